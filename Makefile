@@ -1,0 +1,62 @@
+# Every target makes .venv first when it is missing or older than pyproject.toml.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test parity bench lint format clean
+
+help:
+	@echo "make demo    compare policies on a built-in workload; table here, figures in demo-report/"
+	@echo "make test    style, types, import rules, tests"
+	@echo "make parity  long comparison with the published artifacts"
+	@echo "make bench   what we claim about speed"
+	@echo "make lint    style, types, import rules"
+	@echo "make format  rewrite the code in our style"
+
+venv: $(STAMP)
+
+$(BIN)/python:
+	@echo "== environment =="
+	$(PYTHON) -c 'import sys; sys.exit("Rota needs Python 3.10 or newer; set PYTHON=...") if sys.version_info < (3, 10) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "== install =="
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,dev]'
+	@touch $@
+
+demo: $(STAMP)
+	@echo "== demo =="
+	$(BIN)/rota demo
+
+lint: $(STAMP)
+	@echo "== style: ruff check =="
+	$(BIN)/ruff check .
+	@echo "== style: ruff format =="
+	$(BIN)/ruff format --check .
+	@echo "== types: mypy =="
+	$(BIN)/mypy
+	@echo "== imports: import-linter =="
+	$(BIN)/lint-imports
+
+test: lint
+	@echo "== tests: pytest =="
+	$(BIN)/python -m pytest -n $(JOBS) -m "not parity"
+
+parity: $(STAMP)
+	@echo "== parity =="
+	$(BIN)/python -m pytest -m parity tests/parity
+
+bench: $(STAMP)
+	@echo "== bench =="
+	$(BIN)/python benchmarks/run.py
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis demo-report dist build

@@ -1,0 +1,1 @@
+"""From events to numbers: metrics, tables of jobs, figures and reports."""

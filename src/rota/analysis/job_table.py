@@ -1,0 +1,104 @@
+"""What became of every job, as columns that grow while a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.jobs import Jobs
+
+UNFINISHED, FINISHED, DROPPED, REJECTED = range(4)
+STATUS_NAMES = ("unfinished", "finished", "dropped", "rejected")
+
+_FLOATS = ("arrival_s", "finish_s", "weight", "steps", "deadline_s")
+_INTS = ("gpus", "profile", "tenant", "status")
+
+
+class Names:
+    """Text kept once. Tables that come in pieces may number the same names differently."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self._last: Sequence[str] = ()
+        self._map: IntArray = np.zeros(0, dtype=np.int64)
+
+    def index(self, names: Sequence[str], values: IntArray) -> IntArray:
+        """The numbers here of `names[values]`."""
+        if names is not self._last and names != self._last:
+            self._map = np.array([self.known.setdefault(n, len(self.known)) for n in names], dtype=np.int64)
+        self._last = names
+        return self._map[values]
+
+    def text(self, index: IntArray) -> NDArray[np.object_]:
+        """Names by number."""
+        return np.array(list(self.known), dtype=object)[index] if len(index) else np.zeros(0, dtype=object)
+
+
+class JobTable:
+    """Every job submitted so far; its id is its row. Room is doubled when it runs out."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.profiles = Names()
+        self.tenants = Names()
+        self._columns: dict[str, NDArray[np.generic]] = {}
+        self._grow(256)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def _grow(self, room: int) -> None:
+        for names, kind in ((_FLOATS, np.float64), (_INTS, np.int64)):
+            for name in names:
+                column = np.full(room, np.nan if kind is np.float64 else 0, dtype=kind)
+                if self.count:
+                    column[: self.count] = self._columns[name][: self.count]
+                self._columns[name] = column
+        self._room = room
+
+    def floats(self, name: str) -> FloatArray:
+        """A column of numbers."""
+        return self._columns[name][: self.count]  # type: ignore[return-value]
+
+    def ints(self, name: str) -> IntArray:
+        """A column of whole numbers."""
+        return self._columns[name][: self.count]  # type: ignore[return-value]
+
+    def add(self, first_id: int, jobs: Jobs) -> None:
+        """Append jobs; ids are consecutive from `first_id`."""
+        stop = first_id + len(jobs)
+        if stop > self._room:
+            self._grow(max(stop, 2 * self._room))
+        rows = slice(first_id, stop)
+        self.count = max(self.count, stop)
+        columns = self._columns
+        columns["arrival_s"][rows] = jobs.submitted
+        columns["weight"][rows] = jobs.weight
+        columns["steps"][rows] = jobs.total_steps
+        columns["deadline_s"][rows] = jobs.deadline
+        columns["gpus"][rows] = jobs.gpus
+        columns["profile"][rows] = self.profiles.index(jobs.profiles, jobs.profile)
+        columns["tenant"][rows] = self.tenants.index(jobs.tenants, jobs.tenant)
+
+    def finish(self, ids: IntArray, at: FloatArray) -> None:
+        """Jobs did their last step."""
+        self._columns["finish_s"][ids] = at
+        self._columns["status"][ids] = FINISHED
+
+    def give_up(self, ids: IntArray, status: int) -> None:
+        """Jobs that will never finish: DROPPED or REJECTED."""
+        self._columns["status"][ids] = status
+
+    def counted(self, measure: tuple[int, int] | None) -> BoolArray:
+        """[N] whether a job is in the range that is measured; without a range all are."""
+        if measure is None:
+            return np.ones(self.count, dtype=np.bool_)
+        ids = np.arange(self.count)
+        return (ids >= measure[0]) & (ids < measure[1])
+
+    def with_status(self, status: int) -> int:
+        """How many jobs have come to that."""
+        return int(np.count_nonzero(self.ints("status") == status))

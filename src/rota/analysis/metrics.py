@@ -1,0 +1,197 @@
+"""How good was the schedule? Numbers from events, seen live or read back from a log.
+
+Completion time (JCT) is finish minus arrival. Utilisation is GPU-seconds held by tasks over GPU-seconds that were
+there; two jobs that share GPUs hold them once. Cost is the hourly price of the type x the hours held x GPUs. The
+lease extension fraction is, over all pairs of consecutive rounds, the part of the tasks whose jobs were still there
+that kept their very slots. A deadline is missed by a job that finishes after it, or that has not finished although it
+is past (or that was given up).
+
+`Planned` and `RoundsRan` come once per round, so their handlers do two dot products and little else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.cluster import Cluster
+from rota.core.events import (
+    Allocated,
+    CapacityChanged,
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RoundsRan,
+    SolveFailed,
+)
+from rota.core.placement import Placement, nobody
+
+PERCENTILES = (("p50_jct_s", 50.0), ("p90_jct_s", 90.0), ("p99_jct_s", 99.0), ("p999_jct_s", 99.9))
+
+
+class Metrics:
+    """Observes a run and sums it up at any time."""
+
+    def __init__(self, cluster: Cluster, measure: tuple[int, int] | None = None) -> None:
+        self.cluster = cluster
+        self.measure = measure
+        self.table = JobTable()
+        self.rounds = 0
+        self.solves = 0
+        self.solve_failures = 0
+        self.busy_gpu_s = 0.0
+        self.cost = 0.0
+        self.kept = 0
+        self.continuing = 0
+        self._price_per_s: FloatArray = cluster.prices / 3600.0
+        self._capacity = float(cluster.gpus)
+        self._capacity_since = 0.0
+        self._past_capacity_gpu_s = 0.0
+        self._placement: Placement = nobody()
+        self._gpus: FloatArray = np.zeros(0)
+        self._rate: FloatArray = np.zeros(0)
+        self._just_planned = 0
+        self._gone: list[IntArray] = []
+
+    def observe(self, event: Event) -> None:
+        """Take an event into account; events come in the order in which they happened."""
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def _planned(self, event: Planned) -> None:
+        placement = event.plan.placement
+        self.kept += int(np.count_nonzero(placement.kept))
+        self.continuing += self._tasks_still_there()
+        self._just_planned = 1
+        if placement is not self._placement:
+            self._placement = placement
+            self._gpus = placement.gpus.astype(np.float64)
+            self._rate = self._price_per_s[placement.type] * self._gpus
+
+    def _ran(self, event: RoundsRan) -> None:
+        self.rounds += event.rounds
+        self.busy_gpu_s += float(event.seconds @ self._gpus)
+        self.cost += float(event.seconds @ self._rate)
+        unchanged = (event.rounds - self._just_planned) * len(self._gpus)
+        self.kept += unchanged
+        self.continuing += unchanged
+        self._just_planned = 0
+
+    def _tasks_still_there(self) -> int:
+        tasks = len(self._gpus)
+        if not self._gone:
+            return tasks
+        gone = np.concatenate(self._gone)
+        self._gone.clear()
+        ended = np.isin(self._placement.first, gone) | np.isin(self._placement.second, gone)
+        return tasks - int(np.count_nonzero(ended))
+
+    def _submitted(self, event: JobsSubmitted) -> None:
+        self.table.add(event.first_id, event.jobs)
+
+    def _finished(self, event: JobsFinished) -> None:
+        self.table.finish(event.jobs, event.finished_at)
+        self._gone.append(event.jobs)
+
+    def _dropped(self, event: JobsDropped) -> None:
+        self.table.give_up(event.jobs, DROPPED)
+        self._gone.append(event.jobs)
+
+    def _rejected(self, event: JobsRejected) -> None:
+        self.table.give_up(event.jobs, REJECTED)
+
+    def _allocated(self, _event: Allocated) -> None:
+        self.solves += 1
+
+    def _solve_failed(self, _event: SolveFailed) -> None:
+        self.solve_failures += 1
+
+    def _capacity_changed(self, event: CapacityChanged) -> None:
+        self._past_capacity_gpu_s += self._capacity * (event.at - self._capacity_since)
+        self._capacity_since = event.at
+        self._capacity = float(event.capacity.sum())
+
+    def summary(self, now: float) -> dict[str, Any]:
+        """The numbers of the run up to `now`; None where nothing was measured."""
+        table = self.table
+        arrival, finish = table.floats("arrival_s"), table.floats("finish_s")
+        counted = table.counted(self.measure)
+        measured = counted & (table.ints("status") == FINISHED)
+        jct = (finish - arrival)[measured]
+        there_gpu_s = self._past_capacity_gpu_s + self._capacity * (now - self._capacity_since)
+        return {
+            "mean_jct_s": float(jct.mean()) if len(jct) else None,
+            **{name: float(np.percentile(jct, p)) if len(jct) else None for name, p in PERCENTILES},
+            "makespan_s": float(now),
+            "utilization": self.busy_gpu_s / there_gpu_s if there_gpu_s > 0 else 0.0,
+            "cost": self.cost,
+            "jobs_measured": len(jct),
+            "jobs_submitted": len(table),
+            "jobs_finished": table.with_status(FINISHED),
+            "jobs_dropped": table.with_status(DROPPED),
+            "jobs_rejected": table.with_status(REJECTED),
+            "rounds": self.rounds,
+            "solves": self.solves,
+            "solve_failures": self.solve_failures,
+            "lease_extension_fraction": self.kept / self.continuing if self.continuing else None,
+            **self._deadlines(counted, now),
+            "mean_jct_s_by_weight": _means(jct, table.floats("weight")[measured], "{:g}".format),
+            "mean_jct_s_by_tenant": _means(jct, table.ints("tenant")[measured], list(table.tenants.known).__getitem__),
+        }
+
+    def _deadlines(self, counted: BoolArray, now: float) -> dict[str, int]:
+        status, deadline = self.table.ints("status"), self.table.floats("deadline_s")
+        bound = counted & np.isfinite(deadline)
+        end = np.where(status == FINISHED, self.table.floats("finish_s"), now)
+        given_up = (status == DROPPED) | (status == REJECTED)
+        missed = bound & (given_up | (end > deadline))
+        return {"slo_jobs": int(np.count_nonzero(bound)), "slo_violations": int(np.count_nonzero(missed))}
+
+    def jobs(self) -> dict[str, NDArray[Any]]:
+        """One array per column, one entry per job; NaN where a job has no finish."""
+        table = self.table
+        arrival, finish, status = table.floats("arrival_s"), table.floats("finish_s"), table.ints("status")
+        return {
+            "job_id": np.arange(len(table)),
+            "arrival_s": arrival.copy(),
+            "finish_s": finish.copy(),
+            "jct_s": finish - arrival,
+            "profile": table.profiles.text(table.ints("profile")),
+            "gpus": table.ints("gpus").copy(),
+            "weight": table.floats("weight").copy(),
+            "tenant": table.tenants.text(table.ints("tenant")),
+            "steps": table.floats("steps").copy(),
+            "deadline_s": table.floats("deadline_s").copy(),
+            "status": np.array(STATUS_NAMES, dtype=object)[status],
+            "measured": table.counted(self.measure) & (status == FINISHED),
+        }
+
+
+def _means(values: FloatArray, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, float]:
+    if not len(values):
+        return {}
+    groups, index = np.unique(group, return_inverse=True)
+    means = np.bincount(index, weights=values) / np.bincount(index)
+    return {name(g): float(m) for g, m in zip(groups, means, strict=True)}
+
+
+_HANDLERS: dict[type, Callable[[Metrics, Any], None]] = {
+    Planned: Metrics._planned,  # noqa: SLF001 - the table of handlers belongs to the class
+    RoundsRan: Metrics._ran,  # noqa: SLF001
+    JobsSubmitted: Metrics._submitted,  # noqa: SLF001
+    JobsFinished: Metrics._finished,  # noqa: SLF001
+    JobsDropped: Metrics._dropped,  # noqa: SLF001
+    JobsRejected: Metrics._rejected,  # noqa: SLF001
+    Allocated: Metrics._allocated,  # noqa: SLF001
+    SolveFailed: Metrics._solve_failed,  # noqa: SLF001
+    CapacityChanged: Metrics._capacity_changed,  # noqa: SLF001
+}

@@ -1,0 +1,170 @@
+"""Figures for a paper or a report. Needs matplotlib (the extra `plot`).
+
+Colours are those of Okabe and Ito, which people with colour blindness can tell apart; lines differ in dashes too, so
+that a figure survives a black-and-white printer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rota.analysis.output import whole_file
+from rota.analysis.timeline import Series
+from rota.core.arrays import FloatArray
+from rota.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
+FORMATS = ("png", "pdf", "svg")
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "rota",
+    "figure.constrained_layout.use": True,
+}
+HOUR = 3600.0
+
+
+def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
+    """The part of jobs done within a time, one line per policy; input in seconds."""
+    with _style():
+        figure = _figure(6.4, 3.4)
+        axes = figure.add_subplot()
+        for i, (name, values) in enumerate(jct_s.items()):
+            hours = np.sort(values) / HOUR
+            height = np.arange(1, len(hours) + 1) / len(hours)
+            _line(axes, i, name, hours, height)
+        axes.set(xscale="log", ylim=(0, 1.01), xlabel="completion time (hours)", ylabel="part of jobs")
+        axes.set_title("Completion times")
+        _plain_ticks(axes)
+        _legend_outside(axes)
+    return figure
+
+
+def jct_bars(mean_s: Mapping[str, float], p99_s: Mapping[str, float]) -> Figure:
+    """Mean and 99th percentile of completion times by policy, best mean on top; input in seconds."""
+    names = sorted(mean_s, key=lambda n: mean_s[n])
+    with _style():
+        figure = _figure(6.8, 0.9 + 0.3 * len(names))
+        left, right = figure.subplots(1, 2, sharey=True)
+        _bars(left, names, mean_s, COLOURS[0], "Mean completion time")
+        _bars(right, names, p99_s, COLOURS[1], "99th percentile")
+        left.invert_yaxis()
+        right.tick_params(axis="y", length=0)
+    return figure
+
+
+def utilization_lines(series: Mapping[str, Series]) -> Figure:
+    """How busy the cluster was over time, one small panel per policy so that no line hides another."""
+    names = list(series)
+    columns = 2 if len(names) > 3 else 1
+    rows = -(-len(names) // columns)
+    with _style():
+        figure = _figure(6.8, 0.6 + 1.05 * rows)
+        grid = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
+        for i, (axes, name) in enumerate(zip(grid, names, strict=False)):
+            days = series[name].edge / 86400.0
+            axes.stairs(series[name].value, days, fill=True, color=COLOURS[0], alpha=0.75, linewidth=0)
+            axes.set_ylim(0, 1.02)
+            axes.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
+            axes.set_title(name, fontsize=9)
+            if i >= len(names) - columns:
+                axes.set_xlabel("simulated days")
+                axes.tick_params(labelbottom=True)
+        for axes in grid[len(names) :]:
+            axes.set_visible(False)
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a figure in every format; the paths. Raises OutputError."""
+    paths = []
+    for form in formats:
+        path = folder / f"{name}.{form}"
+        with whole_file(path) as temporary:
+            temporary.write_bytes(rendered(figure, form))
+        paths.append(path)
+    return paths
+
+
+def rendered(figure: Figure, form: str) -> bytes:
+    """The figure as a file of that format; the same figure gives the same bytes."""
+    dated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    buffer = io.BytesIO()
+    with _style():
+        figure.savefig(buffer, format=form, dpi=200, metadata=dated[form])
+    return buffer.getvalue()
+
+
+def require_matplotlib() -> None:
+    """Raise ConfigError with the way out if matplotlib is not installed."""
+    try:
+        import matplotlib as mpl  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigError("figures need matplotlib; install it with: pip install 'rota[plot]'") from error
+
+
+@contextlib.contextmanager
+def _style() -> Iterator[None]:
+    require_matplotlib()
+    import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to import
+
+    with mpl.rc_context(STYLE):
+        yield
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _line(axes: Axes, i: int, name: str, x: FloatArray, y: FloatArray) -> None:
+    dashes = DASHES[i % len(DASHES)]
+    axes.plot(x, y, drawstyle="steps-post", label=name, color=COLOURS[i % len(COLOURS)], linestyle=dashes)
+
+
+def _legend_outside(axes: Axes) -> None:
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.6)
+
+
+def _plain_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415
+
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _bars(axes: Axes, names: Sequence[str], value_s: Mapping[str, float], colour: str, title: str) -> None:
+    hours = [value_s[n] / HOUR for n in names]
+    bars = axes.barh(range(len(names)), hours, color=colour, height=0.65)
+    axes.bar_label(bars, labels=[f"{h:,.1f}" for h in hours], padding=3, fontsize=8)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlim(0, 1.18 * max([*hours, 1e-9]))
+    axes.set_xlabel("hours")
+    axes.set_title(title)
+    axes.grid(visible=False, axis="y")

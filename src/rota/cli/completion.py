@@ -1,0 +1,24 @@
+"""`rota completion`: make a shell complete verbs, options and names."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    r"""Print a completion script for a shell.
+
+    \b
+    bash:  rota completion bash > ~/.local/share/bash-completion/completions/rota
+    zsh:   rota completion zsh > ~/.zfunc/_rota     (with ~/.zfunc in $fpath)
+    fish:  rota completion fish > ~/.config/fish/completions/rota.fish
+    """
+    from rota.cli.main import cli  # noqa: PLC0415 - main imports this module by name
+
+    kind = get_completion_class(shell)
+    assert kind is not None, shell  # noqa: S101 - click knows the three shells of the choice
+    completion = kind(cli, {}, "rota", "_ROTA_COMPLETE")
+    click.echo(completion.source_template % completion.source_vars())

@@ -1,0 +1,72 @@
+"""Lists of named things with one line each, and one thing in detail."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import click
+
+from rota.cli.options import echo_json
+from rota.core.registry import Entry, Registry
+
+
+def show_registry(registry: Registry[Any], name: str | None, *, as_json: bool) -> None:
+    """All entries of a registry, or one with its explanation and parameters."""
+    if name is not None:
+        _show_entry(registry.kind, registry.entry(name), as_json=as_json)
+        return
+    entries = [registry.entry(n) for n in registry.names()]
+    show_list(registry.kind, [(e.name, e.summary) for e in entries], as_json=as_json)
+
+
+def show_list(kind: str, rows: list[tuple[str, str]], *, as_json: bool) -> None:
+    """Names with one line of explanation."""
+    if as_json:
+        echo_json([{"name": name, "summary": summary} for name, summary in rows])
+        return
+    from rota.cli.tables import show_table  # noqa: PLC0415 - rich only when a table is shown
+
+    show_table(None, (kind, "what it does"), rows)
+
+
+def _show_entry(kind: str, entry: Entry[Any], *, as_json: bool) -> None:
+    explanation = _explanation(entry)
+    parameters = [_parameter(p) for p in entry.parameters().values()]
+    if as_json:
+        described = {"name": entry.name, "summary": entry.summary, "explanation": explanation}
+        echo_json({**described, "parameters": parameters, "preset": dict(entry.preset)})
+        return
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    click.echo(f"{entry.name}: {entry.summary}\n\n{explanation}\n")
+    if entry.preset:
+        fixed = ", ".join(f"{k}={v}" for k, v in entry.preset.items())
+        click.echo(f"Fixed by the name: {fixed}\n")
+    if not parameters:
+        click.echo(f"This {kind} has no parameters.")
+        return
+    rows = [(p["name"], p["type"], "required" if p["required"] else str(p["default"])) for p in parameters]
+    show_table(None, ("parameter", "type", "default"), rows)
+
+
+def _explanation(entry: Entry[Any]) -> str:
+    """The text of the module, then that of the class where it says more."""
+    module = inspect.getmodule(entry.factory)
+    texts = [inspect.getdoc(module) or "" if module else "", inspect.getdoc(entry.factory) or ""]
+    return "\n\n".join(t for t in dict.fromkeys(texts) if t)
+
+
+def _parameter(parameter: inspect.Parameter) -> dict[str, Any]:
+    required = parameter.default is inspect.Parameter.empty
+    kind = parameter.annotation
+    return {
+        "name": parameter.name,
+        "type": ""
+        if kind is inspect.Parameter.empty
+        else kind
+        if isinstance(kind, str)
+        else inspect.formatannotation(kind),
+        "required": required,
+        "default": None if required else parameter.default,
+    }

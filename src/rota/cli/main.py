@@ -1,0 +1,112 @@
+"""Entry point: finds the verb, runs it, and turns every outcome into a message and an exit code.
+
+0 done; 1 the run failed; 2 input or output that cannot be used; 130 interrupted by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from rota._version import __version__
+from rota.core.errors import ConfigError, RotaError
+
+VERBS = {
+    "simulate": "Run a workload on a cluster under a policy.",
+    "replay": "Compute the metrics of a run again from its event log.",
+    "policies": "List scheduling policies, or explain one.",
+    "mechanisms": "List mechanisms, or explain one.",
+    "profiles": "List throughput catalogues, or show one.",
+    "workloads": "List job generators, or explain one.",
+    "clusters": "List built-in clusters, or show one.",
+    "rules": "List rules presets, or show one.",
+    "trace": "Look at a trace file or convert it.",
+    "bench": "Measure the speed of parts of Rota.",
+    "demo": "Compare policies on a built-in workload; table, figures, report.",
+    "completion": "Print a completion script for a shell.",
+}
+"""Verb to one line of help. Kept here so that `rota --help` imports none of the verbs."""
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+ISSUES = "the project's issue tracker"
+
+
+class Verbs(click.Group):
+    """Imports the module of a verb only when that verb is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Verbs in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command object in `rota.cli.<verb>`."""
+        if cmd_name not in VERBS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = importlib.import_module(f"rota.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The table of verbs, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Try `rota demo`, or `rota simulate --help` for examples.",
+)
+@click.version_option(__version__, prog_name="rota")
+@click.option("--traceback", is_flag=True, expose_value=False, help="Show where an error came from (or ROTA_DEBUG=1).")
+def cli() -> None:
+    """Rota schedules jobs on clusters of GPUs of several kinds, and simulates how well that goes."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--traceback" in args or os.environ.get("ROTA_DEBUG", "0") not in {"", "0"}
+    try:
+        code = cli.main([a for a in args if a != "--traceback"], prog_name="rota", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else FAILED
+    except BrokenPipeError:
+        # The reader (head, less) has gone; leave nothing to be flushed when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the last place where an error can be turned into a message
+        return _explain(error, debug=debug)
+    return code if isinstance(code, int) else OK
+
+
+def _explain(error: Exception, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, click.Abort):
+        return _say("interrupted", INTERRUPTED)
+    if isinstance(error, click.UsageError):
+        asked = error.ctx.command_path if error.ctx else "rota"
+        return _say(f"error: {error.format_message()}\nSee `{asked} --help`.", USAGE)
+    if isinstance(error, click.ClickException):
+        return _say(f"error: {error.format_message()}", USAGE)
+    if isinstance(error, RotaError):
+        return _say(f"error: {error}", USAGE if isinstance(error, ConfigError) else FAILED)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _say(f"error: {error.filename}: {error.strerror}", USAGE)
+    return _say(
+        f"internal error: {type(error).__name__}: {error}\n"
+        f"This is a bug in Rota {__version__}. Run again with --traceback (or ROTA_DEBUG=1) and report the output "
+        f"with the command to {ISSUES}.",
+        FAILED,
+    )
+
+
+def _say(message: str, code: int) -> int:
+    click.echo(f"rota: {message}", err=True)
+    return code

@@ -1,0 +1,80 @@
+"""Types of option values: ranges, `key=value` settings, and names that a shell can complete."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+
+
+def measure(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """Callback for `A:B`, a half-open range of job ids."""
+    if value is None:
+        return None
+    first, colon, last = value.partition(":")
+    if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
+        raise click.BadParameter(f"{value!r} is not a range of job ids; write it as A:B, e.g. 4000:5000", param=param)
+    if int(first) >= int(last):
+        raise click.BadParameter(f"{value!r} is empty; the first id must be below the second", param=param)
+    return int(first), int(last)
+
+
+def seconds(_ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """Callback for a positive, finite number of seconds."""
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise click.BadParameter(f"{value!r} must be a positive number of seconds", param=param)
+    return value
+
+
+def completes(names: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
+    """What a shell offers for a name. Rota looks names up itself, so that it can offer the nearest one."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(n) for n in names() if n.startswith(incomplete)]
+
+    return complete
+
+
+def settings(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Callback for repeated `key=value` options."""
+    found: dict[str, str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        key = key.strip()
+        if not (key and equals):
+            raise click.BadParameter(f"{value!r} is not of the form key=value", param=param)
+        if key in found:
+            raise click.BadParameter(f"{key!r} is set twice", param=param)
+        found[key] = text.strip()
+    return found
+
+
+def settings_option(flag: str, name: str, text: str) -> Callable[[F], F]:
+    """A repeatable `key=value` option that arrives as one dict."""
+    return click.option(flag, name, multiple=True, callback=settings, metavar="KEY=VALUE", help=f"{text}; repeatable.")
+
+
+def echo_json(payload: Mapping[str, Any] | list[Any]) -> None:
+    """Print JSON that every parser accepts: what is not a finite number becomes null."""
+    click.echo(json.dumps(plain(payload), allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """The same value out of JSON's own types."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

@@ -1,0 +1,38 @@
+"""The progress bar: on standard error, only when that is a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rota.api import Progress
+
+
+@contextlib.contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[Progress], None] | None]:
+    """A callback for `simulate`, or None where nobody would see it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal pays for it
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[detail]}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None, detail="")
+
+        def update(progress: Progress) -> None:
+            detail = f"{progress.active} active, day {progress.now / 86400:.1f}"
+            bar.update(task, completed=progress.finished, total=progress.target, detail=detail)
+
+        yield update

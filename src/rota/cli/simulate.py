@@ -1,0 +1,151 @@
+"""`rota simulate`: run a workload on a cluster under a policy."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import names
+from rota.cli.main import INTERRUPTED, OK
+from rota.cli.options import completes, echo_json, json_option, measure, seconds, settings_option
+
+if TYPE_CHECKING:
+    from rota.api import Result
+
+EXAMPLES = """
+\b
+Examples:
+  rota simulate --workload gavel-continuous --set interarrival_s=4500 --seed 42 \\
+       --cluster v100=36,p100=36,k80=36 --policy max-min-fairness-perf \\
+       --measure 100:200
+  rota simulate --trace some.trace.gz --cluster my-cluster.toml \\
+       --policy finish-time-fairness --jobs-csv jobs.csv --events run.jsonl
+  rota simulate --trace some.trace --cluster v100=8/4 --policy allox \\
+       --set-policy alpha=0.5 --rules gavel-artifact --json
+
+\b
+CLUSTER is type=count,... (optionally type=count/gpus_per_server), the name
+of a built-in cluster, or a TOML file. Files ending in .gz are read as they are.
+"""
+
+
+@click.command("simulate", epilog=EXAMPLES)
+@click.option("--trace", metavar="FILE", help="Jobs from a trace file; its format is detected.")
+@click.option("--trace-format", metavar="NAME", help="Format of the trace, e.g. gavel.")
+@click.option("--workload", metavar="NAME", shell_complete=completes(names.workloads), help="Jobs from a generator.")
+@settings_option("--set", "settings", "Parameter of the workload")
+@click.option(
+    "--cluster",
+    required=True,
+    metavar="SPEC",
+    shell_complete=completes(names.clusters),
+    help="The machines; see below.",
+)
+@click.option(
+    "--policy", required=True, metavar="NAME", shell_complete=completes(names.policies), help="Who gets what."
+)
+@settings_option("--set-policy", "policy_settings", "Parameter of the policy")
+@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
+@click.option("--profiles", default="gavel", show_default=True, metavar="NAME|FILE", help="How fast jobs go.")
+@click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
+@click.option(
+    "--rules", default="default", show_default=True, metavar="NAME", shell_complete=completes(names.rules),
+    help="How a run is carried out; `rota rules` lists presets.",
+)  # fmt: skip
+@settings_option("--set-rules", "rule_settings", "Single field of the rules")
+@click.option("--seed", type=int, default=0, show_default=True, help="Every random choice follows from it.")
+@click.option("--measure", callback=measure, metavar="A:B", help="Count jobs A..B-1 only; stop when they are done.")
+@click.option("--until", type=float, callback=seconds, metavar="SECONDS", help="Stop the simulated clock there.")
+@click.option("--jobs-csv", metavar="FILE", help="Write one line per job.")
+@click.option("--events", metavar="FILE", help="Write the event log (JSON lines; .gz to compress).")
+@click.option("--checkpoint", metavar="FILE", help="Save the state of the run there, to go on with --resume.")
+@click.option(
+    "--checkpoint-every", type=float, callback=seconds, metavar="SECONDS", help="Simulated time between checkpoints."
+)
+@click.option("--resume", metavar="FILE", help="Go on from a checkpoint of the same run.")
+@json_option
+def command(*, jobs_csv: str | None, as_json: bool, **options: Any) -> int:
+    """Run a workload on a cluster under a policy, and say how well it went."""
+    _check(jobs_csv, options)
+    result = _run(options)
+    if jobs_csv is not None:
+        from rota.analysis.jobs_csv import write_jobs_csv  # noqa: PLC0415 - numpy only when needed
+
+        write_jobs_csv(jobs_csv, result.jobs)
+    show(result, as_json=as_json)
+    return INTERRUPTED if result.interrupted else OK
+
+
+def _check(jobs_csv: str | None, options: dict[str, Any]) -> None:
+    """Refuse, before any work, what would fail after it."""
+    if (options["trace"] is None) == (options["workload"] is None):
+        raise click.UsageError("give either --trace FILE or --workload NAME")
+    if options["trace_format"] is not None and options["trace"] is None:
+        raise click.UsageError("--trace-format needs --trace")
+    if options["settings"] and options["workload"] is None:
+        raise click.UsageError("--set is for --workload; parameters of the policy go to --set-policy")
+    if options["checkpoint_every"] is not None and options["checkpoint"] is None:
+        raise click.UsageError("--checkpoint-every needs --checkpoint FILE")
+    from rota.analysis.output import check_writable  # noqa: PLC0415
+
+    used: dict[Path, str] = {}
+    for flag in ("trace", "resume"):
+        if options[flag] is not None:
+            used[Path(options[flag]).resolve()] = f"--{flag}"
+    outputs = {"--jobs-csv": jobs_csv, "--events": options["events"], "--checkpoint": options["checkpoint"]}
+    for flag, path in outputs.items():
+        if path is None:
+            continue
+        target = check_writable(path)
+        other = used.setdefault(target, flag)
+        if other != flag and {flag, other} != {"--checkpoint", "--resume"} and not _is_device(target):
+            raise click.UsageError(f"{flag} and {other} name the same file: {path}")
+
+
+def _is_device(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _run(options: dict[str, Any]) -> Result:
+    from rota import api  # noqa: PLC0415
+    from rota.analysis.output import whole_file  # noqa: PLC0415
+    from rota.cli.progress import progress_bar  # noqa: PLC0415
+
+    events = options.pop("events")
+    with contextlib.ExitStack() as stack:
+        log = None if events is None else stack.enter_context(whole_file(events))
+        bar = stack.enter_context(progress_bar("simulating"))
+        return api.simulate(**options, events=log, progress=bar)
+
+
+def show(result: Result, *, as_json: bool) -> None:
+    """A result for a program or for a person; remarks go to standard error."""
+    for note in result.notes:
+        click.echo(f"rota: note: {note}", err=True)
+    if as_json:
+        echo_json(payload(result))
+        return
+    from rota.cli.tables import show_pairs, summary_rows  # noqa: PLC0415
+
+    config = result.config
+    title = f"{config.get('policy', 'run')}"
+    if result.interrupted:
+        title += " (interrupted: what was done so far)"
+    show_pairs(title, summary_rows(result.summary))
+
+
+def payload(result: Result) -> dict[str, Any]:
+    """All there is to say about a run, as one object."""
+    from rota._version import __version__  # noqa: PLC0415
+
+    return {
+        **result.summary,
+        "interrupted": result.interrupted,
+        "notes": list(result.notes),
+        "config": result.config,
+        "version": __version__,
+    }

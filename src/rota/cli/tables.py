@@ -1,0 +1,129 @@
+"""Tables for people: coloured on a terminal, plain text in a pipe, never wider than the window."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Row = tuple[str, str]
+
+
+def console(file: TextIO | None = None) -> Console:
+    """Where tables go; 80 columns unless the terminal says otherwise."""
+    out = file or sys.stdout
+    width = min(shutil.get_terminal_size((80, 24)).columns, 120) if out.isatty() else 80
+    return Console(file=out, width=max(width, 40), highlight=False, emoji=False, markup=False)
+
+
+def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> None:
+    """A table; the last `numbers` columns are right-aligned."""
+    out = console()
+    table = Table(
+        title=title,
+        box=box.SIMPLE_HEAD if out.is_terminal else None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        pad_edge=False,
+    )
+    for i, name in enumerate(header):
+        right = i >= len(header) - numbers
+        table.add_column(
+            name,
+            justify="right" if right else "left",
+            style="cyan" if i == 0 else None,
+            no_wrap=i == 0,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    out.print(table)
+
+
+def show_pairs(title: str, rows: Iterable[Row]) -> None:
+    """A table of names and values."""
+    out = console()
+    table = Table(
+        title=title,
+        box=box.SIMPLE_HEAD if out.is_terminal else None,
+        title_justify="left",
+        title_style="bold",
+        show_header=False,
+        pad_edge=False,
+    )
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(Text(name), Text(value))
+    out.print(table)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds, with a unit people think in."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds:,.1f} s  ({seconds / size:,.1f} {unit})"
+    return f"{seconds:,.1f} s"
+
+
+def share(value: float | None) -> str:
+    """A fraction as a percentage."""
+    return "-" if value is None else f"{100 * value:.2f} %"
+
+
+def summary_rows(summary: Mapping[str, Any]) -> list[Row]:
+    """The numbers of a run with labels and units; keys that are missing are left out."""
+    rows: list[Row] = []
+    for label, key, form in _SUMMARY:
+        if summary.get(key) is not None:
+            rows.append((label, form(summary[key])))
+    for label, key in (("  weight", "mean_jct_s_by_weight"), ("  tenant", "mean_jct_s_by_tenant")):
+        groups = summary.get(key) or {}
+        if len(groups) > 1:
+            rows += [(f"{label} {name}: mean JCT", duration(value)) for name, value in groups.items()]
+    if summary.get("slo_jobs"):
+        rows.append(("Deadlines missed", f"{summary['slo_violations']:,} of {summary['slo_jobs']:,}"))
+    if summary.get("mean_jct_s") is None:
+        rows.insert(0, ("Mean completion time", "- (no measured job has finished)"))
+    return rows
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.2f} s"
+
+
+_SUMMARY = (
+    ("Mean completion time", "mean_jct_s", duration),
+    ("  median", "p50_jct_s", duration),
+    ("  90th percentile", "p90_jct_s", duration),
+    ("  99th percentile", "p99_jct_s", duration),
+    ("  99.9th percentile", "p999_jct_s", duration),
+    ("Makespan", "makespan_s", duration),
+    ("Utilisation", "utilization", share),
+    ("Leases extended", "lease_extension_fraction", share),
+    ("Cost", "cost", lambda v: f"{v:,.2f}"),
+    ("Jobs measured", "jobs_measured", _count),
+    ("Jobs finished", "jobs_finished", _count),
+    ("Jobs submitted", "jobs_submitted", _count),
+    ("Jobs dropped", "jobs_dropped", _count),
+    ("Jobs rejected", "jobs_rejected", _count),
+    ("Rounds", "rounds", _count),
+    ("Solves", "solves", _count),
+    ("Solves failed", "solve_failures", _count),
+    ("CPU time", "cpu_s", _seconds),
+    ("Wall time", "wall_s", _seconds),
+    ("Peak memory", "peak_rss_mb", lambda v: f"{v:,.0f} MB"),
+)

@@ -1,0 +1,22 @@
+"""What is known about accelerator types without being told: memory and price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from rota.clusters.documents import DATA, accelerators_in, read_toml
+from rota.core.cluster import AcceleratorType
+
+
+@cache
+def known_accelerators() -> tuple[AcceleratorType, ...]:
+    """The built-in facts."""
+    path = DATA / "accelerators.toml"
+    return accelerators_in(read_toml(path), str(path))
+
+
+def described(types: Iterable[str], own: Iterable[AcceleratorType] = ()) -> tuple[AcceleratorType, ...]:
+    """A description of each type, alphabetical: the given one, else the built-in one, else the bare name."""
+    facts = {a.name: a for a in (*known_accelerators(), *own)}
+    return tuple(facts.get(t, AcceleratorType(name=t)) for t in sorted(set(types)))

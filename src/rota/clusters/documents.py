@@ -1,0 +1,123 @@
+"""The TOML schema of a cluster.
+
+name = "lab"                 # optional
+[[server]]                   # one table per kind of server
+type = "v100"                # accelerator type, free text
+count = 9                    # servers of this kind (default 1)
+gpus = 4                     # per server
+cpus = 32                    # the rest per server, optional, default 0 = unknown
+memory_gb = 256
+storage_mbps = 500
+network_gbps = 25
+rack = "rack0"
+[[accelerator]]              # optional; v100, p100 and k80 are known
+name = "v100"
+memory_gb = 16
+hourly_price = 0.74
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rota.core.cluster import AcceleratorType, Resources, Server
+from rota.core.errors import ConfigError, UnknownName
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Document: TypeAlias = Mapping[str, Any]
+
+DATA = Path(__file__).parent / "data"
+TOP_KEYS = ("name", "server", "accelerator")
+SERVER_KEYS = ("type", "count", "gpus", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack")
+ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price")
+
+
+def read_toml(path: Path) -> Document:
+    """A TOML document with only the keys of a cluster at its top."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; check the path") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigError(f"{path} is not valid TOML: {problem}") from None
+    _check_keys(document, TOP_KEYS, str(path))
+    return document
+
+
+def servers_in(document: Document, path: str) -> tuple[Server, ...]:
+    """The servers, numbered by type in the order of the file."""
+    numbers: Counter[str] = Counter()
+    servers: list[Server] = []
+    for place, entry in _entries(document, "server", SERVER_KEYS, path):
+        kind = _text(entry, "type", place)
+        capacity = Resources(
+            _whole(entry, "gpus", place),
+            *(_amount(entry, key, place) for key in ("cpus", "memory_gb", "storage_mbps", "network_gbps")),
+        )
+        rack = _text(entry, "rack", place) if "rack" in entry else "rack0"
+        for _ in range(_whole(entry, "count", place) if "count" in entry else 1):
+            servers.append(Server(id=f"{kind}-{numbers[kind]}", type=kind, capacity=capacity, rack=rack))
+            numbers[kind] += 1
+    if not servers:
+        raise ConfigError(f"{path} has no [[server]]; give at least one with type and gpus")
+    return tuple(servers)
+
+
+def accelerators_in(document: Document, path: str) -> tuple[AcceleratorType, ...]:
+    """The accelerator types that the document describes."""
+    return tuple(
+        AcceleratorType(
+            name=_text(entry, "name", place),
+            memory_gb=_amount(entry, "memory_gb", place),
+            hourly_price=_amount(entry, "hourly_price", place, default=1.0),
+        )
+        for place, entry in _entries(document, "accelerator", ACCELERATOR_KEYS, path)
+    )
+
+
+def _entries(document: Document, key: str, allowed: Iterable[str], path: str) -> list[tuple[str, Document]]:
+    entries = document.get(key, [])
+    if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
+        raise ConfigError(f"{path}: {key!r} must be tables written as [[{key}]], not {entries!r}")
+    places = [f"{path}, [[{key}]] number {n}" for n in range(1, len(entries) + 1)]
+    for place, entry in zip(places, entries, strict=True):
+        _check_keys(entry, allowed, place)
+    return list(zip(places, entries, strict=True))
+
+
+def _check_keys(given: Iterable[str], allowed: Iterable[str], place: str) -> None:
+    for key in given:
+        if key not in tuple(allowed):
+            raise UnknownName(f"key in {place}:", key, allowed)
+
+
+def _text(entry: Document, key: str, place: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value.strip():
+        shown = "is missing" if key not in entry else f"= {value!r} is not a text"
+        raise ConfigError(f'{place}: {key} {shown}; give e.g. {key} = "v100"')
+    return value.strip()
+
+
+def _whole(entry: Document, key: str, place: str) -> int:
+    value = entry.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        shown = "is missing" if key not in entry else f"= {value!r}"
+        raise ConfigError(f"{place}: {key} {shown}; give a whole number >= 1")
+    return value
+
+
+def _amount(entry: Document, key: str, place: str, default: float = 0.0) -> float:
+    value = entry.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ConfigError(f"{place}: {key} = {value!r}; give a number >= 0")
+    return float(value)

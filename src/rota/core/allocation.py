@@ -1,0 +1,106 @@
+"""What a policy answers: shares of time, or an order of jobs.
+
+Row i < len(jobs) of `share` is job i alone with the GPUs it asked for; further rows are `extras`: two jobs on the
+same GPUs (space sharing), or one job with another number of GPUs (elastic). So pairs and elastic jobs need no second
+interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rota.core.arrays import NO_JOB, BoolArray, FloatArray, IntArray, same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveReport:
+    """How sure a policy is of its answer."""
+
+    status: str = "optimal"
+    objective: float = float("nan")
+    gap: float = 0.0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Options:
+    """Ways to run beyond "each job alone with its own GPUs". One entry per option in every array."""
+
+    first: IntArray
+    """Job id; for a pair the smaller one."""
+    second: IntArray
+    """Job id of the partner, or NO_JOB."""
+    gpus: IntArray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def rows(self, keep: BoolArray | IntArray) -> Options:
+        """A part of the options."""
+        return Options(first=self.first[keep], second=self.second[keep], gpus=self.gpus[keep])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and all(
+            same(getattr(self, n), getattr(other, n)) for n in ("first", "second", "gpus")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+NO_OPTIONS = Options(
+    first=np.zeros(0, dtype=np.int64), second=np.zeros(0, dtype=np.int64), gpus=np.zeros(0, dtype=np.int64)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a mechanism must know about the policy behind an allocation."""
+
+    aware: bool = True
+    """Whether the policy distinguishes accelerator types; if not, no type is preferred when slots are handed out."""
+    packs: bool = False
+    """Whether two jobs may share GPUs."""
+    fills: bool = True
+    """Whether GPUs that are left over go to jobs beyond their share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Allocation:
+    """Shares of time by option and type, or (when `order` is given) the order in which jobs are served."""
+
+    jobs: IntArray
+    """Job ids, ascending: the active jobs the policy saw."""
+    types: tuple[str, ...]
+    share: FloatArray
+    """[len(jobs) + len(extras), T], long-run fraction of time."""
+    extras: Options = field(default_factory=lambda: NO_OPTIONS)
+    order: IntArray | None = None
+    """For a ranking: positions into `jobs`, first served first."""
+    static_order: bool = False
+    """For a ranking: the order stays the same until a job arrives or leaves."""
+    traits: Traits = Traits()
+    report: SolveReport = SolveReport()
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    """What the policy wants to find again in `view.previous` next time: numbers, text, lists or arrays."""
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Allocation)
+            and self.types == other.types
+            and same(self.jobs, other.jobs)
+            and same(self.share, other.share)
+            and self.extras == other.extras
+            and same(self.order, other.order)
+            and self.traits == other.traits
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def alone(jobs: IntArray, gpus: IntArray) -> Options:
+    """The plain option of every job, as an options table."""
+    return Options(first=jobs, second=np.full(len(jobs), NO_JOB), gpus=gpus)

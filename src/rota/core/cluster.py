@@ -1,0 +1,135 @@
+"""Machines: accelerator types, servers and the fleet, as values and as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorType:
+    """A kind of GPU."""
+
+    name: str
+    memory_gb: float = 0.0
+    hourly_price: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a server has or a slot holds. The only place where resource vectors are added."""
+
+    gpus: int = 0
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    storage_mbps: float = 0.0
+    network_gbps: float = 0.0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(
+            self.gpus + other.gpus,
+            self.cpus + other.cpus,
+            self.memory_gb + other.memory_gb,
+            self.storage_mbps + other.storage_mbps,
+            self.network_gbps + other.network_gbps,
+        )
+
+    def __sub__(self, other: Resources) -> Resources:
+        return self + other.scaled(-1)
+
+    def __le__(self, other: Resources) -> bool:
+        return (
+            self.gpus <= other.gpus
+            and self.cpus <= other.cpus
+            and self.memory_gb <= other.memory_gb
+            and self.storage_mbps <= other.storage_mbps
+            and self.network_gbps <= other.network_gbps
+        )
+
+    def scaled(self, factor: int) -> Resources:
+        """Every component times `factor`."""
+        return Resources(
+            self.gpus * factor,
+            self.cpus * factor,
+            self.memory_gb * factor,
+            self.storage_mbps * factor,
+            self.network_gbps * factor,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One machine with GPUs of one type."""
+
+    id: str
+    type: str
+    capacity: Resources
+    rack: str = "rack0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The fleet. Types are in alphabetical order everywhere; servers are grouped by type in that order."""
+
+    name: str
+    servers: tuple[Server, ...]
+    accelerators: tuple[AcceleratorType, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not any(s.capacity.gpus for s in self.servers):
+            raise ConfigError(f"cluster {self.name!r} has no GPU; give at least one, e.g. v100=4")
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """Names of the accelerator types that are present."""
+        return tuple(sorted({s.type for s in self.servers if s.capacity.gpus}))
+
+    @cached_property
+    def ordered(self) -> tuple[Server, ...]:
+        """Servers grouped by type, in the order of `types`, otherwise as given."""
+        rank = {t: i for i, t in enumerate(self.types)}
+        return tuple(sorted((s for s in self.servers if s.type in rank), key=lambda s: rank[s.type]))
+
+    @cached_property
+    def server_type(self) -> IntArray:
+        """Index into `types` of each server of `ordered`."""
+        rank = {t: i for i, t in enumerate(self.types)}
+        return np.array([rank[s.type] for s in self.ordered], dtype=np.int64)
+
+    @cached_property
+    def server_gpus(self) -> IntArray:
+        """GPUs of each server of `ordered`."""
+        return np.array([s.capacity.gpus for s in self.ordered], dtype=np.int64)
+
+    @cached_property
+    def capacity(self) -> IntArray:
+        """GPUs by type, in the order of `types`."""
+        return np.bincount(self.server_type, weights=self.server_gpus, minlength=len(self.types)).astype(np.int64)
+
+    @cached_property
+    def prices(self) -> FloatArray:
+        """Hourly price of one GPU by type; 1 where none is known."""
+        price = {a.name: a.hourly_price for a in self.accelerators}
+        return np.array([price.get(t, 1.0) for t in self.types])
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs."""
+        return int(self.capacity.sum())
+
+
+def uniform(name: str, groups: Iterable[tuple[str, int, int]], accelerators: tuple[AcceleratorType, ...] = ()) -> Cluster:
+    """A cluster from (type, GPUs, GPUs per server); a last server takes the remainder."""
+    servers = []
+    for kind, count, per_server in groups:
+        sizes = [per_server] * (count // per_server) + ([count % per_server] if count % per_server else [])
+        servers += [
+            Server(id=f"{kind}-{i}", type=kind, capacity=Resources(gpus=size)) for i, size in enumerate(sizes)
+        ]
+    return Cluster(name=name, servers=tuple(servers), accelerators=accelerators)

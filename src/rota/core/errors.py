@@ -1,0 +1,67 @@
+"""Everything Rota raises on purpose.
+
+    RotaError
+    ├── ConfigError          an option, file or value that cannot be used (exit code 2)
+    │   ├── UnknownName      a name that no registry knows; the nearest one is offered
+    │   ├── TraceError       a line of a trace that cannot be read
+    │   ├── ProfileMissing   no measurement for what a job asks
+    │   └── OutputError      a result that cannot be written where it was asked
+    ├── IllegalTransition    a job did something its status does not allow
+    ├── InfeasibleError      an optimisation problem without a solution
+    └── SolveError           a solver that gave up
+
+A message says what, where, the value, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RotaError(Exception):
+    """Base of every error a user of Rota may want to catch."""
+
+
+class ConfigError(RotaError):
+    """Input that cannot be used as it is."""
+
+
+class UnknownName(ConfigError):
+    """A name that is not registered."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}.")
+        self.nearest = near[0] if near else None
+
+
+class TraceError(ConfigError):
+    """A line of a trace that cannot be read."""
+
+    def __init__(self, path: str, line: int, message: str, column: str | None = None) -> None:
+        where = f"{path}:{line}" + (f", column {column}" if column else "")
+        super().__init__(f"{where}: {message}")
+        self.path, self.line, self.column = path, line, column
+
+
+class ProfileMissing(ConfigError):
+    """No measurement for a job's model on any type it could run on."""
+
+
+class OutputError(ConfigError):
+    """A file that cannot be written."""
+
+
+class IllegalTransition(RotaError):
+    """A job changed status in a way the lifecycle does not allow."""
+
+
+class InfeasibleError(RotaError):
+    """An optimisation problem without a solution."""
+
+
+class SolveError(RotaError):
+    """A solver stopped without an answer."""

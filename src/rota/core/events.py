@@ -1,0 +1,131 @@
+"""Everything that can happen. State changes only through these, our own decisions included.
+
+Events are batched: one event carries arrays. `engine/log.py` writes them as JSON lines and reads them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rota.core.allocation import Allocation
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.jobs import Jobs
+from rota.core.placement import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunStarted:
+    """First event of a log: the whole configuration."""
+
+    at: float
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsSubmitted:
+    """Jobs arrived; ids are consecutive from `first_id`."""
+
+    at: float
+    first_id: int
+    jobs: Jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsRejected:
+    """Jobs that can never run here, with the reason."""
+
+    at: float
+    jobs: IntArray
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Allocated:
+    """The policy answered."""
+
+    at: float
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolveFailed:
+    """The policy did not answer; the last good allocation stays."""
+
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Planned:
+    """A round was decided."""
+
+    at: float
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundsRan:
+    """One round, or several alike, came to its end at `at`; what every task of the plan did in them."""
+
+    at: float
+    start: float
+    rounds: int
+    steps: FloatArray
+    """[K] steps credited to the first member."""
+    partner_steps: FloatArray
+    """[K] steps credited to the second member (0 without one)."""
+    seconds: FloatArray
+    """[K] time the task held its slots, as accounted."""
+    lost: IntArray
+    """Ids of jobs whose attempt did nothing and counts as failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsFinished:
+    """Jobs did their last step, each at its own time."""
+
+    at: float
+    jobs: IntArray
+    finished_at: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsDropped:
+    """Jobs were given up, with the reason."""
+
+    at: float
+    jobs: IntArray
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CapacityChanged:
+    """GPUs by type that are up from now on."""
+
+    at: float
+    capacity: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunEnded:
+    """Last event: why the run stopped."""
+
+    at: float
+    reason: str
+
+
+Event: TypeAlias = (
+    RunStarted
+    | JobsSubmitted
+    | JobsRejected
+    | Allocated
+    | SolveFailed
+    | Planned
+    | RoundsRan
+    | JobsFinished
+    | JobsDropped
+    | CapacityChanged
+    | RunEnded
+)

@@ -1,0 +1,158 @@
+"""Jobs as columns: what was asked, never what happened.
+
+A table holds one array per attribute; text is kept once and referred to by index. `Source` is where the engine
+gets jobs from: a finished table (a trace) or a generator that makes them as simulated time goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from rota.core.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a job is started on a real machine (carried along, not used in simulation)."""
+
+    command: str = ""
+    working_directory: str = ""
+    steps_argument: str = ""
+    needs_data_dir: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Jobs:
+    """A table of jobs. All arrays have one entry per job."""
+
+    profiles: tuple[str, ...]
+    """Distinct profile (model) names; `profile` points into it."""
+    profile: IntArray
+    gpus: IntArray
+    total_steps: FloatArray
+    submitted: FloatArray
+    """Arrival, seconds."""
+    weight: FloatArray
+    deadline: FloatArray
+    """Absolute seconds; infinity where there is none."""
+    duration: FloatArray
+    """Seconds the job was said to take on the reference type; NaN where unknown."""
+    slo: FloatArray
+    """Deadline as a multiple of the duration; NaN where there is none."""
+    tenants: tuple[str, ...] = ("default",)
+    tenant: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    launches: tuple[Launch, ...] = (Launch(),)
+    launch: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        for name in ("tenant", "launch"):
+            if len(getattr(self, name)) != len(self.profile):
+                object.__setattr__(self, name, np.zeros(len(self.profile), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.profile)
+
+    def rows(self, start: int, stop: int) -> Jobs:
+        """A slice of the table; text tables are shared."""
+        part = {name: getattr(self, name)[start:stop] for name in COLUMNS}
+        return Jobs(profiles=self.profiles, tenants=self.tenants, launches=self.launches, **part)
+
+
+COLUMNS = (
+    "profile", "gpus", "total_steps", "submitted", "weight", "deadline", "duration", "slo", "tenant", "launch",
+)  # fmt: skip
+"""The arrays of a table, in the order in which they are written."""
+
+
+def table(
+    *,
+    profile_names: Sequence[str],
+    gpus: Sequence[int],
+    total_steps: Sequence[float],
+    submitted: Sequence[float],
+    weight: Sequence[float] | None = None,
+    duration: Sequence[float] | None = None,
+    slo: Sequence[float] | None = None,
+    tenant_names: Sequence[str] | None = None,
+    launch: Sequence[Launch] | None = None,
+) -> Jobs:
+    """A table from one plain sequence per attribute; deadlines follow from slo x duration + arrival."""
+    count = len(profile_names)
+    profiles, profile = intern(profile_names)
+    tenants, tenant = intern(tenant_names if tenant_names is not None else ["default"] * count)
+    launches, launched = intern(launch if launch is not None else [Launch()] * count)
+    arrivals = np.asarray(submitted, dtype=np.float64)
+    durations = np.full(count, np.nan) if duration is None else np.asarray(duration, dtype=np.float64)
+    multiples = np.full(count, np.nan) if slo is None else np.asarray(slo, dtype=np.float64)
+    deadline = arrivals + multiples * durations
+    return Jobs(
+        profiles=profiles,
+        profile=profile,
+        gpus=np.asarray(gpus, dtype=np.int64),
+        total_steps=np.asarray(total_steps, dtype=np.float64),
+        submitted=arrivals,
+        weight=np.ones(count) if weight is None else np.asarray(weight, dtype=np.float64),
+        deadline=np.where(np.isnan(deadline), np.inf, deadline),
+        duration=durations,
+        slo=multiples,
+        tenants=tenants,
+        tenant=tenant,
+        launches=launches,
+        launch=launched,
+    )
+
+
+def intern(values: Sequence[object]) -> tuple[tuple, IntArray]:  # type: ignore[type-arg]
+    """Distinct values in order of appearance, and the index of each value."""
+    seen: dict[object, int] = {}
+    index = np.fromiter((seen.setdefault(v, len(seen)) for v in values), dtype=np.int64, count=len(values))
+    return tuple(seen), index
+
+
+class Source(Protocol):
+    """Where jobs come from, in order of arrival."""
+
+    def peek(self) -> float:
+        """Arrival of the next job; infinity when there is none left."""
+
+    def take(self, now: float) -> Jobs | None:
+        """All jobs that have arrived by `now` and were not taken before."""
+
+    def snapshot(self) -> dict[str, int]:
+        """What `restore` needs to go on from here, for a checkpoint."""
+
+    def restore(self, saved: Mapping[str, int]) -> None:
+        """Go on from where the snapshot was taken; the source must have been made with the same settings."""
+
+
+class TableSource:
+    """Jobs of a finished table."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._next = 0
+
+    def peek(self) -> float:
+        """Arrival of the next job; infinity when there is none left."""
+        return float(self._jobs.submitted[self._next]) if self._next < len(self._jobs) else np.inf
+
+    def take(self, now: float) -> Jobs | None:
+        """All jobs that have arrived by `now` and were not taken before."""
+        stop = int(np.searchsorted(self._jobs.submitted, now, side="right"))
+        if stop <= self._next:
+            return None
+        part = self._jobs.rows(self._next, stop)
+        self._next = stop
+        return part
+
+    def snapshot(self) -> dict[str, int]:
+        """How many jobs were taken."""
+        return {"taken": self._next}
+
+    def restore(self, saved: Mapping[str, int]) -> None:
+        """Go on after the jobs that were taken."""
+        self._next = int(saved["taken"])

@@ -1,0 +1,92 @@
+"""Who runs where for one round, and the least change from one round to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.arrays import BoolArray, FloatArray, IntArray, same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Placement:
+    """Tasks of one round as columns. A task is one option (a job, or two that share) on one type.
+
+    The slots of task k are entries `slot_start[k]:slot_start[k + 1]` of the slot columns.
+    """
+
+    first: IntArray
+    """Job id."""
+    second: IntArray
+    """Partner's id or NO_JOB."""
+    type: IntArray
+    """Index into the cluster's types."""
+    gpus: IntArray
+    kept: BoolArray
+    """Whether the task holds the very slots it had in the round before (its lease is extended)."""
+    slot_start: IntArray
+    slot_server: IntArray
+    """Index into the cluster's ordered servers."""
+    slot_gpus: IntArray
+    fraction: FloatArray | None = None
+    """Part of the time each task runs; None means all of it (only the ideal mechanism gives less)."""
+    steady: bool = False
+    """The same placement would be made again until a job arrives or leaves or the shares change."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def spans(self) -> BoolArray:
+        """[K] whether a task is spread over several servers."""
+        return np.diff(self.slot_start) > 1
+
+    def __eq__(self, other: object) -> bool:
+        names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus", "fraction")
+        return isinstance(other, Placement) and all(same(getattr(self, n), getattr(other, n)) for n in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One round: who runs, and how that differs from the round before."""
+
+    round: int
+    start: float
+    placement: Placement
+    last: Placement | None = None
+
+    @property
+    def launch(self) -> tuple[int, ...]:
+        """Ids of jobs that have to start, ascending."""
+        return tuple(sorted(_members(self.placement, ~self.placement.kept)))
+
+    @property
+    def stop(self) -> tuple[int, ...]:
+        """Ids of jobs that ran and have to stop first (one that moves is in both), ascending."""
+        running = set() if self.last is None else _members(self.last, None)
+        return tuple(sorted(running - _members(self.placement, self.placement.kept)))
+
+
+def _members(placement: Placement, rows: BoolArray | None) -> set[int]:
+    first = placement.first if rows is None else placement.first[rows]
+    second = placement.second if rows is None else placement.second[rows]
+    return {int(i) for i in first} | {int(i) for i in second if i >= 0}
+
+
+def nobody() -> Placement:
+    """A round in which nothing runs."""
+    none = np.zeros(0, dtype=np.int64)
+    return Placement(
+        first=none,
+        second=none,
+        type=none,
+        gpus=none,
+        kept=np.zeros(0, dtype=np.bool_),
+        slot_start=np.zeros(1, dtype=np.int64),
+        slot_server=none,
+        slot_gpus=none,
+        steady=True,
+    )

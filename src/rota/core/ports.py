@@ -1,0 +1,59 @@
+"""The seams: four protocols between which everything else can be exchanged."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rota.core.allocation import Allocation
+from rota.core.events import Event
+from rota.core.placement import Placement, Plan
+from rota.core.view import View
+
+
+class Policy(Protocol):
+    """Who deserves what. Pure: the same view gives the same allocation."""
+
+    def allocate(self, view: View) -> Allocation:
+        """Shares or an order for the active jobs of the view."""
+
+
+class Mechanism(Protocol):
+    """From shares to slots, for one round."""
+
+    def place(self, view: View, allocation: Allocation) -> Placement:
+        """Which options run in the coming round, and where."""
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> float:
+        """Seconds since the run began."""
+
+    def advance(self, until: float) -> list[Event]:
+        """Go to the next moment at which something has to be decided, not beyond `until`; what happened till then."""
+
+
+class Executor(Protocol):
+    """Who carries out a plan."""
+
+    def apply(self, plan: Plan, view: View) -> None:
+        """Start, stop and keep running what the plan says."""
+
+    def close(self) -> None:
+        """Stop everything."""
+
+
+class Throughputs(Protocol):
+    """How fast a job would go. Implemented by the catalogues of rota.profiles."""
+
+    name: str
+
+    def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
+        """Steps/s of the whole job; 0 if it does not fit. Raises ProfileMissing for an unknown profile."""
+
+    def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
+        """Steps/s of `profile` while it shares its GPUs with `partner`; 0 if they do not fit together."""
+
+    def known(self, profile: str) -> bool:
+        """Whether the catalogue has this profile."""

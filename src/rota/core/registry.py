@@ -1,0 +1,135 @@
+"""Names to classes: policies, mechanisms, workloads and trace formats are found here.
+
+A class registers itself by a decorator when its module is imported; `Registry` imports the modules of its
+package on first use, and asks installed distributions for entry points of its group. Parameters of a component
+are its constructor's keywords, so `create` can check names and convert `key=value` text from a command line.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+from rota.core.errors import ConfigError, UnknownName
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One registered name."""
+
+    name: str
+    factory: Callable[..., T]
+    summary: str
+    preset: Mapping[str, Any]
+
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """The constructor keywords a user may set."""
+        found = inspect.signature(self.factory).parameters
+        return {k: v for k, v in found.items() if k not in self.preset}
+
+
+class Registry(Generic[T]):
+    """A table of named components of one kind, filled on first use."""
+
+    def __init__(self, kind: str, package: str, group: str | None = None) -> None:
+        self.kind = kind
+        self._package = package
+        self._group = group
+        self._entries: dict[str, Entry[T]] = {}
+        self._loaded = False
+
+    def register(
+        self, name: str, *, summary: str | None = None, **preset: Any
+    ) -> Callable[[Callable[..., T]], Callable[..., T]]:
+        """Register the decorated class under `name`, with some constructor keywords fixed by `preset`."""
+
+        def keep(factory: Callable[..., T]) -> Callable[..., T]:
+            doc = inspect.getdoc(factory) or ""
+            line = summary or doc.split("\n\n")[0].replace("\n", " ")
+            self._entries[name] = Entry(name, factory, line, preset)
+            return factory
+
+        return keep
+
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        self._load()
+        return sorted(self._entries)
+
+    def entry(self, name: str) -> Entry[T]:
+        """The entry of a name; snake_case and upper case are accepted."""
+        self._load()
+        key = name.strip().lower().replace("_", "-")
+        if key not in self._entries:
+            raise UnknownName(self.kind, name, self._entries)
+        return self._entries[key]
+
+    def create(self, name: str, **parameters: Any) -> T:
+        """Build a component; text values are converted to the type the constructor declares."""
+        entry = self.entry(name)
+        allowed = entry.parameters()
+        values = dict(entry.preset)
+        hints = _hints(entry.factory)
+        for key, value in parameters.items():
+            plain = key.replace("-", "_")
+            if plain not in allowed:
+                if not allowed:
+                    raise ConfigError(f"{self.kind} {entry.name!r} has no parameters; {key!r} was given")
+                raise UnknownName(f"parameter of {self.kind} {entry.name!r}:", key, allowed)
+            values[plain] = convert(value, hints.get(plain, str), f"{self.kind} {entry.name!r}: {key}")
+        return entry.factory(**values)
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self._package}.{module.name}")
+        if self._group is not None:
+            for point in entry_points(group=self._group):
+                factory = point.load()
+                if point.name not in self._entries:
+                    self.register(point.name)(factory)
+
+
+def _hints(factory: Callable[..., Any]) -> dict[str, Any]:
+    target = factory.__init__ if inspect.isclass(factory) else factory
+    return get_type_hints(target)
+
+
+def convert(value: Any, hint: Any, where: str) -> Any:
+    """Text to the declared type; a value that is not text passes unchanged."""
+    if not isinstance(value, str):
+        return value
+    options = [h for h in get_args(hint) if h is not type(None)] or [hint]
+    if len(options) < len(get_args(hint)) and value.lower() in {"none", ""}:
+        return None
+    for option in options:
+        try:
+            return _from_text(value, option)
+        except ValueError:
+            continue
+    wanted = " or ".join(getattr(o, "__name__", str(o)) for o in options)
+    raise ConfigError(f"{where}={value!r} is not a valid {wanted}")
+
+
+def _from_text(value: str, option: Any) -> Any:
+    if option is bool:
+        if value.lower() in {"true", "yes", "1", "on"}:
+            return True
+        if value.lower() in {"false", "no", "0", "off"}:
+            return False
+        raise ValueError(value)
+    if option is int:
+        return int(value)
+    if option is float:
+        return float(value)
+    return value

@@ -1,0 +1,90 @@
+"""How a run is carried out beyond policy and mechanism: one frozen object, chosen by name.
+
+`default` is the sane version. `gavel-artifact` is the published Gavel simulator with its accidental rules, each a
+named field here, so that the engine has no special cases by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.core.errors import UnknownName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Named options of the engine, the simulator and the selecting half of the mechanism."""
+
+    name: str = "default"
+
+    # The round
+    round_s: float = 360.0
+    rounds: str = "grid"
+    """`grid`: rounds start at multiples of round_s. `slowest-task`: a round ends when its slowest task does."""
+    whole_steps: bool = False
+    """A round does a whole number of steps; the rest of its time is idle."""
+    idle_gap_counts: bool = False
+    """The first round after an idle gap is accounted from the end of the last round."""
+    gpu_split_fails: bool = False
+    """A task with fewer steps left than GPUs fails; after `max_failures` in a row the job is dropped."""
+    max_failures: int = 5
+    pair_ends_together: bool = False
+    """A job that shares GPUs is finished only when its partner's part of the round is."""
+
+    # When the policy is asked again
+    resolve_every_s: float = 0.0
+    """Least time between two solves."""
+    resolve_free_at_zero: bool = False
+    """The least time does not apply while the last solve was at time 0."""
+
+    # Who runs
+    select: str = "deficit"
+    opening_credit: float = 0.0
+    """Rounds a job is taken to have received when its account is opened or reset."""
+    pair_opening_credit: float = 0.0
+    """The same when the account of a pair is opened (a reset gives pairs the credit of a job)."""
+    all_pairs_fill: bool = False
+    """Every pair of jobs, even without a share, may take left-over GPUs (under a policy that packs)."""
+    newcomers_waste_slots: bool = False
+    """A job without an allocation takes left-over GPUs but does not run on them."""
+    type_order: tuple[str, ...] = ()
+    """Types served first; the rest follow from fast to slow."""
+    global_queue: bool = False
+    """One queue over all types instead of one per type."""
+
+    # Where
+    mechanism: str = "proportional"
+    spread_costs: bool = True
+    """A job spread over servers runs at its unconsolidated speed."""
+    restart_s: float = 0.0
+    """Seconds a job needs to start or move before it makes progress."""
+
+
+PRESETS: dict[str, Rules] = {
+    "default": Rules(),
+    "gavel-artifact": Rules(
+        name="gavel-artifact",
+        rounds="slowest-task",
+        whole_steps=True,
+        idle_gap_counts=True,
+        gpu_split_fails=True,
+        pair_ends_together=True,
+        resolve_every_s=1920.0,
+        resolve_free_at_zero=True,
+        select="fraction",
+        opening_credit=0.5,
+        pair_opening_credit=0.0,
+        all_pairs_fill=True,
+        newcomers_waste_slots=True,
+        type_order=("v100", "p100", "k80"),
+        mechanism="strided",
+        spread_costs=False,
+    ),
+}
+
+
+def preset(name: str) -> Rules:
+    """The rules of that name."""
+    if name not in PRESETS:
+        raise UnknownName("rules", name, PRESETS)
+    return PRESETS[name]

@@ -1,0 +1,164 @@
+"""All that a decision may know: a read-only look at the state between two rounds.
+
+Matrices are [J, T] in the order `jobs` x `types`. Jobs with the same (profile, GPUs, weight) form a *class*:
+they are interchangeable in a linear program, so `classes` holds their rates once and `job_class` points into it.
+A view shares its arrays with the state and is valid until the next event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from rota.core.allocation import Allocation, Options
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.cluster import Cluster
+
+if TYPE_CHECKING:
+    from rota.core.placement import Placement
+
+
+class Classes(Protocol):
+    """Job classes seen so far, as columns. Class numbers never change; new ones are appended."""
+
+    profile: tuple[str, ...]
+    gpus: IntArray
+    weight: FloatArray
+    throughput: FloatArray
+    """[C, T] steps/s of the whole job, alone, on GPUs of one server."""
+    pair: FloatArray
+    """[C, C, T] steps/s of a job of the first class while it shares GPUs with one of the second; 0 = cannot."""
+
+    def __len__(self) -> int: ...
+
+
+class OptionAccounts(Protocol):
+    """The same columns for extra options (pairs), [T, P]."""
+
+    options: Options
+    received: FloatArray
+    owed: FloatArray
+    share: FloatArray
+
+    def __len__(self) -> int: ...
+
+
+class Accounts(Protocol):
+    """Time that jobs have received against time they were promised, columns [T, J]."""
+
+    @property
+    def share(self) -> FloatArray:
+        """Promised fraction of time."""
+
+    @property
+    def received(self) -> FloatArray:
+        """Seconds since the last allocation, opening credit included."""
+
+    @property
+    def owed(self) -> FloatArray:
+        """Seconds behind the promise when the last allocation was made."""
+
+    @property
+    def promised(self) -> IntArray:
+        """[J] 1 for jobs that the allocation in force knows."""
+
+    @property
+    def type_time(self) -> FloatArray:
+        """[T] seconds received by all options together since the last allocation."""
+
+    @property
+    def extras(self) -> OptionAccounts:
+        """Accounts of pairs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a policy or a mechanism sees."""
+
+    now: float
+    round: int
+    cluster: Cluster
+    capacity: IntArray
+    """GPUs by type that are up, in the order of `types`."""
+    classes: Classes
+    jobs: IntArray
+    """Ids of active jobs, ascending."""
+    job_class: IntArray
+    gpus: IntArray
+    weight: FloatArray
+    submitted: FloatArray
+    total_steps: FloatArray
+    steps_done: FloatArray
+    deadline: FloatArray
+    tenant: IntArray
+    tenants: tuple[str, ...]
+    attained: FloatArray
+    """[J] GPU-seconds received so far."""
+    previous: Allocation | None
+    placement: Placement | None
+    """What ran in the last round."""
+    accounts: Accounts | None = None
+    solved_at: float = 0.0
+    """When the last allocation was made."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Accelerator types, alphabetical."""
+        return self.cluster.types
+
+    @property
+    def prices(self) -> FloatArray:
+        """Hourly price of one GPU by type."""
+        return self.cluster.prices
+
+    @property
+    def throughput(self) -> FloatArray:
+        """[J, T] steps/s of each job alone on each type."""
+        return self.classes.throughput[self.job_class]
+
+    @property
+    def steps_left(self) -> FloatArray:
+        """[J] steps still to do."""
+        return self.total_steps - self.steps_done
+
+    @property
+    def age(self) -> FloatArray:
+        """[J] seconds since arrival."""
+        return self.now - self.submitted
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def position(self, ids: IntArray) -> IntArray:
+        """Where each job id stands in `jobs`; -1 if it is not active."""
+        if len(self.jobs) == 0:
+            return np.full(len(ids), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self.jobs, ids), len(self.jobs) - 1)
+        return np.where(self.jobs[at] == ids, at, -1)
+
+    def part(self, keep: IntArray, capacity: IntArray) -> View:
+        """The same instant with fewer jobs and GPUs (for partitioned solving)."""
+        return View(
+            now=self.now,
+            round=self.round,
+            cluster=self.cluster,
+            capacity=capacity,
+            classes=self.classes,
+            jobs=self.jobs[keep],
+            job_class=self.job_class[keep],
+            gpus=self.gpus[keep],
+            weight=self.weight[keep],
+            submitted=self.submitted[keep],
+            total_steps=self.total_steps[keep],
+            steps_done=self.steps_done[keep],
+            deadline=self.deadline[keep],
+            tenant=self.tenant[keep],
+            tenants=self.tenants,
+            attained=self.attained[keep],
+            previous=None,
+            placement=None,
+            accounts=None,
+            solved_at=self.solved_at,
+        )

@@ -1,0 +1,1 @@
+"""The one loop: state, accounts, the trigger of re-solving, the event log and its replay."""

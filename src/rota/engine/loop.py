@@ -1,0 +1,163 @@
+"""The one loop: what happened -> state -> policy -> mechanism -> plan -> executor.
+
+Simulation and deployment differ only in the clock and the executor that are handed in. A failed solve never stops a
+round: the last good allocation stays in force and the failure is an event.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from rota.core.errors import ConfigError, RotaError
+from rota.core.events import (
+    Allocated,
+    Event,
+    JobsDropped,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RunEnded,
+    SolveFailed,
+)
+from rota.core.placement import Placement, Plan, nobody
+from rota.core.ports import Clock, Executor, Mechanism, Policy
+from rota.core.view import View
+from rota.engine.state import State
+from rota.engine.trigger import Trigger
+
+log = logging.getLogger(__name__)
+
+Observer = Callable[[Event], None]
+
+
+class World(Clock, Executor, Protocol):
+    """Clock and executor in one, as a simulation has it."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no job will ever arrive again."""
+
+
+class Engine:
+    """Runs one cluster."""
+
+    def __init__(
+        self, *, state: State, policy: Policy, mechanism: Mechanism, world: World, observers: Sequence[Observer] = ()
+    ) -> None:
+        self.state = state
+        self.trigger = Trigger(state.rules)
+        self._policy = policy
+        self._mechanism = mechanism
+        self._world = world
+        self._observers = (state.apply, self.trigger.observe, *observers)
+
+    def emit(self, event: Event) -> None:
+        """Make an event happen: state first, then whoever listens."""
+        for observer in self._observers:
+            observer(event)
+
+    def run(self, finished: Callable[[], bool], until: float = math.inf) -> str:
+        """Go round until `finished` says so, time is up, or no job is left; says why it ended."""
+        reason = self._run(finished, until)
+        self.emit(RunEnded(at=self._world.now(), reason=reason))
+        return reason
+
+    def _run(self, finished: Callable[[], bool], until: float) -> str:
+        state, world = self.state, self._world
+        while True:
+            if finished():
+                return "measured jobs are done"
+            if world.now() >= until:
+                return "time is up"
+            for event in world.advance(min(self.trigger.next_due(), until)):
+                self.emit(event)
+                if isinstance(event, JobsSubmitted):
+                    self._refuse_impossible(event)
+            self._drop_failed()
+            if len(state) == 0:
+                if world.exhausted:
+                    return "all jobs are done"
+                self._plan(None)
+                continue
+            self.decide(world.now())
+
+    def decide(self, now: float) -> None:
+        """Ask the policy if it is time, then lay out the next round."""
+        if self.trigger.due(now):
+            self._solve(now)
+        if self.state.allocation is None:
+            return
+        view = self.state.view(now)
+        placement = self._mechanism.place(view, self.state.allocation)
+        if len(placement) == 0 and self._world.exhausted:
+            placement = self._last_resort(now)
+        self._plan(placement)
+
+    def _solve(self, now: float) -> None:
+        view = self.state.view(now)
+        try:
+            allocation = self._policy.allocate(view)
+        except ConfigError:
+            raise
+        except RotaError as error:
+            log.warning("solve failed at %.0f s: %s", now, error)
+            self.emit(SolveFailed(at=now, reason=str(error)))
+            self.trigger.changed = False
+            return
+        self.emit(Allocated(at=now, allocation=allocation))
+
+    def _plan(self, placement: Placement | None) -> None:
+        """Announce the next round unless it is the last one over again."""
+        state, now = self.state, self._world.now()
+        view = state.view(now)
+        if placement is None:
+            if state.placement is not None and len(state.placement) == 0:
+                return
+            placement = nobody()
+        plan = Plan(round=state.round, start=now, placement=placement, last=state.placement)
+        self.emit(Planned(at=now, plan=plan))
+        self._world.apply(plan, view)
+
+    def _last_resort(self, now: float) -> Placement:
+        """Nobody runs and nobody will arrive: ask once more, then give up the jobs that are left."""
+        assert self.state.allocation is not None  # noqa: S101 - the caller has looked
+        self.trigger.changed = True
+        self._solve(now)
+        placement = self._mechanism.place(self.state.view(now), self.state.allocation)
+        if len(placement) == 0:
+            stuck = self.state.view(now).jobs.copy()
+            self.emit(JobsDropped(at=now, jobs=stuck, reason="the policy gives them no GPU and nothing will change"))
+        return placement
+
+    def _refuse_impossible(self, event: JobsSubmitted) -> None:
+        """Jobs that no type can hold or speed up are named and refused; the rest runs."""
+        view = self.state.view(event.at)
+        new = np.flatnonzero(view.jobs >= event.first_id)
+        holds = self.state.cluster.capacity[None, :] >= view.gpus[new][:, None]
+        able = (view.throughput[new] > 0) & holds
+        bad = new[~able.any(axis=1)]
+        for job in bad.tolist():
+            self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
+
+    def _drop_failed(self) -> None:
+        state = self.state
+        if not state.rules.gpu_split_fails or len(state) == 0:
+            return
+        given_up = np.flatnonzero(state.failures >= state.rules.max_failures)
+        if len(given_up):
+            jobs = state.view(self._world.now()).jobs[given_up]
+            reason = f"{state.rules.max_failures} failed attempts in a row"
+            self.emit(JobsDropped(at=self._world.now(), jobs=jobs, reason=reason))
+
+
+def _why(view: View, job: int) -> str:
+    gpus, profile = int(view.gpus[job]), view.classes.profile[view.job_class[job]]
+    sizes = ", ".join(f"{t}={n}" for t, n in zip(view.types, view.capacity.tolist(), strict=True))
+    if gpus > view.capacity.max():
+        return f"asks for {gpus} GPUs of one type; the cluster has {sizes}"
+    return f"profile {profile!r} with {gpus} GPUs has no speed on any type that could hold it ({sizes})"

@@ -1,0 +1,260 @@
+"""What is the case now. Changes only through `apply(event)`; a log of events rebuilds it.
+
+Active jobs are columns: one float matrix and one integer matrix with a column per job (ids ascending), so that
+arrivals and departures cost two array operations, and a view is a handful of row slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rota.core.allocation import Allocation, Options
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
+from rota.core.events import (
+    Allocated,
+    CapacityChanged,
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RoundsRan,
+)
+from rota.core.jobs import Jobs
+from rota.core.placement import Placement
+from rota.core.ports import Throughputs
+from rota.core.rules import Rules
+from rota.core.view import View
+from rota.engine.classes import ClassTable
+from rota.engine.pairs import PairAccounts
+
+_SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _FLOATS = range(7)
+_ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _INTS = range(7)
+
+
+class State:
+    """Active jobs, the allocation in force, the accounts behind it and the last placement."""
+
+    def __init__(self, cluster: Cluster, throughputs: Throughputs, rules: Rules) -> None:
+        self.cluster = cluster
+        self.classes = ClassTable(throughputs, cluster.types)
+        self.rules = rules
+        self.capacity: IntArray = cluster.capacity
+        self.allocation: Allocation | None = None
+        self.placement: Placement | None = None
+        self.pairs = PairAccounts(len(cluster.types))
+        self.type_time: FloatArray = np.zeros(len(cluster.types))
+        self.now = 0.0
+        self.round = 0
+        self.solved_at = 0.0
+        self._tenants: dict[str, int] = {}
+        types = len(cluster.types)
+        self._share = slice(_FLOATS, _FLOATS + types)
+        self._received = slice(_FLOATS + types, _FLOATS + 2 * types)
+        self._owed = slice(_FLOATS + 2 * types, _FLOATS + 3 * types)
+        self._f: FloatArray = np.zeros((_FLOATS + 3 * types, 0))
+        self._i: IntArray = np.zeros((_INTS, 0), dtype=np.int64)
+        self._rows: tuple[IntArray, IntArray] | None = None
+        self._apply: dict[type, Callable[[Any], None]] = {
+            JobsSubmitted: self._submitted,
+            JobsRejected: self._left,
+            JobsFinished: self._left,
+            JobsDropped: self._left,
+            Allocated: self._allocated,
+            Planned: self._planned,
+            RoundsRan: self._ran,
+            CapacityChanged: self._capacity_changed,
+        }
+
+    def __len__(self) -> int:
+        return self._i.shape[1]
+
+    def apply(self, event: Event) -> None:
+        """Take over what happened."""
+        handler = self._apply.get(type(event))
+        if handler is not None:
+            handler(event)
+
+    def view(self, now: float) -> View:
+        """A read-only look at this instant."""
+        self.now = now
+        f, i = self._f, self._i
+        return View(
+            now=now,
+            round=self.round,
+            cluster=self.cluster,
+            capacity=self.capacity,
+            classes=self.classes,
+            jobs=i[_ID],
+            job_class=i[_CLASS],
+            gpus=i[_GPUS],
+            weight=f[_WEIGHT],
+            submitted=f[_SUBMITTED],
+            total_steps=f[_TOTAL],
+            steps_done=f[_DONE],
+            deadline=f[_DEADLINE],
+            tenant=i[_TENANT],
+            tenants=tuple(self._tenants),
+            attained=f[_ATTAINED],
+            previous=self.allocation,
+            placement=self.placement,
+            accounts=self,
+            solved_at=self.solved_at,
+        )
+
+    # Accounts, as the selecting half of a mechanism reads them ([T, J], like the columns of a view)
+
+    @property
+    def share(self) -> FloatArray:
+        """Promised fraction of time."""
+        return self._f[self._share]
+
+    @property
+    def received(self) -> FloatArray:
+        """Seconds received since the last allocation, opening credit included."""
+        return self._f[self._received]
+
+    @property
+    def owed(self) -> FloatArray:
+        """Seconds behind the promise when the last allocation was made."""
+        return self._f[self._owed]
+
+    @property
+    def promised(self) -> IntArray:
+        """1 for jobs the allocation in force knows, 0 for those that came after it."""
+        return self._i[_PROMISED]
+
+    @property
+    def failures(self) -> IntArray:
+        """Failed attempts in a row."""
+        return self._i[_FAILURES]
+
+    @property
+    def extras(self) -> PairAccounts:
+        """Accounts of pairs."""
+        return self.pairs
+
+    # Handlers
+
+    def _submitted(self, event: JobsSubmitted) -> None:
+        jobs, count = event.jobs, len(event.jobs)
+        f = np.zeros((self._f.shape[0], count))
+        i = np.zeros((_INTS, count), dtype=np.int64)
+        f[_SUBMITTED], f[_TOTAL], f[_WEIGHT] = jobs.submitted, jobs.total_steps, jobs.weight
+        f[_DEADLINE] = jobs.deadline
+        f[self._received] = self.rules.opening_credit * self.rules.round_s
+        i[_ID] = np.arange(event.first_id, event.first_id + count)
+        i[_GPUS] = jobs.gpus
+        i[_CLASS] = self._class_numbers(jobs)
+        names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
+        i[_TENANT] = np.array(names)[jobs.tenant]
+        self._f = np.hstack([self._f, f])
+        self._i = np.hstack([self._i, i])
+
+    def _class_numbers(self, jobs: Jobs) -> list[int]:
+        number, names = self.classes.number, jobs.profiles
+        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
+        return [number(names[p], g, w) for p, g, w in zip(*columns, strict=True)]
+
+    def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
+        at = self._positions(event.jobs)
+        keep = np.ones(self._i.shape[1], dtype=np.bool_)
+        keep[at] = False
+        self._f, self._i = self._f[:, keep], self._i[:, keep]
+        self.pairs.drop(event.jobs)
+        self._rows = None
+
+    def _allocated(self, event: Allocated) -> None:
+        allocation = event.allocation
+        if len(allocation.jobs) != len(self):
+            raise RotaError(f"allocation for {len(allocation.jobs)} jobs while {len(self)} are active")
+        credit = self.rules.opening_credit * self.rules.round_s
+        elapsed = event.at - self.solved_at
+        f, count = self._f, len(self)
+        f[self._owed] += f[self._share] * elapsed - (f[self._received] - credit)
+        f[self._received] = credit
+        f[self._share] = allocation.share[:count].T
+        self._i[_PROMISED] = 1
+        self._settle_pairs(allocation, elapsed, credit)
+        self.allocation = allocation
+        self.solved_at = event.at
+
+    def _settle_pairs(self, allocation: Allocation, elapsed: float, credit: float) -> None:
+        entries = len(self)
+        if allocation.traits.packs:
+            self.pairs.settle(elapsed, credit)
+            extra_share = allocation.share[len(self) :].T
+            self.pairs.promise(allocation.extras, extra_share, self._pair_opening(), self.rules.all_pairs_fill)
+            sizes = np.bincount(self._i[_GPUS])
+            entries += int((sizes * (sizes - 1)).sum()) // 2
+        self.type_time[:] = credit * entries
+
+    def _pair_opening(self) -> tuple[float, float]:
+        """(received, owed) of a pair that was there at the last allocation without a share."""
+        credit = self.rules.opening_credit * self.rules.round_s
+        return credit, credit - self.rules.pair_opening_credit * self.rules.round_s
+
+    def _planned(self, event: Planned) -> None:
+        self.placement = event.plan.placement
+        self._rows = None
+
+    def _ran(self, event: RoundsRan) -> None:
+        placement = self.placement
+        if placement is None:
+            raise RotaError("a round ran that was never planned")
+        self.round += event.rounds
+        rows, partners = self._task_rows(placement)
+        f, kinds, seconds = self._f, placement.type, event.seconds
+        paired = placement.second >= 0
+        if placement.fraction is not None:
+            self._ran_fluid(event, placement, rows)
+            return
+        f[_DONE, rows] += event.steps
+        f[_ATTAINED, rows] += seconds * placement.gpus
+        if paired.any():
+            both = np.flatnonzero(paired)
+            f[_DONE, partners[both]] += event.partner_steps[both]
+            f[_ATTAINED, partners[both]] += seconds[both] * placement.gpus[both]
+            single = np.flatnonzero(~paired)
+            f[self._received.start + kinds[single], rows[single]] += seconds[single]
+            ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
+            self.pairs.credit(ran, kinds[both], seconds[both], self._pair_opening())
+        else:
+            f[self._received.start + kinds, rows] += seconds
+        self.type_time += np.bincount(kinds, weights=seconds, minlength=len(self.type_time))
+        self._count_failures(event, rows)
+
+    def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
+        """A job may run on several types at once, so its rows repeat."""
+        np.add.at(self._f[_DONE], rows, event.steps)
+        np.add.at(self._f[_ATTAINED], rows, event.seconds * placement.gpus)
+        paired = np.flatnonzero(placement.second >= 0)
+        np.add.at(self._f[_DONE], self._positions(placement.second[paired]), event.partner_steps[paired])
+
+    def _count_failures(self, event: RoundsRan, rows: IntArray) -> None:
+        if len(event.lost):
+            lost = self._positions(event.lost)
+            counts = self._i[_FAILURES, lost] + 1
+            self._i[_FAILURES, rows] = 0
+            self._i[_FAILURES, lost] = counts
+        elif self.rules.gpu_split_fails:
+            self._i[_FAILURES, rows] = 0
+
+    def _capacity_changed(self, event: CapacityChanged) -> None:
+        self.capacity = event.capacity
+
+    def _task_rows(self, placement: Placement) -> tuple[IntArray, IntArray]:
+        if self._rows is None:
+            partners = np.where(placement.second >= 0, placement.second, placement.first)
+            self._rows = (self._positions(placement.first), self._positions(partners))
+        return self._rows
+
+    def _positions(self, ids: IntArray) -> IntArray:
+        """Where active jobs stand in the columns."""
+        return np.searchsorted(self._i[_ID], ids)

@@ -1,0 +1,40 @@
+"""When the policy is asked again: something changed, and the last answer is old enough."""
+
+from __future__ import annotations
+
+import math
+
+from rota.core.events import Allocated, CapacityChanged, Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, RoundsRan
+from rota.core.rules import Rules
+
+_CHANGES = (JobsSubmitted, JobsFinished, JobsDropped, JobsRejected, CapacityChanged)
+
+
+class Trigger:
+    """Remembers whether the queue or the cluster changed since the last solve."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._every = rules.resolve_every_s
+        self._free_at_zero = rules.resolve_free_at_zero
+        self.changed = True
+        self.last = 0.0
+        self.asked = False
+
+    def observe(self, event: Event) -> None:
+        """Note a change, or that an allocation was made."""
+        if isinstance(event, Allocated):
+            self.changed, self.last, self.asked = False, event.at, True
+        elif isinstance(event, _CHANGES) or (isinstance(event, RoundsRan) and len(event.lost) > 0):
+            self.changed = True
+
+    def due(self, now: float) -> bool:
+        """Whether to ask the policy now."""
+        return self.changed and now >= self.next_due()
+
+    def next_due(self) -> float:
+        """The earliest time for the next solve, given what is known now; infinity if nothing changed."""
+        if not self.changed:
+            return math.inf
+        if not self.asked or (self._free_at_zero and self.last == 0.0):
+            return 0.0
+        return self.last + self._every

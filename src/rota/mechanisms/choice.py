@@ -1,0 +1,25 @@
+"""What the selecting half hands to the dividing half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Options chosen for one round, as columns of positions into `view.jobs`."""
+
+    first: IntArray
+    second: IntArray
+    """Position of the partner, or -1."""
+    type: IntArray
+    wasted: BoolArray | None = None
+    """Chosen options that take GPUs without running on them (an accident of the Gavel artifact)."""
+    fraction: FloatArray | None = None
+    steady: bool = False
+    """The same would be chosen again until a job arrives or leaves or the shares change."""
+
+    def __len__(self) -> int:
+        return len(self.first)

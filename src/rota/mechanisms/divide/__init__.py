@@ -1,0 +1,1 @@
+"""The dividing half: on which servers the chosen options run."""

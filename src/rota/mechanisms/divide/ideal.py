@@ -1,0 +1,62 @@
+"""The fluid ideal: every option runs exactly its share of the time on every type at once.
+
+No rounds, no rounding, no placement: what a mechanism could reach at best, to measure others against (the ideal line
+of Gavel's figure 13).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.core.allocation import Allocation
+from rota.core.placement import Placement
+from rota.core.view import View
+from rota.mechanisms.choice import Choice
+from rota.mechanisms.registry import mechanisms
+
+_TINY = 1e-12
+
+
+@mechanisms.register("ideal")
+class Ideal:
+    """Shares taken literally: no rounds, no placement; the bound for every other mechanism."""
+
+    def select(self) -> _EveryShare:
+        """All options with a share run, each for its part of the time."""
+        return _EveryShare()
+
+    def divide(self, view: View, choice: Choice) -> Placement:
+        """Tasks without slots."""
+        count = len(choice)
+        none = np.zeros(0, dtype=np.int64)
+        second = np.where(choice.second >= 0, view.jobs[choice.second], -1) if count else choice.second
+        return Placement(
+            first=view.jobs[choice.first],
+            second=second,
+            type=choice.type,
+            gpus=view.gpus[choice.first],
+            kept=np.ones(count, dtype=np.bool_),
+            slot_start=np.zeros(count + 1, dtype=np.int64),
+            slot_server=none,
+            slot_gpus=none,
+            fraction=choice.fraction if choice.fraction is not None else np.ones(count),
+            steady=True,
+        )
+
+
+class _EveryShare:
+    """Selects every option that has a share."""
+
+    def choose(self, view: View, allocation: Allocation) -> Choice:
+        """One task per option and type with a share."""
+        count = len(allocation.jobs)
+        runs = np.vstack([view.throughput > 0, np.ones((len(allocation.extras), len(view.types)), dtype=np.bool_)])
+        row, kind = np.nonzero((allocation.share > _TINY) & runs)
+        first = row.copy()
+        second = np.full(len(row), -1, dtype=np.int64)
+        joined = row >= count
+        if joined.any():
+            extra = row[joined] - count
+            first[joined] = view.position(allocation.extras.first[extra])
+            second[joined] = view.position(allocation.extras.second[extra])
+        return Choice(first=first, second=second, type=kind, fraction=allocation.share[row, kind], steady=True)

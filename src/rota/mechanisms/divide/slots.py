@@ -1,0 +1,123 @@
+"""Slots that stay, slots that are taken, and how both become a placement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rota.core.arrays import BoolArray, IntArray
+from rota.core.placement import Placement
+from rota.core.view import View
+from rota.mechanisms.choice import Choice
+
+Spread = Callable[[IntArray, int], list[tuple[int, int]]]
+"""(free GPUs by server of one type, GPUs wanted) -> [(server offset, GPUs)]."""
+
+
+class Board:
+    """Free GPUs by server while one round is laid out, and the slots each task gets."""
+
+    def __init__(self, view: View, choice: Choice) -> None:
+        running = slice(None) if choice.wasted is None else ~choice.wasted
+        self.view = view
+        self.rows, self.partner, self.kind = choice.first[running], choice.second[running], choice.type[running]
+        self.fraction = None if choice.fraction is None else choice.fraction[running]
+        self.steady = choice.steady
+        self.first = view.jobs[self.rows]
+        self.second = np.where(self.partner >= 0, view.jobs[self.partner], -1) if len(self.rows) else self.partner
+        self.gpus = view.gpus[self.rows]
+        self.free = view.cluster.server_gpus.copy()
+        bounds = np.searchsorted(view.cluster.server_type, np.arange(len(view.types) + 1))
+        self.bounds: list[int] = bounds.tolist()
+
+    def lay_out(self, order_singles: Callable[[IntArray], IntArray], spread: Spread) -> Placement:
+        """Keep who can stay, then place the others, the largest first."""
+        last = self.view.placement
+        row = self._last_rows(last)
+        kept = row >= 0
+        if last is not None and kept.all() and len(last) == len(row) and bool((row == np.arange(len(row))).all()):
+            return _again(last, kept, self)
+        if bool((self.gpus == 1).all()):
+            return self._ones(last, row, kept, order_singles)
+        return self._any(last, row, kept, spread)
+
+    def _last_rows(self, last: Placement | None) -> IntArray:
+        """For each task the row of the last placement with the same members on the same type, or -1."""
+        found = np.full(len(self.rows), -1, dtype=np.int64)
+        if last is None or len(last) == 0 or last.fraction is not None:
+            return found
+        at = self.view.position(last.first)
+        here = np.flatnonzero(at >= 0)
+        row_of = np.full(len(self.view), -1, dtype=np.int64)
+        row_of[at[here]] = here
+        row = row_of[self.rows]
+        same = (row >= 0) & (last.type[row] == self.kind) & (last.second[row] == self.second)
+        return np.where(same, row, -1)
+
+    def _ones(
+        self, last: Placement | None, row: IntArray, kept: BoolArray, order_singles: Callable[[IntArray], IntArray]
+    ) -> Placement:
+        """Every task takes one GPU: all by arrays."""
+        server = np.empty(len(row), dtype=np.int64)
+        if last is not None and kept.any():
+            stay = last.slot_server[last.slot_start[row[kept]]]
+            server[kept] = stay
+            self.free -= np.bincount(stay, minlength=len(self.free))
+        new = np.flatnonzero(~kept)
+        if len(new):
+            kinds = self.kind[new]
+            for kind in np.unique(kinds).tolist():
+                lo, hi = self.bounds[kind], self.bounds[kind + 1]
+                mine = new[kinds == kind]
+                server[mine] = lo + order_singles(self.free[lo:hi])[: len(mine)]
+        start = np.arange(len(row) + 1)
+        return self._placement(kept, start, server, self.gpus)
+
+    def _any(self, last: Placement | None, row: IntArray, kept: BoolArray, spread: Spread) -> Placement:
+        """Tasks of mixed sizes: one by one, the largest newcomers first."""
+        slots: list[list[tuple[int, int]]] = [[] for _ in range(len(row))]
+        if last is not None:
+            start, servers, sizes = last.slot_start.tolist(), last.slot_server.tolist(), last.slot_gpus.tolist()
+            for task in np.flatnonzero(kept).tolist():
+                old = int(row[task])
+                slots[task] = list(zip(servers[start[old] : start[old + 1]], sizes[start[old] : start[old + 1]], strict=True))
+                for server, size in slots[task]:
+                    self.free[server] -= size
+        new = np.flatnonzero(~kept)
+        for task in new[np.argsort(-self.gpus[new], kind="stable")].tolist():
+            lo, hi = self.bounds[self.kind[task]], self.bounds[self.kind[task] + 1]
+            for offset, size in spread(self.free[lo:hi], int(self.gpus[task])):
+                slots[task].append((lo + offset, size))
+                self.free[lo + offset] -= size
+        start_of = np.concatenate([[0], np.cumsum([len(s) for s in slots])]).astype(np.int64)
+        flat = np.array([pair for s in slots for pair in s], dtype=np.int64).reshape(-1, 2)
+        return self._placement(kept, start_of, flat[:, 0], flat[:, 1])
+
+    def _placement(self, kept: BoolArray, start: IntArray, server: IntArray, sizes: IntArray) -> Placement:
+        return Placement(
+            first=self.first,
+            second=self.second,
+            type=self.kind,
+            gpus=self.gpus,
+            kept=kept,
+            slot_start=start,
+            slot_server=server,
+            slot_gpus=sizes,
+            fraction=self.fraction,
+            steady=self.steady,
+        )
+
+
+def _again(last: Placement, kept: BoolArray, board: Board) -> Placement:
+    return Placement(
+        first=board.first,
+        second=board.second,
+        type=board.kind,
+        gpus=board.gpus,
+        kept=kept,
+        slot_start=last.slot_start,
+        slot_server=last.slot_server,
+        slot_gpus=last.slot_gpus,
+        steady=board.steady,
+    )

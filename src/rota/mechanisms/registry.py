@@ -1,0 +1,66 @@
+"""Mechanisms by name; the selecting half follows from the rules and from the kind of allocation."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from rota.core.allocation import Allocation
+from rota.core.errors import UnknownName
+from rota.core.placement import Placement
+from rota.core.ports import Mechanism
+from rota.core.registry import Registry
+from rota.core.rules import Rules
+from rota.core.view import View
+from rota.mechanisms.choice import Choice
+from rota.mechanisms.select.deficit import Deficit
+from rota.mechanisms.select.fraction import Fraction
+from rota.mechanisms.select.order import Order
+
+
+class Select(Protocol):
+    """The selecting half."""
+
+    def choose(self, view: View, allocation: Allocation) -> Choice:
+        """The options of the coming round."""
+
+
+class Divide(Protocol):
+    """The dividing half."""
+
+    def divide(self, view: View, choice: Choice) -> Placement:
+        """Servers for the chosen options."""
+
+
+mechanisms: Registry[Divide] = Registry("mechanism", "rota.mechanisms.divide", "rota.mechanisms")
+
+
+class Halves:
+    """A mechanism made of a selecting and a dividing half."""
+
+    def __init__(self, shares: Select, divide: Divide) -> None:
+        self._shares = shares
+        self._order = Order()
+        self._divide = divide
+
+    def place(self, view: View, allocation: Allocation) -> Placement:
+        """Select, then divide."""
+        select: Select = self._shares if allocation.order is None else self._order
+        return self._divide.divide(view, select.choose(view, allocation))
+
+
+def build(name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None) -> Mechanism:
+    """The mechanism of that name under the given rules."""
+    divide = mechanisms.create(name, **(settings or {}))
+    return Halves(_select(rules, seed, divide), divide)
+
+
+def _select(rules: Rules, seed: int, divide: Divide) -> Select:
+    own = getattr(divide, "select", None)
+    if own is not None:
+        selected: Select = own()
+        return selected
+    if rules.select == "fraction":
+        return Fraction(rules, seed)
+    if rules.select == "deficit":
+        return Deficit(rules)
+    raise UnknownName("selecting rule", rules.select, ["fraction", "deficit"])

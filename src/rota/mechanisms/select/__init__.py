@@ -1,0 +1,1 @@
+"""The selecting half: which options run in the coming round, and on which type."""

@@ -1,0 +1,281 @@
+"""Gavel's realisation of shares (OSDI'20, section 5): serve who has the largest share / fraction of time received.
+
+Per type, options are sorted by (priority, time owed, share), largest first, and taken while GPUs last; smaller ones
+may overtake one that does not fit. priority = share / (seconds received / seconds received by all options on this
+type since the last allocation). Options without a share have priority 0 and take what is left over, unless the
+policy does not fill. What is accidental in the published simulator is a field of `Rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rota.core.allocation import Allocation
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.rules import Rules
+from rota.core.view import Accounts, View
+from rota.mechanisms.choice import Choice
+from rota.mechanisms.select.types import TypeOrder
+
+
+class Fraction:
+    """Selects by share over fraction of time received."""
+
+    def __init__(self, rules: Rules, seed: int = 0) -> None:
+        self._rules = rules
+        self._order = TypeOrder(rules.type_order, seed)
+
+    def choose(self, view: View, allocation: Allocation) -> Choice:
+        """The options of the coming round."""
+        accounts = view.accounts
+        if accounts is None:
+            raise ValueError("the fraction rule needs accounts of received time")
+        aware = allocation.traits.aware
+        order = self._order.preferred(view) if aware else self._order.shuffled(view, view.round)
+        walk = _Walk(view, accounts, allocation, self._rules)
+        if self._rules.global_queue:
+            walk.all_types(order)
+        else:
+            for kind in order:
+                walk.one_type(kind)
+        return walk.choice(steady=aware)
+
+
+class _Walk:
+    """One pass over the queue of each type."""
+
+    def __init__(self, view: View, accounts: Accounts, allocation: Allocation, rules: Rules) -> None:
+        self.view, self.accounts, self.allocation, self.rules = view, accounts, allocation, rules
+        self.priority, self.runs = _priorities(view, accounts)
+        self.unchosen: BoolArray = np.ones(len(view), dtype=np.bool_)
+        self.ones = bool(len(view) == 0 or view.gpus.max() == 1)
+        self.left = view.capacity.tolist()
+        self.refused = False
+        self.first: list[IntArray] = []
+        self.second: list[IntArray] = []
+        self.kinds: list[tuple[int, int]] = []
+        pairs = accounts.extras
+        self.pairs = _Pairs(view, accounts) if allocation.traits.packs and len(pairs) else None
+
+    def one_type(self, kind: int) -> None:
+        """Serve the options with a share on this type, then those without."""
+        if self.left[kind] <= 0 or not len(self.view):
+            return
+        if self.pairs is None:
+            self._singles(kind)
+        else:
+            self._mixed(kind)
+        if self.left[kind] > 0 and self.allocation.traits.fills:
+            self._fill(kind)
+
+    def _singles(self, kind: int) -> None:
+        wanting = np.flatnonzero((self.priority[kind] > 0) & self.unchosen)
+        free = self.left[kind]
+        if self.ones and len(wanting) <= free:
+            self._take(wanting, kind, len(wanting))
+            return
+        ranked = wanting[self._rank(kind, wanting)]
+        if self.ones:
+            self.refused = True
+            self._take(ranked[:free], kind, free)
+            return
+        self._take_fitting(ranked, kind)
+
+    def _rank(self, kind: int, rows: IntArray) -> IntArray:
+        """Positions within `rows`, best first; ties by time owed, share, age of the account."""
+        priority = self.priority[kind, rows]
+        by_priority = np.argsort(-priority, kind="stable")
+        free = self.left[kind]
+        if self.ones and priority[by_priority[free - 1]] != priority[by_priority[free]]:
+            return by_priority
+        return np.lexsort((-self.accounts.share[kind, rows], -self.accounts.owed[kind, rows], -priority))
+
+    def _take_fitting(self, ranked: IntArray, kind: int) -> None:
+        free, taken = self.left[kind], []
+        gpus = self.view.gpus[ranked].tolist()
+        for row, size in zip(ranked.tolist(), gpus, strict=True):
+            if size <= free:
+                free -= size
+                taken.append(row)
+            else:
+                self.refused = True
+        self._take(np.array(taken, dtype=np.int64), kind, self.left[kind] - free)
+
+    def _take(self, rows: IntArray, kind: int, gpus: int) -> None:
+        if len(rows) == 0:
+            return
+        self.unchosen[rows] = False
+        self.left[kind] -= gpus
+        self.first.append(rows)
+        self.second.append(np.full(len(rows), -1, dtype=np.int64))
+        self.kinds.append((kind, len(rows)))
+
+    def _fill(self, kind: int) -> None:
+        """Left-over GPUs go to jobs without a share here, most owed first."""
+        idle = np.flatnonzero(self.unchosen & self.runs[kind] & (self.priority[kind] <= 0))
+        if self.rules.all_pairs_fill and self.allocation.traits.packs:
+            self._fill_with_pairs(kind, idle)
+            return
+        if len(idle) == 0:
+            return
+        ranked = idle[np.lexsort((-self.accounts.share[kind, idle], -self.accounts.owed[kind, idle]))]
+        if self.ones:
+            taken = ranked[: self.left[kind]]
+            self._take(taken, kind, len(taken))
+        else:
+            refused = self.refused
+            self._take_fitting(ranked, kind)
+            self.refused = refused
+
+    # Space sharing
+
+    def _mixed(self, kind: int) -> None:
+        """Singles and pairs with a share, in one queue."""
+        pairs = self.pairs
+        assert pairs is not None  # noqa: S101 - the caller has looked
+        wanting = np.flatnonzero((self.priority[kind] > 0) & self.unchosen)
+        joined = np.flatnonzero((pairs.priority[kind] > 0) & self.unchosen[pairs.first] & self.unchosen[pairs.second])
+        keys = (
+            np.concatenate([self.accounts.share[kind, wanting], pairs.share[kind, joined]]),
+            np.concatenate([self.accounts.owed[kind, wanting], pairs.owed[kind, joined]]),
+            np.concatenate([self.priority[kind, wanting], pairs.priority[kind, joined]]),
+        )
+        first = np.concatenate([wanting, pairs.first[joined]])
+        second = np.concatenate([np.full(len(wanting), -1), pairs.second[joined]])
+        self._walk_queue(kind, first, second, np.lexsort((*_age(first, second), *(-k for k in keys))), counts=True)
+
+    def _fill_with_pairs(self, kind: int, idle: IntArray) -> None:
+        """As the artifact does: any two idle jobs may share, and pairs that never ran are owed their opening credit."""
+        able = np.flatnonzero(self.unchosen)
+        first, second, owed, share = _all_pairs(self, kind, able)
+        first = np.concatenate([idle, first])
+        second = np.concatenate([np.full(len(idle), -1, dtype=np.int64), second])
+        owed = np.concatenate([self.accounts.owed[kind, idle], owed])
+        share = np.concatenate([self.accounts.share[kind, idle], share])
+        self._walk_queue(kind, first, second, np.lexsort((*_age(first, second), -share, -owed)), counts=False)
+
+    def _walk_queue(self, kind: int, first: IntArray, second: IntArray, order: IntArray, *, counts: bool) -> None:
+        free, unchosen, sizes = self.left[kind], self.unchosen, self.view.gpus
+        taken: list[int] = []
+        for entry in order.tolist():
+            a, b = first[entry], second[entry]
+            if free <= 0 and not counts:
+                break
+            if not unchosen[a] or (b >= 0 and not unchosen[b]):
+                self.refused |= counts
+                continue
+            if sizes[a] > free:
+                self.refused |= counts
+                continue
+            free -= int(sizes[a])
+            unchosen[a] = False
+            if b >= 0:
+                unchosen[b] = False
+            taken.append(entry)
+        if taken:
+            self.left[kind] = free
+            self.first.append(first[taken])
+            self.second.append(second[taken])
+            self.kinds.append((kind, len(taken)))
+
+    def all_types(self, order: list[int]) -> None:
+        """One queue over all types (no pairs): the sort key leads, the order of types breaks ties."""
+        rows, kinds = [], []
+        for kind in order:
+            able = np.flatnonzero(self.runs[kind])
+            rows.append(able)
+            kinds.append(np.full(len(able), kind))
+        row, kind_of = np.concatenate(rows), np.concatenate(kinds)
+        keys = (-self.accounts.share[kind_of, row], -self.accounts.owed[kind_of, row], -self.priority[kind_of, row])
+        for entry in np.lexsort(keys).tolist():
+            job, kind = int(row[entry]), int(kind_of[entry])
+            if not self.unchosen[job] or (self.priority[kind, job] <= 0 and not self.allocation.traits.fills):
+                continue
+            size = int(self.view.gpus[job])
+            if size <= self.left[kind]:
+                self._take(np.array([job]), kind, size)
+        self.refused = True
+
+    def choice(self, *, steady: bool) -> Choice:
+        """What was taken, type by type."""
+        none = np.zeros(0, dtype=np.int64)
+        first = np.concatenate(self.first) if self.first else none
+        kinds, counts = zip(*self.kinds, strict=True) if self.kinds else ((), ())
+        wasted = None
+        second = np.concatenate(self.second) if self.second else none
+        if self.rules.newcomers_waste_slots and len(first):
+            late = self.accounts.promised[first] == 0
+            late |= (second >= 0) & (self.accounts.promised[second] == 0)
+            wasted = late if late.any() else None
+        return Choice(
+            first=first,
+            second=second,
+            type=np.repeat(np.array(kinds, dtype=np.int64), np.array(counts, dtype=np.int64)),
+            wasted=wasted,
+            steady=steady and not self.refused,
+        )
+
+
+def _priorities(view: View, accounts: Accounts) -> tuple[FloatArray, BoolArray]:
+    """[T, J] share over fraction received, 0 without share or speed; and where a job can run at all."""
+    runs = (view.classes.throughput > 0)[view.job_class].T
+    received, share = accounts.received, accounts.share
+    total = accounts.type_time[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        priority = share / (received / total)
+    odd = ~np.isfinite(priority)
+    if odd.any():
+        priority[odd] = (share * 1e9)[odd]
+    priority[~runs] = 0.0
+    return priority, runs
+
+
+class _Pairs:
+    """Pairs that have an account, as positions of their members."""
+
+    def __init__(self, view: View, accounts: Accounts) -> None:
+        table = accounts.extras
+        self.first = view.position(table.options.first)
+        self.second = view.position(table.options.second)
+        self.share, self.owed = table.share, table.owed
+        classes = view.job_class
+        can = (view.classes.pair[classes[self.first], classes[self.second]] > 0).T
+        total = accounts.type_time[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            priority = table.share / (table.received / total)
+        priority = np.where(np.isfinite(priority), priority, table.share * 1e9)
+        self.priority = np.where(can, priority, 0.0)
+        self.row = {(a, b): k for k, (a, b) in enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True))}
+
+
+def _age(first: IntArray, second: IntArray) -> tuple[IntArray, IntArray]:
+    """Sort keys (least significant first) of the order in which accounts were opened."""
+    return second * 0 + np.where(second >= 0, first, -1), np.maximum(first, second)
+
+
+def _all_pairs(walk: _Walk, kind: int, able: IntArray) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """All pairs of unchosen jobs that can share GPUs of this type and have no priority of their own."""
+    view, pairs = walk.view, walk.pairs
+    classes = view.job_class[able]
+    can = view.classes.pair[classes[:, None], classes[None, :], kind] > 0
+    left, right = np.nonzero(np.triu(can, 1))
+    first, second = able[left], able[right]
+    known = walk.accounts.promised
+    credit = (walk.rules.opening_credit - walk.rules.pair_opening_credit) * walk.rules.round_s
+    owed = np.where((known[first] == 1) & (known[second] == 1), credit, 0.0)
+    share = np.zeros(len(first))
+    keep = np.ones(len(first), dtype=np.bool_)
+    if pairs is not None:
+        for k, row in _known_rows(pairs, first, second):
+            keep[k] = pairs.priority[kind, row] <= 0
+            owed[k], share[k] = pairs.owed[kind, row], pairs.share[kind, row]
+    return first[keep], second[keep], owed[keep], share[keep]
+
+
+def _known_rows(pairs: _Pairs, first: IntArray, second: IntArray) -> Iterator[tuple[int, int]]:
+    for k, key in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        row = pairs.row.get(key)
+        if row is not None:
+            yield k, row

@@ -1,0 +1,69 @@
+"""Realises a ranking: walk the queue, start what fits, let smaller jobs overtake one that does not.
+
+A job stays on the type it ran on; otherwise it takes the fastest type with room (a policy that knows types) or the
+type with the largest free part (one that does not).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.core.allocation import Allocation
+from rota.core.view import View
+from rota.mechanisms.choice import Choice
+
+
+class Order:
+    """Selects down the order of a ranking policy."""
+
+    def choose(self, view: View, allocation: Allocation) -> Choice:
+        """The jobs of the coming round."""
+        order = allocation.order
+        if order is None:
+            raise ValueError("the order rule needs a ranking")
+        free = view.capacity.tolist()
+        last = _last_types(view)
+        rates = view.classes.throughput
+        wishes = [np.argsort(-row, kind="stable").tolist() for row in rates] if allocation.traits.aware else None
+        sizes, classes = view.gpus.tolist(), view.job_class.tolist()
+        able = (rates > 0).tolist()
+        taken, kinds, refused = [], [], False
+        spare = sum(free)
+        for job in order.tolist():
+            if spare <= 0:
+                refused = True
+                break
+            size, group = sizes[job], classes[job]
+            fits = [t for t, room in enumerate(free) if room >= size and able[group][t]]
+            if not fits:
+                refused = True
+                continue
+            kind = _pick(fits, last[job], wishes[group] if wishes else None, free, view)
+            free[kind] -= size
+            spare -= size
+            taken.append(job)
+            kinds.append(kind)
+        return Choice(
+            first=np.array(taken, dtype=np.int64),
+            second=np.full(len(taken), -1, dtype=np.int64),
+            type=np.array(kinds, dtype=np.int64),
+            steady=allocation.static_order or not refused,
+        )
+
+
+def _pick(fits: list[int], last: int, wish: list[int] | None, free: list[int], view: View) -> int:
+    if last in fits:
+        return last
+    if wish is not None:
+        return next(t for t in wish if t in fits)
+    return max(fits, key=lambda t: (free[t] / float(view.capacity[t]), -t))
+
+
+def _last_types(view: View) -> list[int]:
+    last = np.full(len(view), -1, dtype=np.int64)
+    if view.placement is not None and len(view.placement):
+        at = view.position(view.placement.first)
+        here = at >= 0
+        last[at[here]] = view.placement.type[here]
+    found: list[int] = last.tolist()
+    return found

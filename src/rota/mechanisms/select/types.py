@@ -1,0 +1,60 @@
+"""In which order accelerator types are served."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from rota.core.view import View
+
+_SHUFFLE_STREAM = 5
+"""The artifact seeds its shuffler with the run's seed plus this."""
+
+
+class TypeOrder:
+    """Fast types first for policies that know types; a fresh shuffle per round for those that do not.
+
+    The n-th shuffle depends on the seed and n only, so asking is free of side effects: the sequence is replayed
+    when an earlier round is asked for again.
+    """
+
+    def __init__(self, first: tuple[str, ...], seed: int) -> None:
+        self._first = first
+        self._seed = seed
+        self._random = random.Random(seed + _SHUFFLE_STREAM)
+        self._drawn = 0
+        self._last: list[int] = []
+        self._base: dict[int, list[int]] = {}
+
+    def preferred(self, view: View) -> list[int]:
+        """Type indices, the named ones first, then from fast to slow."""
+        known = len(view.classes)
+        found = self._base.get(known)
+        if found is None:
+            names = list(view.types)
+            speed = _relative_speed(view)
+            rest = [t for t in range(len(names)) if names[t] not in self._first]
+            rest.sort(key=lambda t: (-speed[t], names[t]))
+            self._base[known] = found = [names.index(n) for n in self._first if n in names] + rest
+        return found
+
+    def shuffled(self, view: View, turn: int) -> list[int]:
+        """The order of the given turn (0, 1, 2, ...)."""
+        base = self.preferred(view)
+        if turn + 1 < self._drawn:
+            self._random = random.Random(self._seed + _SHUFFLE_STREAM)
+            self._drawn = 0
+        while self._drawn <= turn:
+            self._last = list(base)
+            self._random.shuffle(self._last)
+            self._drawn += 1
+        return self._last
+
+
+def _relative_speed(view: View) -> list[float]:
+    """Mean over classes of the rate relative to the class's best type."""
+    rates = view.classes.throughput
+    best = rates.max(axis=1, keepdims=True, initial=0.0)
+    relative = np.divide(rates, best, out=np.zeros_like(rates), where=best > 0)
+    return [float(v) for v in relative.mean(axis=0)] if len(rates) else [0.0] * rates.shape[1]

@@ -1,0 +1,1 @@
+"""Linear programs over time shares: the only package that imports a solver."""

@@ -1,0 +1,94 @@
+"""Jobs that a linear program cannot tell apart, counted instead of listed.
+
+Jobs of one class have the same coefficients, so the set of feasible shares and any concave goal are symmetric in
+them: averaging an optimal answer over the members of a class is again optimal. Hence one variable for the class's
+total time, and every member gets an equal part. A model has some 80 classes however many jobs there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Groups:
+    """Interchangeable jobs: classes of the view, or a finer division of them."""
+
+    member: IntArray
+    """[J] group of each job."""
+    kind: IntArray
+    """[G] class of each group."""
+    count: FloatArray
+    """[G] jobs in the group; groups without a job are kept, so that models keep their shape."""
+    gpus: FloatArray
+    """[G] GPUs of one job."""
+    weight: FloatArray
+    """[G] weight of one job."""
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+
+def by_class(view: View) -> Groups:
+    """One group per class of the view, also for classes without an active job."""
+    classes = view.classes
+    size = len(classes)
+    return Groups(
+        member=view.job_class,
+        kind=np.arange(size),
+        count=np.bincount(view.job_class, minlength=size).astype(np.float64),
+        gpus=classes.gpus.astype(np.float64),
+        weight=classes.weight,
+    )
+
+
+def by_job(view: View) -> Groups:
+    """Every job is a group of its own (for goals with a number per job)."""
+    return Groups(
+        member=np.arange(len(view)),
+        kind=view.job_class,
+        count=np.ones(len(view)),
+        gpus=view.gpus.astype(np.float64),
+        weight=view.weight,
+    )
+
+
+def by_class_and(view: View, label: IntArray) -> Groups:
+    """One group per class and label, for the combinations that occur."""
+    width = int(label.max(initial=0)) + 1
+    keys, member, count = np.unique(view.job_class * width + label, return_inverse=True, return_counts=True)
+    kind = keys // width
+    return Groups(
+        member=member,
+        kind=kind,
+        count=count.astype(np.float64),
+        gpus=view.classes.gpus[kind].astype(np.float64),
+        weight=view.classes.weight[kind],
+    )
+
+
+def usable_rate(view: View) -> FloatArray:
+    """[C, T] steps/s of each class; 0 on types of which no GPU is up."""
+    return view.classes.throughput * (view.capacity > 0)
+
+
+def proportional_rate(rate: FloatArray, capacity: IntArray) -> FloatArray:
+    """[C] rate with time divided over the types in proportion to their GPUs: p = sum_j T_j N_j / sum_j N_j."""
+    proportional: FloatArray = rate @ (capacity / max(1, capacity.sum()))
+    return proportional
+
+
+def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Division in which x / 0 is 0: a class that cannot run anywhere has no normalised rate."""
+    return np.divide(numerator, denominator, out=np.zeros(np.shape(denominator)), where=denominator > 0)
+
+
+def can_run(rate: FloatArray) -> BoolArray:
+    """[C] classes with a positive rate on some type."""
+    able: BoolArray = (rate > 0).any(axis=1)
+    return able

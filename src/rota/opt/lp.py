@@ -1,0 +1,180 @@
+"""Linear programs on HiGHS: arrays in, arrays out, warm starts from a basis that is a plain array.
+
+    minimise cost . x   subject to   row_lower <= A x <= row_upper,  lower <= x <= upper
+
+A is given by columns (CSC). Models here are small (tens to a few thousand columns) and solved hundreds of thousands
+of times in one simulation, so presolve is off, one solver object per thread is reused, and a *basis* is handed from
+one solve to the next: the indices of the basic variables, columns as 0.., row i as -1 - i.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import InfeasibleError, SolveError
+
+Int32Array = NDArray[np.int32]
+
+FEASIBILITY = 1e-9
+"""Tolerance handed to the solver for primal and dual feasibility."""
+_COLUMNWISE = 1
+_MINIMISE = 1
+_PRIMAL = 4
+_CHOOSE = 0
+_OPTIMAL = highspy.HighsModelStatus.kOptimal
+_INFEASIBLE = {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}
+_BASIC = highspy.HighsBasisStatus.kBasic
+_NONBASIC = highspy.HighsBasisStatus.kNonbasic
+
+
+class _Solver(threading.local):
+    """The HiGHS object of this thread, and the program whose model it holds."""
+
+    def __init__(self) -> None:
+        self.highs: Any = highspy.Highs()
+        self.holds: LinearProgram | None = None
+        for name, value in (
+            ("output_flag", False),
+            ("presolve", "off"),
+            ("solver", "simplex"),
+            ("threads", 1),
+            ("primal_feasibility_tolerance", FEASIBILITY),
+            ("dual_feasibility_tolerance", FEASIBILITY),
+        ):
+            self.highs.setOptionValue(name, value)
+
+
+_solver = _Solver()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """An optimal point of a linear program."""
+
+    x: FloatArray
+    row_dual: FloatArray
+    """Change of the objective by unit of the row's bound."""
+    objective: float
+    basis: Int32Array
+
+
+@dataclass(slots=True, eq=False)
+class LinearProgram:
+    """One linear program; `solve` may be called again after `change`."""
+
+    cost: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    row_lower: FloatArray
+    row_upper: FloatArray
+    start: Int32Array
+    """[columns] where each column begins in `index` and `value`."""
+    index: Int32Array
+    value: FloatArray
+    name: str = "linear program"
+    _integrality: Int32Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns, rows = len(self.cost), len(self.row_lower)
+        # HiGHS reads these arrays without looking at their lengths.
+        assert len(self.lower) == len(self.upper) == len(self.start) == columns, self.name
+        assert len(self.row_upper) == rows and len(self.index) == len(self.value), self.name
+        self._integrality = np.zeros(columns, dtype=np.int32)
+
+    def solve(self, basis: IntArray | Int32Array | None = None) -> Solution:
+        """The optimum; `basis` is where to start if it fits.
+
+        Raises:
+            InfeasibleError: no point satisfies all rows.
+            SolveError: the solver stopped for any other reason.
+        """
+        if _solver.holds is not self:
+            self._load()
+        if basis is not None and len(basis) == len(self.row_lower):
+            self._start_from(basis)
+        status = self._run()
+        if status != _OPTIMAL:
+            self._load()
+            status = self._run()
+        if status == _OPTIMAL:
+            return self._read()
+        words = _solver.highs.modelStatusToString(status)
+        size = f"{len(self.cost)} columns, {len(self.row_lower)} rows"
+        if status in _INFEASIBLE:
+            raise InfeasibleError(f"{self.name} ({size}): no solution; the solver says {words!r}")
+        raise SolveError(f"{self.name} ({size}): the solver stopped with {words!r}")
+
+    def change(
+        self,
+        *,
+        cost: FloatArray | None = None,
+        column: tuple[int, float, float] | None = None,
+    ) -> None:
+        """Replace all costs, or the bounds of one column (index, lower, upper); the next solve starts from here."""
+        held = _solver.holds is self
+        if cost is not None:
+            self.cost = cost
+            if held:
+                _solver.highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
+        if column is not None:
+            at, lower, upper = column
+            self.lower[at], self.upper[at] = lower, upper
+            if held:
+                _solver.highs.changeColBounds(at, lower, upper)
+
+    def _load(self) -> None:
+        _solver.holds = None
+        status = _solver.highs.passModel(
+            len(self.cost),
+            len(self.row_lower),
+            len(self.value),
+            _COLUMNWISE,
+            _MINIMISE,
+            0.0,
+            self.cost,
+            self.lower,
+            self.upper,
+            self.row_lower,
+            self.row_upper,
+            self.start,
+            self.index,
+            self.value,
+            self._integrality,
+        )
+        if status == highspy.HighsStatus.kError:
+            raise SolveError(f"{self.name}: the solver refused the model (a coefficient that is not a number?)")
+        _solver.holds = self
+
+    def _start_from(self, basis: IntArray | Int32Array) -> None:
+        columns, rows = [_NONBASIC] * len(self.cost), [_NONBASIC] * len(self.row_lower)
+        for variable in basis.tolist():
+            if variable >= 0:
+                if variable >= len(columns):
+                    return
+                columns[variable] = _BASIC
+            else:
+                rows[-1 - variable] = _BASIC
+        start = highspy.HighsBasis()
+        start.col_status, start.row_status, start.valid = columns, rows, True
+        _solver.highs.setBasis(start)
+
+    def _run(self) -> Any:
+        _solver.highs.run()
+        return _solver.highs.getModelStatus()
+
+    def _read(self) -> Solution:
+        highs = _solver.highs
+        found = highs.getSolution()
+        return Solution(
+            x=np.array(found.col_value),
+            row_dual=np.array(found.row_dual),
+            objective=highs.getObjectiveValue(),
+            basis=np.asarray(highs.getBasicVariables()[1], dtype=np.int32),
+        )

@@ -1,0 +1,126 @@
+"""Two jobs on the same GPUs: which pairs are worth a column, and from pairs of groups to pairs of jobs.
+
+A pair of groups (g, h) on type j runs both at reduced rates. If the rates, each divided by the group's rate alone,
+add up to at most 1, time slicing gives both as much in as much GPU time and less of their own: the pair is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.allocation import NO_OPTIONS, Options
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.view import View
+from rota.opt.groups import Groups
+from rota.opt.lp import Int32Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pair columns: groups first <= second that share GPUs of one type."""
+
+    first: IntArray
+    second: IntArray
+    type: IntArray
+    rate_first: FloatArray
+    """steps/s of a job of the first group while paired."""
+    rate_second: FloatArray
+    gpus: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def rows(self, keep: IntArray) -> Pairs:
+        """A part of the columns."""
+        return Pairs(
+            self.first[keep],
+            self.second[keep],
+            self.type[keep],
+            self.rate_first[keep],
+            self.rate_second[keep],
+            self.gpus[keep],
+        )
+
+    def columns(
+        self, gain: tuple[FloatArray, FloatArray], groups: int, offset: int
+    ) -> tuple[Int32Array, Int32Array, FloatArray]:
+        """Start, index and value of the columns in the model of shares.py; they begin at entry `offset`."""
+        inside = self.first == self.second
+        twice = np.where(inside, 2.0, 1.0)
+        index = np.stack(
+            [self.first, self.second, groups + self.first, groups + self.second, 2 * groups + self.type], axis=1
+        )
+        value = np.stack([gain[0] * twice, gain[1], twice, np.ones(len(self)), self.gpus], axis=1)
+        keep = np.ones(index.shape, dtype=bool)
+        keep[inside, 1] = keep[inside, 3] = False
+        length = np.where(inside, 3, 5)
+        start = offset + np.cumsum(length) - length
+        return start.astype(np.int32), index[keep].astype(np.int32), value[keep]
+
+
+def useful_pairs(view: View, groups: Groups) -> Pairs:
+    """All pair columns that are not dominated by time slicing."""
+    classes, kind = view.classes, groups.kind
+    alone = classes.throughput * (view.capacity > 0)
+    relative = np.divide(classes.pair, alone[:, None, :], out=np.zeros(classes.pair.shape), where=alone[:, None, :] > 0)
+    both = relative + relative.transpose(1, 0, 2)
+    useful = (both > 1.0) & (relative > 0) & (relative.transpose(1, 0, 2) > 0)
+    useful &= (classes.gpus[:, None] == classes.gpus[None, :])[:, :, None]
+    if len(kind) == len(classes) and np.array_equal(kind, np.arange(len(kind))):
+        first, second, type_ = np.nonzero(useful)
+    else:
+        first, second, type_ = np.nonzero(useful[kind[:, None], kind[None, :]])
+    upper = first <= second
+    first, second, type_ = first[upper], second[upper], type_[upper]
+    a, b = kind[first], kind[second]
+    return Pairs(
+        first, second, type_, classes.pair[a, b, type_], classes.pair[b, a, type_], groups.gpus[first].astype(np.float64)
+    )
+
+
+def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[Options, FloatArray]:
+    """Pairs of jobs and their shares [pairs, T] from the total times of pairs of groups.
+
+    Every member of a group gets an equal part. Between two groups, members are laid out along a line of length 1 each
+    and meet where they overlap (a north-west corner filling: n + m - 1 pairs at most); inside one group they form a
+    ring. So the number of job pairs grows with the number of jobs, not with its square.
+    """
+    used = np.flatnonzero(time > 0)
+    if len(used) == 0:
+        return NO_OPTIONS, np.zeros((0, len(view.capacity)))
+    order = np.argsort(groups.member, kind="stable")
+    ends = np.cumsum(np.bincount(groups.member, minlength=len(groups)))
+    key = pairs.first[used] * len(groups) + pairs.second[used]
+    found, column = np.unique(key, return_inverse=True)
+    total = np.zeros((len(found), len(view.capacity)))
+    total[column, pairs.type[used]] = time[used]
+    ones, others, parts, which = [], [], [], []
+    for at, (g, h) in enumerate(zip(*np.divmod(found, len(groups)), strict=True)):
+        mine = order[ends[g - 1] if g else 0 : ends[g]]
+        left, right, part = _ring(mine) if g == h else _line(mine, order[ends[h - 1] if h else 0 : ends[h]])
+        ones.append(left)
+        others.append(right)
+        parts.append(part)
+        which.append(np.full(len(part), at))
+    one, other = np.concatenate(ones), np.concatenate(others)
+    first, second = np.minimum(one, other), np.maximum(one, other)
+    share = np.concatenate(parts)[:, None] * total[np.concatenate(which)]
+    by_job = np.lexsort((second, first))
+    first, second, share = first[by_job], second[by_job], share[by_job]
+    return Options(first=view.jobs[first], second=view.jobs[second], gpus=view.gpus[first]), share
+
+
+def _line(mine: IntArray, theirs: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+    n, m = len(mine), len(theirs)
+    cuts = np.unique(np.concatenate([np.arange(n) * m, np.arange(m) * n]))
+    part = np.diff(cuts, append=n * m) / (n * m)
+    return mine[cuts // m], theirs[cuts // n], part
+
+
+def _ring(mine: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
+    n = len(mine)
+    if n == 2:
+        return mine[:1], mine[1:], np.ones(1)
+    return mine, np.roll(mine, -1), np.full(n, 1 / n)

@@ -1,0 +1,144 @@
+"""Raise a common target v until the cluster is full: every job i needs at least the rate r_i(v), which grows with v.
+
+    maximise v   subject to   T_i . x_i >= r_i(v),  sum_j x_ij <= 1,  sum_i s_i x_ij <= N_j,  x >= 0
+
+Makespan and finish-time fairness have this form (policies say how). For a trial v, a linear program finds the least
+overuse theta(v) of the GPUs (see chains.py) and prices of types. At those prices the cost of all needs is a convex
+function of v that stays below what the GPUs are worth exactly as far as the prices allow; its root is an upper bound
+on the best v and the next trial. The bounds fall to the optimum in a few steps (a Newton method on theta).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import SolveError
+from rota.opt.chains import Climb
+from rota.opt.lp import Int32Array, LinearProgram, Solution
+
+CLOSE = 1e-10
+"""Overuse of the GPUs, and relative change of the target, that count as none."""
+MOST_TRIALS = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pace:
+    """Rates that jobs need to meet a target: r(v) = steps v / (slack - age v). Increasing and convex.
+
+    With slack 1 and age 0, v is one over the makespan; with age a_i and slack E_i, one over the finish-time fairness.
+    """
+
+    steps: FloatArray
+    slack: FloatArray
+    age: FloatArray
+
+    def rate(self, v: float) -> FloatArray:
+        """The rate each job needs."""
+        return self.steps * v / (self.slack - self.age * v)
+
+    def slope(self, v: float) -> FloatArray:
+        """Change of that rate with v."""
+        return self.steps * self.slack / (self.slack - self.age * v) ** 2
+
+    def limit(self, fastest: FloatArray) -> float:
+        """The target that some job cannot exceed even on its fastest type all the time; infinity without needs."""
+        needs = self.steps > 0
+        own = self.slack[needs] / (self.age[needs] + self.steps[needs] / fastest[needs])
+        return float(own.min(initial=np.inf))
+
+    def rows(self, order: IntArray) -> Pace:
+        """The same for jobs in another order."""
+        return Pace(self.steps[order], self.slack[order], self.age[order])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """The highest target, the shares that meet it, and what the next solve may start from."""
+
+    target: float
+    share: FloatArray
+    price: FloatArray
+    bases: tuple[Int32Array, Int32Array]
+
+
+def highest_target(
+    jobs: Climb,
+    pace: Pace,
+    value: FloatArray,
+    price: FloatArray | None = None,
+    bases: tuple[IntArray, IntArray] | None = None,
+) -> Reached:
+    """The optimum, then the most of sum value . time among the shares that meet it.
+
+    Args:
+        jobs: the jobs on their ladders; jobs that cannot run must need nothing.
+        pace: needs of the jobs in the order of the view.
+        value: [C, T] worth of a unit of a job's time by class and type.
+        price: prices by type of an earlier solve, a first guess.
+        bases: bases of an earlier solve.
+    """
+    pace = pace.rows(jobs.sort)
+    limit = pace.limit(jobs.ladder.fastest[jobs.kind])
+    if limit == np.inf:
+        limit = 0.0
+    v = limit
+    if price is None:
+        in_use = jobs.use.max(axis=0) > 0
+        price = np.where(in_use, 1.0, 0.0) / max(1, in_use.sum())
+    cost = np.zeros(jobs.ladder.sound.size + 1)
+    cost[-1] = 1.0
+    start = None if bases is None else bases[0]
+    v, f = _affordable(jobs, pace, price, limit)
+    for _ in range(MOST_TRIALS):
+        program = jobs.program(pace.rate(v), f, cost, (-1.0, np.inf))
+        found = program.solve(start)
+        start, overuse = found.basis, found.objective
+        if overuse <= CLOSE:
+            break
+        price = np.maximum(-found.row_dual[: len(price)], 0.0)
+        lower, f_lower = _affordable(jobs, pace, price, v)
+        if lower >= v * (1 - CLOSE):
+            break
+        v, f = lower, f_lower
+    else:
+        raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
+    best = _most(jobs, program, f, value, found, None if bases is None else bases[1])
+    mix = best.x[:-1].reshape(jobs.ladder.sound.shape)
+    return Reached(v, jobs.share(f, mix), price, (found.basis, best.basis))
+
+
+def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tuple[float, FloatArray]:
+    """The largest v <= start whose needs cost no more than all GPUs at these prices, and the steps it takes."""
+    step = jobs.prices(price)
+    worth = float(price.sum())
+    slope = step * jobs.inverse
+    v = start
+    f = jobs.steps(pace.rate(v))
+    for _ in range(MOST_TRIALS):
+        excess = float(np.vdot(step, f)) - worth
+        if excess <= 1e-13 * worth:
+            return v, f
+        climbing = ((f > 0) & (f < 1)) | ((f >= 1) & (jobs.inverse > 0) & False)
+        gradient = float(np.vdot(slope, climbing * pace.slope(v)))
+        if gradient <= 0:
+            raise SolveError(f"cost of the target {v!r} exceeds the cluster by {excess!r} but does not change with it")
+        v -= excess / gradient
+        f = jobs.steps(pace.rate(v))
+    return v, f
+
+
+def _most(
+    jobs: Climb, program: LinearProgram, f: FloatArray, value: FloatArray, found: Solution, basis: IntArray | None
+) -> Solution:
+    ladder = jobs.ladder
+    worth = np.take_along_axis(value, ladder.order, axis=1)
+    cost = np.append(-(jobs.usage(f) * worth).sum(axis=2).ravel(), 0.0)
+    program.change(cost=cost, column=(len(cost) - 1, -1.0, max(0.0, found.objective) + CLOSE))
+    return program.solve(basis)
+
+
+Goal = Callable[[float], FloatArray]

@@ -1,0 +1,78 @@
+"""Least total completion time by matching jobs to positions in worker queues (AlloX, EuroSys'20, as in Gavel).
+
+A job that runs the k-th from the end on a worker of type j delays k jobs, itself included, by R_i / T_ij; the cost of
+that position is k R_i / T_ij + t_i with t_i the time waited. The cheapest matching of jobs to (worker, position) is
+found; on each worker the job that runs first gets a share of 1, all others wait. A job that has a share of 1 keeps
+it. Single-GPU jobs only. `alpha` limits the matching to the longest-waiting max(alpha m, free workers) jobs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.core.allocation import Allocation, Traits
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.errors import ConfigError
+from rota.core.view import View
+from rota.opt.matching import cheapest_matching
+from rota.policies.registry import policies
+
+_NO_SPEED = 1e-10
+
+
+@policies.register("allox")
+class AlloX:
+    """Least total completion time by a min-cost matching of jobs to queue positions; single-GPU jobs."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self._alpha = alpha
+
+    def allocate(self, view: View) -> Allocation:
+        """A share of 1 for the job that runs first on each worker."""
+        if len(view) and view.gpus.max() > 1:
+            job = int(view.jobs[int(np.argmax(view.gpus > 1))])
+            raise ConfigError(
+                f"allox handles single-GPU jobs only; job {job} asks for {int(view.gpus.max())} GPUs. "
+                "Use another policy, e.g. max-min-fairness-perf."
+            )
+        share = np.zeros((len(view), len(view.types)))
+        frozen = self._frozen(view, share)
+        free = view.capacity - share.sum(axis=0).astype(np.int64)
+        open_jobs = self._longest_waiting(view, frozen, int(free.sum()))
+        if len(open_jobs) and free.sum() > 0:
+            self._match(view, share, open_jobs, free)
+        return Allocation(jobs=view.jobs, types=view.types, share=share, traits=Traits())
+
+    def _frozen(self, view: View, share: FloatArray) -> BoolArray:
+        """Jobs that have a whole worker keep it; writes their shares."""
+        frozen = np.zeros(len(view), dtype=np.bool_)
+        previous = view.previous
+        if previous is None or len(previous.jobs) == 0:
+            return frozen
+        at = np.minimum(np.searchsorted(previous.jobs, view.jobs), len(previous.jobs) - 1)
+        known = previous.jobs[at] == view.jobs
+        old = np.where(known[:, None], previous.share[at], 0.0)
+        frozen = old.sum(axis=1) == 1.0
+        share[frozen] = old[frozen]
+        return frozen
+
+    def _longest_waiting(self, view: View, frozen: BoolArray, workers: int) -> IntArray:
+        waiting = np.flatnonzero(~frozen)
+        waiting = waiting[np.argsort(-view.age[waiting], kind="stable")]
+        return waiting[: max(int(self._alpha * len(view)), workers)]
+
+    def _match(self, view: View, share: FloatArray, jobs: IntArray, free: IntArray) -> None:
+        rate = view.throughput[jobs]
+        duration = view.steps_left[jobs][:, None] / np.where(rate == 0, _NO_SPEED, rate)
+        worker_type = np.repeat(np.arange(len(free)), free)
+        workers, count = len(worker_type), len(jobs)
+        base = duration[:, worker_type]
+        place = np.arange(1, count + 1)
+        cost = place[None, :, None] * base[:, None, :] + view.age[jobs][:, None, None]
+        rows, columns = cheapest_matching(cost.reshape(count, -1))
+        worker, position = columns % workers, columns // workers
+        first = np.full(workers, -1, dtype=np.int64)
+        for row in np.argsort(position, kind="stable").tolist():
+            first[worker[row]] = rows[row]
+        used = first >= 0
+        share[jobs[first[used]], worker_type[used]] = 1.0

@@ -1,0 +1,106 @@
+"""Random packing under pressure (Gandiva, OSDI'18, as modelled by Gavel).
+
+While all jobs fit (GPUs wanted <= GPUs there), nobody shares and every job gets an equal part. Otherwise jobs of equal
+size are paired at random; a pair stays as long as both members are there and its normalised throughput, the sum over
+types and members of shared / alone, is at least 1 (0 if any shared rate is 0). Every scheduled combination gets an
+equal part of each type.
+
+The pairs and the state of the random generator are carried from one allocation to the next in its memory.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rota.core.allocation import NO_OPTIONS, Allocation, Options, Traits
+from rota.core.view import View
+from rota.policies.isolated import equal_shares
+from rota.policies.registry import policies
+
+
+@policies.register("gandiva")
+class Gandiva:
+    """Equal parts; jobs are packed at random in pairs when GPUs are short."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+
+    def allocate(self, view: View) -> Allocation:
+        """Equal shares of all combinations that are scheduled."""
+        memory = view.previous.memory if view.previous is not None else {}
+        rng = _generator(self._seed, memory)
+        kept = self._keep(view, memory.get("pairs", []))
+        traits = Traits(packs=True)
+        crowded = int(view.gpus.sum()) > int(view.capacity.sum())
+        if not crowded:
+            share = equal_shares(view.capacity, view.gpus, len(view))
+            saved = {"pairs": kept, "random": rng.getstate()}
+            return Allocation(jobs=view.jobs, types=view.types, share=share, traits=traits, memory=saved)
+        pairs = kept + self._draw(view, kept, rng)
+        share, extras = _combinations(view, pairs)
+        saved = {"pairs": pairs, "random": rng.getstate()}
+        return Allocation(
+            jobs=view.jobs, types=view.types, share=share, extras=extras, traits=traits, memory=saved
+        )
+
+    def _keep(self, view: View, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Pairs whose members are still here and gain from sharing."""
+        if not pairs:
+            return []
+        at = view.position(np.array(pairs, dtype=np.int64).ravel()).reshape(-1, 2)
+        return [pair for pair, (a, b) in zip(pairs, at.tolist(), strict=True) if min(a, b) >= 0 and _gain(view, a, b) >= 1]
+
+    def _draw(self, view: View, kept: list[tuple[int, int]], rng: random.Random) -> list[tuple[int, int]]:
+        """Random pairs among jobs without a partner; a draw of unequal sizes is lost."""
+        taken = {job for pair in kept for job in pair}
+        free = [(int(j), int(g)) for j, g in zip(view.jobs, view.gpus, strict=True) if int(j) not in taken]
+        pairs = []
+        for _ in range(len(free)):
+            if len(free) <= 1:
+                break
+            (a, size), (b, other) = chosen = rng.sample(free, 2)
+            if size == other:
+                for job in chosen:
+                    free.remove(job)
+                pairs.append((min(a, b), max(a, b)))
+        return pairs
+
+
+def _generator(seed: int, memory: Mapping[str, Any]) -> random.Random:
+    rng = random.Random(seed)
+    if "random" in memory:
+        version, words, gauss = memory["random"]
+        rng.setstate((version, tuple(words), gauss))
+    return rng
+
+
+def _gain(view: View, a: int, b: int) -> float:
+    """Sum of normalised throughputs over all types; 0 if the two cannot share on one of them."""
+    one, two = view.job_class[a], view.job_class[b]
+    shared = np.stack([view.classes.pair[one, two], view.classes.pair[two, one]])
+    alone = np.stack([view.classes.throughput[one], view.classes.throughput[two]])
+    if (shared == 0).any():
+        return 0.0
+    return float((shared / alone).sum())
+
+
+def _combinations(view: View, pairs: list[tuple[int, int]]) -> tuple[np.ndarray[Any, Any], Options]:
+    """Equal shares of pairs and of the jobs that stayed alone."""
+    count, types = len(view), len(view.types)
+    share = np.zeros((count + len(pairs), types))
+    single = np.ones(count, dtype=np.bool_)
+    extras = NO_OPTIONS
+    scheduled = count - len(pairs)
+    if pairs:
+        ids = np.array(pairs, dtype=np.int64)
+        at = view.position(ids.ravel()).reshape(-1, 2)
+        single[at.ravel()] = False
+        gpus = view.gpus[at[:, 0]]
+        extras = Options(first=ids[:, 0], second=ids[:, 1], gpus=gpus)
+        share[count:] = equal_shares(view.capacity, gpus, scheduled)
+    share[:count][single] = equal_shares(view.capacity, view.gpus[single], scheduled)
+    return share, extras

@@ -1,0 +1,88 @@
+"""Catalogues by name or from a file.
+
+A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1) and partner; lines `# key: value`
+may stand before the header. TOML (`[[rate]]` tables) and JSON (a list `rate` of objects) hold the same fields, with
+the keys at the top level. The keys are name, title, source, licence; `base` (a built-in catalogue whose rows apply
+where the file has none); `pairs` (a file beside this one with further rows). Any of them may be compressed (`.gz`).
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+
+from rota.core.errors import ConfigError, UnknownName
+from rota.profiles.catalogue import AloneRates, Catalogue, PairRates
+from rota.profiles.rows import Rows, gpu_counts, rates, read_rows, spreads
+
+DATA = Path(__file__).parent / "data"
+BUILT_IN = {"gavel": "gavel.csv", "gavel-physical": "gavel-physical.csv"}
+
+
+def names() -> list[str]:
+    """Names of the built-in catalogues."""
+    return sorted(BUILT_IN)
+
+
+def load(name_or_path: str | Path) -> Catalogue:
+    """A built-in catalogue (read once per process), or one from a file."""
+    text = str(name_or_path)
+    if text in BUILT_IN:
+        return _built_in(text)
+    path = Path(text)
+    if path.suffix not in {".csv", ".toml", ".json", ".gz"} and not path.exists():
+        raise UnknownName("catalogue", text, BUILT_IN)
+    return _from_file(path)
+
+
+@cache
+def _built_in(name: str) -> Catalogue:
+    return _from_file(DATA / BUILT_IN[name])
+
+
+def _from_file(path: Path) -> Catalogue:
+    rows = read_rows(path)
+    alone, pairs = _tables(rows)
+    base = _base(rows)
+    if base is not None:
+        alone = {**base.alone, **alone}
+    if not alone:
+        raise ConfigError(f"{path} has no row without a partner; give the speed of each job alone")
+    beside = path.parent / rows.about["pairs"] if "pairs" in rows.about else None
+    return Catalogue(rows.about.get("name", path.name), alone, partial(_all_pairs, base, beside, pairs), rows.about)
+
+
+def _all_pairs(base: Catalogue | None, beside: Path | None, own: PairRates) -> PairRates:
+    further = _tables(read_rows(beside))[1] if beside else {}
+    return {**(base.pairs if base else {}), **further, **own}
+
+
+def _base(rows: Rows) -> Catalogue | None:
+    name = rows.about.get("base")
+    if name is None:
+        return None
+    if name not in BUILT_IN:
+        raise UnknownName(f"base catalogue in {rows.path}:", name, BUILT_IN)
+    return _built_in(name)
+
+
+def _tables(rows: Rows) -> tuple[AloneRates, PairRates]:
+    profile, type_, partner = (rows.cells[c] for c in ("profile", "type", "partner"))
+    keys = list(zip(profile, gpu_counts(rows), type_, spreads(rows), partner, strict=True))
+    found = dict(zip(keys, rates(rows), strict=True))
+    if len(found) < len(keys):
+        _refuse_repetition(rows, keys)
+    alone = {key[:4]: rate for key, rate in found.items() if not key[4]}
+    return alone, {key: rate for key, rate in found.items() if key[4]}
+
+
+def _refuse_repetition(rows: Rows, keys: list[tuple[str, int, str, bool, str]]) -> None:
+    seen: dict[tuple[str, int, str, bool, str], str] = {}
+    for key, place in zip(keys, rows.places, strict=True):
+        if key in seen:
+            profile, gpus, type_, _, _ = key
+            raise ConfigError(
+                f"{rows.path}, {place}: {profile!r} with {gpus} GPUs on {type_} was already given in {seen[key]}; "
+                f"keep one of the two"
+            )
+        seen[key] = place

@@ -1,0 +1,172 @@
+"""Rows of a catalogue file, from text to numbers, with the place of whatever is wrong."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rota.core.errors import ConfigError, UnknownName
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+COLUMNS = ("profile", "gpus", "type", "spread", "partner", "rate")
+REQUIRED = ("profile", "gpus", "type", "rate")
+ABOUT = ("name", "title", "source", "licence", "base", "pairs")
+
+V = TypeVar("V", int, float, bool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The cells of a catalogue file, still text."""
+
+    path: str
+    about: Mapping[str, str]
+    cells: Mapping[str, Sequence[str]]
+    """One list per column of COLUMNS; empty text where a file leaves a column out."""
+    places: Sequence[str]
+    """Where each row stands, as people say it: a line or an entry."""
+
+
+def read_rows(path: Path) -> Rows:
+    """The rows of a CSV, TOML or JSON file, `.gz` or not."""
+    kinds: dict[str, Callable[[str, str], Rows]] = {".csv": _from_csv, ".toml": _from_toml, ".json": _from_json}
+    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if kind.lower() not in kinds:
+        raise ConfigError(f"catalogue file {str(path)!r} must end in .csv, .toml or .json (and .gz if compressed)")
+    return kinds[kind.lower()](read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, decompressed if its name ends in .gz."""
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
+        raise ConfigError(f"cannot read catalogue file {str(path)!r}: {problem}; check the path and the file") from None
+
+
+def numbers(rows: Rows, column: str, read: Callable[[str], V], accept: Callable[[V], bool], wanted: str) -> list[V]:
+    """A column as numbers; the first one that cannot be read or accepted is named with its place."""
+    cells = rows.cells[column]
+    try:
+        values = [read(c) for c in cells]
+    except ValueError:
+        values = []
+    if len(values) == len(cells) and all(map(accept, values)):
+        return values
+    bad = next(i for i, c in enumerate(cells) if not _acceptable(c, read, accept))
+    raise ConfigError(f"{rows.path}, {rows.places[bad]}: {column} {cells[bad]!r} is not {wanted}")
+
+
+def rates(rows: Rows) -> list[float]:
+    """The rates: finite and not negative."""
+    return numbers(rows, "rate", float, lambda r: 0 <= r < math.inf, "a speed; give steps/s >= 0 (0 = does not fit)")
+
+
+def gpu_counts(rows: Rows) -> list[int]:
+    """The numbers of GPUs."""
+    return numbers(rows, "gpus", int, lambda g: g >= 1, "a number of GPUs; give a whole number >= 1")
+
+
+def spreads(rows: Rows) -> list[bool]:
+    """Whether each row is about GPUs on several servers."""
+    return numbers(rows, "spread", _flag, lambda _: True, "0 or 1; give 1 if the GPUs are on several servers")
+
+
+def _flag(text: str) -> bool:
+    values = {"": False, "0": False, "1": True, "false": False, "true": True}
+    if text.lower() not in values:
+        raise ValueError(text)
+    return values[text.lower()]
+
+
+def _acceptable(cell: str, read: Callable[[str], V], accept: Callable[[V], bool]) -> bool:
+    try:
+        return accept(read(cell))
+    except ValueError:
+        return False
+
+
+def _from_csv(text: str, path: str) -> Rows:
+    about: dict[str, str] = {}
+    lines = io.StringIO(text, newline="")
+    skipped = 0
+    first = lines.readline()
+    while first.startswith("#") or (first and not first.strip()):
+        key, _, value = first.lstrip("#").partition(":")
+        if key.strip() in ABOUT:
+            about[key.strip()] = value.strip()
+        skipped += 1
+        first = lines.readline()
+    header = [name.strip() for name in next(csv.reader([first]), [])]
+    _check_columns(header, path, f"line {skipped + 1}")
+    reader = csv.reader(lines)
+    rows = [(row, reader.line_num) for row in reader if row]
+    for row, line in rows:
+        if len(row) != len(header):
+            raise ConfigError(
+                f"{path}, line {skipped + 1 + line}: {len(row)} cells in {','.join(row)!r}, but the header names "
+                f"{len(header)} columns; give each row {','.join(header)}"
+            )
+    columns = dict(zip(header, zip(*(row for row, _ in rows), strict=True), strict=False)) if rows else {}
+    return _rows(path, about, columns, [f"line {skipped + 1 + line}" for _, line in rows])
+
+
+def _from_toml(text: str, path: str) -> Rows:
+    try:
+        return _from_entries(tomllib.loads(text), path)
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigError(f"{path} is not valid TOML: {problem}") from None
+
+
+def _from_json(text: str, path: str) -> Rows:
+    try:
+        return _from_entries(json.loads(text), path)
+    except json.JSONDecodeError as problem:
+        raise ConfigError(f"{path} is not valid JSON: {problem}") from None
+
+
+def _from_entries(document: Any, path: str) -> Rows:
+    if not isinstance(document, dict) or not isinstance(document.get("rate"), list):
+        raise ConfigError(f"{path} has no list `rate` of entries with {', '.join(REQUIRED)}; see the documented format")
+    entries = document["rate"]
+    about = {key: str(value) for key, value in document.items() if key != "rate"}
+    for key in about:
+        if key not in ABOUT:
+            raise UnknownName(f"key in {path}:", key, (*ABOUT, "rate"))
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            raise ConfigError(f"{path}, entry {number}: {entry!r} is not a table with {', '.join(REQUIRED)}")
+        _check_columns(list(entry), path, f"entry {number}")
+    columns = {name: [str(e.get(name, "")) for e in entries] for name in COLUMNS}
+    return _rows(path, about, columns, [f"entry {n}" for n in range(1, len(entries) + 1)])
+
+
+def _check_columns(given: Iterable[str], path: str, place: str) -> None:
+    names = list(given)
+    for name in names:
+        if name not in COLUMNS:
+            raise UnknownName(f"column in {path}, {place}:", name, COLUMNS)
+    for name in REQUIRED:
+        if name not in names:
+            raise ConfigError(f"{path}, {place}: column {name!r} is missing; needed are {', '.join(REQUIRED)}")
+
+
+def _rows(path: str, about: Mapping[str, str], columns: Mapping[str, Sequence[str]], places: Sequence[str]) -> Rows:
+    if not places:
+        raise ConfigError(f"{path} has no rows; give at least one with {', '.join(REQUIRED)}")
+    empty = [""] * len(places)
+    return Rows(path=path, about=about, cells={c: columns.get(c, empty) for c in COLUMNS}, places=places)

@@ -1,0 +1,1 @@
+"""Simulation: a virtual clock and an executor that computes progress instead of making it."""

@@ -1,0 +1,220 @@
+"""How far tasks get in a round: three rules behind one method.
+
+`Grid` is the sane one: rounds start at multiples of the round's length and progress is rate x time. `SlowestTask` is
+the published Gavel simulator: whole steps, and a round lasts until its slowest task is through. `Fluid` has no
+rounds: it goes from one arrival or completion to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.rules import Rules
+from rota.sim.tasks import Tasks
+
+_NO_IDS: IntArray = np.zeros(0, dtype=np.int64)
+_SLACK = 1e-9
+"""Relative size of what is left that counts as nothing."""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What tasks did from `start` to `end`."""
+
+    start: float
+    end: float
+    rounds: int
+    steps: FloatArray
+    partner_steps: FloatArray
+    seconds: FloatArray
+    finished: IntArray
+    finished_at: FloatArray
+    lost: IntArray
+
+
+class Stepper(Protocol):
+    """Moves the tasks of a plan forward."""
+
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+        """Run to the first decision point at or after `stop`, or to one at which a job is through."""
+
+    def wake(self, arrival: float) -> float:
+        """When an idle cluster looks at a job that arrives at `arrival`."""
+
+
+class Grid:
+    """Rounds on a fixed grid, progress is rate x time."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._length = rules.round_s
+        self._restart = rules.restart_s
+
+    def wake(self, arrival: float) -> float:
+        """The next round."""
+        return math.ceil(arrival / self._length - _SLACK) * self._length
+
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+        """As many rounds as pass before `stop` or until a job is through."""
+        lead = np.where(tasks.fresh, self._restart, 0.0)
+        need = lead + tasks.left / tasks.rate
+        partner_need = lead + tasks.partner_left / tasks.partner_rate
+        if len(tasks.paired):
+            soonest = min(need.min(), partner_need[tasks.paired].min())
+        else:
+            soonest = need.min()
+        first = math.floor(now / self._length + _SLACK)
+        last = math.ceil((now + min(float(soonest), 1e15)) / self._length - _SLACK)
+        if tasks.placement.steady:
+            last = min(last, math.ceil(min(stop, 1e15) / self._length - _SLACK))
+            rounds = max(1, last - first)
+        else:
+            rounds = 1
+        end = (first + rounds) * self._length
+        span = end - now
+        return self._outcome(tasks, now, end, rounds, np.maximum(span - lead, 0.0), need, partner_need)
+
+    def _outcome(
+        self, tasks: Tasks, now: float, end: float, rounds: int, work: FloatArray, need: FloatArray, partner: FloatArray
+    ) -> Stretch:
+        span = end - now
+        through = need <= span * (1 + _SLACK)
+        steps = np.where(through, tasks.left, tasks.rate * work)
+        partner_steps = np.zeros(len(steps))
+        held = np.minimum(need, span)
+        ids, times = tasks.placement.first[through], now + need[through]
+        pairs = tasks.paired
+        if len(pairs):
+            done = partner[pairs] <= span * (1 + _SLACK)
+            partner_steps[pairs] = np.where(done, tasks.partner_left[pairs], tasks.partner_rate[pairs] * work[pairs])
+            held[pairs] = np.minimum(np.maximum(need[pairs], partner[pairs]), span)
+            ids = np.concatenate([ids, tasks.placement.second[pairs[done]]])
+            times = np.concatenate([times, now + partner[pairs[done]]])
+        tasks.left = tasks.left - steps
+        tasks.partner_left = tasks.partner_left - partner_steps
+        tasks.fresh = np.zeros(len(steps), dtype=np.bool_)
+        return Stretch(now, end, rounds, steps, partner_steps, held, ids, np.minimum(times, end), _NO_IDS)
+
+
+class SlowestTask:
+    """Whole steps; a round ends when its slowest task does (the Gavel artifact)."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._length = rules.round_s
+        self._gap_counts = rules.idle_gap_counts
+
+    def wake(self, arrival: float) -> float:
+        """At once."""
+        return arrival
+
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+        """Full rounds first, all alike, then the round in which a job comes to its end."""
+        chunk = np.floor(tasks.rate * self._length)
+        pairs = tasks.paired
+        partner_chunk = np.floor(tasks.partner_rate * self._length) if len(pairs) else chunk
+        start = last_end if self._gap_counts else now
+        if not tasks.placement.steady:
+            return self._one(tasks, now, start, chunk, partner_chunk)
+        full = _full_rounds(tasks.left, chunk)
+        if len(pairs):
+            full = min(full, _full_rounds(tasks.partner_left[pairs], partner_chunk[pairs]))
+        if full < 1:
+            return self._one(tasks, now, start, chunk, partner_chunk)
+        return self._many(tasks, now, start, stop, full, chunk, partner_chunk)
+
+    def _many(
+        self, tasks: Tasks, now: float, start: float, stop: float, full: int, chunk: FloatArray, partner: FloatArray
+    ) -> Stretch:
+        """Up to `full` rounds alike, and the one after them unless `stop` comes first."""
+        span = chunk / tasks.rate
+        pairs = tasks.paired
+        if len(pairs):
+            span[pairs] = np.maximum(span[pairs], partner[pairs] / tasks.partner_rate[pairs])
+        longest = float(span.max())
+        end, rounds = now, 0
+        while rounds < full:
+            end += longest
+            rounds += 1
+            if end >= stop:
+                break
+        steps, partner_steps = chunk * rounds, np.zeros(len(chunk))
+        if len(pairs):
+            partner_steps[pairs] = partner[pairs] * rounds
+        tasks.left = tasks.left - steps
+        tasks.partner_left = tasks.partner_left - partner_steps
+        seconds = span * rounds + (now - start)
+        if end >= stop:
+            return Stretch(start, end, rounds, steps, partner_steps, seconds, _NO_IDS, np.zeros(0), _NO_IDS)
+        rest = self._one(tasks, end, end, chunk, partner)
+        rest.start, rest.rounds = start, rounds + rest.rounds
+        rest.steps = rest.steps + steps
+        rest.partner_steps = rest.partner_steps + partner_steps
+        rest.seconds = rest.seconds + seconds
+        return rest
+
+    def _one(self, tasks: Tasks, now: float, start: float, chunk: FloatArray, partner_chunk: FloatArray) -> Stretch:
+        """One round by the letter of the artifact."""
+        placement, pairs = tasks.placement, tasks.paired
+        steps = np.minimum(chunk, tasks.left)
+        finish = now + steps / tasks.rate
+        partner_steps = np.zeros(len(steps))
+        failed = np.floor_divide(steps, placement.gpus) <= 0
+        if len(pairs):
+            partner_steps[pairs] = np.minimum(partner_chunk[pairs], tasks.partner_left[pairs])
+            finish[pairs] = np.maximum(finish[pairs], now + partner_steps[pairs] / tasks.partner_rate[pairs])
+            failed[pairs] |= np.floor_divide(partner_steps[pairs], placement.gpus[pairs]) <= 0
+        seconds, lost, any_failed = finish - start, _NO_IDS, bool(failed.any())
+        if any_failed:
+            steps, partner_steps, seconds = (np.where(failed, 0.0, v) for v in (steps, partner_steps, seconds))
+            lost = placement.first[failed & (placement.second < 0)]
+        tasks.left = tasks.left - steps
+        tasks.partner_left = tasks.partner_left - partner_steps
+        through = (tasks.left <= 0) & ~failed if any_failed else tasks.left <= 0
+        ids, times = placement.first[through], finish[through]
+        if len(pairs):
+            done = pairs[(tasks.partner_left[pairs] <= 0) & ~failed[pairs]]
+            ids = np.concatenate([ids, placement.second[done]])
+            times = np.concatenate([times, finish[done]])
+        return Stretch(start, float(finish.max()), 1, steps, partner_steps, seconds, ids, times, lost)
+
+
+class Fluid:
+    """No rounds: from one arrival or completion to the next."""
+
+    def wake(self, arrival: float) -> float:
+        """At once."""
+        return arrival
+
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+        """Every task runs its fraction of the time."""
+        placement = tasks.placement
+        fraction = placement.fraction if placement.fraction is not None else np.ones(len(placement))
+        ids = np.concatenate([placement.first, placement.second[tasks.paired]])
+        speed = np.concatenate([tasks.rate * fraction, (tasks.partner_rate * fraction)[tasks.paired]])
+        left = np.concatenate([tasks.left, tasks.partner_left[tasks.paired]])
+        jobs, first_row, member = np.unique(ids, return_index=True, return_inverse=True)
+        total = np.bincount(member, weights=speed)
+        need = left[first_row] / total
+        end = min(stop, now + float(need.min()))
+        span = end - now
+        through = need <= span * (1 + _SLACK)
+        done = np.where(through, left[first_row], total * span)
+        part = speed / total[member]
+        steps = part * done[member]
+        partner_steps = np.zeros(len(placement))
+        partner_steps[tasks.paired] = steps[len(placement) :]
+        times = np.minimum(now + need[through], end)
+        return Stretch(
+            now, end, 1, steps[: len(placement)], partner_steps, fraction * span, jobs[through], times, _NO_IDS
+        )
+
+
+def _full_rounds(left: FloatArray, chunk: FloatArray) -> int:
+    """Rounds in which nobody comes to the end; 0 if somebody cannot do a single step in a round."""
+    if chunk.min() <= 0:
+        return 0
+    return max(0, math.ceil(float((left / chunk).min())) - 1)

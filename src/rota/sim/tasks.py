@@ -1,0 +1,55 @@
+"""What the tasks of a plan would do: rates and work left, as columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.placement import Placement
+from rota.core.view import View
+from rota.engine.classes import ClassTable
+
+
+@dataclass(slots=True)
+class Tasks:
+    """Running tasks. `rate` and `left` of members that do not exist are 1 and 0."""
+
+    placement: Placement
+    rate: FloatArray
+    left: FloatArray
+    partner_rate: FloatArray
+    partner_left: FloatArray
+    paired: IntArray
+    """Rows with two members."""
+    fresh: BoolArray
+    """Tasks that start or move and have to pay for it."""
+
+
+def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool) -> Tasks:
+    """Rates of a placement under the profiles."""
+    at = np.searchsorted(view.jobs, placement.first)
+    group = view.job_class[at]
+    rates = classes.throughput[group, placement.type]
+    if spread_costs and len(placement.slot_server) > len(placement):
+        rates = np.where(placement.spans, classes.spread[group, placement.type], rates)
+    paired = np.flatnonzero(placement.second >= 0)
+    count = len(placement)
+    partner_rate, partner_left = np.ones(count), np.zeros(count)
+    if len(paired):
+        other = np.searchsorted(view.jobs, placement.second[paired])
+        other_group, kind = view.job_class[other], placement.type[paired]
+        rates = rates.copy()
+        rates[paired] = classes.pair[group[paired], other_group, kind]
+        partner_rate[paired] = classes.pair[other_group, group[paired], kind]
+        partner_left[paired] = view.total_steps[other] - view.steps_done[other]
+    return Tasks(
+        placement=placement,
+        rate=rates,
+        left=view.total_steps[at] - view.steps_done[at],
+        partner_rate=partner_rate,
+        partner_left=partner_left,
+        paired=paired,
+        fresh=~placement.kept,
+    )

@@ -1,0 +1,107 @@
+"""The simulated world: a clock that jumps, and an executor that computes.
+
+Between two decisions nothing can surprise us, so time jumps to the next moment that matters: the end of the round,
+or, when the placement would stay the same (`steady`), the round in which a job arrives or is through, or in which
+the policy may be asked again. Cost grows with events, not with seconds.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
+from rota.core.jobs import Source
+from rota.core.placement import Plan
+from rota.core.rules import Rules
+from rota.core.view import View
+from rota.engine.classes import ClassTable
+from rota.sim.steppers import Fluid, Grid, SlowestTask, Stepper, Stretch
+from rota.sim.tasks import Tasks, make_tasks
+
+
+class World:
+    """Clock and executor of a simulation."""
+
+    def __init__(self, source: Source, classes: ClassTable, rules: Rules) -> None:
+        self._source = source
+        self._classes = classes
+        self._spread_costs = rules.spread_costs
+        self._rounds: Stepper = SlowestTask(rules) if rules.rounds == "slowest-task" else Grid(rules)
+        self._fluid: Stepper = Fluid()
+        self._tasks: Tasks | None = None
+        self._now = 0.0
+        self._last_end = 0.0
+        self._taken = 0
+
+    def now(self) -> float:
+        """Simulated seconds."""
+        return self._now
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no job will ever arrive again."""
+        return math.isinf(self._source.peek())
+
+    def apply(self, plan: Plan, view: View) -> None:
+        """From now on these tasks run."""
+        running = len(plan.placement) > 0
+        self._tasks = (
+            make_tasks(plan.placement, view, self._classes, spread_costs=self._spread_costs) if running else None
+        )
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+    def advance(self, until: float) -> list[Event]:
+        """Go to the next decision point: a change of the queue, or the first one at or after `until`."""
+        arrival = self._source.peek()
+        events: list[Event] = []
+        if self._tasks is None:
+            wake = self._rounds.wake(arrival) if arrival < math.inf else math.inf
+            target = min(wake, until)
+            if target < math.inf:
+                self._now = max(self._now, target)
+        else:
+            events += self._run(self._tasks, min(arrival, until))
+        jobs = self._source.take(self._now)
+        if jobs is not None:
+            events.append(JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs))
+            self._taken += len(jobs)
+        return events
+
+    def _run(self, tasks: Tasks, stop: float) -> list[Event]:
+        fluid = tasks.placement.fraction is not None
+        stepper = self._fluid if fluid else self._rounds
+        stretch = stepper.run(tasks, self._now, stop, self._last_end)
+        self._now = self._last_end = stretch.end
+        events: list[Event] = [_ran(stretch)]
+        if len(stretch.finished):
+            order = np.argsort(stretch.finished)
+            events.append(
+                JobsFinished(at=stretch.end, jobs=stretch.finished[order], finished_at=stretch.finished_at[order])
+            )
+        return events
+
+    # Checkpoints
+
+    def snapshot(self) -> dict[str, float]:
+        """What is needed to go on later (the tasks follow from the state)."""
+        return {"now": self._now, "last_end": self._last_end, "taken": float(self._taken)}
+
+    def restore(self, saved: dict[str, float]) -> None:
+        """Go on from a snapshot; the source is moved forward by its own restore."""
+        self._now, self._last_end, self._taken = saved["now"], saved["last_end"], int(saved["taken"])
+
+
+def _ran(stretch: Stretch) -> RoundsRan:
+    return RoundsRan(
+        at=stretch.end,
+        start=stretch.start,
+        rounds=stretch.rounds,
+        steps=stretch.steps,
+        partner_steps=stretch.partner_steps,
+        seconds=stretch.seconds,
+        lost=stretch.lost,
+    )

@@ -1,0 +1,18 @@
+"""Where jobs come from: trace files in several formats, and generators."""
+
+from rota.workloads.durations import with_durations
+from rota.workloads.registry import TraceFormat, formats, workload, workloads
+from rota.workloads.stream import Stream, materialise
+from rota.workloads.traces import read_trace, write_trace
+
+__all__ = [
+    "Stream",
+    "TraceFormat",
+    "formats",
+    "materialise",
+    "read_trace",
+    "with_durations",
+    "workload",
+    "workloads",
+    "write_trace",
+]

@@ -1,0 +1,39 @@
+"""Steps and duration determine one another through the speed on a reference type."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from rota.core.errors import ConfigError
+from rota.core.jobs import Jobs
+from rota.core.ports import Throughputs
+
+
+def with_durations(jobs: Jobs, throughputs: Throughputs, reference_type: str = "v100") -> Jobs:
+    """The same jobs with durations, steps and deadlines filled in where a trace leaves them out.
+
+    duration = steps / speed on the reference type (NaN where the job does not fit there), steps = duration * speed,
+    deadline = arrival + slo * duration. Raises ProfileMissing for a job that was not measured, and ConfigError for
+    one that has only a duration and does not fit the reference type.
+    """
+    missing = np.isnan(jobs.duration) | np.isnan(jobs.total_steps)
+    if not missing.any():
+        return jobs
+    kinds, kind = np.unique(np.stack((jobs.profile[missing], jobs.gpus[missing])), axis=1, return_inverse=True)
+    speeds = np.array([throughputs.rate(jobs.profiles[p], int(g), reference_type) for p, g in kinds.T])
+    speed = np.full(len(jobs), np.nan)
+    speed[missing] = np.where(speeds > 0, speeds, np.nan)[kind.ravel()]
+    steps = np.where(np.isnan(jobs.total_steps), jobs.duration * speed, jobs.total_steps)
+    if np.isnan(steps).any():
+        job = int(np.argmax(np.isnan(steps)))
+        raise ConfigError(
+            f"job {job}: {jobs.profiles[jobs.profile[job]]!r} with {jobs.gpus[job]} GPUs has a duration but no steps, "
+            f"and runs at 0 steps/s on {reference_type}; give its steps or another reference type"
+        )
+    duration = np.where(np.isnan(jobs.duration), steps / speed, jobs.duration)
+    deadline = jobs.submitted + jobs.slo * duration
+    return replace(
+        jobs, total_steps=steps, duration=duration, deadline=np.where(np.isnan(deadline), np.inf, deadline)
+    )

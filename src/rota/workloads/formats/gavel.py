@@ -1,0 +1,66 @@
+"""Gavel's trace: ten tab-separated columns, no header (the artifact of Narayanan et al., OSDI 2020).
+
+job type, command, working directory, steps argument, needs data directory (0/1), total steps, GPUs, priority weight,
+SLO (-1 = none), arrival in seconds. The artifact truncates steps and weights to whole numbers when it writes; a
+file with exact float steps is read as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rota.core.jobs import Jobs, Launch, table
+from rota.workloads import cells
+from rota.workloads.registry import formats
+from rota.workloads.rows import Rows, tab_separated
+
+COLUMNS = (
+    "job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir", "total_steps", "scale_factor",
+    "priority_weight", "SLO", "arrival_time",
+)  # fmt: skip
+
+
+@formats.register("gavel")
+class GavelTrace:
+    """Gavel's ten columns."""
+
+    def recognises(self, first_line: str) -> bool:
+        """Whether a trace that begins with this line has ten columns."""
+        return first_line.count("\t") == len(COLUMNS) - 1
+
+    def read(self, text: str, path: str) -> Jobs:
+        """The jobs of a trace."""
+        rows = tab_separated(text, path, COLUMNS)
+        return table(
+            profile_names=rows.names("job_type"),
+            gpus=rows.gpus("scale_factor"),
+            total_steps=rows.steps("total_steps"),
+            submitted=rows.arrivals("arrival_time"),
+            weight=rows.weights("priority_weight"),
+            slo=rows.slos("SLO"),
+            launch=_launches(rows),
+        )
+
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
+        """One line per job."""
+        heads = ["\t".join(map(cells.plain, _head(launch))) for launch in jobs.launches]
+        profiles = [cells.plain(name) for name in jobs.profiles]
+        columns = (jobs.profile, jobs.launch, jobs.total_steps, jobs.gpus, jobs.weight, jobs.slo, jobs.submitted)
+        for profile, launch, steps, gpus, weight, slo, at in zip(*(c.tolist() for c in columns), strict=True):
+            yield (
+                f"{profiles[profile]}\t{heads[launch]}\t{cells.steps(steps, exact=exact)}\t{gpus}\t"
+                f"{cells.weight(weight, exact=exact)}\t{cells.slo(slo, exact=exact)}\t{cells.whole_or_exact(at)}\n"
+            )
+
+
+def _launches(rows: Rows) -> list[Launch]:
+    columns = (rows.cells[c] for c in COLUMNS[1:4])
+    seen: dict[tuple[str, str, str, bool], Launch] = {}
+    return [
+        seen.setdefault(key, Launch(*key)) if key not in seen else seen[key]
+        for key in zip(*columns, rows.flags("needs_data_dir"), strict=True)
+    ]
+
+
+def _head(launch: Launch) -> tuple[str, str, str, str]:
+    return launch.command, launch.working_directory, launch.steps_argument, str(int(launch.needs_data_dir))

@@ -1,0 +1,1 @@
+"""Generated workloads, one family per file."""

@@ -1,0 +1,31 @@
+"""Trace formats and workloads by name. A new one is a file in `formats/` or `generators/`, or an entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from rota.core.jobs import Jobs, Source
+from rota.core.registry import Registry
+
+
+class TraceFormat(Protocol):
+    """How jobs are written as text."""
+
+    def recognises(self, first_line: str) -> bool:
+        """Whether a trace that begins with this line is in this format."""
+
+    def read(self, text: str, path: str) -> Jobs:
+        """The jobs of a trace; raises TraceError with the place of whatever is wrong."""
+
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
+        """The lines of a trace, ends included; `exact` keeps every float to the last bit."""
+
+
+formats: Registry[TraceFormat] = Registry("trace format", "rota.workloads.formats", "rota.trace_formats")
+workloads: Registry[Source] = Registry("workload", "rota.workloads.generators", "rota.workloads")
+
+
+def workload(name: str, **settings: Any) -> Source:
+    """A source of generated jobs; settings may be text, as from a command line."""
+    return workloads.create(name, **settings)

@@ -38,7 +38,8 @@ lint: $(STAMP)
 	@echo "== style: ruff format =="
 	$(BIN)/ruff format --check .
 	@echo "== types: mypy =="
-	$(BIN)/mypy
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then $(BIN)/mypy; \
+	else echo "skipped: the newest numpy for this Python has other type stubs; types are checked with 3.11 and newer"; fi
 	@echo "== imports: import-linter =="
 	$(BIN)/lint-imports
 

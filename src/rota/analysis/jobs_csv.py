@@ -20,15 +20,20 @@ COLUMNS = (
     "status", "measured",
 )  # fmt: skip
 
+BLOCK = 50_000
+"""Jobs turned into text at a time, so that a million of them need little memory."""
+
 
 def write_jobs_csv(path: str | Path, jobs: Mapping[str, NDArray[Any]]) -> None:
     """Write the columns of `Result.jobs`; gzip if the name ends in .gz. Raises OutputError."""
     names = [n for n in COLUMNS if n in jobs]
-    columns = [[_text(v) for v in jobs[n].tolist()] for n in names]
+    count = len(jobs[names[0]])
     with whole_file(path) as temporary, _open(temporary, gz=str(path).endswith(".gz")) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows(zip(*columns, strict=True))
+        for start in range(0, count, BLOCK):
+            columns = [map(_text, jobs[n][start : start + BLOCK].tolist()) for n in names]
+            writer.writerows(zip(*columns, strict=True))
 
 
 def _text(value: object) -> str:

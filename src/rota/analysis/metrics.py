@@ -59,6 +59,7 @@ class Metrics:
         self._gpus: FloatArray = np.zeros(0)
         self._rate: FloatArray = np.zeros(0)
         self._just_planned = 0
+        self._leases = 0
         self._gone: list[IntArray] = []
 
     def observe(self, event: Event) -> None:
@@ -69,9 +70,12 @@ class Metrics:
 
     def _planned(self, event: Planned) -> None:
         placement = event.plan.placement
-        self.kept += int(np.count_nonzero(placement.kept))
-        self.continuing += self._tasks_still_there()
+        self.continuing += self._leases_still_there()
         self._just_planned = 1
+        self._leases = 0
+        if placement.fraction is None:  # the ideal mechanism has no slots to keep
+            self.kept += int(np.count_nonzero(placement.kept))
+            self._leases = len(placement.first)
         if placement is not self._placement:
             self._placement = placement
             self._gpus = placement.gpus.astype(np.float64)
@@ -81,19 +85,18 @@ class Metrics:
         self.rounds += event.rounds
         self.busy_gpu_s += float(event.seconds @ self._gpus)
         self.cost += float(event.seconds @ self._rate)
-        unchanged = (event.rounds - self._just_planned) * len(self._gpus)
+        unchanged = (event.rounds - self._just_planned) * self._leases
         self.kept += unchanged
         self.continuing += unchanged
         self._just_planned = 0
 
-    def _tasks_still_there(self) -> int:
-        tasks = len(self._gpus)
+    def _leases_still_there(self) -> int:
         if not self._gone:
-            return tasks
+            return self._leases
         gone = np.concatenate(self._gone)
         self._gone.clear()
         ended = np.isin(self._placement.first, gone) | np.isin(self._placement.second, gone)
-        return tasks - int(np.count_nonzero(ended))
+        return max(0, self._leases - int(np.count_nonzero(ended)))
 
     def _submitted(self, event: JobsSubmitted) -> None:
         self.table.add(event.first_id, event.jobs)

@@ -81,19 +81,20 @@ def utilization_lines(series: Mapping[str, Series]) -> Figure:
     columns = 2 if len(names) > 3 else 1
     rows = -(-len(names) // columns)
     with _style():
-        figure = _figure(6.8, 0.6 + 1.05 * rows)
+        figure = _figure(6.8, 0.8 + 1.0 * rows)
         grid = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
         for i, (axes, name) in enumerate(zip(grid, names, strict=False)):
             days = series[name].edge / 86400.0
             axes.stairs(series[name].value, days, fill=True, color=COLOURS[0], alpha=0.75, linewidth=0)
             axes.set_ylim(0, 1.02)
             axes.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
-            axes.set_title(name, fontsize=9)
-            if i >= len(names) - columns:
-                axes.set_xlabel("simulated days")
-                axes.tick_params(labelbottom=True)
+            axes.set_title(name, fontsize=9, fontweight="normal")
+            axes.margins(x=0)
+            axes.tick_params(labelbottom=i >= len(names) - columns)
         for axes in grid[len(names) :]:
             axes.set_visible(False)
+        figure.supxlabel("simulated days", fontsize=9)
+        figure.suptitle("GPU time held by jobs", fontsize=10, fontweight="bold", x=0.01, ha="left")
     return figure
 
 
@@ -145,7 +146,7 @@ def _figure(width: float, height: float) -> Figure:
 
 def _line(axes: Axes, i: int, name: str, x: FloatArray, y: FloatArray) -> None:
     dashes = DASHES[i % len(DASHES)]
-    axes.plot(x, y, drawstyle="steps-post", label=name, color=COLOURS[i % len(COLOURS)], linestyle=dashes)
+    axes.plot(x, y, label=name, color=COLOURS[i % len(COLOURS)], linestyle=dashes)
 
 
 def _legend_outside(axes: Axes) -> None:

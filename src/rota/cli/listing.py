@@ -37,9 +37,9 @@ def _show_entry(kind: str, entry: Entry[Any], *, as_json: bool) -> None:
         described = {"name": entry.name, "summary": entry.summary, "explanation": explanation}
         echo_json({**described, "parameters": parameters, "preset": dict(entry.preset)})
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import reflow, show_table  # noqa: PLC0415
 
-    click.echo(f"{entry.name}: {entry.summary}\n\n{explanation}\n")
+    click.echo(reflow(f"{entry.name}: {entry.summary}\n\n{explanation}") + "\n")
     if entry.preset:
         fixed = ", ".join(f"{k}={v}" for k, v in entry.preset.items())
         click.echo(f"Fixed by the name: {fixed}\n")

@@ -25,7 +25,7 @@ VERBS = {
     "workloads": "List job generators, or explain one.",
     "clusters": "List built-in clusters, or show one.",
     "rules": "List rules presets, or show one.",
-    "trace": "Look at a trace file or convert it.",
+    "trace": "Look at a trace file, convert it, or write one from a generator.",
     "bench": "Measure the speed of parts of Rota.",
     "demo": "Compare policies on a built-in workload; table, figures, report.",
     "completion": "Print a completion script for a shell.",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def policy_registry() -> Registry[Any]:
     """Every policy."""
-    from rota.policies import policies as registry  # noqa: PLC0415
+    from rota.policies.registry import policies as registry  # noqa: PLC0415
 
     return registry
 
@@ -24,7 +24,7 @@ def mechanism_registry() -> Registry[Any]:
 
 def workload_registry() -> Registry[Any]:
     """Every job generator."""
-    from rota.workloads import workloads as registry  # noqa: PLC0415
+    from rota.workloads.registry import workloads as registry  # noqa: PLC0415
 
     return registry
 
@@ -63,3 +63,10 @@ def rules() -> list[str]:
     from rota.core.rules import PRESETS  # noqa: PLC0415
 
     return list(PRESETS)
+
+
+def trace_formats() -> list[str]:
+    """Names of trace formats."""
+    from rota.workloads.registry import formats  # noqa: PLC0415
+
+    return formats.names()

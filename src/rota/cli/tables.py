@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any
 
+import click
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -15,24 +18,24 @@ from rich.text import Text
 Row = tuple[str, str]
 
 
-def console(file: TextIO | None = None) -> Console:
-    """Where tables go; 80 columns unless the terminal says otherwise."""
-    out = file or sys.stdout
-    width = min(shutil.get_terminal_size((80, 24)).columns, 120) if out.isatty() else 80
-    return Console(file=out, width=max(width, 40), highlight=False, emoji=False, markup=False)
+def width() -> int:
+    """Columns that a table may use; 80 where there is no terminal."""
+    if not sys.stdout.isatty():
+        return 80
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
+
+
+def reflow(text: str) -> str:
+    """Paragraphs broken to the width; those with indented lines (formulas) stay as they are."""
+    return "\n\n".join(
+        part if "\n " in f"\n{part}" else textwrap.fill(part, width(), break_long_words=False, break_on_hyphens=False)
+        for part in text.split("\n\n")
+    )
 
 
 def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> None:
     """A table; the last `numbers` columns are right-aligned."""
-    out = console()
-    table = Table(
-        title=title,
-        box=box.SIMPLE_HEAD if out.is_terminal else None,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        pad_edge=False,
-    )
+    table = _table(title)
     for i, name in enumerate(header):
         right = i >= len(header) - numbers
         table.add_column(
@@ -44,25 +47,38 @@ def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    out.print(table)
+    _print(table)
 
 
 def show_pairs(title: str, rows: Iterable[Row]) -> None:
     """A table of names and values."""
-    out = console()
-    table = Table(
-        title=title,
-        box=box.SIMPLE_HEAD if out.is_terminal else None,
-        title_justify="left",
-        title_style="bold",
-        show_header=False,
-        pad_edge=False,
-    )
+    table = _table(title, show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
         table.add_row(Text(name), Text(value))
-    out.print(table)
+    _print(table)
+
+
+def _table(title: str | None, *, show_header: bool = True) -> Table:
+    return Table(
+        title=title,
+        box=box.SIMPLE_HEAD if sys.stdout.isatty() else None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        show_header=show_header,
+        pad_edge=False,
+    )
+
+
+def _print(table: Table) -> None:
+    if sys.stdout.isatty():
+        Console(width=width(), highlight=False, emoji=False, markup=False).print(table)
+        return
+    text = io.StringIO()
+    Console(file=text, width=width(), highlight=False, emoji=False, markup=False, color_system=None).print(table)
+    click.echo("\n".join(line.rstrip() for line in text.getvalue().rstrip().split("\n")))
 
 
 def duration(seconds: float | None) -> str:

@@ -44,7 +44,7 @@ ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price")
 def read_toml(path: Path) -> Document:
     """A TOML document with only the keys of a cluster at its top."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        document: Document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; check the path") from None
     except tomllib.TOMLDecodeError as problem:

@@ -80,6 +80,8 @@ class RoundsRan:
     """[K] time the task held its slots, as accounted."""
     lost: IntArray
     """Ids of jobs whose attempt did nothing and counts as failed."""
+    each: FloatArray | None = None
+    """[rounds, K] the same round by round, where the order of summation is to be that of single rounds (not logged)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -71,12 +71,12 @@ COLUMNS = (
 def table(
     *,
     profile_names: Sequence[str],
-    gpus: Sequence[int],
-    total_steps: Sequence[float],
-    submitted: Sequence[float],
-    weight: Sequence[float] | None = None,
-    duration: Sequence[float] | None = None,
-    slo: Sequence[float] | None = None,
+    gpus: Sequence[int] | IntArray,
+    total_steps: Sequence[float] | FloatArray,
+    submitted: Sequence[float] | FloatArray,
+    weight: Sequence[float] | FloatArray | None = None,
+    duration: Sequence[float] | FloatArray | None = None,
+    slo: Sequence[float] | FloatArray | None = None,
     tenant_names: Sequence[str] | None = None,
     launch: Sequence[Launch] | None = None,
 ) -> Jobs:

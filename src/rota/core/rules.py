@@ -36,6 +36,8 @@ class Rules:
     """Least time between two solves."""
     resolve_free_at_zero: bool = False
     """The least time does not apply while the last solve was at time 0."""
+    idle_until_arrival: bool = False
+    """While nothing runs, time goes to the next arrival even if the policy could be asked before."""
 
     # Who runs
     select: str = "deficit"
@@ -71,6 +73,7 @@ PRESETS: dict[str, Rules] = {
         pair_ends_together=True,
         resolve_every_s=1920.0,
         resolve_free_at_zero=True,
+        idle_until_arrival=True,
         select="fraction",
         opening_credit=0.5,
         pair_opening_credit=0.0,

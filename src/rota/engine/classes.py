@@ -6,6 +6,8 @@ for the whole run. Pair rates are looked up only when a policy that packs asks f
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
@@ -32,6 +34,14 @@ class ClassTable:
 
     def __len__(self) -> int:
         return len(self.profile)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but where the rates came from (see `attach`)."""
+        return {**self.__dict__, "_source": None}
+
+    def attach(self, throughputs: Throughputs) -> None:
+        """Where rates come from after a checkpoint was read."""
+        self._source = throughputs
 
     def number(self, profile: str, gpus: int, weight: float) -> int:
         """The class of such a job; a new row if there was none yet."""

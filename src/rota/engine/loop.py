@@ -56,6 +56,16 @@ class Engine:
         self._world = world
         self._observers = (state.apply, self.trigger.observe, *observers)
 
+    def continued(self, state: State, trigger: Trigger, world: World, observers: Sequence[Observer]) -> Engine:
+        """The same engine in the middle of a run: what was planned last runs on."""
+        engine = Engine(state=state, policy=self._policy, mechanism=self._mechanism, world=world, observers=())
+        engine.trigger = trigger
+        engine._observers = (state.apply, trigger.observe, *observers)
+        if state.placement is not None:
+            plan = Plan(round=state.round, start=world.now(), placement=state.placement, last=state.placement)
+            world.apply(plan, state.view(world.now()))
+        return engine
+
     def emit(self, event: Event) -> None:
         """Make an event happen: state first, then whoever listens."""
         for observer in self._observers:
@@ -74,7 +84,7 @@ class Engine:
                 return "measured jobs are done"
             if world.now() >= until:
                 return "time is up"
-            for event in world.advance(min(self.trigger.next_due(), until)):
+            for event in world.advance(min(self._next_solve(), until)):
                 self.emit(event)
                 if isinstance(event, JobsSubmitted):
                     self._refuse_impossible(event)
@@ -85,6 +95,16 @@ class Engine:
                 self._plan(None)
                 continue
             self.decide(world.now())
+
+    def _next_solve(self) -> float:
+        """When the policy is to be asked next, as far as is known now."""
+        state = self.state
+        if len(state) == 0:
+            return math.inf
+        idle = state.placement is None or len(state.placement) == 0
+        if idle and state.rules.idle_until_arrival and not self._world.exhausted:
+            return math.inf
+        return self.trigger.next_due()
 
     def decide(self, now: float) -> None:
         """Ask the policy if it is time, then lay out the next round."""

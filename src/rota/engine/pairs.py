@@ -28,13 +28,16 @@ class PairAccounts:
         return len(self.options)
 
     def credit(self, ran: Options, kind: IntArray, seconds: FloatArray, opening: tuple[float, float]) -> None:
-        """Add time that options received; a new row opens with `opening` = (received, owed)."""
+        """Add time that options received, [rounds, options]; a new row opens with `opening` = (received, owed)."""
         rows = self._rows(pair_key(ran.first, ran.second))
         new = rows < 0
         if new.any():
             self._append(ran.rows(new), *opening)
             rows = self._rows(pair_key(ran.first, ran.second))
-        self.received[kind, rows] += seconds
+        account = self.received[kind, rows]
+        for row in seconds:
+            account += row
+        self.received[kind, rows] = account
 
     def settle(self, elapsed: float, credit: float) -> None:
         """Close the period: what was promised and not received is owed."""

@@ -222,13 +222,24 @@ class State:
             f[_DONE, partners[both]] += event.partner_steps[both]
             f[_ATTAINED, partners[both]] += seconds[both] * placement.gpus[both]
             single = np.flatnonzero(~paired)
-            f[self._received.start + kinds[single], rows[single]] += seconds[single]
+            self._receive(event, kinds, rows, single)
             ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
-            self.pairs.credit(ran, kinds[both], seconds[both], self._pair_opening())
+            self.pairs.credit(ran, kinds[both], _by_round(event)[:, both], self._pair_opening())
         else:
-            f[self._received.start + kinds, rows] += seconds
+            self._receive(event, kinds, rows, None)
         self.type_time += np.bincount(kinds, weights=seconds, minlength=len(self.type_time))
         self._count_failures(event, rows)
+
+    def _receive(self, event: RoundsRan, kinds: IntArray, rows: IntArray, part: IntArray | None) -> None:
+        """Book time received, one round after the other: the last bit decides ties of the published simulator."""
+        seconds = _by_round(event)
+        if part is not None:
+            kinds, rows, seconds = kinds[part], rows[part], seconds[:, part]
+        lines = self._received.start + kinds
+        account = self._f[lines, rows]
+        for row in seconds:
+            account += row
+        self._f[lines, rows] = account
 
     def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
         """A job may run on several types at once, so its rows repeat."""
@@ -258,3 +269,8 @@ class State:
     def _positions(self, ids: IntArray) -> IntArray:
         """Where active jobs stand in the columns."""
         return np.searchsorted(self._i[_ID], ids)
+
+
+def _by_round(event: RoundsRan) -> FloatArray:
+    """[rounds, K] seconds; one row if they are not told apart."""
+    return event.seconds[None, :] if event.each is None else event.each

@@ -156,13 +156,11 @@ class Climb:
     use: FloatArray
     """[C, T] part of a type that one job takes when it runs there all the time, in the ladder's order."""
 
-    def steps(self, rate: FloatArray) -> FloatArray:
-        """[S, J] f of every step for jobs (sorted) that need these rates."""
-        f: FloatArray = rate - self.low
-        f *= self.inverse
-        np.maximum(f, 0.0, out=f)
-        np.minimum(f, 1.0, out=f)
-        return f
+    def heights(self, rate: FloatArray) -> FloatArray:
+        """[S, J] where jobs (sorted) that need these rates stand on every step; f is this clipped to [0, 1]."""
+        height: FloatArray = rate - self.low
+        height *= self.inverse
+        return height
 
     def usage(self, f: FloatArray) -> FloatArray:
         """[K, C, T] total time by chain, class and position."""

@@ -129,6 +129,13 @@ class LinearProgram:
             if held:
                 _solver.highs.changeColBounds(at, lower, upper)
 
+    def change_needs(self, need: FloatArray) -> None:
+        """Replace the lower bounds of the first rows; their upper bounds stay."""
+        self.row_lower[: len(need)] = need
+        if _solver.holds is self:
+            rows = np.arange(len(need), dtype=np.int32)
+            _solver.highs.changeRowsBounds(len(need), rows, self.row_lower[: len(need)], self.row_upper[: len(need)])
+
     def _load(self) -> None:
         _solver.holds = None
         status = _solver.highs.passModel(

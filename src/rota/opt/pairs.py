@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Options
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.view import View
 from rota.opt.groups import Groups
 from rota.opt.lp import Int32Array
+
+NOTHING = 1e-10
+"""Total time of a pair of groups that is the solver's rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +35,12 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
+    @staticmethod
+    def none() -> Pairs:
+        """No pair."""
+        no, zero = np.zeros(0, dtype=np.int64), np.zeros(0)
+        return Pairs(no, no, no, zero, zero, zero)
+
     def rows(self, keep: IntArray) -> Pairs:
         """A part of the columns."""
         return Pairs(
@@ -42,6 +51,10 @@ class Pairs:
             self.rate_second[keep],
             self.gpus[keep],
         )
+
+    def limits(self, count: FloatArray) -> FloatArray:
+        """Upper bounds of the columns: a pair inside a group needs two members."""
+        return np.where((self.first != self.second) | (count[self.first] >= 2), np.inf, 0.0)
 
     def columns(
         self, gain: tuple[FloatArray, FloatArray], groups: int, offset: int
@@ -60,24 +73,30 @@ class Pairs:
         return start.astype(np.int32), index[keep].astype(np.int32), value[keep]
 
 
+def useful_classes(view: View, kinds: IntArray) -> BoolArray:
+    """[K, K, T] pairs of these classes that are not dominated by time slicing."""
+    classes = view.classes
+    alone = (classes.throughput * (view.capacity > 0))[kinds][:, None, :]
+    pair = classes.pair[kinds[:, None], kinds[None, :]]
+    mine = np.divide(pair, alone, out=np.zeros(pair.shape), where=alone > 0)
+    theirs = mine.transpose(1, 0, 2)
+    gpus = classes.gpus[kinds]
+    useful: BoolArray = (mine + theirs > 1.0) & (mine > 0) & (theirs > 0)
+    useful &= (gpus[:, None] == gpus[None, :])[:, :, None]
+    return useful
+
+
 def useful_pairs(view: View, groups: Groups) -> Pairs:
-    """All pair columns that are not dominated by time slicing."""
-    classes, kind = view.classes, groups.kind
-    alone = classes.throughput * (view.capacity > 0)
-    relative = np.divide(classes.pair, alone[:, None, :], out=np.zeros(classes.pair.shape), where=alone[:, None, :] > 0)
-    both = relative + relative.transpose(1, 0, 2)
-    useful = (both > 1.0) & (relative > 0) & (relative.transpose(1, 0, 2) > 0)
-    useful &= (classes.gpus[:, None] == classes.gpus[None, :])[:, :, None]
-    if len(kind) == len(classes) and np.array_equal(kind, np.arange(len(kind))):
-        first, second, type_ = np.nonzero(useful)
-    else:
-        first, second, type_ = np.nonzero(useful[kind[:, None], kind[None, :]])
+    """All pair columns between groups that are not dominated by time slicing."""
+    present, own = np.unique(groups.kind, return_inverse=True)
+    useful = useful_classes(view, present)
+    if len(present) < len(groups) or (own != np.arange(len(own))).any():
+        useful = useful[own[:, None], own[None, :]]
+    first, second, type_ = np.nonzero(useful)
     upper = first <= second
     first, second, type_ = first[upper], second[upper], type_[upper]
-    a, b = kind[first], kind[second]
-    return Pairs(
-        first, second, type_, classes.pair[a, b, type_], classes.pair[b, a, type_], groups.gpus[first].astype(np.float64)
-    )
+    a, b, pair = groups.kind[first], groups.kind[second], view.classes.pair
+    return Pairs(first, second, type_, pair[a, b, type_], pair[b, a, type_], groups.gpus[first])
 
 
 def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[Options, FloatArray]:
@@ -87,7 +106,8 @@ def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[
     and meet where they overlap (a north-west corner filling: n + m - 1 pairs at most); inside one group they form a
     ring. So the number of job pairs grows with the number of jobs, not with its square.
     """
-    used = np.flatnonzero(time > 0)
+    there = groups.count > 0
+    used = np.flatnonzero((time > NOTHING) & there[pairs.first] & there[pairs.second])
     if len(used) == 0:
         return NO_OPTIONS, np.zeros((0, len(view.capacity)))
     order = np.argsort(groups.member, kind="stable")

@@ -1,13 +1,14 @@
-"""The polytope of feasible time shares, by group of jobs, and max-min fairness on it.
+"""The polytope of feasible time shares, by group of jobs.
 
 Variables are total times: y_gj of group g alone on type j, z_k of pair column k (see pairs.py).
 
+    sum_j a_gj y_gj + sum_k b_gk z_k >= need_g    what each group must get
     sum_j y_gj + sum_k m_gk z_k <= n_g            time of a group (m = 2 for a pair inside the group)
     sum_g s_g y_gj + sum_k s_k z_k <= N_j         GPUs of a type (a pair uses them once)
-    sum_j a_gj y_gj + sum_k b_gk z_k >= need_g    what each group must get
 
-Rows are in the order need, time, capacity. One more column follows: the level t of max-min fairness (coefficient
--n_g in the need rows), or the overuse theta (coefficient -N_j in the capacity rows).
+Rows are in this order. Columns are the times alone, then one column of its own (the level t of max-min fairness with
+coefficients in the need rows, or the overuse theta with -N_j in the capacity rows), then the pairs, so that a basis
+stays valid when pairs are added.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import FloatArray
 from rota.opt.groups import Groups
-from rota.opt.lp import Int32Array, LinearProgram, Solution
+from rota.opt.lp import Int32Array, LinearProgram
 from rota.opt.pairs import Pairs
 
 HELD = 1 - 1e-9
@@ -29,77 +30,102 @@ INFINITY = np.inf
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Polytope:
-    """Coefficients of the feasible set. `gain` is what a group gets per unit of time, in the unit of its need."""
+    """Coefficients of the feasible set."""
 
     groups: Groups
     capacity: FloatArray
-    gain: FloatArray
-    """[G, T]; a type with gain 0 is not given to the group."""
+    rate: FloatArray
+    """[G, T] steps/s of one job alone; a type with rate 0 is not given to the group."""
+    scale: FloatArray
+    """[G] what a group gets by step, in the unit of its need: gain = rate x scale."""
     pairs: Pairs | None = None
-    pair_gain: tuple[FloatArray, FloatArray] | None = None
-    """Gain of the first and of the second group of each pair."""
+
+    @property
+    def gain(self) -> FloatArray:
+        """[G, T] what a group gets per unit of time alone."""
+        return self.rate * self.scale[:, None]
+
+    @property
+    def size(self) -> int:
+        """Columns of the program."""
+        return self.rate.size + 1 + (0 if self.pairs is None else len(self.pairs))
+
+    @property
+    def special(self) -> int:
+        """Where the level or overuse column stands."""
+        return self.rate.size
 
     def program(
-        self, *, cost: FloatArray, need: FloatArray, level: FloatArray | None, bounds: tuple[float, float], name: str
+        self,
+        *,
+        cost: FloatArray,
+        need: FloatArray,
+        level: FloatArray | None,
+        bounds: tuple[float, float],
+        name: str,
     ) -> LinearProgram:
-        """The linear program; the last column is a level (coefficients given) or, without, the overuse."""
-        groups, types = self.gain.shape
-        start, index = _single_pattern(groups, types)
-        value = np.empty((groups * types, 3))
-        value[:, 0] = self.gain.ravel()
-        value[:, 1] = 1.0
-        value[:, 2] = np.repeat(self.groups.gpus, types)
-        starts, indices, values = [start], [index], [value.ravel()]
-        upper = [np.where(self.gain.ravel() > 0, INFINITY, 0.0)]
-        if self.pairs is not None and self.pair_gain is not None:
-            part = self.pairs.columns(self.pair_gain, groups, offset=len(index))
-            for kept, new in zip((starts, indices, values), part, strict=True):
-                kept.append(new)  # type: ignore[arg-type]
-            enough = (self.pairs.first != self.pairs.second) | (self.groups.count[self.pairs.first] >= 2)
-            upper.append(np.where(enough, INFINITY, 0.0))
-        used = sum(len(i) for i in indices)
-        starts.append(np.array([used], dtype=np.int32))
-        if level is None:
-            indices.append(np.arange(2 * groups, 2 * groups + types, dtype=np.int32))
-            values.append(-self.capacity)
-        else:
-            indices.append(np.arange(groups, dtype=np.int32))
-            values.append(-level)
+        """The linear program; its special column is a level (coefficients given) or, without, the overuse."""
+        groups, types = self.rate.shape
+        start, index, value, upper = self._singles()
+        where = np.arange(groups) if level is not None else np.arange(2 * groups, 2 * groups + types)
+        index.append(where.astype(np.int32))
+        value.append(-self.capacity if level is None else -level)
+        start.append(np.array([3 * groups * types], dtype=np.int32))
         upper.append(np.array([bounds[1]]))
+        if self.pairs is not None:
+            gains = self.pairs.rate_first * self.scale[self.pairs.first], self.pairs.rate_second * self.scale[self.pairs.second]
+            begin, entries, values = self.pairs.columns(gains, groups, offset=3 * groups * types + len(where))
+            start.append(begin)
+            index.append(entries)
+            value.append(values)
+            upper.append(self.pairs.limits(self.groups.count))
         lower = np.zeros(len(cost))
-        lower[-1] = bounds[0]
+        lower[self.special] = bounds[0]
+        free = np.full(groups + types, -INFINITY)
         return LinearProgram(
             cost=cost,
             lower=lower,
             upper=np.concatenate(upper),
-            row_lower=np.concatenate([need, np.full(groups + types, -INFINITY)]),
-            row_upper=np.concatenate([np.full(groups, INFINITY), self.groups.count, self.capacity]),
-            start=np.concatenate(starts),
-            index=np.concatenate(indices),
-            value=np.concatenate(values),
+            row_lower=np.concatenate([need, free]),
+            row_upper=np.concatenate([-free[:groups], self.groups.count, self.capacity]),
+            start=np.concatenate(start),
+            index=np.concatenate(index),
+            value=np.concatenate(value),
             name=name,
         )
 
-    def costs(self, value: FloatArray, last: float = 0.0) -> FloatArray:
-        """Costs that maximise the sum of `value` [G] times gain; `last` is the cost of the last column."""
-        parts = [(-self.gain * value[:, None]).ravel()]
-        if self.pairs is not None and self.pair_gain is not None:
-            first, second = self.pair_gain
-            parts.append(-(first * value[self.pairs.first] + second * value[self.pairs.second]))
-        parts.append(np.array([last]))
-        return np.concatenate(parts)
+    def _singles(self) -> tuple[list[Int32Array], list[Int32Array], list[FloatArray], list[FloatArray]]:
+        groups, types = self.rate.shape
+        start, index = _single_pattern(groups, types)
+        value = np.empty((groups, types, 3))
+        value[:, :, 0] = self.gain
+        value[:, :, 1] = 1.0
+        value[:, :, 2] = self.groups.gpus[:, None]
+        return [start], [index], [value.ravel()], [np.where(self.rate.ravel() > 0, INFINITY, 0.0)]
 
-    def no_costs(self, last: float) -> FloatArray:
-        """Costs that look at the last column only."""
-        cost = np.zeros(self.gain.size + (0 if self.pairs is None else len(self.pairs)) + 1)
-        cost[-1] = last
+    def costs(self, value: FloatArray, special: float = 0.0) -> FloatArray:
+        """Costs that maximise the sum of `value` ([G, 1] or [G, T]) times steps done."""
+        cost = np.empty(self.size)
+        cost[: self.special] = (-self.rate * value).ravel()
+        cost[self.special] = special
+        if self.pairs is not None:
+            p = self.pairs
+            by_type = np.broadcast_to(value, self.rate.shape)
+            cost[self.special + 1 :] = -(
+                p.rate_first * by_type[p.first, p.type] + p.rate_second * by_type[p.second, p.type]
+            )
+        return cost
+
+    def only(self, special: float) -> FloatArray:
+        """Costs that look at the special column only."""
+        cost = np.zeros(self.size)
+        cost[self.special] = special
         return cost
 
     def read(self, x: FloatArray) -> Times:
         """Total times of a solution."""
-        singles = self.gain.size
-        alone = np.maximum(x[:singles], 0.0).reshape(self.gain.shape)
-        return Times(alone=alone, paired=np.maximum(x[singles:-1], 0.0))
+        alone = np.maximum(x[: self.special], 0.0).reshape(self.rate.shape)
+        return Times(alone=alone, paired=np.maximum(x[self.special + 1 :], 0.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,42 +146,3 @@ def _single_pattern(groups: int, types: int) -> tuple[Int32Array, Int32Array]:
     group = np.repeat(np.arange(groups), types)
     index = np.stack([group, groups + group, 2 * groups + np.tile(np.arange(types), groups)], axis=1)
     return np.arange(0, index.size, 3, dtype=np.int32), index.astype(np.int32).ravel()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MaxMin:
-    """The fairest shares: level t, the times that reach it, and bases for the next solve."""
-
-    level: float
-    times: Times
-    bases: tuple[Int32Array, Int32Array] | None
-
-
-def max_min(polytope: Polytope, value: FloatArray, bases: tuple[IntArray, IntArray] | None = None) -> MaxMin:
-    """Maximise t = min_g gain_g . y_g / n_g, then sum_g value_g gain_g . y_g with t held.
-
-    Groups that gain nothing anywhere get nothing and do not count in the minimum. The second stage is needed because
-    the first has many optima, and a vertex of it may leave most GPUs idle.
-    """
-    fastest = polytope.gain.max(axis=1, initial=0.0)
-    counted = np.where(fastest > 0, polytope.groups.count, 0.0)
-    if not counted.any():
-        return MaxMin(0.0, polytope.read(polytope.no_costs(0.0)), None)
-    own = float(fastest[counted > 0].min())
-    program = polytope.program(
-        cost=polytope.no_costs(-1.0),
-        need=np.zeros(len(counted)),
-        level=counted,
-        bounds=(0.0, own),
-        name="max-min fairness",
-    )
-    first = program.solve(None if bases is None else bases[0])
-    level = float(first.x[-1])
-    second = _most(program, polytope, value, level)
-    return MaxMin(level, polytope.read(second.x), (first.basis, second.basis))
-
-
-def _most(program: LinearProgram, polytope: Polytope, value: FloatArray, level: float) -> Solution:
-    last = len(program.cost) - 1
-    program.change(cost=polytope.costs(value), column=(last, level * HELD, INFINITY))
-    return program.solve()

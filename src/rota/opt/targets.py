@@ -10,7 +10,6 @@ on the best v and the next trial. The bounds fall to the optimum in a few steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from rota.opt.lp import Int32Array, LinearProgram, Solution
 
 CLOSE = 1e-10
 """Overuse of the GPUs, and relative change of the target, that count as none."""
+ROUNDING = 1e-13
 MOST_TRIALS = 100
 
 
@@ -35,24 +35,27 @@ class Pace:
     steps: FloatArray
     slack: FloatArray
     age: FloatArray
+    fastest: FloatArray
+    """The job's highest rate: never asked for more, not even by rounding."""
 
     def rate(self, v: float) -> FloatArray:
         """The rate each job needs."""
-        return self.steps * v / (self.slack - self.age * v)
+        need: FloatArray = np.minimum(self.steps * v / (self.slack - self.age * v), self.fastest)
+        return need
 
     def slope(self, v: float) -> FloatArray:
         """Change of that rate with v."""
         return self.steps * self.slack / (self.slack - self.age * v) ** 2
 
-    def limit(self, fastest: FloatArray) -> float:
+    def limit(self) -> float:
         """The target that some job cannot exceed even on its fastest type all the time; infinity without needs."""
         needs = self.steps > 0
-        own = self.slack[needs] / (self.age[needs] + self.steps[needs] / fastest[needs])
+        own = self.slack[needs] / (self.age[needs] + self.steps[needs] / self.fastest[needs])
         return float(own.min(initial=np.inf))
 
     def rows(self, order: IntArray) -> Pace:
         """The same for jobs in another order."""
-        return Pace(self.steps[order], self.slack[order], self.age[order])
+        return Pace(self.steps[order], self.slack[order], self.age[order], self.fastest[order])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +65,8 @@ class Reached:
     target: float
     share: FloatArray
     price: FloatArray
-    bases: tuple[Int32Array, Int32Array]
+    basis: Int32Array
+    second_basis: Int32Array
 
 
 def highest_target(
@@ -70,7 +74,8 @@ def highest_target(
     pace: Pace,
     value: FloatArray,
     price: FloatArray | None = None,
-    bases: tuple[IntArray, IntArray] | None = None,
+    basis: IntArray | None = None,
+    second_basis: IntArray | None = None,
 ) -> Reached:
     """The optimum, then the most of sum value . time among the shares that meet it.
 
@@ -79,24 +84,22 @@ def highest_target(
         pace: needs of the jobs in the order of the view.
         value: [C, T] worth of a unit of a job's time by class and type.
         price: prices by type of an earlier solve, a first guess.
-        bases: bases of an earlier solve.
+        basis: basis of an earlier solve; second_basis: that of its second stage.
     """
     pace = pace.rows(jobs.sort)
-    limit = pace.limit(jobs.ladder.fastest[jobs.kind])
+    limit = pace.limit()
     if limit == np.inf:
         limit = 0.0
-    v = limit
     if price is None:
         in_use = jobs.use.max(axis=0) > 0
         price = np.where(in_use, 1.0, 0.0) / max(1, in_use.sum())
     cost = np.zeros(jobs.ladder.sound.size + 1)
     cost[-1] = 1.0
-    start = None if bases is None else bases[0]
     v, f = _affordable(jobs, pace, price, limit)
     for _ in range(MOST_TRIALS):
         program = jobs.program(pace.rate(v), f, cost, (-1.0, np.inf))
-        found = program.solve(start)
-        start, overuse = found.basis, found.objective
+        found = program.solve(basis)
+        basis, overuse = found.basis, found.objective
         if overuse <= CLOSE:
             break
         price = np.maximum(-found.row_dual[: len(price)], 0.0)
@@ -106,9 +109,9 @@ def highest_target(
         v, f = lower, f_lower
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
-    best = _most(jobs, program, f, value, found, None if bases is None else bases[1])
+    best = _most(jobs, program, f, value, found, second_basis)
     mix = best.x[:-1].reshape(jobs.ladder.sound.shape)
-    return Reached(v, jobs.share(f, mix), price, (found.basis, best.basis))
+    return Reached(v, jobs.share(f, mix), price, found.basis, best.basis)
 
 
 def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tuple[float, FloatArray]:
@@ -117,18 +120,21 @@ def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tup
     worth = float(price.sum())
     slope = step * jobs.inverse
     v = start
-    f = jobs.steps(pace.rate(v))
     for _ in range(MOST_TRIALS):
+        height = jobs.heights(pace.rate(v))
+        f = np.minimum(np.maximum(height, 0.0), 1.0)
         excess = float(np.vdot(step, f)) - worth
-        if excess <= 1e-13 * worth:
+        if excess <= ROUNDING * worth:
             return v, f
-        climbing = ((f > 0) & (f < 1)) | ((f >= 1) & (jobs.inverse > 0) & False)
+        climbing = (height > 0) & (height <= 1 + ROUNDING)
         gradient = float(np.vdot(slope, climbing * pace.slope(v)))
         if gradient <= 0:
             raise SolveError(f"cost of the target {v!r} exceeds the cluster by {excess!r} but does not change with it")
-        v -= excess / gradient
-        f = jobs.steps(pace.rate(v))
-    return v, f
+        lower = v - excess / gradient
+        if not lower < v:
+            return v, f
+        v = lower
+    raise SolveError(f"no root of the cost of a common target after {MOST_TRIALS} steps; last {v!r}")
 
 
 def _most(
@@ -139,6 +145,3 @@ def _most(
     cost = np.append(-(jobs.usage(f) * worth).sum(axis=2).ravel(), 0.0)
     program.change(cost=cost, column=(len(cost) - 1, -1.0, max(0.0, found.objective) + CLOSE))
     return program.solve(basis)
-
-
-Goal = Callable[[float], FloatArray]

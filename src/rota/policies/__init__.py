@@ -1,1 +1,1 @@
-"""."""
+"""Policies: who deserves what. One policy (with its variants) per module; `registry` finds them by name."""

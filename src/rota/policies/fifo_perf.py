@@ -20,14 +20,12 @@ from rota.policies.registry import policies
 class FifoPerf:
     """First in, first out on the fastest free type, optionally with space sharing.
 
-    Parameters: threshold - the least sum of normalised throughputs at which two jobs share; skip_blocked - whether the
-    job at which the first pass stopped is passed over when partners are sought (as the published artifact does).
+    Parameters: threshold - the least sum of normalised throughputs at which two jobs share.
     """
 
-    def __init__(self, packed: bool = False, threshold: float = 1.5, skip_blocked: bool = True) -> None:
+    def __init__(self, packed: bool = False, threshold: float = 1.5) -> None:
         self._packed = packed
         self._threshold = threshold
-        self._skip_blocked = skip_blocked
 
     def allocate(self, view: View) -> Allocation:
         """Shares of 1, first come first served."""
@@ -47,7 +45,7 @@ class FifoPerf:
         return Allocation(jobs=view.jobs, types=view.types, share=share, extras=extras, traits=traits)
 
     def _serve(self, view: View) -> tuple[dict[int, int], list[int]]:
-        """Jobs on their types, in order of service; and those behind the first that did not fit."""
+        """Jobs on their types, in order of service; and the first that did not fit with those behind it."""
         free = view.capacity.tolist()
         rates = view.classes.throughput.tolist()
         classes, sizes = view.job_class.tolist(), view.gpus.tolist()
@@ -56,8 +54,7 @@ class FifoPerf:
         for job, (group, size) in enumerate(zip(classes, sizes, strict=True)):
             room = [t for t, left in enumerate(free) if left >= size] if spare >= size else []
             if not room:
-                start = job + 1 if self._skip_blocked else job
-                return placed, list(range(start, len(view)))
+                return placed, list(range(job, len(view)))
             rate = rates[group]
             kind = max(room, key=lambda t: rate[t])
             if rate[kind] > 0:

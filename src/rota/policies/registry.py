@@ -1,4 +1,4 @@
-"""Policies by name."""
+"""The table of policies by name."""
 
 from __future__ import annotations
 

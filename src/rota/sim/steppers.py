@@ -35,6 +35,8 @@ class Stretch:
     finished: IntArray
     finished_at: FloatArray
     lost: IntArray
+    each: FloatArray | None = None
+    """[rounds, K] seconds round by round."""
 
 
 class Stepper(Protocol):
@@ -135,8 +137,9 @@ class SlowestTask:
         if len(pairs):
             span[pairs] = np.maximum(span[pairs], partner[pairs] / tasks.partner_rate[pairs])
         longest = float(span.max())
-        end, rounds = now, 0
+        end, rounds, starts = now, 0, []
         while rounds < full:
+            starts.append(end)
             end += longest
             rounds += 1
             if end >= stop:
@@ -146,11 +149,16 @@ class SlowestTask:
             partner_steps[pairs] = partner[pairs] * rounds
         tasks.left = tasks.left - steps
         tasks.partner_left = tasks.partner_left - partner_steps
-        seconds = span * rounds + (now - start)
+        began = np.array(starts)[:, None]
+        each = began + span
+        each[0] -= start
+        each[1:] -= began[1:]
+        seconds = each.sum(axis=0)
         if end >= stop:
-            return Stretch(start, end, rounds, steps, partner_steps, seconds, _NO_IDS, np.zeros(0), _NO_IDS)
+            return Stretch(start, end, rounds, steps, partner_steps, seconds, _NO_IDS, np.zeros(0), _NO_IDS, each)
         rest = self._one(tasks, end, end, chunk, partner)
         rest.start, rest.rounds = start, rounds + rest.rounds
+        rest.each = np.vstack([each, rest.seconds])
         rest.steps = rest.steps + steps
         rest.partner_steps = rest.partner_steps + partner_steps
         rest.seconds = rest.seconds + seconds
@@ -162,11 +170,11 @@ class SlowestTask:
         steps = np.minimum(chunk, tasks.left)
         finish = now + steps / tasks.rate
         partner_steps = np.zeros(len(steps))
-        failed = np.floor_divide(steps, placement.gpus) <= 0
+        failed = _split_fails(steps, placement.gpus)
         if len(pairs):
             partner_steps[pairs] = np.minimum(partner_chunk[pairs], tasks.partner_left[pairs])
             finish[pairs] = np.maximum(finish[pairs], now + partner_steps[pairs] / tasks.partner_rate[pairs])
-            failed[pairs] |= np.floor_divide(partner_steps[pairs], placement.gpus[pairs]) <= 0
+            failed[pairs] |= _split_fails(partner_steps[pairs], placement.gpus[pairs])
         seconds, lost, any_failed = finish - start, _NO_IDS, bool(failed.any())
         if any_failed:
             steps, partner_steps, seconds = (np.where(failed, 0.0, v) for v in (steps, partner_steps, seconds))
@@ -218,3 +226,8 @@ def _full_rounds(left: FloatArray, chunk: FloatArray) -> int:
     if chunk.min() <= 0:
         return 0
     return max(0, math.ceil(float((left / chunk).min())) - 1)
+
+
+def _split_fails(steps: FloatArray, gpus: IntArray) -> BoolArray:
+    """Whether one of the GPUs would get no step when all but the last get steps // gpus."""
+    return (steps <= 0) | ((gpus > 1) & (steps < gpus))

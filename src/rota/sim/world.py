@@ -104,4 +104,5 @@ def _ran(stretch: Stretch) -> RoundsRan:
         partner_steps=stretch.partner_steps,
         seconds=stretch.seconds,
         lost=stretch.lost,
+        each=stretch.each,
     )

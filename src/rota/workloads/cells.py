@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from rota.core.errors import OutputError
 
 
-def steps(value: float, *, exact: bool) -> str:
-    """Steps: truncated to a whole number, unless exact."""
-    return whole_or_exact(value) if exact else str(int(value))
-
-
-def weight(value: float, *, exact: bool) -> str:
-    """A weight: truncated to a whole number, unless exact."""
-    return whole_or_exact(value) if exact else str(int(value))
+def amount(name: str, value: float, *, exact: bool) -> str:
+    """Steps or a weight: truncated to a whole number, unless exact."""
+    if math.isnan(value):
+        raise OutputError(f"{name} is unknown for a job; fill it in with with_durations before writing this format")
+    if exact:
+        return whole_or_exact(value)
+    if value < 1:
+        raise OutputError(f"{name} {value} would be truncated to 0; write with exact=True")
+    return str(int(value))
 
 
 def slo(value: float, *, exact: bool) -> str:
@@ -34,11 +34,12 @@ def whole_or_exact(value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def plain(text: str, forbidden: str = "\t\n\r") -> str:
-    """A text that may stand in a tab-separated cell."""
+def plain(text: str, forbidden: str = "\t\n\r\0") -> str:
+    """A text that may stand in a cell of a format which does not quote these characters."""
     if any(c in text for c in forbidden):
-        raise OutputError(f"{text!r} contains a tab or a line end, which this format cannot hold; use the csv format")
+        raise OutputError(f"{text!r} contains {_found(text, forbidden)}, which a trace cannot hold; rename it")
     return text
 
 
-Writer = Callable[[float], str]
+def _found(text: str, forbidden: str) -> str:
+    return repr(next(c for c in forbidden if c in text))

@@ -34,6 +34,4 @@ def with_durations(jobs: Jobs, throughputs: Throughputs, reference_type: str = "
         )
     duration = np.where(np.isnan(jobs.duration), steps / speed, jobs.duration)
     deadline = jobs.submitted + jobs.slo * duration
-    return replace(
-        jobs, total_steps=steps, duration=duration, deadline=np.where(np.isnan(deadline), np.inf, deadline)
-    )
+    return replace(jobs, total_steps=steps, duration=duration, deadline=np.where(np.isnan(deadline), np.inf, deadline))

@@ -1,4 +1,4 @@
-"""Trace formats and workloads by name. A new one is a file in `formats/` or `generators/`, or an entry point."""
+"""Trace formats and workloads by name. A new one is a file in `trace_formats/` or `generators/`, or an entry point."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class TraceFormat(Protocol):
         """The jobs of a trace; raises TraceError with the place of whatever is wrong."""
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
-        """The lines of a trace, ends included; `exact` keeps every float to the last bit."""
+        """The text of a trace, in pieces; `exact` keeps every float to the last bit."""
 
 
-formats: Registry[TraceFormat] = Registry("trace format", "rota.workloads.formats", "rota.trace_formats")
+formats: Registry[TraceFormat] = Registry("trace format", "rota.workloads.trace_formats", "rota.trace_formats")
 workloads: Registry[Source] = Registry("workload", "rota.workloads.generators", "rota.workloads")
 
 

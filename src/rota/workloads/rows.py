@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import TraceError
+from rota.core.jobs import Launch
 
 MOST_GPUS = 10**9
 
@@ -112,6 +113,13 @@ def tab_separated(text: str, path: str, columns: Sequence[str]) -> Rows:
             )
     cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
     return Rows(path=path, lines=[n for n, _ in numbered], cells=cells)
+
+
+def launches(keys: Iterable[tuple[str, str, str, bool]]) -> list[Launch]:
+    """How each job is started, from (command, working directory, steps argument, needs data directory)."""
+    every = list(keys)
+    distinct = {key: Launch(*key) for key in set(every)}
+    return [distinct[key] for key in every]
 
 
 def _number(text: str) -> float:

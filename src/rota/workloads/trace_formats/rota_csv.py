@@ -16,16 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rota.core.arrays import FloatArray
+from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import TraceError
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import cells
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows
+from rota.workloads.rows import Rows, launches
 
 REQUIRED = ("arrival_s", "profile", "gpus")
+LINE_ENDS = "\n\r\0"
+"""Not quoted by every Python's csv module."""
+AMOUNTS = ("steps", "duration_s")
 LAUNCH = ("command", "working_directory", "steps_argument", "needs_data_dir")
-WRITTEN = ("job_id", "arrival_s", "profile", "gpus", "steps", "duration_s", "weight", "slo", "tenant")
 
 
 @formats.register("csv")
@@ -40,15 +42,14 @@ class CsvTrace:
         """The jobs of a trace."""
         rows = _rows(text, path)
         _check_ids(rows)
-        given = rows.cells
-        count = len(rows)
+        steps, duration = _amounts(rows)
         return table(
             profile_names=rows.names("profile"),
             gpus=rows.gpus("gpus"),
-            total_steps=rows.steps("steps") if "steps" in given else np.full(count, np.nan),
+            total_steps=steps,
             submitted=rows.arrivals("arrival_s"),
             weight=_filled(rows, "weight", "1").weights("weight"),
-            duration=_durations(rows) if "duration_s" in given else np.full(count, np.nan),
+            duration=duration,
             slo=_filled(rows, "slo", "-1").slos("slo"),
             tenant_names=_filled(rows, "tenant", "default").cells["tenant"],
             launch=_launches(rows),
@@ -60,11 +61,8 @@ class CsvTrace:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(columns)
-        for row in zip(*columns.values(), strict=True):
-            writer.writerow(row)
-            yield buffer.getvalue()
-            buffer.seek(0)
-            buffer.truncate()
+        writer.writerows(zip(*columns.values(), strict=True))
+        yield buffer.getvalue()
 
 
 def _header(line: str) -> list[str]:
@@ -116,8 +114,16 @@ def _filled(rows: Rows, column: str, default: str) -> Rows:
     return Rows(path=rows.path, lines=rows.lines, cells=cells_)
 
 
-def _durations(rows: Rows) -> FloatArray:
-    return rows.floats("duration_s", lambda v: v > 0, "a duration; give seconds > 0")
+def _amounts(rows: Rows) -> tuple[FloatArray, FloatArray]:
+    """Steps and durations, NaN where a cell is empty; every row needs one of the two."""
+    given = {c: np.array([bool(t.strip()) for t in rows.cells.get(c, [""] * len(rows))]) for c in AMOUNTS}
+    steps = _filled(rows, "steps", "1").steps("steps")
+    duration = _filled(rows, "duration_s", "1").floats("duration_s", lambda v: v > 0, "a duration; give seconds > 0")
+    neither = ~(given["steps"] | given["duration_s"])
+    if neither.any():
+        line = rows.lines[int(np.argmax(neither))]
+        raise TraceError(rows.path, line, "neither steps nor duration_s is given; give one of them")
+    return np.where(given["steps"], steps, np.nan), np.where(given["duration_s"], duration, np.nan)
 
 
 def _launches(rows: Rows) -> list[Launch] | None:
@@ -125,7 +131,7 @@ def _launches(rows: Rows) -> list[Launch] | None:
         return None
     texts = (rows.cells.get(column, [""] * len(rows)) for column in LAUNCH[:3])
     flags = _filled(rows, "needs_data_dir", "0").flags("needs_data_dir")
-    return [Launch(*row) for row in zip(*texts, flags, strict=True)]
+    return launches(zip(*texts, flags, strict=True))
 
 
 def _columns(jobs: Jobs) -> dict[str, list[str]]:
@@ -133,13 +139,13 @@ def _columns(jobs: Jobs) -> dict[str, list[str]]:
     columns = {
         "job_id": [str(n) for n in range(len(jobs))],
         "arrival_s": [text(v) for v in jobs.submitted.tolist()],
-        "profile": [jobs.profiles[p] for p in jobs.profile],
+        "profile": _texts(jobs.profiles, jobs.profile),
         "gpus": [str(g) for g in jobs.gpus.tolist()],
         "steps": _known(jobs.total_steps),
         "duration_s": _known(jobs.duration),
         "weight": [text(v) for v in jobs.weight.tolist()],
         "slo": _known(jobs.slo),
-        "tenant": [jobs.tenants[t] for t in jobs.tenant],
+        "tenant": _texts(jobs.tenants, jobs.tenant),
     }
     silent = [c for c in ("steps", "duration_s", "slo") if not any(columns[c])]
     if jobs.tenants == ("default",):
@@ -151,9 +157,13 @@ def _columns(jobs: Jobs) -> dict[str, list[str]]:
 def _launch_columns(jobs: Jobs) -> dict[str, list[str]]:
     if all(launch == Launch() for launch in jobs.launches):
         return {}
-    started = [jobs.launches[i] for i in jobs.launch]
-    columns = {column: [getattr(launch, column) for launch in started] for column in LAUNCH[:3]}
-    return columns | {"needs_data_dir": [str(int(launch.needs_data_dir)) for launch in started]}
+    columns = {name: _texts([getattr(launch, name) for launch in jobs.launches], jobs.launch) for name in LAUNCH[:3]}
+    return columns | {"needs_data_dir": [str(int(jobs.launches[i].needs_data_dir)) for i in jobs.launch]}
+
+
+def _texts(names: Sequence[str], index: IntArray) -> list[str]:
+    safe = [cells.plain(name, LINE_ENDS) for name in names]
+    return [safe[i] for i in index.tolist()]
 
 
 def _known(values: FloatArray) -> list[str]:

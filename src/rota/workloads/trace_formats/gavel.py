@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import cells
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, tab_separated
+from rota.workloads.rows import launches, tab_separated
 
 COLUMNS = (
     "job_type", "command", "working_directory", "num_steps_arg", "needs_data_dir", "total_steps", "scale_factor",
@@ -31,6 +31,7 @@ class GavelTrace:
     def read(self, text: str, path: str) -> Jobs:
         """The jobs of a trace."""
         rows = tab_separated(text, path, COLUMNS)
+        starts = (rows.cells[column] for column in COLUMNS[1:4])
         return table(
             profile_names=rows.names("job_type"),
             gpus=rows.gpus("scale_factor"),
@@ -38,7 +39,7 @@ class GavelTrace:
             submitted=rows.arrivals("arrival_time"),
             weight=rows.weights("priority_weight"),
             slo=rows.slos("SLO"),
-            launch=_launches(rows),
+            launch=launches(zip(*starts, rows.flags("needs_data_dir"), strict=True)),
         )
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
@@ -47,19 +48,11 @@ class GavelTrace:
         profiles = [cells.plain(name) for name in jobs.profiles]
         columns = (jobs.profile, jobs.launch, jobs.total_steps, jobs.gpus, jobs.weight, jobs.slo, jobs.submitted)
         for profile, launch, steps, gpus, weight, slo, at in zip(*(c.tolist() for c in columns), strict=True):
+            asked, importance = cells.amount("steps", steps, exact=exact), cells.amount("weight", weight, exact=exact)
             yield (
-                f"{profiles[profile]}\t{heads[launch]}\t{cells.steps(steps, exact=exact)}\t{gpus}\t"
-                f"{cells.weight(weight, exact=exact)}\t{cells.slo(slo, exact=exact)}\t{cells.whole_or_exact(at)}\n"
+                f"{profiles[profile]}\t{heads[launch]}\t{asked}\t{gpus}\t{importance}\t"
+                f"{cells.slo(slo, exact=exact)}\t{cells.whole_or_exact(at)}\n"
             )
-
-
-def _launches(rows: Rows) -> list[Launch]:
-    columns = (rows.cells[c] for c in COLUMNS[1:4])
-    seen: dict[tuple[str, str, str, bool], Launch] = {}
-    return [
-        seen.setdefault(key, Launch(*key)) if key not in seen else seen[key]
-        for key in zip(*columns, rows.flags("needs_data_dir"), strict=True)
-    ]
 
 
 def _head(launch: Launch) -> tuple[str, str, str, str]:

@@ -13,7 +13,7 @@ from rota.core.errors import OutputError
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import cells
 from rota.workloads.registry import formats
-from rota.workloads.rows import tab_separated
+from rota.workloads.rows import launches, tab_separated
 
 COLUMNS = ("job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time", "scale_factor")
 ROOT = "%s/gpusched/workloads/pytorch/"
@@ -31,13 +31,15 @@ class GavelLegacyTrace:
     def read(self, text: str, path: str) -> Jobs:
         """The jobs of a trace."""
         rows = tab_separated(text, path, COLUMNS)
-        starts = zip(rows.cells["command"], rows.cells["num_steps_arg"], rows.flags("needs_data_dir"), strict=True)
+        commands = map(_split, rows.cells["command"])
+        arguments = zip(rows.cells["num_steps_arg"], rows.flags("needs_data_dir"), strict=True)
+        starts = ((*command, *argument) for command, argument in zip(commands, arguments, strict=True))
         return table(
             profile_names=rows.names("job_type"),
             gpus=rows.gpus("scale_factor"),
             total_steps=rows.steps("total_steps"),
             submitted=rows.arrivals("arrival_time"),
-            launch=[_launch(*start) for start in starts],
+            launch=launches(starts),
         )
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
@@ -49,16 +51,17 @@ class GavelLegacyTrace:
         columns = (jobs.profile, jobs.launch, jobs.total_steps, jobs.submitted, jobs.gpus)
         for profile, launch, steps, at, gpus in zip(*(c.tolist() for c in columns), strict=True):
             yield (
-                f"{profiles[profile]}\t{heads[launch]}\t{cells.steps(steps, exact=exact)}\t"
+                f"{profiles[profile]}\t{heads[launch]}\t{cells.amount('steps', steps, exact=exact)}\t"
                 f"{cells.fixed(at, exact=exact)}\t{gpus}\n"
             )
 
 
-def _launch(command: str, steps_argument: str, needs_data_dir: bool) -> Launch:
+def _split(command: str) -> tuple[str, str]:
+    """The command proper, and the directory it is started in."""
     if not command.startswith("cd ") or " && " not in command:
-        return Launch(command, "", steps_argument, needs_data_dir)
+        return command, ""
     directory, _, rest = command.removeprefix("cd ").partition(" && ")
-    return Launch(rest, directory.removeprefix(ROOT), steps_argument, needs_data_dir)
+    return rest, directory.removeprefix(ROOT)
 
 
 def _head(launch: Launch) -> tuple[str, str, str]:

@@ -1,0 +1,77 @@
+"""A run in the middle, saved to go on later.
+
+The file is a pickle that holds nothing but Rota's own values and NumPy arrays; the reader refuses anything else. It is
+written beside its place and renamed, so a crash leaves the last good one. A checkpoint belongs to one configuration
+and one version of Rota.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota._version import __version__
+from rota.core.errors import ConfigError, OutputError
+
+_SAFE_MODULES = ("rota.", "numpy")
+_SAFE_BUILTINS = {"set", "frozenset", "slice", "complex", "getattr", "range", "bytearray", "object"}
+_MAGIC = "rota-checkpoint-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """All that a run needs to go on."""
+
+    config: Mapping[str, Any]
+    parts: Mapping[str, Any]
+
+
+def save(path: str | Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint in one piece."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.part")
+    try:
+        with temporary.open("wb") as file:
+            pickle.dump((_MAGIC, __version__, dict(checkpoint.config), dict(checkpoint.parts)), file, protocol=5)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
+
+
+def load(path: str | Path, config: Mapping[str, Any]) -> Checkpoint:
+    """Read a checkpoint of the same run; anything else is refused with the reason."""
+    try:
+        with Path(path).open("rb") as file:
+            magic, version, saved, parts = _Reader(file).load()
+    except OSError as error:
+        raise ConfigError(f"cannot read checkpoint {path}: {error.strerror or error}") from error
+    except Exception as error:
+        raise ConfigError(f"{path} is not a checkpoint of Rota, or it is damaged ({type(error).__name__})") from error
+    if magic != _MAGIC or version != __version__:
+        raise ConfigError(f"{path} was written by version {version}; this is {__version__}. Run from the start.")
+    for key in sorted(set(saved) | set(config)):
+        if saved.get(key) != config.get(key):
+            raise ConfigError(
+                f"{path} belongs to another run: {key} was {saved.get(key)!r}, now {config.get(key)!r}. "
+                "Give the options of the run that wrote it."
+            )
+    return Checkpoint(config=saved, parts=parts)
+
+
+class _Reader(pickle.Unpickler):
+    """Loads only values that a checkpoint can hold."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Refuse what is not ours or NumPy's."""
+        if module.startswith(_SAFE_MODULES) or (module == "builtins" and name in _SAFE_BUILTINS):
+            return super().find_class(module, name)
+        if (module, name) == ("collections", "OrderedDict"):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} does not belong in a checkpoint")

@@ -1,0 +1,257 @@
+"""The event log: one JSON object per line, the same bytes for the same seed and configuration.
+
+Every line has `event` (the class name) and `at`. Arrays are lists; a job table is one list per column. Infinity and NaN
+are written as null. A round that goes on with the same slots as the one before is written as `"same": true`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from rota.core.allocation import NO_OPTIONS, Allocation, Options, SolveReport, Traits
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import ConfigError
+from rota.core.events import (
+    Allocated,
+    CapacityChanged,
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RoundsRan,
+    RunEnded,
+    RunStarted,
+    SolveFailed,
+)
+from rota.core.jobs import COLUMNS, Jobs
+from rota.core.placement import Placement, Plan
+
+_FLOAT_COLUMNS = {"total_steps", "submitted", "weight", "deadline", "duration", "slo"}
+_MISSING = {"deadline": np.inf, "duration": np.nan, "slo": np.nan}
+
+
+class EventLog:
+    """Writes events as they happen."""
+
+    def __init__(self, path: str | Path, *, compressed: bool | None = None) -> None:
+        packed = str(path).endswith(".gz") if compressed is None else compressed
+        self._raw: IO[bytes] = Path(path).open("wb")
+        self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, mtime=0) if packed else None
+        self._last: Placement | None = None
+
+    def observe(self, event: Event) -> None:
+        """Append one event."""
+        line = {"event": type(event).__name__, "at": event.at, **self._fields(event)}
+        text = json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"
+        (self._zip or self._raw).write(text.encode())
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._zip is not None:
+            self._zip.close()
+        self._raw.close()
+
+    def _fields(self, event: Event) -> dict[str, Any]:
+        if isinstance(event, Planned):
+            placement = event.plan.placement
+            again = self._last is not None and placement == self._last and bool(placement.kept.all())
+            self._last = placement
+            return {"round": event.plan.round, **({"same": True} if again else _placement_fields(placement))}
+        return _WRITERS[type(event)](event)
+
+
+def read_events(path: str | Path) -> Iterator[Event]:
+    """The events of a log, in order. Raises ConfigError with the line that cannot be read."""
+    text = str(path)
+    try:
+        with Path(path).open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        opener: Callable[..., Any] = gzip.open if packed else open
+        with opener(path, "rt", encoding="utf-8") as lines:
+            yield from _read_lines(lines, text)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {text}: {error}") from error
+
+
+def _read_lines(lines: Iterator[str], path: str) -> Iterator[Event]:
+    last: Placement | None = None
+    empty = True
+    for number, line in enumerate(lines, start=1):
+        empty = False
+        try:
+            fields = json.loads(line)
+            kind = fields.pop("event")
+            event = _planned(fields, last) if kind == "Planned" else _READERS[kind](fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path}:{number}: not an event of a Rota log ({type(error).__name__}: {error})") from error
+        if isinstance(event, Planned):
+            last = event.plan.placement
+        yield event
+    if empty:
+        raise ConfigError(f"{path}: the log is empty; give a file written with --events")
+
+
+# Writing
+
+
+def _floats(values: FloatArray) -> list[float | None]:
+    return [v if np.isfinite(v) else None for v in values.tolist()]
+
+
+def _jobs_fields(jobs: Jobs) -> dict[str, Any]:
+    columns = {
+        name: _floats(getattr(jobs, name)) if name in _FLOAT_COLUMNS else getattr(jobs, name).tolist()
+        for name in COLUMNS
+        if name != "launch"
+    }
+    return {"profiles": list(jobs.profiles), "tenants": list(jobs.tenants), **columns}
+
+
+def _placement_fields(placement: Placement) -> dict[str, Any]:
+    fields = {
+        name: getattr(placement, name).tolist()
+        for name in ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus")
+    }
+    fields["kept"] = placement.kept.astype(np.int64).tolist()
+    if placement.fraction is not None:
+        fields["fraction"] = placement.fraction.tolist()
+    return fields
+
+
+def _allocation_fields(event: Allocated) -> dict[str, Any]:
+    allocation = event.allocation
+    fields: dict[str, Any] = {"types": list(allocation.types), "jobs": allocation.jobs.tolist()}
+    if allocation.order is None:
+        fields["share"] = allocation.share.tolist()
+    else:
+        fields["order"] = allocation.order.tolist()
+    if len(allocation.extras):
+        extras = allocation.extras
+        fields["extras"] = [extras.first.tolist(), extras.second.tolist(), extras.gpus.tolist()]
+    traits, report = allocation.traits, allocation.report
+    fields["traits"] = [traits.aware, traits.packs, traits.fills]
+    fields["objective"] = report.objective if np.isfinite(report.objective) else None
+    fields["status"] = report.status
+    return fields
+
+
+def _ran_fields(event: RoundsRan) -> dict[str, Any]:
+    fields: dict[str, Any] = {"start": event.start, "rounds": event.rounds, "steps": event.steps.tolist()}
+    if event.partner_steps.any():
+        fields["partner_steps"] = event.partner_steps.tolist()
+    fields["seconds"] = event.seconds.tolist()
+    if len(event.lost):
+        fields["lost"] = event.lost.tolist()
+    return fields
+
+
+_WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
+    RunStarted: lambda e: {"config": dict(e.config)},
+    JobsSubmitted: lambda e: {"first_id": e.first_id, **_jobs_fields(e.jobs)},
+    JobsRejected: lambda e: {"jobs": e.jobs.tolist(), "reason": e.reason},
+    JobsDropped: lambda e: {"jobs": e.jobs.tolist(), "reason": e.reason},
+    JobsFinished: lambda e: {"jobs": e.jobs.tolist(), "finished_at": e.finished_at.tolist()},
+    Allocated: _allocation_fields,
+    SolveFailed: lambda e: {"reason": e.reason},
+    RoundsRan: _ran_fields,
+    CapacityChanged: lambda e: {"capacity": e.capacity.tolist()},
+    RunEnded: lambda e: {"reason": e.reason},
+}
+
+
+# Reading
+
+
+def _ints(values: list[int]) -> IntArray:
+    return np.array(values, dtype=np.int64)
+
+
+def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
+        if name == "launch":
+            continue
+        if name in _FLOAT_COLUMNS:
+            missing = _MISSING.get(name, np.nan)
+            columns[name] = np.array([missing if v is None else v for v in fields[name]], dtype=np.float64)
+        else:
+            columns[name] = _ints(fields[name])
+    jobs = Jobs(profiles=tuple(fields["profiles"]), tenants=tuple(fields["tenants"]), **columns)
+    return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)
+
+
+def _planned(fields: Mapping[str, Any], last: Placement | None) -> Planned:
+    if fields.get("same"):
+        if last is None:
+            raise KeyError("same")
+        placement = last
+    else:
+        names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus")
+        fraction = np.array(fields["fraction"]) if "fraction" in fields else None
+        columns = {name: _ints(fields[name]) for name in names}
+        placement = Placement(kept=_ints(fields["kept"]).astype(np.bool_), fraction=fraction, **columns)
+    if fields.get("same") and not placement.kept.all():
+        placement = _kept(placement)
+    return Planned(at=fields["at"], plan=Plan(round=fields["round"], start=fields["at"], placement=placement, last=last))
+
+
+def _kept(placement: Placement) -> Placement:
+    names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus", "fraction")
+    return Placement(kept=np.ones(len(placement), dtype=np.bool_), **{n: getattr(placement, n) for n in names})
+
+
+def _allocated(fields: Mapping[str, Any]) -> Allocated:
+    jobs, types = _ints(fields["jobs"]), tuple(fields["types"])
+    first, second, gpus = (_ints(v) for v in fields.get("extras", ([], [], [])))
+    extras = Options(first=first, second=second, gpus=gpus) if len(first) else NO_OPTIONS
+    aware, packs, fills = fields["traits"]
+    share = np.array(fields.get("share", [[0.0] * len(types)] * len(jobs)), dtype=np.float64).reshape(-1, len(types))
+    objective = fields["objective"]
+    allocation = Allocation(
+        jobs=jobs,
+        types=types,
+        share=share,
+        extras=extras,
+        order=_ints(fields["order"]) if "order" in fields else None,
+        traits=Traits(aware=aware, packs=packs, fills=fills),
+        report=SolveReport(status=fields["status"], objective=np.nan if objective is None else objective),
+    )
+    return Allocated(at=fields["at"], allocation=allocation)
+
+
+def _ran(fields: Mapping[str, Any]) -> RoundsRan:
+    steps = np.array(fields["steps"], dtype=np.float64)
+    partner = fields.get("partner_steps")
+    return RoundsRan(
+        at=fields["at"],
+        start=fields["start"],
+        rounds=fields["rounds"],
+        steps=steps,
+        partner_steps=np.zeros(len(steps)) if partner is None else np.array(partner, dtype=np.float64),
+        seconds=np.array(fields["seconds"], dtype=np.float64),
+        lost=_ints(fields.get("lost", [])),
+    )
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
+    "RunStarted": lambda f: RunStarted(at=f["at"], config=f["config"]),
+    "JobsSubmitted": _submitted,
+    "JobsRejected": lambda f: JobsRejected(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
+    "JobsDropped": lambda f: JobsDropped(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
+    "JobsFinished": lambda f: JobsFinished(
+        at=f["at"], jobs=_ints(f["jobs"]), finished_at=np.array(f["finished_at"], dtype=np.float64)
+    ),
+    "Allocated": _allocated,
+    "SolveFailed": lambda f: SolveFailed(at=f["at"], reason=f["reason"]),
+    "RoundsRan": _ran,
+    "CapacityChanged": lambda f: CapacityChanged(at=f["at"], capacity=_ints(f["capacity"])),
+    "RunEnded": lambda f: RunEnded(at=f["at"], reason=f["reason"]),
+}

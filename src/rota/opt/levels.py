@@ -1,0 +1,148 @@
+"""Water filling: raise everybody's level together, stop those that cannot rise further, go on with the rest.
+
+    needs(tau): the level that every group should have when the water stands at tau (a schedule, see below)
+
+Phase by phase: find the highest tau at which all needs can be met; groups that then hold a scarce resource stop at
+their level, all others rise on. What can stop a group is (a) its own fastest type, known beforehand, so it is part of
+the schedule and costs no linear program, or (b) a bottleneck of capacity, seen in the duals: a group whose need has a
+positive price is at its limit in every solution. Hence one phase per bottleneck, not one per group.
+
+A phase: with the needs of a trial tau the least overuse theta of the GPUs is computed. Its duals bound theta from below
+for all other needs, so the tau at which that bound is zero is the next, lower trial; if it is feasible it is the
+optimum. Only right-hand sides change between trials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import SolveError
+from rota.opt.lp import Int32Array, LinearProgram, Solution
+from rota.opt.shares import Polytope, Times
+
+CLOSE = 1e-9
+"""Overuse that counts as none."""
+PRICED = 1e-7
+"""A group's share of the worth of all GPUs from which its level counts as stopped by a bottleneck."""
+MOST_TRIALS = 1000
+
+
+class Schedule(Protocol):
+    """How needs grow with the water level."""
+
+    def marks(self, ceiling: FloatArray) -> FloatArray:
+        """Ascending water levels between which all needs are linear; at the last one all ceilings are reached."""
+
+    def needs(self, tau: float, ceiling: FloatArray) -> FloatArray:
+        """[G] level of one job of each group at that water level, at most its ceiling."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """Levels [G] by job of a group, times that reach them, and what the next solve may start from."""
+
+    level: FloatArray
+    times: Times
+    basis: Int32Array | None
+    duals: FloatArray | None
+    phases: int
+
+
+class Together:
+    """All groups rise together, each with its own speed: need = min(ceiling, speed x tau)."""
+
+    def __init__(self, speed: FloatArray) -> None:
+        self._speed = speed
+
+    def marks(self, ceiling: FloatArray) -> FloatArray:
+        """Where groups reach their ceilings."""
+        return np.sort(ceiling / self._speed)
+
+    def needs(self, tau: float, ceiling: FloatArray) -> FloatArray:
+        """The level at tau."""
+        need: FloatArray = np.minimum(ceiling, self._speed * tau)
+        return need
+
+
+def fill(
+    polytope: Polytope, schedule: Schedule, basis: IntArray | None = None, duals: FloatArray | None = None
+) -> Filled:
+    """Water-filled levels, in the unit rate x scale; groups that cannot run or have no job stay at 0.
+
+    Duals of an earlier solve bound the first phase whatever the number of jobs and GPUs is now: a good first trial.
+    """
+    count = polytope.groups.count
+    ceiling = np.where(count > 0, polytope.gain.max(axis=1, initial=0.0), 0.0)
+    if not ceiling.any():
+        return Filled(ceiling, polytope.read(np.zeros(polytope.size)), None, None, 0)
+    program = polytope.program(
+        cost=polytope.only(1.0), need=count * ceiling, level=None, bounds=(-1.0, np.inf), name="water filling"
+    )
+    if duals is None or len(duals) != len(program.row_lower):
+        duals = np.zeros(len(program.row_lower))
+    first: FloatArray | None = None
+    for phase in range(len(count) + 1):
+        level, duals, found = _highest(program, schedule, ceiling, polytope, basis, duals)
+        basis = found.basis
+        first = duals if first is None else first
+        rising = level < ceiling
+        if not rising.any():
+            return Filled(level, polytope.read(found.x), basis, first, phase)
+        price = duals[: len(count)] * count
+        stopped = (price * level > PRICED) & rising
+        ceiling = np.where(stopped if stopped.any() else (price > 0) & rising, level, ceiling)
+        duals = np.zeros(len(duals))
+    raise SolveError(f"water filling did not end after {len(count) + 1} phases")
+
+
+def _highest(
+    program: LinearProgram,
+    schedule: Schedule,
+    ceiling: FloatArray,
+    polytope: Polytope,
+    basis: IntArray | None,
+    duals: FloatArray,
+) -> tuple[FloatArray, FloatArray, Solution]:
+    """One phase: levels at the highest feasible water level, and the duals that forbid a higher one."""
+    count = polytope.groups.count
+    marks = schedule.marks(ceiling)
+    tau, level = float(marks[-1]), ceiling
+    limits = np.concatenate([-count, -polytope.capacity])
+    for _ in range(MOST_TRIALS):
+        price = duals[: len(count)] * count
+        if price.any():
+            tau = _affordable(schedule, marks, ceiling, price, float(duals[len(count) :] @ limits), tau)
+            level = schedule.needs(tau, ceiling)
+        program.change_needs(count * level)
+        found = program.solve(basis)
+        basis = found.basis
+        if found.objective <= CLOSE:
+            return level, duals, found
+        duals = found.row_dual
+    raise SolveError(f"water filling: no level after {MOST_TRIALS} trials; last {tau!r} with overuse {found.objective!r}")
+
+
+def _affordable(
+    schedule: Schedule, marks: FloatArray, ceiling: FloatArray, price: FloatArray, worth: float, below: float
+) -> float:
+    """The highest water level under `below` whose needs cost no more than `worth` at these prices."""
+    low, high = -1, int(np.searchsorted(marks, below))
+    cost_low = 0.0
+    cost_high = float(price @ schedule.needs(float(marks[min(high, len(marks) - 1)]), ceiling))
+    while high - low > 1:
+        middle = (low + high) // 2
+        cost = float(price @ schedule.needs(float(marks[middle]), ceiling))
+        if cost <= worth:
+            low, cost_low = middle, cost
+        else:
+            high, cost_high = middle, cost
+    start = float(marks[low]) if low >= 0 else 0.0
+    end = float(marks[min(high, len(marks) - 1)])
+    if cost_high <= cost_low:
+        return min(end, below)
+    return min(below, start + (end - start) * max(0.0, worth - cost_low) / (cost_high - cost_low))
+

@@ -1,0 +1,75 @@
+"""The most total worth of steps, with rates that some jobs must reach.
+
+    maximise  sum_ij T_ij h_j x_ij   subject to   sum_j T_ij x_ij >= r_i
+
+Without needs by class; with them the jobs of a class climb chains of types (chains.py), or, where pairs are allowed or
+types are many, every job with a need is a group of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import InfeasibleError
+from rota.opt.chains import Climb
+from rota.opt.columns import PairSource, joined
+from rota.opt.lp import Int32Array
+from rota.opt.pairs import Pairs
+from rota.opt.shares import Polytope, Times
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MostTimes:
+    """Times with the most worth."""
+
+    worth: float
+    times: Times
+    pairs: Pairs | None
+    basis: Int32Array
+
+
+def most(
+    polytope: Polytope,
+    value: FloatArray,
+    need: FloatArray,
+    source: PairSource | None = None,
+    basis: IntArray | None = None,
+) -> MostTimes:
+    """Maximise sum of value [T] x steps by group; `need` [G] is in total steps/s of the group.
+
+    Pairs are added from `source`, if given, as long as they improve the total.
+
+    Raises:
+        InfeasibleError: the needs cannot all be met.
+    """
+    groups, types = polytope.rate.shape
+    worth = np.broadcast_to(value, polytope.rate.shape)
+    while True:
+        program = polytope.program(
+            cost=polytope.costs(worth), need=need, level=None, bounds=(0.0, 0.0), name="most total throughput"
+        )
+        found = program.solve(basis)
+        if source is None or polytope.pairs is None:
+            break
+        new = source.improving(found, worth + (found.row_dual[:groups] * polytope.scale)[:, None])
+        pairs = joined(polytope.pairs, new, groups, types)
+        if len(pairs) == len(polytope.pairs):
+            break
+        polytope, basis = replace(polytope, pairs=pairs), found.basis
+    return MostTimes(-found.objective, polytope.read(found.x), polytope.pairs, found.basis)
+
+
+def most_with_needs(jobs: Climb, need: FloatArray, value: FloatArray) -> tuple[float, FloatArray] | None:
+    """Worth and shares [J, T] with the most sum of value [C, T] x time; None if the needs [J] cannot all be met."""
+    rate = need[jobs.sort]
+    f = np.minimum(np.maximum(jobs.heights(rate), 0.0), 1.0)
+    worth = np.take_along_axis(value, jobs.ladder.order, axis=1)
+    cost = np.append(-(jobs.usage(f) * worth).sum(axis=2).ravel(), 0.0)
+    try:
+        found = jobs.program(rate, f, cost, (0.0, 0.0)).solve()
+    except InfeasibleError:
+        return None
+    return -found.objective, jobs.share(f, found.x[:-1].reshape(jobs.ladder.sound.shape))

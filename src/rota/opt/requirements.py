@@ -1,0 +1,134 @@
+"""The highest common target for the jobs of a view: by chains of types if there are few types, else a row per job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from rota.core.allocation import NO_OPTIONS, Options
+from rota.core.arrays import FloatArray
+from rota.core.view import View
+from rota.opt.chains import MOST_TYPES, climb
+from rota.opt.columns import pair_source
+from rota.opt.groups import by_job, proportional_rate, ratio
+from rota.opt.memory import recalled
+from rota.opt.paced import highest_paced_target
+from rota.opt.pairs import Pairs, spread
+from rota.opt.shares import Polytope
+from rota.opt.targets import Pace, highest_target
+
+REFERENCE = "v100"
+"""The type whose throughput stands for all types in policies that do not distinguish them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Requirement:
+    """What jobs need by target v: rate steps v / (slack - age v), in the order of the view."""
+
+    steps: FloatArray
+    slack: FloatArray
+    age: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Met:
+    """The highest target that can be met, shares that meet it, and what to remember for the next solve."""
+
+    target: float
+    share: FloatArray
+    memory: Mapping[str, Any]
+    extras: Options = field(default_factory=lambda: NO_OPTIONS)
+
+
+def meet(view: View, rate: FloatArray, need: Requirement) -> Met:
+    """Raise the target as far as the cluster allows, then the total normalised throughput. `rate` is [C, T]."""
+    if len(view) == 0:
+        return Met(0.0, np.zeros((0, len(view.capacity))), {})
+    pace = _pace(rate.max(axis=1)[view.job_class], need)
+    worth = _worth(view, rate)
+    if len(view.capacity) > MOST_TYPES:
+        found = highest_paced_target(_by_job(view, rate), pace, worth[view.job_class], None, _first_guess(view))
+        return Met(found.target, found.times.alone, {"target": found.target})
+    capacity, gpus = view.capacity.astype(np.float64), view.classes.gpus.astype(np.float64)
+    jobs = climb(rate, view.job_class, gpus, capacity)
+    price = recalled(view, "price")
+    if price is not None and len(price) != len(capacity):
+        price = None
+    reached = highest_target(
+        jobs, pace, rate * worth[:, None], price, recalled(view, "basis"), recalled(view, "second_basis")
+    )
+    memory = {"price": reached.price, "basis": reached.basis, "second_basis": reached.second_basis}
+    return Met(reached.target, reached.share, memory)
+
+
+def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatArray) -> Met:
+    """The same where two jobs may share GPUs; rates count divided by the weight of the job."""
+    if len(view) == 0:
+        return Met(0.0, np.zeros((0, len(view.capacity))), {})
+    polytope = _by_job(view, rate, 1 / weight)
+    pace = _pace(rate.max(axis=1)[view.job_class] / weight, need)
+    source = pair_source(view, polytope.groups)
+    first, second, type_ = (recalled(view, name) for name in ("pair_first", "pair_second", "pair_type"))
+    start = Pairs.none()
+    if first is not None:
+        a, b = view.position(first), view.position(second)
+        known = (a >= 0) & (b >= 0)
+        start = source.between(a[known], b[known], type_[known])
+    found = highest_paced_target(
+        replace(polytope, pairs=start), pace, _worth(view, rate)[view.job_class], source, _first_guess(view)
+    )
+    extras, together = spread(view, polytope.groups, found.pairs, found.times.paired)
+    used = found.times.paired > 0
+    memory = {
+        "target": found.target,
+        "pair_first": view.jobs[found.pairs.first[used]],
+        "pair_second": view.jobs[found.pairs.second[used]],
+        "pair_type": found.pairs.type[used],
+    }
+    return Met(found.target, np.concatenate([found.times.alone, together]), memory, extras)
+
+
+def _pace(fastest: FloatArray, need: Requirement) -> Pace:
+    counts = (fastest > 0) & (need.steps > 0)
+    return Pace(
+        steps=np.where(counts, need.steps, 0.0),
+        slack=np.where(counts, need.slack, 1.0),
+        age=np.where(counts, need.age, 0.0),
+        fastest=fastest,
+    )
+
+
+def _worth(view: View, rate: FloatArray) -> FloatArray:
+    """[C] normalised throughput of one step: s / p."""
+    gpus = view.classes.gpus.astype(np.float64)
+    return gpus * ratio(np.ones(len(rate)), proportional_rate(rate, view.capacity))
+
+
+def _by_job(view: View, rate: FloatArray, scale: FloatArray | None = None) -> Polytope:
+    return Polytope(
+        groups=by_job(view),
+        capacity=view.capacity.astype(np.float64),
+        rate=rate[view.job_class],
+        scale=np.ones(len(view)) if scale is None else scale,
+    )
+
+
+def _first_guess(view: View) -> float:
+    """The target of the last solve, or as high as it goes."""
+    target = recalled(view, "target")
+    return np.inf if target is None or target <= 0 else float(target)
+
+
+def reference_rate(view: View, rate: FloatArray) -> FloatArray:
+    """[C, T] the same rate on every type that is up: that of the reference type, or else of the fastest present."""
+    types = view.types
+    if REFERENCE in types and view.capacity[types.index(REFERENCE)] > 0:
+        reference = rate[:, types.index(REFERENCE)]
+        reference = np.where(reference > 0, reference, rate.max(axis=1))
+    else:
+        reference = rate.max(axis=1)
+    same: FloatArray = reference[:, None] * (view.capacity > 0)
+    return same

@@ -1,0 +1,52 @@
+"""Max-min fairness over accelerator types (heterogeneity-aware least attained service; Gavel, OSDI'20, section 4.1).
+
+    maximise  min_i  sum_j T_ij s_i / (w_i p_i) x_ij        p_i = sum_j T_ij N_j / sum_j N_j
+
+T throughput, s GPUs, w weight, x share of time, N GPUs by type: every job is compared with what it would get if its
+time were divided over the types in proportion to their GPUs. Among the optima, the one with the most total normalised
+throughput sum_ij T_ij s_i / p_i x_ij. `max-min-fairness` does not know throughputs: all T_ij = 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.view import View
+from rota.opt.memory import recalled
+from rota.opt.groups import by_class, can_run, proportional_rate, ratio, usable_rate
+from rota.opt.max_min import max_min
+from rota.opt.shares import Polytope
+from rota.policies.registry import policies
+
+
+@policies.register("max-min-fairness", aware=False, summary="Max-min fair shares of GPU time, types not distinguished.")
+@policies.register("max-min-fairness-perf", aware=True, summary="Max-min fair shares of normalised throughput.")
+class MaxMinFairness:
+    """Max-min fair shares of normalised throughput."""
+
+    def __init__(self, aware: bool = True) -> None:
+        self.aware = aware
+
+    def allocate(self, view: View) -> Allocation:
+        """Shares that maximise the worst normalised throughput, then the total."""
+        groups = by_class(view)
+        rate = usable_rate(view)
+        if not self.aware:
+            rate = np.where(can_run(rate)[:, None], 1.0, 0.0) * (view.capacity > 0)
+        worth = groups.gpus * ratio(np.ones(len(groups)), proportional_rate(rate, view.capacity))
+        polytope = Polytope(
+            groups=groups,
+            capacity=view.capacity.astype(np.float64),
+            rate=rate,
+            scale=worth / groups.weight,
+        )
+        found = max_min(polytope, worth, recalled(view, "basis"))
+        return Allocation(
+            jobs=view.jobs,
+            types=view.types,
+            share=found.times.share(groups),
+            traits=Traits(aware=self.aware),
+            report=SolveReport(objective=found.level, size=polytope.size),
+            memory={} if found.basis is None else {"basis": found.basis},
+        )

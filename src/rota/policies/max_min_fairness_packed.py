@@ -1,0 +1,49 @@
+"""Max-min fairness with space sharing: pairs of jobs may run on the same GPUs (Gavel, OSDI'20, section 4.4).
+
+    maximise  min_i  sum over options k of i (alone, or with a partner) and types j of T^i_kj s_i / (w_i p_i) x_kj
+
+Solved by class: a column per pair of classes with equal GPUs, spread equally over the jobs of the two classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.view import View
+from rota.opt.memory import recalled
+from rota.opt.groups import by_class, proportional_rate, ratio, usable_rate
+from rota.opt.pairs import spread, useful_pairs
+from rota.opt.max_min import max_min
+from rota.opt.shares import Polytope
+from rota.policies.registry import policies
+
+
+@policies.register("max-min-fairness-packed")
+class MaxMinFairnessPacked:
+    """Max-min fair shares of normalised throughput, with two jobs on the same GPUs where that pays."""
+
+    def allocate(self, view: View) -> Allocation:
+        """Shares of jobs and of pairs that maximise the worst normalised throughput, then the total."""
+        groups = by_class(view)
+        rate = usable_rate(view)
+        worth = groups.gpus * ratio(np.ones(len(groups)), proportional_rate(rate, view.capacity))
+        pairs = useful_pairs(view, groups)
+        polytope = Polytope(
+            groups=groups,
+            capacity=view.capacity.astype(np.float64),
+            rate=rate,
+            scale=worth / groups.weight,
+            pairs=pairs,
+        )
+        found = max_min(polytope, worth, recalled(view, "basis"))
+        extras, together = spread(view, groups, pairs, found.times.paired)
+        return Allocation(
+            jobs=view.jobs,
+            types=view.types,
+            share=np.concatenate([found.times.share(groups), together]),
+            extras=extras,
+            traits=Traits(packs=True),
+            report=SolveReport(objective=found.level, size=polytope.size),
+            memory={} if found.basis is None else {"basis": found.basis},
+        )

@@ -1,0 +1,46 @@
+"""Settings of workloads, checked where they enter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rota.core.errors import ConfigError
+
+
+def at_least(name: str, value: float | None, least: float, example: str) -> float:
+    """A number that must be given and may not be smaller."""
+    if value is None or isinstance(value, bool) or not least <= value < math.inf:
+        shown = "is not given" if value is None else f"= {value!r}"
+        raise ConfigError(f"{name} {shown}; give a number >= {least:g}, e.g. {name}={example}")
+    return value
+
+
+def positive(name: str, value: float | None, example: str) -> float:
+    """A number that must be given and be greater than 0."""
+    if value is None or isinstance(value, bool) or not 0 < value < math.inf:
+        shown = "is not given" if value is None else f"= {value!r}"
+        raise ConfigError(f"{name} {shown}; give a number > 0, e.g. {name}={example}")
+    return value
+
+
+def whole(name: str, value: int | None, least: int, example: str) -> int:
+    """A whole number that must be given and may not be smaller."""
+    if value is None or isinstance(value, bool) or not isinstance(value, int) or value < least:
+        shown = "is not given" if value is None else f"= {value!r}"
+        raise ConfigError(f"{name} {shown}; give a whole number >= {least}, e.g. {name}={example}")
+    return value
+
+
+def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
+    """GPUs by type, alphabetical, from a mapping or from text such as `v100=36,k80=36`."""
+    if given is None:
+        raise ConfigError("steady_state needs the cluster: give capacity, e.g. capacity=v100=36,p100=36,k80=36")
+    pairs = given.items() if isinstance(given, Mapping) else (part.split("=", 1) for part in given.split(","))
+    try:
+        found = {str(kind).strip(): int(count) for kind, count in pairs}
+    except ValueError:
+        raise ConfigError(f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36") from None
+    if any(count < 0 for count in found.values()):
+        raise ConfigError(f"capacity = {given!r} has a negative count; give GPUs by type, e.g. v100=36,p100=36")
+    return dict(sorted(found.items()))

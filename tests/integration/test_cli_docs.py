@@ -1,0 +1,84 @@
+"""What the documentation shows is run: Python blocks and `rota` commands, in the order of the page."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/tutorial.md", "docs/python-api.md", "docs/determinism.md", "docs/add-a-policy.md"]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page, kind):
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    return [body for language, body in FENCE.findall(text) if language == kind]
+
+
+def commands(page):
+    lines = [line for body in blocks(page, "sh") for line in body.splitlines()]
+    return [line for line in lines if line.startswith(("rota ", "cmp "))]
+
+
+def run(arguments, folder):
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_shown_in_the_documentation_runs(page, tmp_path):
+    for body in blocks(page, "python"):
+        run([sys.executable, "-W", "error", "-c", body], tmp_path)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p != "docs/add-a-policy.md"])
+def test_the_commands_shown_in_the_documentation_run(page, tmp_path):
+    for line in commands(page):
+        program, *arguments = shlex.split(line)
+        run([sys.executable, "-m", "rota.cli", *arguments] if program == "rota" else [program, *arguments], tmp_path)
+
+
+def test_a_policy_from_the_documentation_schedules_jobs(tmp_path):
+    use = (
+        "\nimport rota\n"
+        "run = dict(workload='gavel-static', settings={'jobs': 6}, cluster='v100=2,k80=2')\n"
+        "for name in ('shortest-first', 'equal-time'):\n"
+        "    if name in policies.names():\n"
+        "        assert rota.simulate(**run, policy=name).summary['jobs_finished'] == 6\n"
+    )
+    for body in blocks("docs/add-a-policy.md", "python"):
+        run([sys.executable, "-c", body + use], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "page", [p.relative_to(PROJECT).as_posix() for p in PROJECT.rglob("*.md") if ".venv" not in p.parts]
+)
+def test_links_between_pages_lead_somewhere(page):
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text)
+
+    missing = [x for x in links if not x.startswith("http") and not (PROJECT / page).parent.joinpath(x).exists()]
+
+    assert missing == []
+
+
+def test_every_option_of_simulate_is_in_the_reference():
+    from rota.cli.simulate import command
+
+    reference = (PROJECT / "docs/command-line.md").read_text(encoding="utf-8")
+
+    assert [o for p in command.params for o in p.opts if f"`{o}" not in reference and o != "--json"] == []
+
+
+def test_every_rule_is_explained():
+    from dataclasses import fields
+
+    from rota.core.rules import Rules
+
+    explained = (PROJECT / "docs/rules.md").read_text(encoding="utf-8")
+
+    assert [f.name for f in fields(Rules) if f.name != "name" and f"`{f.name}`" not in explained] == []

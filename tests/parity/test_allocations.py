@@ -203,7 +203,11 @@ def test_the_total_throughput_equals_that_of_the_artifact(instance):
     assert objective == pytest.approx(rates(view, other).sum(), rel=1e-6)
 
 
-WATER = ["max_min_fairness_water_filling", "max_min_fairness_water_filling_perf", "max_min_fairness_water_filling_packed"]
+WATER = [
+    "max_min_fairness_water_filling",
+    "max_min_fairness_water_filling_perf",
+    "max_min_fairness_water_filling_packed",
+]
 
 
 @each_instance

@@ -58,6 +58,7 @@ class Metrics:
         self._placement: Placement = nobody()
         self._gpus: FloatArray = np.zeros(0)
         self._rate: FloatArray = np.zeros(0)
+        self._alone = True
         self._just_planned = 0
         self._leases = 0
         self._gone: list[IntArray] = []
@@ -78,6 +79,7 @@ class Metrics:
             self._leases = len(placement.first)
         if placement is not self._placement:
             self._placement = placement
+            self._alone = bool((placement.second < 0).all())
             self._gpus = placement.gpus.astype(np.float64)
             self._rate = self._price_per_s[placement.type] * self._gpus
 
@@ -95,6 +97,8 @@ class Metrics:
             return self._leases
         gone = np.concatenate(self._gone)
         self._gone.clear()
+        if self._alone:  # whoever is through was running, each as a task of its own
+            return max(0, self._leases - len(gone))
         ended = np.isin(self._placement.first, gone) | np.isin(self._placement.second, gone)
         return max(0, self._leases - int(np.count_nonzero(ended)))
 

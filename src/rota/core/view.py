@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Classes(Protocol):
     weight: FloatArray
     throughput: FloatArray
     """[C, T] steps/s of the whole job, alone, on GPUs of one server."""
+    runs_on: BoolArray
+    """[C, T] whether the throughput is positive."""
     pair: FloatArray
     """[C, C, T] steps/s of a job of the first class while it shares GPUs with one of the second; 0 = cannot."""
 
@@ -135,7 +137,8 @@ class View:
         """Where each job id stands in `jobs`; -1 if it is not active."""
         if len(self.jobs) == 0:
             return np.full(len(ids), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.jobs, ids), len(self.jobs) - 1)
+        at = self.jobs.searchsorted(ids)
+        at = np.minimum(at, len(self.jobs) - 1, out=at)
         return np.where(self.jobs[at] == ids, at, -1)
 
     def part(self, keep: IntArray, capacity: IntArray) -> View:

@@ -262,13 +262,15 @@ class State:
 
     def _task_rows(self, placement: Placement) -> tuple[IntArray, IntArray]:
         if self._rows is None:
-            partners = np.where(placement.second >= 0, placement.second, placement.first)
-            self._rows = (self._positions(placement.first), self._positions(partners))
+            rows = partners = self._positions(placement.first)
+            if (placement.second >= 0).any():
+                partners = self._positions(np.where(placement.second >= 0, placement.second, placement.first))
+            self._rows = (rows, partners)
         return self._rows
 
     def _positions(self, ids: IntArray) -> IntArray:
         """Where active jobs stand in the columns."""
-        return np.searchsorted(self._i[_ID], ids)
+        return self._i[_ID].searchsorted(ids)
 
 
 def _by_round(event: RoundsRan) -> FloatArray:

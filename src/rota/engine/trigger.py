@@ -7,7 +7,7 @@ import math
 from rota.core.events import Allocated, CapacityChanged, Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, RoundsRan
 from rota.core.rules import Rules
 
-_CHANGES = (JobsSubmitted, JobsFinished, JobsDropped, JobsRejected, CapacityChanged)
+_CHANGES = frozenset({JobsSubmitted, JobsFinished, JobsDropped, JobsRejected, CapacityChanged})
 
 
 class Trigger:
@@ -22,10 +22,11 @@ class Trigger:
 
     def observe(self, event: Event) -> None:
         """Note a change, or that an allocation was made."""
-        if isinstance(event, Allocated):
-            self.changed, self.last, self.asked = False, event.at, True
-        elif isinstance(event, _CHANGES) or (isinstance(event, RoundsRan) and len(event.lost) > 0):
+        kind = type(event)
+        if kind in _CHANGES or (isinstance(event, RoundsRan) and len(event.lost) > 0):
             self.changed = True
+        elif kind is Allocated:
+            self.changed, self.last, self.asked = False, event.at, True
 
     def due(self, now: float) -> bool:
         """Whether to ask the policy now."""

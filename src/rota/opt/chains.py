@@ -70,9 +70,7 @@ def _shape(types: int) -> _Shape:
     return _Shape(
         low=np.array([a for a, _ in steps]),
         high=np.array([b for _, b in steps]),
-        leaving=tuple(
-            slice(number[a, a + 1], number[a, a + 1] + types - 1 - a) for a in range(-1, types - 1)
-        ),
+        leaving=tuple(slice(number[a, a + 1], number[a, a + 1] + types - 1 - a) for a in range(-1, types - 1)),
         chain_top=np.array([c[-1] for c in chains]),
         chain_uses=uses,
         chain_base=np.array([c[0] for c in chains]),
@@ -134,7 +132,16 @@ def _ladder(dimensions: tuple[int, int], content: bytes) -> Ladder:
     entries = np.append(index.ravel(), np.arange(types)).astype(np.int32)
     start = np.arange(chains * classes + 1, dtype=np.int32) * (types + 1)
     return Ladder(
-        shape, order, ordered, np.ascontiguousarray(low), inverse, exists, sound, points[:, shape.chain_top].T, start, entries
+        shape,
+        order,
+        ordered,
+        np.ascontiguousarray(low),
+        inverse,
+        exists,
+        sound,
+        points[:, shape.chain_top].T,
+        start,
+        entries,
     )
 
 

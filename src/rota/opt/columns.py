@@ -41,6 +41,7 @@ class PairSource:
         Args:
             solution: of the program, for its prices of time and GPUs.
             reward: [G, T] worth of one step: value in the cost plus price of the need it serves.
+
         """
         count, types = reward.shape
         time = solution.row_dual[count : 2 * count][self.order]

@@ -123,7 +123,9 @@ def _highest(
         if found.objective <= CLOSE:
             return level, duals, found
         duals = found.row_dual
-    raise SolveError(f"water filling: no level after {MOST_TRIALS} trials; last {tau!r} with overuse {found.objective!r}")
+    raise SolveError(
+        f"water filling: no level after {MOST_TRIALS} trials; last {tau!r} with overuse {found.objective!r}"
+    )
 
 
 def _affordable(
@@ -145,4 +147,3 @@ def _affordable(
     if cost_high <= cost_low:
         return min(end, below)
     return min(below, start + (end - start) * max(0.0, worth - cost_low) / (cost_high - cost_low))
-

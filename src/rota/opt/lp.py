@@ -94,6 +94,7 @@ class LinearProgram:
         Raises:
             InfeasibleError: no point satisfies all rows.
             SolveError: the solver stopped for any other reason.
+
         """
         if _solver.holds is not self:
             self._load()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rota.core.arrays import FloatArray, IntArray
 
+Matching = Callable[[FloatArray], tuple[IntArray, IntArray]]
 
-def cheapest_matching(cost: FloatArray) -> tuple[IntArray, IntArray]:
-    """Rows and columns of a matching of all rows with the least total cost."""
+
+def load_matching() -> Matching:
+    """A function from costs to the rows and columns of a matching of all rows with the least total cost."""
     from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - SciPy is slow to import and rarely needed
 
-    rows, columns = linear_sum_assignment(cost)
-    return rows, columns
+    found: Matching = linear_sum_assignment
+    return found

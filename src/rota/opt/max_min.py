@@ -1,6 +1,6 @@
 """Max-min fairness: raise the level that every group reaches, then the total.
 
-    maximise t   subject to   scale_g sum_j T_gj x_gj >= t   for every group that can run
+maximise t   subject to   scale_g sum_j T_gj x_gj >= t   for every group that can run
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ def most(
 
     Raises:
         InfeasibleError: the needs cannot all be met.
+
     """
     groups, types = polytope.rate.shape
     worth = np.broadcast_to(value, polytope.rate.shape)

@@ -16,7 +16,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray
 from rota.opt.lp import Int32Array, LinearProgram, Solution
 
-GAP = 1e-11
+GAP = 1e-9
 """Mean distance in log u by job from the optimum that is accepted."""
 MOST_ROUNDS = 60
 _GRID = 0.5 ** np.arange(14)

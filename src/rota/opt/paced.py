@@ -31,7 +31,9 @@ class Paced:
     pairs: Pairs
 
 
-def highest_paced_target(polytope: Polytope, pace: Pace, value: FloatArray, source: PairSource | None, v: float) -> Paced:
+def highest_paced_target(
+    polytope: Polytope, pace: Pace, value: FloatArray, source: PairSource | None, v: float
+) -> Paced:
     """The optimum and, with it held, the most of sum value_g x steps.
 
     Args:
@@ -40,6 +42,7 @@ def highest_paced_target(polytope: Polytope, pace: Pace, value: FloatArray, sour
         value: [G] worth of a step in the second stage.
         source: more pairs, or None if the polytope has all that may be used.
         v: first trial.
+
     """
     limit = pace.limit()
     if limit == INFINITY:
@@ -62,9 +65,7 @@ def highest_paced_target(polytope: Polytope, pace: Pace, value: FloatArray, sour
 def _tangent(polytope: Polytope, pace: Pace, v: float, limit: float) -> LinearProgram:
     slope = pace.slope(v)
     need = pace.rate(v) - slope * v
-    return polytope.program(
-        cost=polytope.only(-1.0), need=need, level=slope, bounds=(0.0, limit), name="common target"
-    )
+    return polytope.program(cost=polytope.only(-1.0), need=need, level=slope, bounds=(0.0, limit), name="common target")
 
 
 def _more(polytope: Polytope, source: PairSource | None, found: Solution, value: FloatArray) -> Polytope | None:

@@ -73,7 +73,10 @@ class Polytope:
         start.append(np.array([3 * groups * types], dtype=np.int32))
         upper.append(np.array([bounds[1]]))
         if self.pairs is not None:
-            gains = self.pairs.rate_first * self.scale[self.pairs.first], self.pairs.rate_second * self.scale[self.pairs.second]
+            gains = (
+                self.pairs.rate_first * self.scale[self.pairs.first],
+                self.pairs.rate_second * self.scale[self.pairs.second],
+            )
             begin, entries, values = self.pairs.columns(gains, groups, offset=3 * groups * types + len(where))
             start.append(begin)
             index.append(entries)

@@ -85,6 +85,7 @@ def highest_target(
         value: [C, T] worth of a unit of a job's time by class and type.
         price: prices by type of an earlier solve, a first guess.
         basis: basis of an earlier solve; second_basis: that of its second stage.
+
     """
     pace = pace.rows(jobs.sort)
     limit = pace.limit()

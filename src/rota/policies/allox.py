@@ -14,7 +14,7 @@ from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import ConfigError
 from rota.core.view import View
-from rota.opt.matching import cheapest_matching
+from rota.opt.matching import load_matching
 from rota.policies.registry import policies
 
 _NO_SPEED = 1e-10
@@ -26,6 +26,7 @@ class AlloX:
 
     def __init__(self, alpha: float = 1.0) -> None:
         self._alpha = alpha
+        self._cheapest = load_matching()
 
     def allocate(self, view: View) -> Allocation:
         """A share of 1 for the job that runs first on each worker."""
@@ -64,15 +65,27 @@ class AlloX:
     def _match(self, view: View, share: FloatArray, jobs: IntArray, free: IntArray) -> None:
         rate = view.throughput[jobs]
         duration = view.steps_left[jobs][:, None] / np.where(rate == 0, _NO_SPEED, rate)
-        worker_type = np.repeat(np.arange(len(free)), free)
-        workers, count = len(worker_type), len(jobs)
-        base = duration[:, worker_type]
-        place = np.arange(1, count + 1)
-        cost = place[None, :, None] * base[:, None, :] + view.age[jobs][:, None, None]
-        rows, columns = cheapest_matching(cost.reshape(count, -1))
-        worker, position = columns % workers, columns // workers
-        first = np.full(workers, -1, dtype=np.int64)
-        for row in np.argsort(position, kind="stable").tolist():
-            first[worker[row]] = rows[row]
-        used = first >= 0
-        share[jobs[first[used]], worker_type[used]] = 1.0
+        kind, worker, place = _positions(free, len(jobs))
+        cost = place * duration[:, kind] + view.age[jobs][:, None]
+        rows, columns = self._cheapest(cost)
+        first: dict[int, tuple[int, int]] = {}
+        for row, column in sorted(zip(rows.tolist(), columns.tolist(), strict=True), key=lambda rc: int(place[rc[1]])):
+            first[int(worker[column])] = (row, int(kind[column]))
+        for row, chosen in first.values():
+            share[jobs[row], chosen] = 1.0
+
+
+def _positions(free: IntArray, count: int) -> tuple[IntArray, IntArray, FloatArray]:
+    """Queue positions that a cheapest matching of `count` jobs can use: type, worker and place from the end.
+
+    Of a type with more free workers than jobs, as many as there are jobs suffice; and queues of one type are never
+    longer than jobs / workers, because the last job of a longer one would move to a shorter one.
+    """
+    used = np.minimum(free, count)
+    kind = np.repeat(np.arange(len(free)), used)
+    worker = np.arange(len(kind))
+    longest = np.ceil(count / np.maximum(used, 1)).astype(np.int64)[kind]
+    blocks = [(worker[longest >= k], k) for k in range(1, int(longest.max(initial=0)) + 1)]
+    at = np.concatenate([w for w, _ in blocks])
+    place = np.concatenate([np.full(len(w), float(k)) for w, k in blocks])
+    return kind[at], at, place

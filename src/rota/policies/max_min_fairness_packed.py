@@ -11,10 +11,10 @@ import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.view import View
-from rota.opt.memory import recalled
 from rota.opt.groups import by_class, proportional_rate, ratio, usable_rate
-from rota.opt.pairs import spread, useful_pairs
 from rota.opt.max_min import max_min
+from rota.opt.memory import recalled
+from rota.opt.pairs import spread, useful_pairs
 from rota.opt.shares import Polytope
 from rota.policies.registry import policies
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.view import View
-from rota.opt.requirements import Requirement, meet, reference_rate
 from rota.opt.groups import usable_rate
+from rota.opt.requirements import Requirement, meet, reference_rate
 from rota.policies.registry import policies
 
 

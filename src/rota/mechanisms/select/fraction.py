@@ -48,10 +48,12 @@ class _Walk:
 
     def __init__(self, view: View, accounts: Accounts, allocation: Allocation, rules: Rules) -> None:
         self.view, self.accounts, self.allocation, self.rules = view, accounts, allocation, rules
-        self.priority, self.runs = _priorities(view, accounts)
+        self.runs = view.classes.runs_on[view.job_class].T
+        self.wants = (accounts.share > 0) & self.runs
         self.unchosen: BoolArray = np.ones(len(view), dtype=np.bool_)
+        self.remaining = len(view)
         self.ones = bool(len(view) == 0 or view.gpus.max() == 1)
-        self.left = view.capacity.tolist()
+        self.left: list[int] = view.capacity.tolist()
         self.refused = False
         self.first: list[IntArray] = []
         self.second: list[IntArray] = []
@@ -61,17 +63,23 @@ class _Walk:
 
     def one_type(self, kind: int) -> None:
         """Serve the options with a share on this type, then those without."""
-        if self.left[kind] <= 0 or not len(self.view):
+        if self.left[kind] <= 0 or self.remaining == 0:
             return
         if self.pairs is None:
             self._singles(kind)
         else:
             self._mixed(kind)
-        if self.left[kind] > 0 and self.allocation.traits.fills:
+        if self.left[kind] > 0 and self.remaining and self.allocation.traits.fills:
             self._fill(kind)
 
+    def priority(self, kind: int) -> FloatArray:
+        """[J] share over fraction of the time received; 0 without a share or speed."""
+        return _priority(self.accounts.share[kind], self.accounts.received[kind], self.accounts.type_time[kind]) * (
+            self.runs[kind]
+        )
+
     def _singles(self, kind: int) -> None:
-        wanting = np.flatnonzero((self.priority[kind] > 0) & self.unchosen)
+        wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
         free = self.left[kind]
         if self.ones and len(wanting) <= free:
             self._take(wanting, kind, len(wanting))
@@ -85,12 +93,14 @@ class _Walk:
 
     def _rank(self, kind: int, rows: IntArray) -> IntArray:
         """Positions within `rows`, best first; ties by time owed, share, age of the account."""
-        priority = self.priority[kind, rows]
-        by_priority = np.argsort(-priority, kind="stable")
+        accounts = self.accounts
+        share = accounts.share[kind, rows]
+        priority = _priority(share, accounts.received[kind, rows], accounts.type_time[kind])
+        by_priority = (-priority).argsort(kind="stable")
         free = self.left[kind]
         if self.ones and priority[by_priority[free - 1]] != priority[by_priority[free]]:
             return by_priority
-        return np.lexsort((-self.accounts.share[kind, rows], -self.accounts.owed[kind, rows], -priority))
+        return np.lexsort((-share, -accounts.owed[kind, rows], -priority))
 
     def _take_fitting(self, ranked: IntArray, kind: int) -> None:
         free, taken = self.left[kind], []
@@ -104,23 +114,25 @@ class _Walk:
         self._take(np.array(taken, dtype=np.int64), kind, self.left[kind] - free)
 
     def _take(self, rows: IntArray, kind: int, gpus: int) -> None:
-        if len(rows) == 0:
+        count = len(rows)
+        if count == 0:
             return
         self.unchosen[rows] = False
+        self.remaining -= count
         self.left[kind] -= gpus
         self.first.append(rows)
-        self.second.append(np.full(len(rows), -1, dtype=np.int64))
-        self.kinds.append((kind, len(rows)))
+        self.second.append(np.full(count, -1, dtype=np.int64))
+        self.kinds.append((kind, count))
 
     def _fill(self, kind: int) -> None:
         """Left-over GPUs go to jobs without a share here, most owed first."""
-        idle = np.flatnonzero(self.unchosen & self.runs[kind] & (self.priority[kind] <= 0))
+        idle = (self.unchosen & self.runs[kind] & ~self.wants[kind]).nonzero()[0]
         if self.rules.all_pairs_fill and self.allocation.traits.packs:
             self._fill_with_pairs(kind, idle)
             return
         if len(idle) == 0:
             return
-        ranked = idle[np.lexsort((-self.accounts.share[kind, idle], -self.accounts.owed[kind, idle]))]
+        ranked = idle[(-self.accounts.owed[kind, idle]).argsort(kind="stable")]
         if self.ones:
             taken = ranked[: self.left[kind]]
             self._take(taken, kind, len(taken))
@@ -135,12 +147,13 @@ class _Walk:
         """Singles and pairs with a share, in one queue."""
         pairs = self.pairs
         assert pairs is not None  # noqa: S101 - the caller has looked
-        wanting = np.flatnonzero((self.priority[kind] > 0) & self.unchosen)
+        wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
+        priority = self.priority(kind)
         joined = np.flatnonzero((pairs.priority[kind] > 0) & self.unchosen[pairs.first] & self.unchosen[pairs.second])
         keys = (
             np.concatenate([self.accounts.share[kind, wanting], pairs.share[kind, joined]]),
             np.concatenate([self.accounts.owed[kind, wanting], pairs.owed[kind, joined]]),
-            np.concatenate([self.priority[kind, wanting], pairs.priority[kind, joined]]),
+            np.concatenate([priority[wanting], pairs.priority[kind, joined]]),
         )
         first = np.concatenate([wanting, pairs.first[joined]])
         second = np.concatenate([np.full(len(wanting), -1), pairs.second[joined]])
@@ -171,8 +184,10 @@ class _Walk:
                 continue
             free -= int(sizes[a])
             unchosen[a] = False
+            self.remaining -= 1
             if b >= 0:
                 unchosen[b] = False
+                self.remaining -= 1
             taken.append(entry)
         if taken:
             self.left[kind] = free
@@ -188,10 +203,11 @@ class _Walk:
             rows.append(able)
             kinds.append(np.full(len(able), kind))
         row, kind_of = np.concatenate(rows), np.concatenate(kinds)
-        keys = (-self.accounts.share[kind_of, row], -self.accounts.owed[kind_of, row], -self.priority[kind_of, row])
+        priority = np.stack([self.priority(kind) for kind in range(len(self.left))])
+        keys = (-self.accounts.share[kind_of, row], -self.accounts.owed[kind_of, row], -priority[kind_of, row])
         for entry in np.lexsort(keys).tolist():
             job, kind = int(row[entry]), int(kind_of[entry])
-            if not self.unchosen[job] or (self.priority[kind, job] <= 0 and not self.allocation.traits.fills):
+            if not self.unchosen[job] or (priority[kind, job] <= 0 and not self.allocation.traits.fills):
                 continue
             size = int(self.view.gpus[job])
             if size <= self.left[kind]:
@@ -205,7 +221,7 @@ class _Walk:
         kinds, counts = zip(*self.kinds, strict=True) if self.kinds else ((), ())
         wasted = None
         second = np.concatenate(self.second) if self.second else none
-        if self.rules.newcomers_waste_slots and len(first):
+        if self.rules.newcomers_waste_slots and len(first) and not self.accounts.promised.all():
             late = self.accounts.promised[first] == 0
             late |= (second >= 0) & (self.accounts.promised[second] == 0)
             wasted = late if late.any() else None
@@ -218,18 +234,14 @@ class _Walk:
         )
 
 
-def _priorities(view: View, accounts: Accounts) -> tuple[FloatArray, BoolArray]:
-    """[T, J] share over fraction received, 0 without share or speed; and where a job can run at all."""
-    runs = (view.classes.throughput > 0)[view.job_class].T
-    received, share = accounts.received, accounts.share
-    total = accounts.type_time[:, None]
+def _priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:
+    """share / (received / total); a share that received nothing yet counts a billion times."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        priority = share / (received / total)
+        priority: FloatArray = share / (received / total)
     odd = ~np.isfinite(priority)
     if odd.any():
         priority[odd] = (share * 1e9)[odd]
-    priority[~runs] = 0.0
-    return priority, runs
+    return priority
 
 
 class _Pairs:
@@ -242,11 +254,7 @@ class _Pairs:
         self.share, self.owed = table.share, table.owed
         classes = view.job_class
         can = (view.classes.pair[classes[self.first], classes[self.second]] > 0).T
-        total = accounts.type_time[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            priority = table.share / (table.received / total)
-        priority = np.where(np.isfinite(priority), priority, table.share * 1e9)
-        self.priority = np.where(can, priority, 0.0)
+        self.priority = _priority(table.share, table.received, accounts.type_time[:, None]) * can
         self.row = {(a, b): k for k, (a, b) in enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True))}
 
 

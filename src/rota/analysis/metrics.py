@@ -47,21 +47,27 @@ class Metrics:
         self.rounds = 0
         self.solves = 0
         self.solve_failures = 0
-        self.busy_gpu_s = 0.0
-        self.cost = 0.0
         self.kept = 0
         self.continuing = 0
-        self._price_per_s: FloatArray = cluster.prices / 3600.0
         self._capacity = float(cluster.gpus)
         self._capacity_since = 0.0
         self._past_capacity_gpu_s = 0.0
         self._placement: Placement = nobody()
-        self._gpus: FloatArray = np.zeros(0)
-        self._rate: FloatArray = np.zeros(0)
+        self._busy_by_type: FloatArray = np.zeros(len(cluster.types))
         self._alone = True
         self._just_planned = 0
         self._leases = 0
         self._gone: list[IntArray] = []
+
+    @property
+    def busy_gpu_s(self) -> float:
+        """GPU-seconds held by tasks."""
+        return float(self._busy_by_type.sum())
+
+    @property
+    def cost(self) -> float:
+        """Price of the GPU-seconds held."""
+        return float(self._busy_by_type @ self.cluster.prices) / 3600.0
 
     def observe(self, event: Event) -> None:
         """Take an event into account; events come in the order in which they happened."""
@@ -80,13 +86,11 @@ class Metrics:
         if placement is not self._placement:
             self._placement = placement
             self._alone = bool((placement.second < 0).all())
-            self._gpus = placement.gpus.astype(np.float64)
-            self._rate = self._price_per_s[placement.type] * self._gpus
 
     def _ran(self, event: RoundsRan) -> None:
         self.rounds += event.rounds
-        self.busy_gpu_s += float(event.seconds @ self._gpus)
-        self.cost += float(event.seconds @ self._rate)
+        held = event.seconds * self._placement.gpus
+        self._busy_by_type += np.bincount(self._placement.type, weights=held, minlength=len(self._busy_by_type))
         unchanged = (event.rounds - self._just_planned) * self._leases
         self.kept += unchanged
         self.continuing += unchanged

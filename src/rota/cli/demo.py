@@ -23,13 +23,13 @@ POLICIES = (
     "fifo", "fifo-perf", "allox", "gandiva", "max-min-fairness", "max-min-fairness-perf", "finish-time-fairness-perf",
 )  # fmt: skip
 CLUSTER = "v100=8,p100=8,k80=8"
-INTERARRIVAL_S = 5400.0
-HEADER = ("policy", "mean JCT h", "median h", "p99 h", "makespan d", "busy", "CPU s")
+INTERARRIVAL_S = 3600.0
+HEADER = ("policy", "mean JCT h", "median h", "p99 h", "days", "busy", "CPU s")
 
 
 @click.command("demo")
 @click.option("--out", default="demo-report", show_default=True, metavar="FOLDER", help="Where the report goes.")
-@click.option("--jobs", type=click.IntRange(min=20), default=300, show_default=True, help="Jobs per run.")
+@click.option("--jobs", type=click.IntRange(min=20), default=240, show_default=True, help="Jobs per run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which jobs.")
 @json_option
 def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:

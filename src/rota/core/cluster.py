@@ -108,6 +108,12 @@ class Cluster:
         return np.array([s.capacity.gpus for s in self.ordered], dtype=np.int64)
 
     @cached_property
+    def server_bounds(self) -> list[int]:
+        """Servers of type t are `server_bounds[t]:server_bounds[t + 1]` of `ordered`."""
+        bounds: list[int] = np.searchsorted(self.server_type, np.arange(len(self.types) + 1)).tolist()
+        return bounds
+
+    @cached_property
     def capacity(self) -> IntArray:
         """GPUs by type, in the order of `types`."""
         return np.bincount(self.server_type, weights=self.server_gpus, minlength=len(self.types)).astype(np.int64)

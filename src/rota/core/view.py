@@ -101,6 +101,8 @@ class View:
     previous: Allocation | None
     placement: Placement | None
     """What ran in the last round."""
+    last_task: IntArray | None = None
+    """[J] the row of each job's task (as first member) in `placement`, -1 without one."""
     accounts: Accounts | None = None
     solved_at: float = 0.0
     """When the last allocation was made."""

@@ -49,6 +49,10 @@ class ClassTable:
         found = self._number.get(key)
         return self._append(key) if found is None else found
 
+    def able(self, capacity: IntArray) -> BoolArray:
+        """[C] whether some type has both speed and enough GPUs for a job of the class."""
+        return (self.runs_on & (capacity[None, :] >= self.gpus[:, None])).any(axis=1)
+
     def keys(self) -> list[tuple[str, int, float]]:
         """(profile, gpus, weight) of every class, in order."""
         return list(self._number)

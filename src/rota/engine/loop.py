@@ -92,7 +92,7 @@ class Engine:
             if len(state) == 0:
                 if world.exhausted:
                     return "all jobs are done"
-                self._plan(None)
+                self._rest(world.now())
                 continue
             self.decide(world.now())
 
@@ -110,13 +110,15 @@ class Engine:
         """Ask the policy if it is time, then lay out the next round."""
         if self.trigger.due(now):
             self._solve(now)
-        if self.state.allocation is None:
+        allocation = self.state.allocation
+        if allocation is None:
             return
         view = self.state.view(now)
-        placement = self._mechanism.place(view, self.state.allocation)
+        placement = self._mechanism.place(view, allocation)
         if len(placement) == 0 and self._world.exhausted:
             placement = self._last_resort(now)
-        self._plan(placement)
+            view = self.state.view(now)
+        self._plan(view, placement)
 
     def _solve(self, now: float) -> None:
         view = self.state.view(now)
@@ -131,17 +133,17 @@ class Engine:
             return
         self.emit(Allocated(at=now, allocation=allocation))
 
-    def _plan(self, placement: Placement | None) -> None:
-        """Announce the next round unless it is the last one over again."""
-        state, now = self.state, self._world.now()
-        view = state.view(now)
-        if placement is None:
-            if state.placement is not None and len(state.placement) == 0:
-                return
-            placement = nobody()
-        plan = Plan(round=state.round, start=now, placement=placement, last=state.placement)
-        self.emit(Planned(at=now, plan=plan))
+    def _plan(self, view: View, placement: Placement) -> None:
+        """Announce the next round."""
+        state = self.state
+        plan = Plan(round=state.round, start=view.now, placement=placement, last=state.placement)
+        self.emit(Planned(at=view.now, plan=plan))
         self._world.apply(plan, view)
+
+    def _rest(self, now: float) -> None:
+        """Nobody is there: say so once."""
+        if self.state.placement is None or len(self.state.placement):
+            self._plan(self.state.view(now), nobody())
 
     def _last_resort(self, now: float) -> Placement:
         """Nobody runs and nobody will arrive: ask once more, then give up the jobs that are left."""
@@ -156,23 +158,20 @@ class Engine:
 
     def _refuse_impossible(self, event: JobsSubmitted) -> None:
         """Jobs that no type can hold or speed up are named and refused; the rest runs."""
-        view = self.state.view(event.at)
-        new = np.flatnonzero(view.jobs >= event.first_id)
-        holds = self.state.cluster.capacity[None, :] >= view.gpus[new][:, None]
-        able = (view.throughput[new] > 0) & holds
-        bad = new[~able.any(axis=1)]
+        state = self.state
+        able = state.classes.able(state.cluster.capacity)
+        if able.all():
+            return
+        view = state.view(event.at)
+        bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]
         for job in bad.tolist():
             self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
 
     def _drop_failed(self) -> None:
-        state = self.state
-        if not state.rules.gpu_split_fails or len(state) == 0:
-            return
-        given_up = np.flatnonzero(state.failures >= state.rules.max_failures)
-        if len(given_up):
-            jobs = state.view(self._world.now()).jobs[given_up]
-            reason = f"{state.rules.max_failures} failed attempts in a row"
-            self.emit(JobsDropped(at=self._world.now(), jobs=jobs, reason=reason))
+        jobs = self.state.given_up()
+        if len(jobs):
+            reason = f"{self.state.rules.max_failures} failed attempts in a row"
+            self.emit(JobsDropped(at=self._world.now(), jobs=jobs.copy(), reason=reason))
 
 
 def _why(view: View, job: int) -> str:

@@ -35,7 +35,7 @@ from rota.engine.classes import ClassTable
 from rota.engine.pairs import PairAccounts
 
 _SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _FLOATS = range(7)
-_ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _INTS = range(7)
+_ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _INTS = range(8)
 
 
 class State:
@@ -60,7 +60,9 @@ class State:
         self._owed = slice(_FLOATS + 2 * types, _FLOATS + 3 * types)
         self._f: FloatArray = np.zeros((_FLOATS + 3 * types, 0))
         self._i: IntArray = np.zeros((_INTS, 0), dtype=np.int64)
-        self._rows: tuple[IntArray, IntArray] | None = None
+        self._rows: IntArray | None = None
+        self._paired: IntArray = np.zeros(0, dtype=np.int64)
+        self._failing = False
         self._apply: dict[type, Callable[[Any], None]] = {
             JobsSubmitted: self._submitted,
             JobsRejected: self._left,
@@ -104,6 +106,7 @@ class State:
             attained=f[_ATTAINED],
             previous=self.allocation,
             placement=self.placement,
+            last_task=i[_LAST],
             accounts=self,
             solved_at=self.solved_at,
         )
@@ -130,10 +133,11 @@ class State:
         """1 for jobs the allocation in force knows, 0 for those that came after it."""
         return self._i[_PROMISED]
 
-    @property
-    def failures(self) -> IntArray:
-        """Failed attempts in a row."""
-        return self._i[_FAILURES]
+    def given_up(self) -> IntArray:
+        """Ids of jobs that failed too often in a row."""
+        if not self._failing:
+            return self._i[_ID, :0]
+        return self._i[_ID, self._i[_FAILURES] >= self.rules.max_failures]
 
     @property
     def extras(self) -> PairAccounts:
@@ -152,10 +156,11 @@ class State:
         i[_ID] = np.arange(event.first_id, event.first_id + count)
         i[_GPUS] = jobs.gpus
         i[_CLASS] = self._class_numbers(jobs)
+        i[_LAST] = -1
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
-        i[_TENANT] = np.array(names)[jobs.tenant]
-        self._f = np.hstack([self._f, f])
-        self._i = np.hstack([self._i, i])
+        i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
+        self._f = np.concatenate((self._f, f), axis=1)
+        self._i = np.concatenate((self._i, i), axis=1)
 
     def _class_numbers(self, jobs: Jobs) -> list[int]:
         number, names = self.classes.number, jobs.profiles
@@ -166,7 +171,8 @@ class State:
         at = self._positions(event.jobs)
         keep = np.ones(self._i.shape[1], dtype=np.bool_)
         keep[at] = False
-        self._f, self._i = self._f[:, keep], self._i[:, keep]
+        left = keep.nonzero()[0]
+        self._f, self._i = self._f.take(left, axis=1), self._i.take(left, axis=1)
         self.pairs.drop(event.jobs)
         self._rows = None
 
@@ -201,34 +207,38 @@ class State:
         return credit, credit - self.rules.pair_opening_credit * self.rules.round_s
 
     def _planned(self, event: Planned) -> None:
-        self.placement = event.plan.placement
-        self._rows = None
+        self.placement = placement = event.plan.placement
+        self._paired = (placement.second >= 0).nonzero()[0]
+        self._rows = rows = self._positions(placement.first)
+        last = self._i[_LAST]
+        last[:] = -1
+        last[rows] = np.arange(len(rows))
 
     def _ran(self, event: RoundsRan) -> None:
         placement = self.placement
         if placement is None:
             raise RotaError("a round ran that was never planned")
         self.round += event.rounds
-        rows, partners = self._task_rows(placement)
-        f, kinds, seconds = self._f, placement.type, event.seconds
-        paired = placement.second >= 0
+        rows = self._positions(placement.first) if self._rows is None else self._rows
         if placement.fraction is not None:
             self._ran_fluid(event, placement, rows)
             return
+        f, kinds, work = self._f, placement.type, event.seconds * placement.gpus
         f[_DONE, rows] += event.steps
-        f[_ATTAINED, rows] += seconds * placement.gpus
-        if paired.any():
-            both = np.flatnonzero(paired)
-            f[_DONE, partners[both]] += event.partner_steps[both]
-            f[_ATTAINED, partners[both]] += seconds[both] * placement.gpus[both]
-            single = np.flatnonzero(~paired)
-            self._receive(event, kinds, rows, single)
+        f[_ATTAINED, rows] += work
+        both = self._paired
+        if len(both):
+            partners = self._positions(placement.second[both])
+            f[_DONE, partners] += event.partner_steps[both]
+            f[_ATTAINED, partners] += work[both]
+            self._receive(event, kinds, rows, (placement.second < 0).nonzero()[0])
             ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
             self.pairs.credit(ran, kinds[both], _by_round(event)[:, both], self._pair_opening())
         else:
             self._receive(event, kinds, rows, None)
-        self.type_time += np.bincount(kinds, weights=seconds, minlength=len(self.type_time))
-        self._count_failures(event, rows)
+        self.type_time += np.bincount(kinds, weights=event.seconds, minlength=len(self.type_time))
+        if len(event.lost) or self._failing:
+            self._count_failures(event, rows)
 
     def _receive(self, event: RoundsRan, kinds: IntArray, rows: IntArray, part: IntArray | None) -> None:
         """Book time received, one round after the other: the last bit decides ties of the published simulator."""
@@ -249,24 +259,15 @@ class State:
         np.add.at(self._f[_DONE], self._positions(placement.second[paired]), event.partner_steps[paired])
 
     def _count_failures(self, event: RoundsRan, rows: IntArray) -> None:
-        if len(event.lost):
-            lost = self._positions(event.lost)
-            counts = self._i[_FAILURES, lost] + 1
-            self._i[_FAILURES, rows] = 0
-            self._i[_FAILURES, lost] = counts
-        elif self.rules.gpu_split_fails:
-            self._i[_FAILURES, rows] = 0
+        """Failures in a row: one more for who was lost, none for who made it."""
+        lost = self._positions(event.lost)
+        counts = self._i[_FAILURES, lost] + 1
+        self._i[_FAILURES, rows] = 0
+        self._i[_FAILURES, lost] = counts
+        self._failing = bool(self._i[_FAILURES].any())
 
     def _capacity_changed(self, event: CapacityChanged) -> None:
         self.capacity = event.capacity
-
-    def _task_rows(self, placement: Placement) -> tuple[IntArray, IntArray]:
-        if self._rows is None:
-            rows = partners = self._positions(placement.first)
-            if (placement.second >= 0).any():
-                partners = self._positions(np.where(placement.second >= 0, placement.second, placement.first))
-            self._rows = (rows, partners)
-        return self._rows
 
     def _positions(self, ids: IntArray) -> IntArray:
         """Where active jobs stand in the columns."""

@@ -12,9 +12,9 @@ class Choice:
     """Options chosen for one round, as columns of positions into `view.jobs`."""
 
     first: IntArray
-    second: IntArray
-    """Position of the partner, or -1."""
     type: IntArray
+    second: IntArray | None = None
+    """Position of the partner, or -1; None when nobody shares."""
     wasted: BoolArray | None = None
     """Chosen options that take GPUs without running on them (an accident of the Gavel artifact)."""
     fraction: FloatArray | None = None

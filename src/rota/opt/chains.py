@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -62,7 +62,7 @@ def _shape(types: int) -> _Shape:
     for k, chain in enumerate(chains):
         if chain[0] >= 0:
             time[k, chain[0], -1] = 1.0
-        for a, b in zip(chain, chain[1:], strict=False):
+        for a, b in pairwise(chain):
             uses[k, number[a, b]] = True
             time[k, b, number[a, b]] += 1.0
             if a >= 0:

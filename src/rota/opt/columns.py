@@ -17,8 +17,8 @@ from rota.opt.groups import Groups
 from rota.opt.lp import Solution
 from rota.opt.pairs import Pairs, useful_classes
 
-IMPROVES = 1e-9
-"""Relative worth above its cost that makes a pair worth adding."""
+IMPROVES = 1e-8
+"""Worth above its cost, relative to the largest price, that makes a pair worth adding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +59,7 @@ class PairSource:
         gpus = self.groups.gpus[self.order]
         total = (score + partner + gpus[:, None, None] * price).reshape(count, -1)
         pick = total.argmax(axis=1)
-        cost = -(time + gpus * price.min(initial=0.0))
-        good = total[here, pick] > IMPROVES * np.maximum(cost, 1e-300)
+        good = total[here, pick] > IMPROVES * np.abs(solution.row_dual[count:]).max()
         mates = chosen.reshape(count, -1)[here, pick]
         return self._pairs(here[good], mates[good], pick[good] % types)
 

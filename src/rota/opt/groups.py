@@ -90,5 +90,5 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 
 def can_run(rate: FloatArray) -> BoolArray:
     """[C] classes with a positive rate on some type."""
-    able: BoolArray = (rate > 0).any(axis=1)
+    able: BoolArray = rate.max(axis=1, initial=0.0) > 0
     return able

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import FloatArray
 from rota.core.errors import SolveError
 from rota.opt.lp import Int32Array, LinearProgram, Solution
 from rota.opt.shares import Polytope, Times
@@ -69,7 +69,7 @@ class Together:
 
 
 def fill(
-    polytope: Polytope, schedule: Schedule, basis: IntArray | None = None, duals: FloatArray | None = None
+    polytope: Polytope, schedule: Schedule, basis: Int32Array | None = None, duals: FloatArray | None = None
 ) -> Filled:
     """Water-filled levels, in the unit rate x scale; groups that cannot run or have no job stay at 0.
 
@@ -86,7 +86,7 @@ def fill(
         duals = np.zeros(len(program.row_lower))
     first: FloatArray | None = None
     for phase in range(len(count) + 1):
-        level, duals, found = _highest(program, schedule, ceiling, polytope, basis, duals)
+        level, duals, found = _highest(program, schedule, ceiling, polytope, (basis, duals))
         basis = found.basis
         first = duals if first is None else first
         rising = level < ceiling
@@ -104,10 +104,10 @@ def _highest(
     schedule: Schedule,
     ceiling: FloatArray,
     polytope: Polytope,
-    basis: IntArray | None,
-    duals: FloatArray,
+    start: tuple[Int32Array | None, FloatArray],
 ) -> tuple[FloatArray, FloatArray, Solution]:
     """One phase: levels at the highest feasible water level, and the duals that forbid a higher one."""
+    basis, duals = start
     count = polytope.groups.count
     marks = schedule.marks(ceiling)
     tau, level = float(marks[-1]), ceiling
@@ -115,7 +115,8 @@ def _highest(
     for _ in range(MOST_TRIALS):
         price = duals[: len(count)] * count
         if price.any():
-            tau = _affordable(schedule, marks, ceiling, price, float(duals[len(count) :] @ limits), tau)
+            worth = float(duals[len(count) :] @ limits)
+            tau = min(tau, _affordable(schedule, marks, ceiling, price, worth))
             level = schedule.needs(tau, ceiling)
         program.change_needs(count * level)
         found = program.solve(basis)
@@ -128,22 +129,22 @@ def _highest(
     )
 
 
-def _affordable(
-    schedule: Schedule, marks: FloatArray, ceiling: FloatArray, price: FloatArray, worth: float, below: float
-) -> float:
-    """The highest water level under `below` whose needs cost no more than `worth` at these prices."""
-    low, high = -1, int(np.searchsorted(marks, below))
-    cost_low = 0.0
-    cost_high = float(price @ schedule.needs(float(marks[min(high, len(marks) - 1)]), ceiling))
+def _affordable(schedule: Schedule, marks: FloatArray, ceiling: FloatArray, price: FloatArray, worth: float) -> float:
+    """The highest water level whose needs cost no more than `worth` at these prices."""
+
+    def cost_at(mark: int) -> float:
+        return float(price @ schedule.needs(float(marks[mark]), ceiling))
+
+    low, high = -1, len(marks) - 1
+    cost_low, cost_high = 0.0, cost_at(high)
+    if cost_high <= worth:
+        return float(marks[-1])
     while high - low > 1:
         middle = (low + high) // 2
-        cost = float(price @ schedule.needs(float(marks[middle]), ceiling))
+        cost = cost_at(middle)
         if cost <= worth:
             low, cost_low = middle, cost
         else:
             high, cost_high = middle, cost
-    start = float(marks[low]) if low >= 0 else 0.0
-    end = float(marks[min(high, len(marks) - 1)])
-    if cost_high <= cost_low:
-        return min(end, below)
-    return min(below, start + (end - start) * max(0.0, worth - cost_low) / (cost_high - cost_low))
+    start, end = float(marks[low]) if low >= 0 else 0.0, float(marks[high])
+    return start + (end - start) * max(0.0, worth - cost_low) / (cost_high - cost_low)

@@ -17,7 +17,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import FloatArray
 from rota.core.errors import InfeasibleError, SolveError
 
 Int32Array = NDArray[np.int32]
@@ -26,8 +26,6 @@ FEASIBILITY = 1e-9
 """Tolerance handed to the solver for primal and dual feasibility."""
 _COLUMNWISE = 1
 _MINIMISE = 1
-_PRIMAL = 4
-_CHOOSE = 0
 _OPTIMAL = highspy.HighsModelStatus.kOptimal
 _INFEASIBLE = {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}
 _BASIC = highspy.HighsBasisStatus.kBasic
@@ -38,7 +36,7 @@ class _Solver(threading.local):
     """The HiGHS object of this thread, and the program whose model it holds."""
 
     def __init__(self) -> None:
-        self.highs: Any = highspy.Highs()
+        self.highs: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]
         self.holds: LinearProgram | None = None
         for name, value in (
             ("output_flag", False),
@@ -83,12 +81,12 @@ class LinearProgram:
 
     def __post_init__(self) -> None:
         columns, rows = len(self.cost), len(self.row_lower)
-        # HiGHS reads these arrays without looking at their lengths.
-        assert len(self.lower) == len(self.upper) == len(self.start) == columns, self.name
-        assert len(self.row_upper) == rows and len(self.index) == len(self.value), self.name
+        lengths = (len(self.lower), len(self.upper), len(self.start), len(self.row_upper), len(self.index))
+        if lengths != (columns, columns, columns, rows, len(self.value)):  # HiGHS would read beyond the arrays
+            raise SolveError(f"{self.name}: arrays of lengths {lengths} for {columns} columns and {rows} rows")
         self._integrality = np.zeros(columns, dtype=np.int32)
 
-    def solve(self, basis: IntArray | Int32Array | None = None) -> Solution:
+    def solve(self, basis: Int32Array | None = None) -> Solution:
         """The optimum; `basis` is where to start if it fits.
 
         Raises:
@@ -160,7 +158,7 @@ class LinearProgram:
             raise SolveError(f"{self.name}: the solver refused the model (a coefficient that is not a number?)")
         _solver.holds = self
 
-    def _start_from(self, basis: IntArray | Int32Array) -> None:
+    def _start_from(self, basis: Int32Array) -> None:
         columns, rows = [_NONBASIC] * len(self.cost), [_NONBASIC] * len(self.row_lower)
         for variable in basis.tolist():
             if variable >= 0:

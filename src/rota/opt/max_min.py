@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import FloatArray
 from rota.opt.lp import Int32Array
 from rota.opt.shares import HELD, INFINITY, Polytope, Times
 
@@ -23,7 +23,7 @@ class MaxMin:
     basis: Int32Array | None
 
 
-def max_min(polytope: Polytope, value: FloatArray, basis: IntArray | None = None) -> MaxMin:
+def max_min(polytope: Polytope, value: FloatArray, basis: Int32Array | None = None) -> MaxMin:
     """Maximise the lowest level, then sum of value_g x steps with that level held.
 
     Groups that cannot run get nothing and do not count in the minimum. The second stage is needed because the first

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import FloatArray
 from rota.core.errors import InfeasibleError
 from rota.opt.chains import Climb
 from rota.opt.columns import PairSource, joined
@@ -36,7 +36,7 @@ def most(
     value: FloatArray,
     need: FloatArray,
     source: PairSource | None = None,
-    basis: IntArray | None = None,
+    basis: Int32Array | None = None,
 ) -> MostTimes:
     """Maximise sum of value [T] x steps by group; `need` [G] is in total steps/s of the group.
 

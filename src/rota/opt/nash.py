@@ -3,8 +3,8 @@
     maximise  sum_g n_g log u_g    subject to   n_g u_g <= gain_g . y_g,  y in the polytope of shares.py
 
 The logarithm is approximated from below between known points; the duals say where the next points should be
-(p_g being the price of utility, log u - p_g u is largest at u = 1 / p_g) and how far the optimum can be away. Numbers of
-jobs are right-hand sides only, so points found for one problem serve for the next with one job less.
+(p_g being the price of utility, log u - p_g u is largest at u = 1 / p_g) and how far the optimum can be away. Numbers
+of jobs are right-hand sides only, so points found for one problem serve for the next with one job less.
 """
 
 from __future__ import annotations

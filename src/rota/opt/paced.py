@@ -3,8 +3,8 @@
     maximise v   subject to   rate of group g >= r_g(v)   on the polytope of shares.py
 
 r is convex, so its tangent at a trial v asks for less than r: the linear program with tangents overestimates the
-optimum, and its answer is the next trial (Newton's method; exact at once for the makespan, where r is linear). Pairs are
-added as prices call for them (columns.py), at the same time.
+optimum, and its answer is the next trial (Newton's method; exact at once for the makespan, where r is linear). Pairs
+are added as prices call for them (columns.py), at the same time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def highest_paced_target(
     """The optimum and, with it held, the most of sum value_g x steps.
 
     Args:
-        polytope: with scale so that rate x scale is in the unit of the pace; its pairs are where to start from.
+        polytope: with scale so that rate x scale is in the unit of the pace, about 1; its pairs are where to start.
         pace: needs of one job of each group (all counts are 1).
         value: [G] worth of a step in the second stage.
         source: more pairs, or None if the polytope has all that may be used.
@@ -50,22 +50,27 @@ def highest_paced_target(
     v = min(v, limit)
     basis: Int32Array | None = None
     for _ in range(MOST_TRIALS):
-        program = _tangent(polytope, pace, v, limit)
-        found = program.solve(basis)
-        basis, reached = found.basis, float(found.x[polytope.special])
+        found = _tangent(polytope, pace, v, limit).solve(basis)
+        basis, reached = found.basis, v * float(found.x[polytope.special])
         more = _more(polytope, source, found, np.zeros(len(value)))
         if more is None and abs(reached - v) <= CLOSE * v:
             break
         polytope, v = more or polytope, reached
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r}, {reached!r}")
-    return _second_stage(polytope, pace, value, source, program, min(v, reached), basis)
+    return _second_stage(polytope, pace, value, source, (min(v, reached), found.basis))
 
 
 def _tangent(polytope: Polytope, pace: Pace, v: float, limit: float) -> LinearProgram:
-    slope = pace.slope(v)
-    need = pace.rate(v) - slope * v
-    return polytope.program(cost=polytope.only(-1.0), need=need, level=slope, bounds=(0.0, limit), name="common target")
+    """The program with tangents at v; its level is in units of v, so that it is about 1."""
+    slope = pace.slope(v) * v
+    return polytope.program(
+        cost=polytope.only(-1.0),
+        need=pace.rate(v) - slope,
+        level=slope,
+        bounds=(0.0, limit / v),
+        name="common target",
+    )
 
 
 def _more(polytope: Polytope, source: PairSource | None, found: Solution, value: FloatArray) -> Polytope | None:
@@ -80,21 +85,15 @@ def _more(polytope: Polytope, source: PairSource | None, found: Solution, value:
 
 
 def _second_stage(
-    polytope: Polytope,
-    pace: Pace,
-    value: FloatArray,
-    source: PairSource | None,
-    program: LinearProgram,
-    target: float,
-    basis: Int32Array | None,
+    polytope: Polytope, pace: Pace, value: FloatArray, source: PairSource | None, start: tuple[float, Int32Array]
 ) -> Paced:
-    held = (polytope.special, target * HELD, INFINITY)
+    target, basis = start
     for _ in range(MOST_TRIALS):
-        program.change(cost=polytope.costs(value[:, None]), column=held)
+        program = _tangent(polytope, pace, target, INFINITY)
+        program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, HELD, INFINITY))
         found = program.solve(basis)
         more = _more(polytope, source, found, value)
         if more is None:
             break
         polytope, basis = more, found.basis
-        program = _tangent(polytope, pace, target, target)
     return Paced(target, polytope.read(found.x), polytope.pairs or Pairs.none())

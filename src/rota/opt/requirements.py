@@ -50,7 +50,9 @@ def meet(view: View, rate: FloatArray, need: Requirement) -> Met:
     pace = _pace(rate.max(axis=1)[view.job_class], need)
     worth = _worth(view, rate)
     if len(view.capacity) > MOST_TYPES:
-        found = highest_paced_target(_by_job(view, rate), pace, worth[view.job_class], None, _first_guess(view))
+        scale = ratio(np.ones(len(view)), pace.fastest)
+        polytope = _by_job(view, rate, scale)
+        found = highest_paced_target(polytope, pace.scaled(scale), worth[view.job_class], None, _first_guess(view))
         return Met(found.target, found.times.alone, {"target": found.target})
     capacity, gpus = view.capacity.astype(np.float64), view.classes.gpus.astype(np.float64)
     jobs = climb(rate, view.job_class, gpus, capacity)
@@ -58,7 +60,12 @@ def meet(view: View, rate: FloatArray, need: Requirement) -> Met:
     if price is not None and len(price) != len(capacity):
         price = None
     reached = highest_target(
-        jobs, pace, rate * worth[:, None], price, recalled(view, "basis"), recalled(view, "second_basis")
+        jobs,
+        pace,
+        rate * worth[:, None],
+        price=price,
+        basis=recalled(view, "basis"),
+        second_basis=recalled(view, "second_basis"),
     )
     memory = {"price": reached.price, "basis": reached.basis, "second_basis": reached.second_basis}
     return Met(reached.target, reached.share, memory)
@@ -68,8 +75,9 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
     """The same where two jobs may share GPUs; rates count divided by the weight of the job."""
     if len(view) == 0:
         return Met(0.0, np.zeros((0, len(view.capacity))), {})
-    polytope = _by_job(view, rate, 1 / weight)
     pace = _pace(rate.max(axis=1)[view.job_class] / weight, need)
+    scale = ratio(np.ones(len(view)), pace.fastest)
+    polytope = _by_job(view, rate, scale / weight)
     source = pair_source(view, polytope.groups)
     first, second, type_ = (recalled(view, name) for name in ("pair_first", "pair_second", "pair_type"))
     start = Pairs.none()
@@ -78,7 +86,7 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
         known = (a >= 0) & (b >= 0)
         start = source.between(a[known], b[known], type_[known])
     found = highest_paced_target(
-        replace(polytope, pairs=start), pace, _worth(view, rate)[view.job_class], source, _first_guess(view)
+        replace(polytope, pairs=start), pace.scaled(scale), _worth(view, rate)[view.job_class], source, _first_guess(view)
     )
     extras, together = spread(view, polytope.groups, found.pairs, found.times.paired)
     used = found.times.paired > 0
@@ -107,12 +115,12 @@ def _worth(view: View, rate: FloatArray) -> FloatArray:
     return gpus * ratio(np.ones(len(rate)), proportional_rate(rate, view.capacity))
 
 
-def _by_job(view: View, rate: FloatArray, scale: FloatArray | None = None) -> Polytope:
+def _by_job(view: View, rate: FloatArray, scale: FloatArray) -> Polytope:
     return Polytope(
         groups=by_job(view),
         capacity=view.capacity.astype(np.float64),
         rate=rate[view.job_class],
-        scale=np.ones(len(view)) if scale is None else scale,
+        scale=scale,
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import SolveError
 from rota.opt.chains import Climb
-from rota.opt.lp import Int32Array, LinearProgram, Solution
+from rota.opt.lp import Int32Array, LinearProgram
 
 CLOSE = 1e-10
 """Overuse of the GPUs, and relative change of the target, that count as none."""
@@ -53,6 +53,10 @@ class Pace:
         own = self.slack[needs] / (self.age[needs] + self.steps[needs] / self.fastest[needs])
         return float(own.min(initial=np.inf))
 
+    def scaled(self, factor: FloatArray) -> Pace:
+        """The same with every job's rates counted times its factor."""
+        return Pace(self.steps * factor, self.slack, self.age, self.fastest * factor)
+
     def rows(self, order: IntArray) -> Pace:
         """The same for jobs in another order."""
         return Pace(self.steps[order], self.slack[order], self.age[order], self.fastest[order])
@@ -73,9 +77,10 @@ def highest_target(
     jobs: Climb,
     pace: Pace,
     value: FloatArray,
+    *,
     price: FloatArray | None = None,
-    basis: IntArray | None = None,
-    second_basis: IntArray | None = None,
+    basis: Int32Array | None = None,
+    second_basis: Int32Array | None = None,
 ) -> Reached:
     """The optimum, then the most of sum value . time among the shares that meet it.
 
@@ -84,7 +89,8 @@ def highest_target(
         pace: needs of the jobs in the order of the view.
         value: [C, T] worth of a unit of a job's time by class and type.
         price: prices by type of an earlier solve, a first guess.
-        basis: basis of an earlier solve; second_basis: that of its second stage.
+        basis: the basis of an earlier solve.
+        second_basis: that of its second stage.
 
     """
     pace = pace.rows(jobs.sort)
@@ -110,7 +116,7 @@ def highest_target(
         v, f = lower, f_lower
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
-    best = _most(jobs, program, f, value, found, second_basis)
+    best = _most(jobs, program, f, value, max(0.0, found.objective) + CLOSE).solve(second_basis)
     mix = best.x[:-1].reshape(jobs.ladder.sound.shape)
     return Reached(v, jobs.share(f, mix), price, found.basis, best.basis)
 
@@ -138,11 +144,9 @@ def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tup
     raise SolveError(f"no root of the cost of a common target after {MOST_TRIALS} steps; last {v!r}")
 
 
-def _most(
-    jobs: Climb, program: LinearProgram, f: FloatArray, value: FloatArray, found: Solution, basis: IntArray | None
-) -> Solution:
-    ladder = jobs.ladder
-    worth = np.take_along_axis(value, ladder.order, axis=1)
+def _most(jobs: Climb, program: LinearProgram, f: FloatArray, value: FloatArray, overuse: float) -> LinearProgram:
+    """The same program with the overuse held and the total value as its goal."""
+    worth = np.take_along_axis(value, jobs.ladder.order, axis=1)
     cost = np.append(-(jobs.usage(f) * worth).sum(axis=2).ravel(), 0.0)
-    program.change(cost=cost, column=(len(cost) - 1, -1.0, max(0.0, found.objective) + CLOSE))
-    return program.solve(basis)
+    program.change(cost=cost, column=(len(cost) - 1, -1.0, overuse))
+    return program

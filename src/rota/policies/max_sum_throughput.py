@@ -78,7 +78,7 @@ class MaxSumThroughput:
             scale=np.ones(len(groups)),
             pairs=Pairs.none() if self.packed else None,
         )
-        total = np.bincount(groups.member, weights=need, minlength=len(groups))
+        total = np.bincount(groups.member, weights=need, minlength=len(groups)).astype(np.float64)
         source = pair_source(view, groups) if self.packed else None
         found = most(polytope, value, total, source, recalled(view, "basis"))
         share, extras = found.times.share(groups), NO_OPTIONS

@@ -144,11 +144,12 @@ class SlowestTask:
             rounds += 1
             if end >= stop:
                 break
-        steps, partner_steps = chunk * rounds, np.zeros(len(chunk))
+        steps, partner_steps = chunk * rounds, _zeros(len(chunk))
         if len(pairs):
+            partner_steps = np.zeros(len(chunk))
             partner_steps[pairs] = partner[pairs] * rounds
+            tasks.partner_left = tasks.partner_left - partner_steps
         tasks.left = tasks.left - steps
-        tasks.partner_left = tasks.partner_left - partner_steps
         began = np.array(starts)[:, None]
         each = began + span
         each[0] -= start
@@ -160,7 +161,8 @@ class SlowestTask:
         rest.start, rest.rounds = start, rounds + rest.rounds
         rest.each = np.vstack([each, rest.seconds])
         rest.steps = rest.steps + steps
-        rest.partner_steps = rest.partner_steps + partner_steps
+        if len(pairs):
+            rest.partner_steps = rest.partner_steps + partner_steps
         rest.seconds = rest.seconds + seconds
         return rest
 
@@ -168,26 +170,40 @@ class SlowestTask:
         """One round by the letter of the artifact."""
         placement, pairs = tasks.placement, tasks.paired
         steps = np.minimum(chunk, tasks.left)
-        finish = now + steps / tasks.rate
-        partner_steps = np.zeros(len(steps))
-        failed = _split_fails(steps, placement.gpus)
+        finish = steps / tasks.rate
+        finish += now
+        partner_steps = _zeros(len(steps))
         if len(pairs):
+            partner_steps = np.zeros(len(steps))
             partner_steps[pairs] = np.minimum(partner_chunk[pairs], tasks.partner_left[pairs])
             finish[pairs] = np.maximum(finish[pairs], now + partner_steps[pairs] / tasks.partner_rate[pairs])
-            failed[pairs] |= _split_fails(partner_steps[pairs], placement.gpus[pairs])
-        seconds, lost, any_failed = finish - start, _NO_IDS, bool(failed.any())
-        if any_failed:
+        seconds, lost = finish - start, _NO_IDS
+        failed = self._failures(tasks, steps, partner_steps)
+        if failed is not None:
             steps, partner_steps, seconds = (np.where(failed, 0.0, v) for v in (steps, partner_steps, seconds))
             lost = placement.first[failed & (placement.second < 0)]
         tasks.left = tasks.left - steps
-        tasks.partner_left = tasks.partner_left - partner_steps
-        through = (tasks.left <= 0) & ~failed if any_failed else tasks.left <= 0
+        through = tasks.left <= 0
+        if failed is not None:
+            through &= ~failed
         ids, times = placement.first[through], finish[through]
         if len(pairs):
-            done = pairs[(tasks.partner_left[pairs] <= 0) & ~failed[pairs]]
+            tasks.partner_left = tasks.partner_left - partner_steps
+            done = pairs[tasks.partner_left[pairs] <= 0]
+            done = done if failed is None else done[~failed[done]]
             ids = np.concatenate([ids, placement.second[done]])
             times = np.concatenate([times, finish[done]])
         return Stretch(start, float(finish.max()), 1, steps, partner_steps, seconds, ids, times, lost)
+
+    def _failures(self, tasks: Tasks, steps: FloatArray, partner_steps: FloatArray) -> BoolArray | None:
+        """Tasks of which one GPU would get no step when all but the last get steps // gpus; None if there is none."""
+        gpus, pairs = tasks.placement.gpus, tasks.paired
+        if (steps >= gpus).all() and (len(pairs) == 0 or (partner_steps[pairs] >= gpus[pairs]).all()):
+            return None
+        failed = _split_fails(steps, gpus)
+        if len(pairs):
+            failed[pairs] |= _split_fails(partner_steps[pairs], gpus[pairs])
+        return failed if failed.any() else None
 
 
 class Fluid:
@@ -219,6 +235,15 @@ class Fluid:
         return Stretch(
             now, end, 1, steps[: len(placement)], partner_steps, fraction * span, jobs[through], times, _NO_IDS
         )
+
+
+_ZEROS: FloatArray = np.zeros(1 << 16)
+_ZEROS.setflags(write=False)
+
+
+def _zeros(count: int) -> FloatArray:
+    """Zeros that nobody will write to."""
+    return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count)
 
 
 def _full_rounds(left: FloatArray, chunk: FloatArray) -> int:

@@ -14,7 +14,7 @@ from rota.engine.classes import ClassTable
 
 @dataclass(slots=True)
 class Tasks:
-    """Running tasks. `rate` and `left` of members that do not exist are 1 and 0."""
+    """Running tasks. The partner columns mean something in the rows of `paired` only."""
 
     placement: Placement
     rate: FloatArray
@@ -29,15 +29,16 @@ class Tasks:
 
 def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool) -> Tasks:
     """Rates of a placement under the profiles."""
-    at = np.searchsorted(view.jobs, placement.first)
+    at = view.jobs.searchsorted(placement.first)
     group = view.job_class[at]
     rates = classes.throughput[group, placement.type]
     if spread_costs and len(placement.slot_server) > len(placement):
         rates = np.where(placement.spans, classes.spread[group, placement.type], rates)
-    paired = np.flatnonzero(placement.second >= 0)
-    count = len(placement)
-    partner_rate, partner_left = np.ones(count), np.zeros(count)
+    paired = (placement.second >= 0).nonzero()[0]
+    partner_rate = partner_left = rates
     if len(paired):
+        count = len(placement)
+        partner_rate, partner_left = np.ones(count), np.zeros(count)
         other = np.searchsorted(view.jobs, placement.second[paired])
         other_group, kind = view.job_class[other], placement.type[paired]
         rates = rates.copy()

@@ -12,6 +12,7 @@ from rota.core.allocation import Allocation
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
+from rota.mechanisms.divide.slots import alone
 from rota.mechanisms.registry import mechanisms
 
 _TINY = 1e-12
@@ -29,7 +30,7 @@ class Ideal:
         """Tasks without slots."""
         count = len(choice)
         none = np.zeros(0, dtype=np.int64)
-        second = np.where(choice.second >= 0, view.jobs[choice.second], -1) if count else choice.second
+        second = alone(count) if choice.second is None else np.where(choice.second >= 0, view.jobs[choice.second], -1)
         return Placement(
             first=view.jobs[choice.first],
             second=second,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rota.core.arrays import BoolArray, IntArray
+from rota.core.arrays import NO_JOB, BoolArray, IntArray
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
@@ -15,62 +15,74 @@ Spread = Callable[[IntArray, int], list[tuple[int, int]]]
 """(free GPUs by server of one type, GPUs wanted) -> [(server offset, GPUs)]."""
 
 
+_NOBODY: IntArray = np.full(1 << 16, NO_JOB, dtype=np.int64)
+_NOBODY.setflags(write=False)
+
+
+def alone(count: int) -> IntArray:
+    """The partners of jobs that share with nobody."""
+    return _NOBODY[:count] if count <= len(_NOBODY) else np.full(count, NO_JOB, dtype=np.int64)
+
+
 class Board:
     """Free GPUs by server while one round is laid out, and the slots each task gets."""
 
     def __init__(self, view: View, choice: Choice) -> None:
-        running = slice(None) if choice.wasted is None else ~choice.wasted
-        self.view = view
-        self.rows, self.partner, self.kind = choice.first[running], choice.second[running], choice.type[running]
-        self.fraction = None if choice.fraction is None else choice.fraction[running]
+        rows, partner, kind = choice.first, choice.second, choice.type
+        self.fraction = choice.fraction
+        if choice.wasted is not None:
+            runs = (~choice.wasted).nonzero()[0]
+            rows, kind = rows[runs], kind[runs]
+            partner = None if partner is None else partner[runs]
+        self.view, self.rows, self.partner, self.kind = view, rows, partner, kind
         self.steady = choice.steady
-        self.first = view.jobs[self.rows]
-        self.second = np.where(self.partner >= 0, view.jobs[self.partner], -1) if len(self.rows) else self.partner
-        self.gpus = view.gpus[self.rows]
+        self.first = view.jobs[rows]
+        self.second = alone(len(rows)) if partner is None else np.where(partner >= 0, view.jobs[partner], NO_JOB)
+        self.gpus = view.gpus[rows]
         self.free = view.cluster.server_gpus.copy()
-        bounds = np.searchsorted(view.cluster.server_type, np.arange(len(view.types) + 1))
-        self.bounds: list[int] = bounds.tolist()
+        self.bounds = view.cluster.server_bounds
 
     def lay_out(self, order_singles: Callable[[IntArray], IntArray], spread: Spread) -> Placement:
         """Keep who can stay, then place the others, the largest first."""
         last = self.view.placement
         row = self._last_rows(last)
         kept = row >= 0
-        if last is not None and kept.all() and len(last) == len(row) and bool((row == np.arange(len(row))).all()):
+        everybody = bool(kept.all())
+        if last is not None and everybody and len(last) == len(row) and bool((row == np.arange(len(row))).all()):
             return _again(last, kept, self)
-        if bool((self.gpus == 1).all()):
+        if len(row) == 0 or self.gpus.max() == 1:
             return self._ones(last, row, kept, order_singles)
         return self._any(last, row, kept, spread)
 
     def _last_rows(self, last: Placement | None) -> IntArray:
         """For each task the row of the last placement with the same members on the same type, or -1."""
-        found = np.full(len(self.rows), -1, dtype=np.int64)
-        if last is None or len(last) == 0 or last.fraction is not None:
-            return found
-        at = self.view.position(last.first)
-        here = np.flatnonzero(at >= 0)
-        row_of = np.full(len(self.view), -1, dtype=np.int64)
-        row_of[at[here]] = here
-        row = row_of[self.rows]
-        same = (row >= 0) & (last.type[row] == self.kind) & (last.second[row] == self.second)
-        return np.where(same, row, -1)
+        tasks = self.view.last_task
+        if last is None or tasks is None or len(last) == 0 or last.fraction is not None:
+            return np.full(len(self.rows), -1, dtype=np.int64)
+        row = tasks[self.rows]
+        moved = last.type[row] != self.kind
+        if self.partner is not None or last.second is not self.second:
+            moved |= last.second[row] != self.second
+        row[moved] = -1
+        return row
 
     def _ones(
         self, last: Placement | None, row: IntArray, kept: BoolArray, order_singles: Callable[[IntArray], IntArray]
     ) -> Placement:
         """Every task takes one GPU: all by arrays."""
         server = np.empty(len(row), dtype=np.int64)
-        if last is not None and kept.any():
-            stay = last.slot_server[last.slot_start[row[kept]]]
-            server[kept] = stay
+        old = kept.nonzero()[0]
+        if last is not None and len(old):
+            stay = last.slot_server[last.slot_start[row[old]]]
+            server[old] = stay
             self.free -= np.bincount(stay, minlength=len(self.free))
-        new = np.flatnonzero(~kept)
+        new = (~kept).nonzero()[0]
         if len(new):
             kinds = self.kind[new]
-            for kind in np.unique(kinds).tolist():
+            for kind in set(kinds.tolist()):
                 lo, hi = self.bounds[kind], self.bounds[kind + 1]
                 mine = new[kinds == kind]
-                server[mine] = lo + order_singles(self.free[lo:hi])[: len(mine)]
+                server[mine] = order_singles(self.free[lo:hi])[: len(mine)] + lo
         start = np.arange(len(row) + 1)
         return self._placement(kept, start, server, self.gpus)
 

@@ -115,7 +115,8 @@ class _Walk:
         """What was taken, grouped by type."""
         taken = np.array(self._taken, dtype=np.int64).reshape(-1, 3)
         taken = taken[np.argsort(taken[:, 2], kind="stable")]
-        return Choice(first=taken[:, 0], second=taken[:, 1], type=taken[:, 2], steady=steady)
+        second = taken[:, 1] if (taken[:, 1] >= 0).any() else None
+        return Choice(first=taken[:, 0], second=second, type=taken[:, 2], steady=steady)
 
 
 def _waiting(view: View, accounts: Accounts) -> list[int]:

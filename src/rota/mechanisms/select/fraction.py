@@ -56,7 +56,7 @@ class _Walk:
         self.left: list[int] = view.capacity.tolist()
         self.refused = False
         self.first: list[IntArray] = []
-        self.second: list[IntArray] = []
+        self.second: list[IntArray | None] = []
         self.kinds: list[tuple[int, int]] = []
         pairs = accounts.extras
         self.pairs = _Pairs(view, accounts) if allocation.traits.packs and len(pairs) else None
@@ -121,7 +121,7 @@ class _Walk:
         self.remaining -= count
         self.left[kind] -= gpus
         self.first.append(rows)
-        self.second.append(np.full(count, -1, dtype=np.int64))
+        self.second.append(None)
         self.kinds.append((kind, count))
 
     def _fill(self, kind: int) -> None:
@@ -216,22 +216,32 @@ class _Walk:
 
     def choice(self, *, steady: bool) -> Choice:
         """What was taken, type by type."""
-        none = np.zeros(0, dtype=np.int64)
-        first = np.concatenate(self.first) if self.first else none
-        kinds, counts = zip(*self.kinds, strict=True) if self.kinds else ((), ())
-        wasted = None
-        second = np.concatenate(self.second) if self.second else none
-        if self.rules.newcomers_waste_slots and len(first) and not self.accounts.promised.all():
-            late = self.accounts.promised[first] == 0
-            late |= (second >= 0) & (self.accounts.promised[second] == 0)
-            wasted = late if late.any() else None
+        if not self.first:
+            none = np.zeros(0, dtype=np.int64)
+            return Choice(first=none, type=none, steady=steady and not self.refused)
+        first = np.concatenate(self.first)
+        second = None
+        if any(part is not None for part in self.second):
+            lone = [np.full(len(f), -1) if part is None else part for f, part in zip(self.first, self.second, strict=True)]
+            second = np.concatenate(lone)
+        kind = np.empty(len(first), dtype=np.int64)
+        at = 0
+        for one, count in self.kinds:
+            kind[at : at + count] = one
+            at += count
         return Choice(
-            first=first,
-            second=second,
-            type=np.repeat(np.array(kinds, dtype=np.int64), np.array(counts, dtype=np.int64)),
-            wasted=wasted,
-            steady=steady and not self.refused,
+            first=first, second=second, type=kind, wasted=self._wasted(first, second), steady=steady and not self.refused
         )
+
+    def _wasted(self, first: IntArray, second: IntArray | None) -> BoolArray | None:
+        """Options with a member that the allocation in force does not know."""
+        promised = self.accounts.promised
+        if not self.rules.newcomers_waste_slots or promised.all():
+            return None
+        late = promised[first] == 0
+        if second is not None:
+            late |= (second >= 0) & (promised[second] == 0)
+        return late if late.any() else None
 
 
 def _priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:

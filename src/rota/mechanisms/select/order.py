@@ -45,7 +45,6 @@ class Order:
             kinds.append(kind)
         return Choice(
             first=np.array(taken, dtype=np.int64),
-            second=np.full(len(taken), -1, dtype=np.int64),
             type=np.array(kinds, dtype=np.int64),
             steady=allocation.static_order or not refused,
         )

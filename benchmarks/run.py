@@ -1,0 +1,141 @@
+"""What we claim about speed, as ratios: `make bench`.
+
+Whole simulations against the published Gavel simulator, single solves, start-up of the command line and, with
+`--scale`, a million jobs. CPU seconds are scaled by a plain Python loop that was timed on both machines, so that a
+slow or busy machine does not decide. Every run is a process of its own, started through the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROTA = str(Path(sys.executable).with_name("rota"))
+
+
+def calibrate() -> float:
+    """CPU seconds of the calibration loop on this machine, now."""
+    start = time.process_time()
+    total = 0
+    for i in range(20_000_000):
+        total += i * i
+    return time.process_time() - start
+
+
+def rota(*arguments: str) -> dict[str, Any]:
+    """One command in a process of its own; its JSON answer."""
+    done = subprocess.run([ROTA, *arguments, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"rota {' '.join(arguments)} failed:\n{done.stderr}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def simulate(run: dict[str, Any]) -> dict[str, Any]:
+    gpus, (first, last) = run["gpus"], run["measure"]
+    return rota(
+        "simulate", "--workload", "gavel-continuous", "--set", f"interarrival_s={run['interarrival_s']}",
+        "--seed", str(run["seed"]), "--cluster", f"v100={gpus},p100={gpus},k80={gpus}", "--policy", run["policy"],
+        "--rules", "gavel-artifact", "--measure", f"{first}:{last}",
+    )  # fmt: skip
+
+
+def whole_runs(facts: dict[str, Any], repeats: int) -> bool:
+    print(f"{'whole simulation':38} {'artifact s':>10} {'ours s':>8} {'ratio':>7} {'MB':>6}")
+    ratios = []
+    for run in facts["runs"]:
+        ratio, best = 0.0, math.inf
+        for _ in range(repeats):
+            speed = calibrate() / facts["calibration_cpu_s"]
+            answer = simulate(run)
+            ratio = max(ratio, run["artifact_cpu_s"] * speed / answer["cpu_s"])
+            best = min(best, answer["cpu_s"] / speed)
+        ratios.append(ratio)
+        print(f"{run['name']:38} {run['artifact_cpu_s']:10.1f} {best:8.3f} {ratio:6.1f}x {answer['peak_rss_mb']:6.0f}")
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    good = mean >= 50 and min(ratios) >= 20
+    print(f"geometric mean {mean:.1f}x (asked 50x), least {min(ratios):.1f}x (asked 20x): {verdict(good)}\n")
+    return good
+
+
+def solves(facts: dict[str, Any]) -> bool:
+    print(f"{'one solve':38} {'jobs':>8} {'ms':>9} {'asked ms':>9}")
+    good = True
+    for case in facts["solves"]:
+        speed = calibrate() / facts["calibration_cpu_s"]
+        answer = rota("bench", "solve", "--policy", case["policy"], "--jobs", str(case["jobs"]), "--multi-gpu")
+        seconds = answer["cpu_s"] / speed
+        fine = seconds < case["limit_s"]
+        good &= fine
+        limit = case["limit_s"] * 1e3
+        print(f"{case['policy']:38} {case['jobs']:8,} {seconds * 1e3:9.2f} {limit:9.1f} {verdict(fine)}")
+    print()
+    return good
+
+
+def start_up(facts: dict[str, Any]) -> bool:
+    speed = calibrate() / facts["calibration_cpu_s"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([ROTA, "--help"], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / speed
+    print(f"rota --help: {seconds:.3f} s of CPU (asked 0.3): {verdict(seconds < 0.3)}\n")
+    return seconds < 0.3
+
+
+def scale(facts: dict[str, Any], jobs: int) -> bool:
+    """Cost per round against active jobs, then a million jobs on 10,000 GPUs."""
+    print(f"{'scale':>10} {'GPUs':>7} {'rounds':>8} {'cpu s':>8} {'us/round':>9} {'jobs/s':>8} {'MB':>7}")
+    sizes = [(jobs // 100, 100), (jobs // 10, 1000), (jobs, 10_000)]
+    seconds, megabytes = 0.0, 0.0
+    for count, gpus in sizes:
+        third = gpus // 3
+        speed = calibrate() / facts["calibration_cpu_s"]
+        answer = rota(
+            "simulate", "--workload", "gavel-continuous", "--set", f"interarrival_s={115_000 / gpus}",
+            "--set", f"jobs={count}", "--cluster", f"v100={gpus - 2 * third},p100={third},k80={third}",
+            "--policy", "max-min-fairness-perf",
+        )  # fmt: skip
+        seconds, megabytes = answer["cpu_s"] / speed, answer["peak_rss_mb"]
+        rounds = max(1, answer["rounds"])
+        per_round = 1e6 * seconds / rounds
+        rate = count / seconds
+        print(f"{count:10,} {gpus:7,} {rounds:8,} {seconds:8.1f} {per_round:9.0f} {rate:8.0f} {megabytes:7.0f}")
+    good = seconds < 900 and megabytes < 4096
+    print(f"{jobs:,} jobs: {seconds / 60:.1f} minutes (asked 15), {megabytes:.0f} MB (asked 4096): {verdict(good)}\n")
+    return good
+
+
+def verdict(good: bool) -> str:
+    return "reached" if good else "NOT REACHED"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", action="store_true", help="also a million jobs (minutes)")
+    parser.add_argument("--jobs", type=int, default=1_000_000, help="jobs of the largest scale run")
+    parser.add_argument("--repeats", type=int, default=2, help="runs per simulation; the best counts")
+    parser.add_argument("--only", choices=["runs", "solves", "help", "scale"], help="one part")
+    options = parser.parse_args()
+    facts = json.loads((HERE / "gavel_artifact.json").read_text())
+    parts = {
+        "runs": lambda: whole_runs(facts, options.repeats),
+        "solves": lambda: solves(facts),
+        "help": lambda: start_up(facts),
+        "scale": lambda: scale(facts, options.jobs),
+    }
+    wanted = [options.only] if options.only else ["runs", "solves", "help", *(["scale"] if options.scale else [])]
+    results = [parts[name]() for name in wanted]
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/tutorial.md", "docs/python-api.md", "docs/determinism.md", "docs/add-a-policy.md"]
+PAGES = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/python-api.md",
+    "docs/determinism.md",
+    "docs/event-log.md",
+    "docs/add-a-policy.md",
+]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -29,7 +29,7 @@ HEADER = ("policy", "mean JCT h", "median h", "p99 h", "days", "busy", "CPU s")
 
 @click.command("demo")
 @click.option("--out", default="demo-report", show_default=True, metavar="FOLDER", help="Where the report goes.")
-@click.option("--jobs", type=click.IntRange(min=20), default=240, show_default=True, help="Jobs per run.")
+@click.option("--jobs", type=click.IntRange(min=20), default=180, show_default=True, help="Jobs per run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which jobs.")
 @json_option
 def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:

@@ -18,21 +18,22 @@ def progress_bar(label: str) -> Iterator[Callable[[Progress], None] | None]:
         yield None
         return
     from rich.console import Console  # noqa: PLC0415 - only a terminal pays for it
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
     from rich.progress import Progress as Bar  # noqa: PLC0415
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
         TextColumn("{task.fields[detail]}"),
         TimeElapsedColumn(),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    # No thread of its own: the CPU time of a run is reported.
+    with Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(label, total=None, detail="")
 
         def update(progress: Progress) -> None:
-            detail = f"{progress.active} active, day {progress.now / 86400:.1f}"
-            bar.update(task, completed=progress.finished, total=progress.target, detail=detail)
+            detail = f"{progress.finished:,} done, {progress.active:,} active, day {progress.now / 86400:,.0f}"
+            done = progress.finished if progress.target is None else min(progress.finished, progress.target)
+            bar.update(task, completed=done, total=progress.target, detail=detail, refresh=True)
 
         yield update

@@ -100,7 +100,7 @@ def summary_rows(summary: Mapping[str, Any]) -> list[Row]:
     """The numbers of a run with labels and units; keys that are missing are left out."""
     rows: list[Row] = []
     for label, key, form in _SUMMARY:
-        if summary.get(key) is not None:
+        if summary.get(key) is not None and (summary[key] or key not in _ONLY_IF_ANY):
             rows.append((label, form(summary[key])))
     for label, key in (("  weight", "mean_jct_s_by_weight"), ("  tenant", "mean_jct_s_by_tenant")):
         groups = summary.get(key) or {}
@@ -121,6 +121,7 @@ def _seconds(value: float) -> str:
     return f"{value:,.2f} s"
 
 
+_ONLY_IF_ANY = {"jobs_dropped", "jobs_rejected", "solve_failures"}
 _SUMMARY = (
     ("Mean completion time", "mean_jct_s", duration),
     ("  median", "p50_jct_s", duration),

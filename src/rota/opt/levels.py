@@ -27,7 +27,7 @@ from rota.opt.shares import Polytope, Times
 CLOSE = 1e-9
 """Overuse that counts as none."""
 PRICED = 1e-7
-"""A group's share of the worth of all GPUs from which its level counts as stopped by a bottleneck."""
+"""A group's part of what all needs cost from which its level counts as stopped by a bottleneck."""
 MOST_TRIALS = 1000
 
 
@@ -73,7 +73,8 @@ def fill(
 ) -> Filled:
     """Water-filled levels, in the unit rate x scale; groups that cannot run or have no job stay at 0.
 
-    Duals of an earlier solve bound the first phase whatever the number of jobs and GPUs is now: a good first trial.
+    Duals of an earlier solve, repaired where rates have changed, bound the first phase whatever the number of jobs and
+    GPUs is now: a good first trial.
     """
     count = polytope.groups.count
     ceiling = np.where(count > 0, polytope.gain.max(axis=1, initial=0.0), 0.0)
@@ -84,6 +85,7 @@ def fill(
     )
     if duals is None or len(duals) != len(program.row_lower):
         duals = np.zeros(len(program.row_lower))
+    duals = _repaired(program, polytope, duals)
     first: FloatArray | None = None
     for phase in range(len(count) + 1):
         level, duals, found = _highest(program, schedule, ceiling, polytope, (basis, duals))
@@ -93,10 +95,26 @@ def fill(
         if not rising.any():
             return Filled(level, polytope.read(found.x), basis, first, phase)
         price = duals[: len(count)] * count
-        stopped = (price * level > PRICED) & rising
+        stopped = (price * level > PRICED * float(price @ level)) & rising
         ceiling = np.where(stopped if stopped.any() else (price > 0) & rising, level, ceiling)
         duals = np.zeros(len(duals))
     raise SolveError(f"water filling did not end after {len(count) + 1} phases")
+
+
+def _repaired(program: LinearProgram, polytope: Polytope, duals: FloatArray) -> FloatArray:
+    """Duals that bound this program: where a column is worth more than it costs, the price of its time is raised."""
+    groups = len(polytope.groups)
+    worth = np.add.reduceat(program.value * duals[program.index], program.start)
+    worth[polytope.special] = 0.0
+    excess = np.where(program.upper > 0, np.maximum(worth, 0.0), 0.0)
+    owner = np.repeat(np.arange(groups), polytope.rate.shape[1])
+    if polytope.pairs is not None:
+        owner = np.concatenate([owner, [0], polytope.pairs.first])
+    raised = np.zeros(groups)
+    np.maximum.at(raised, owner, excess[: len(owner)])
+    repaired = duals.copy()
+    repaired[groups : 2 * groups] -= raised
+    return repaired
 
 
 def _highest(

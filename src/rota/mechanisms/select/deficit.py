@@ -1,9 +1,13 @@
 """Rota's own realisation of shares: serve who is furthest behind its share.
 
-debt = seconds owed at the last allocation + share x (time since then + the coming round) - seconds received since.
-Jobs and pairs with a share are served by debt, largest first, over all types in one queue, so that a job runs where
-it is most behind; what is left goes to jobs without a turn, the longest waiting account first, each on its fastest
-free type. The debt is carried over from one allocation to the next, so shares are met however often they change.
+    debt = seconds owed at the last allocation + share x (time since then + the coming round) - seconds received since
+
+In each pass every job without a turn asks for the type on which its debt is largest, and each type takes the largest
+debts while its GPUs last (a smaller job may overtake one that does not fit); whoever is refused asks for its next
+type. Whoever ran in the last round counts as `stay_rounds` more behind where it ran, so jobs are not moved or stopped
+for a few seconds of debt. With space sharing, jobs and pairs stand in one queue by debt instead. What is left goes to jobs without a turn,
+most owed first, each on its fastest free type. Debts are carried over from one allocation to the next, so shares are
+met however often they change.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.rules import Rules
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
@@ -25,108 +29,175 @@ class Deficit:
 
     def __init__(self, rules: Rules) -> None:
         self._round_s = rules.round_s
+        self._stay_s = rules.stay_rounds * rules.round_s
 
     def choose(self, view: View, allocation: Allocation) -> Choice:
         """The options of the coming round."""
         accounts = view.accounts
         if accounts is None:
             raise ValueError("the deficit rule needs accounts of received time")
-        first, second, kind, debt = self._candidates(view, accounts, packs=allocation.traits.packs)
-        if allocation.traits.aware:
-            order = np.lexsort((kind, first, -debt))
-        else:
-            order = np.lexsort((_scatter(first, kind, view), -debt))
-        walk = _Walk(view)
-        for entry in order.tolist():
-            walk.offer(int(first[entry]), int(second[entry]), int(kind[entry]))
-        refused = walk.refused
-        if allocation.traits.fills:
-            walk.fill(_waiting(view, accounts))
-        return walk.choice(steady=not refused)
-
-    def _candidates(
-        self, view: View, accounts: Accounts, *, packs: bool
-    ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-        """Options with a share: positions of the members, type, debt."""
         horizon = view.now - view.solved_at + self._round_s
-        share = accounts.share * view.classes.throughput.T[:, view.job_class].astype(bool)
-        kind, first = np.nonzero(share > _TINY)
-        debt = (accounts.owed + accounts.share * horizon - accounts.received)[kind, first]
-        second = np.full(len(first), -1, dtype=np.int64)
+        board = _Board(view)
+        wants = (accounts.share > _TINY) & view.classes.runs_on[view.job_class].T
+        debt = accounts.owed + accounts.share * horizon
+        debt -= accounts.received
         pairs = accounts.extras
-        if not packs or len(pairs) == 0:
-            return first, second, kind, debt
-        a, b = view.position(pairs.options.first), view.position(pairs.options.second)
-        pair_kind, row = np.nonzero(pairs.share > _TINY)
-        pair_debt = (pairs.owed + pairs.share * horizon - pairs.received)[pair_kind, row]
-        return (
-            np.concatenate([first, a[row]]),
-            np.concatenate([second, b[row]]),
-            np.concatenate([kind, pair_kind]),
-            np.concatenate([debt, pair_debt]),
-        )
+        if allocation.traits.packs and len(pairs):
+            pair_debt = pairs.owed + pairs.share * horizon - pairs.received
+            steady = board.one_queue(wants, debt, pairs.share > _TINY, pair_debt, accounts)
+        else:
+            wish = debt if allocation.traits.aware else debt + _favourite(view)
+            steady = board.passes(wants, self._loyal(view, wish))
+        if allocation.traits.fills and board.spare > 0 and board.unserved.any():
+            board.fill((debt - accounts.share * self._round_s).sum(axis=0))
+        return board.choice(steady=steady)
 
 
-class _Walk:
-    """One pass over the queue."""
+    def _loyal(self, view: View, debt: FloatArray) -> FloatArray:
+        """Debts with a bonus for staying, so that jobs do not move or stop for the sake of a few seconds."""
+        last, tasks = view.placement, view.last_task
+        if last is None or tasks is None or len(last) == 0 or self._stay_s == 0:
+            return debt
+        ran = (tasks >= 0).nonzero()[0]
+        debt = debt.copy()
+        debt[last.type[tasks[ran]], ran] += self._stay_s
+        return debt
+
+
+class _Board:
+    """GPUs that are left and jobs that have a turn, while one round is chosen."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._sizes = view.gpus.tolist()
-        self._unchosen = [True] * len(view)
-        self._free = view.capacity.tolist()
-        self._spare = sum(self._free)
-        self._taken: list[tuple[int, int, int]] = []
-        self.refused = False
+        self._free: list[int] = view.capacity.tolist()
+        self._ones = bool(len(view) == 0 or view.gpus.max() == 1)
+        self.unserved: BoolArray = np.ones(len(view), dtype=np.bool_)
+        self._first: list[IntArray] = []
+        self._second: list[IntArray] = []
+        self._kind: list[IntArray] = []
 
-    def offer(self, first: int, second: int, kind: int) -> None:
-        """Take the option if its members are free and its GPUs are there."""
-        if not self._unchosen[first] or (second >= 0 and not self._unchosen[second]):
-            self.refused = True
-            return
-        size = self._sizes[first]
-        if size > self._free[kind]:
-            self.refused = True
-            return
-        self._free[kind] -= size
-        self._spare -= size
-        self._unchosen[first] = False
-        if second >= 0:
-            self._unchosen[second] = False
-        self._taken.append((first, second, kind))
+    @property
+    def spare(self) -> int:
+        """GPUs nobody has taken yet."""
+        return sum(self._free)
 
-    def fill(self, waiting: list[int]) -> None:
-        """Give what is left to jobs without a turn, each on its fastest free type."""
-        if self._spare <= 0:
-            return
-        rates = self._view.classes.throughput
-        wishes = [[t for t in np.argsort(-row, kind="stable").tolist() if row[t] > 0] for row in rates]
-        classes = self._view.job_class.tolist()
-        for job in waiting:
-            if self._spare <= 0:
+    def passes(self, wants: BoolArray, debt: FloatArray) -> bool:
+        """Jobs ask for one type after the other; whether the same would happen again."""
+        steady = bool((wants.sum(axis=0) <= 1).all())
+        debt = np.where(wants, debt, -np.inf)
+        for _ in range(len(self._free)):
+            asking = (self.unserved & wants.any(axis=0)).nonzero()[0]
+            if len(asking) == 0:
+                break
+            favourite = debt[:, asking].argmax(axis=0)
+            for kind in range(len(self._free)):
+                mine = asking[favourite == kind]
+                taken = self._take(mine, debt[kind, mine], kind)
+                steady &= taken == len(mine)
+            wants = wants.copy()
+            wants[favourite, asking] = False
+            debt[favourite, asking] = -np.inf
+        return steady
+
+    def _take(self, jobs: IntArray, debt: FloatArray, kind: int) -> int:
+        """Serve those with the largest debts as far as the GPUs of this type go; how many."""
+        free = self._free[kind]
+        if len(jobs) == 0 or free == 0:
+            return 0
+        if self._ones and len(jobs) <= free:
+            served = jobs
+        else:
+            order = jobs[(-debt).argsort(kind="stable")]
+            served = order[:free] if self._ones else self._fitting(order, free)
+        self._serve(served, np.full(len(served), -1, dtype=np.int64), kind)
+        return len(served)
+
+    def _fitting(self, order: IntArray, free: int) -> IntArray:
+        """All up to the first that does not fit, then whoever still does."""
+        sizes = self._view.gpus[order]
+        whole = int(np.searchsorted(np.cumsum(sizes), free, side="right"))
+        free -= int(sizes[:whole].sum())
+        late = []
+        for at, size in enumerate(sizes[whole:].tolist(), start=whole):
+            if free <= 0:
+                break
+            if size <= free:
+                free -= size
+                late.append(at)
+        return order[np.concatenate([np.arange(whole), np.array(late, dtype=np.int64)])]
+
+    def _serve(self, first: IntArray, second: IntArray, kind: int) -> None:
+        self.unserved[first] = False
+        self._free[kind] -= int(self._view.gpus[first].sum())
+        self._first.append(first)
+        self._second.append(second)
+        self._kind.append(np.full(len(first), kind, dtype=np.int64))
+
+    def one_queue(
+        self, wants: BoolArray, debt: FloatArray, pair_wants: BoolArray, pair_debt: FloatArray, accounts: Accounts
+    ) -> bool:
+        """Jobs and pairs by debt over all types; whether the same would happen again."""
+        view, options = self._view, accounts.extras.options
+        kind, first = wants.nonzero()
+        pair_kind, row = pair_wants.nonzero()
+        firsts = np.concatenate([first, view.position(options.first[row])])
+        seconds = np.concatenate([np.full(len(first), -1), view.position(options.second[row])])
+        kinds = np.concatenate([kind, pair_kind])
+        debts = np.concatenate([debt[kind, first], pair_debt[pair_kind, row]])
+        order = np.lexsort((kinds, firsts, -debts))
+        sizes, steady, taken = view.gpus.tolist(), True, []
+        queue = zip(order.tolist(), firsts[order].tolist(), seconds[order].tolist(), kinds[order].tolist(), strict=True)
+        for entry, a, b, t in queue:
+            if not self.unserved[a] or (b >= 0 and not self.unserved[b]) or sizes[a] > self._free[t]:
+                steady = False
+                continue
+            self._free[t] -= sizes[a]
+            self.unserved[a] = False
+            if b >= 0:
+                self.unserved[b] = False
+            taken.append(entry)
+        self._first.append(firsts[taken])
+        self._second.append(seconds[taken])
+        self._kind.append(kinds[taken])
+        return steady
+
+    def fill(self, owed: FloatArray) -> None:
+        """Give what is left to jobs without a turn, most owed first, each on its fastest free type."""
+        view, free = self._view, self._free
+        rates = view.classes.throughput
+        waiting = self.unserved.nonzero()[0]
+        waiting = waiting[(-owed[waiting]).argsort(kind="stable")]
+        groups, sizes = view.job_class[waiting].tolist(), view.gpus[waiting].tolist()
+        wishes: dict[int, list[int]] = {}
+        spare = self.spare
+        for job, group, size in zip(waiting.tolist(), groups, sizes, strict=True):
+            if spare <= 0:
                 return
-            if self._unchosen[job]:
-                size = self._sizes[job]
-                kind = next((t for t in wishes[classes[job]] if self._free[t] >= size), None)
-                if kind is not None:
-                    self.offer(job, -1, kind)
+            if group not in wishes:
+                row = rates[group]
+                wishes[group] = [t for t in (-row).argsort(kind="stable").tolist() if row[t] > 0]
+            kind = next((t for t in wishes[group] if free[t] >= size), None)
+            if kind is not None:
+                self._serve(np.array([job]), np.array([-1]), kind)
+                spare -= size
 
     def choice(self, *, steady: bool) -> Choice:
         """What was taken, grouped by type."""
-        taken = np.array(self._taken, dtype=np.int64).reshape(-1, 3)
-        taken = taken[np.argsort(taken[:, 2], kind="stable")]
-        second = taken[:, 1] if (taken[:, 1] >= 0).any() else None
-        return Choice(first=taken[:, 0], second=second, type=taken[:, 2], steady=steady)
+        if not self._first:
+            none = np.zeros(0, dtype=np.int64)
+            return Choice(first=none, type=none, steady=steady)
+        kind = np.concatenate(self._kind)
+        order = kind.argsort(kind="stable")
+        second = np.concatenate(self._second)[order]
+        return Choice(
+            first=np.concatenate(self._first)[order],
+            second=second if (second >= 0).any() else None,
+            type=kind[order],
+            steady=steady,
+        )
 
 
-def _waiting(view: View, accounts: Accounts) -> list[int]:
-    """Jobs by what they are owed over all types, most first."""
-    owed = (accounts.owed + accounts.share * (view.now - view.solved_at) - accounts.received).sum(axis=0)
-    order: list[int] = np.lexsort((view.jobs, -owed)).tolist()
-    return order
-
-
-def _scatter(first: IntArray, kind: IntArray, view: View) -> IntArray:
-    """For policies that do not know types: a different favourite type for each job and round, without randomness."""
-    count = len(view.types)
-    return (kind + view.jobs[first] + view.round) % count
+def _favourite(view: View) -> FloatArray:
+    """[T, J] less than a second of extra debt on one type per job, for policies that see no difference in types."""
+    kinds = np.arange(len(view.types))[:, None]
+    return ((kinds + view.jobs[None, :]) % len(view.types)) / (len(view.types) + 1.0)

@@ -85,7 +85,7 @@ class Metrics:
             self._leases = len(placement.first)
         if placement is not self._placement:
             self._placement = placement
-            self._alone = bool((placement.second < 0).all())
+            self._alone = not placement.shared
 
     def _ran(self, event: RoundsRan) -> None:
         self.rounds += event.rounds

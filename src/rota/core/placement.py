@@ -31,6 +31,8 @@ class Placement:
     slot_gpus: IntArray
     fraction: FloatArray | None = None
     """Part of the time each task runs; None means all of it (only the ideal mechanism gives less)."""
+    shared: bool = True
+    """False where it is known that no task has two members."""
     steady: bool = False
     """The same placement would be made again until a job arrives or leaves or the shares change."""
 

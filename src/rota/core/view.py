@@ -103,6 +103,8 @@ class View:
     """What ran in the last round."""
     last_task: IntArray | None = None
     """[J] the row of each job's task (as first member) in `placement`, -1 without one."""
+    single_gpu: bool = False
+    """Whether it is known that no active job has more than one GPU."""
     accounts: Accounts | None = None
     solved_at: float = 0.0
     """When the last allocation was made."""

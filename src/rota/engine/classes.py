@@ -24,6 +24,8 @@ class ClassTable:
         self._kinds: dict[tuple[str, int], int] = {}
         self._kind_pair = np.zeros((0, 0, len(types)))
         self._pair: FloatArray | None = None
+        self._able: BoolArray | None = None
+        self._looked_at = -1
         self.profile: tuple[str, ...] = ()
         self.gpus: IntArray = np.zeros(0, dtype=np.int64)
         self.weight: FloatArray = np.zeros(0)
@@ -49,9 +51,12 @@ class ClassTable:
         found = self._number.get(key)
         return self._append(key) if found is None else found
 
-    def able(self, capacity: IntArray) -> BoolArray:
-        """[C] whether some type has both speed and enough GPUs for a job of the class."""
-        return (self.runs_on & (capacity[None, :] >= self.gpus[:, None])).any(axis=1)
+    def able(self, capacity: IntArray) -> BoolArray | None:
+        """[C] whether some type has both speed and enough GPUs for a job of the class; None if that is so for all."""
+        if len(self) != self._looked_at:
+            able = (self.runs_on & (capacity[None, :] >= self.gpus[:, None])).any(axis=1)
+            self._able, self._looked_at = (None if able.all() else able), len(self)
+        return self._able
 
     def keys(self) -> list[tuple[str, int, float]]:
         """(profile, gpus, weight) of every class, in order."""

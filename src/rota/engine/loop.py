@@ -160,7 +160,7 @@ class Engine:
         """Jobs that no type can hold or speed up are named and refused; the rest runs."""
         state = self.state
         able = state.classes.able(state.cluster.capacity)
-        if able.all():
+        if able is None:
             return
         view = state.view(event.at)
         bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]

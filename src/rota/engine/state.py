@@ -37,6 +37,8 @@ from rota.engine.pairs import PairAccounts
 _SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _FLOATS = range(7)
 _ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _INTS = range(8)
 
+_NONE: IntArray = np.zeros(0, dtype=np.int64)
+
 
 class State:
     """Active jobs, the allocation in force, the accounts behind it and the last placement."""
@@ -61,8 +63,9 @@ class State:
         self._f: FloatArray = np.zeros((_FLOATS + 3 * types, 0))
         self._i: IntArray = np.zeros((_INTS, 0), dtype=np.int64)
         self._rows: IntArray | None = None
-        self._paired: IntArray = np.zeros(0, dtype=np.int64)
+        self._paired: IntArray = _NONE
         self._failing = False
+        self._gangs = 0
         self._apply: dict[type, Callable[[Any], None]] = {
             JobsSubmitted: self._submitted,
             JobsRejected: self._left,
@@ -107,6 +110,7 @@ class State:
             previous=self.allocation,
             placement=self.placement,
             last_task=i[_LAST],
+            single_gpu=self._gangs == 0,
             accounts=self,
             solved_at=self.solved_at,
         )
@@ -159,6 +163,7 @@ class State:
         i[_LAST] = -1
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
         i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
+        self._gangs += int(np.count_nonzero(jobs.gpus > 1))
         self._f = np.concatenate((self._f, f), axis=1)
         self._i = np.concatenate((self._i, i), axis=1)
 
@@ -171,6 +176,8 @@ class State:
         at = self._positions(event.jobs)
         keep = np.ones(self._i.shape[1], dtype=np.bool_)
         keep[at] = False
+        if self._gangs:
+            self._gangs -= int(np.count_nonzero(self._i[_GPUS, at] > 1))
         left = keep.nonzero()[0]
         self._f, self._i = self._f.take(left, axis=1), self._i.take(left, axis=1)
         self.pairs.drop(event.jobs)
@@ -208,7 +215,7 @@ class State:
 
     def _planned(self, event: Planned) -> None:
         self.placement = placement = event.plan.placement
-        self._paired = (placement.second >= 0).nonzero()[0]
+        self._paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NONE
         self._rows = rows = self._positions(placement.first)
         last = self._i[_LAST]
         last[:] = -1

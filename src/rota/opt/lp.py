@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import highspy
 import numpy as np
@@ -24,6 +24,8 @@ Int32Array = NDArray[np.int32]
 
 FEASIBILITY = 1e-9
 """Tolerance handed to the solver for primal and dual feasibility."""
+CREDIBLE = 1e-7
+"""Largest violation of a row, relative to its value, with which an answer is accepted."""
 _COLUMNWISE = 1
 _MINIMISE = 1
 _OPTIMAL = highspy.HighsModelStatus.kOptimal
@@ -43,6 +45,8 @@ class _Solver(threading.local):
             ("presolve", "off"),
             ("solver", "simplex"),
             ("threads", 1),
+            # With scaling, HiGHS 1.15 was seen to call an infeasible point optimal after a change of costs.
+            ("simplex_scale_strategy", 0),
             ("primal_feasibility_tolerance", FEASIBILITY),
             ("dual_feasibility_tolerance", FEASIBILITY),
         ):
@@ -98,17 +102,15 @@ class LinearProgram:
             self._load()
         if basis is not None and len(basis) == len(self.row_lower):
             self._start_from(basis)
-        status = self._run()
-        if status != _OPTIMAL:
-            self._load()
+        for restart in (False, True):
+            if restart:
+                self._load()
             status = self._run()
-        if status == _OPTIMAL:
-            return self._read()
-        words = _solver.highs.modelStatusToString(status)
-        size = f"{len(self.cost)} columns, {len(self.row_lower)} rows"
-        if status in _INFEASIBLE:
-            raise InfeasibleError(f"{self.name} ({size}): no solution; the solver says {words!r}")
-        raise SolveError(f"{self.name} ({size}): the solver stopped with {words!r}")
+            if status == _OPTIMAL:
+                found = self._read()
+                if self._satisfied_by(found.x):
+                    return found
+        self._fail(status)
 
     def change(
         self,
@@ -134,6 +136,27 @@ class LinearProgram:
         if _solver.holds is self:
             rows = np.arange(len(need), dtype=np.int32)
             _solver.highs.changeRowsBounds(len(need), rows, self.row_lower[: len(need)], self.row_upper[: len(need)])
+
+    def _satisfied_by(self, x: FloatArray) -> bool:
+        """Whether the point satisfies all rows and bounds: the solver's word is not enough."""
+        entries = np.diff(self.start, append=np.int32(len(self.value)))
+        row = np.bincount(self.index, weights=self.value * np.repeat(x, entries), minlength=len(self.row_lower))
+        room = CREDIBLE * (1 + np.abs(row))
+        return bool(
+            (row >= self.row_lower - room).all()
+            and (row <= self.row_upper + room).all()
+            and (x >= self.lower - CREDIBLE).all()
+            and (x <= self.upper + CREDIBLE).all()
+        )
+
+    def _fail(self, status: Any) -> NoReturn:
+        words = _solver.highs.modelStatusToString(status)
+        size = f"{len(self.cost)} columns, {len(self.row_lower)} rows"
+        if status in _INFEASIBLE:
+            raise InfeasibleError(f"{self.name} ({size}): no solution; the solver says {words!r}")
+        if status == _OPTIMAL:
+            raise SolveError(f"{self.name} ({size}): the solver's answer does not satisfy the rows")
+        raise SolveError(f"{self.name} ({size}): the solver stopped with {words!r}")
 
     def _load(self) -> None:
         _solver.holds = None

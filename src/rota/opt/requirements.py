@@ -86,7 +86,11 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
         known = (a >= 0) & (b >= 0)
         start = source.between(a[known], b[known], type_[known])
     found = highest_paced_target(
-        replace(polytope, pairs=start), pace.scaled(scale), _worth(view, rate)[view.job_class], source, _first_guess(view)
+        replace(polytope, pairs=start),
+        pace.scaled(scale),
+        _worth(view, rate)[view.job_class],
+        source,
+        _first_guess(view),
     )
     extras, together = spread(view, polytope.groups, found.pairs, found.times.paired)
     used = found.times.paired > 0

@@ -11,6 +11,8 @@ from rota.core.placement import Placement
 from rota.core.view import View
 from rota.engine.classes import ClassTable
 
+_NOBODY: IntArray = np.zeros(0, dtype=np.int64)
+
 
 @dataclass(slots=True)
 class Tasks:
@@ -34,7 +36,7 @@ def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_
     rates = classes.throughput[group, placement.type]
     if spread_costs and len(placement.slot_server) > len(placement):
         rates = np.where(placement.spans, classes.spread[group, placement.type], rates)
-    paired = (placement.second >= 0).nonzero()[0]
+    paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NOBODY
     partner_rate = partner_left = rates
     if len(paired):
         count = len(placement)

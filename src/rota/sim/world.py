@@ -65,7 +65,7 @@ class World:
                 self._now = max(self._now, target)
         else:
             events += self._run(self._tasks, min(arrival, until))
-        jobs = self._source.take(self._now)
+        jobs = self._source.take(self._now) if arrival <= self._now else None
         if jobs is not None:
             events.append(JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs))
             self._taken += len(jobs)

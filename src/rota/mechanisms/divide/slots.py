@@ -50,7 +50,7 @@ class Board:
         everybody = bool(kept.all())
         if last is not None and everybody and len(last) == len(row) and bool((row == np.arange(len(row))).all()):
             return _again(last, kept, self)
-        if len(row) == 0 or self.gpus.max() == 1:
+        if self.view.single_gpu or len(row) == 0 or self.gpus.max() == 1:
             return self._ones(last, row, kept, order_singles)
         return self._any(last, row, kept, spread)
 
@@ -61,7 +61,7 @@ class Board:
             return np.full(len(self.rows), -1, dtype=np.int64)
         row = tasks[self.rows]
         moved = last.type[row] != self.kind
-        if self.partner is not None or last.second is not self.second:
+        if self.partner is not None or last.shared:
             moved |= last.second[row] != self.second
         row[moved] = -1
         return row
@@ -117,6 +117,7 @@ class Board:
             slot_server=server,
             slot_gpus=sizes,
             fraction=self.fraction,
+            shared=self.partner is not None,
             steady=self.steady,
         )
 
@@ -131,5 +132,6 @@ def _again(last: Placement, kept: BoolArray, board: Board) -> Placement:
         slot_start=last.slot_start,
         slot_server=last.slot_server,
         slot_gpus=last.slot_gpus,
+        shared=board.partner is not None,
         steady=board.steady,
     )

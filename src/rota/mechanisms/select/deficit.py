@@ -70,7 +70,7 @@ class _Board:
     def __init__(self, view: View) -> None:
         self._view = view
         self._free: list[int] = view.capacity.tolist()
-        self._ones = bool(len(view) == 0 or view.gpus.max() == 1)
+        self._ones = view.single_gpu or len(view) == 0 or bool(view.gpus.max() == 1)
         self.unserved: BoolArray = np.ones(len(view), dtype=np.bool_)
         self._first: list[IntArray] = []
         self._second: list[IntArray] = []

@@ -52,7 +52,7 @@ class _Walk:
         self.wants = (accounts.share > 0) & self.runs
         self.unchosen: BoolArray = np.ones(len(view), dtype=np.bool_)
         self.remaining = len(view)
-        self.ones = bool(len(view) == 0 or view.gpus.max() == 1)
+        self.ones = view.single_gpu or len(view) == 0 or bool(view.gpus.max() == 1)
         self.left: list[int] = view.capacity.tolist()
         self.refused = False
         self.first: list[IntArray] = []

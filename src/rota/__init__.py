@@ -1,9 +1,6 @@
 """Rota: a scheduler for multi-tenant GPU clusters.
 
-    import rota
-
-    result = rota.simulate(workload="gavel-static", settings={"jobs": 20}, cluster="v100=4,k80=4", policy="fifo-perf")
-    print(result.summary["mean_jct_s"])
+`rota.simulate(...)` runs a workload and `rota.replay(...)` reads an event log back; see docs/python.md.
 """
 
 from __future__ import annotations

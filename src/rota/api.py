@@ -43,6 +43,7 @@ from rota.engine.loop import Engine
 from rota.engine.state import State
 from rota.mechanisms.registry import build
 from rota.policies.registry import policies
+from rota.profiles.estimator import estimated
 from rota.sim.world import World
 
 _REPORT_EVERY_S = 0.1
@@ -95,6 +96,7 @@ def simulate(
     mechanism: str | None = None,
     mechanism_settings: Mapping[str, object] | None = None,
     profiles: str | Path | Throughputs = "gavel",
+    profile_settings: Mapping[str, object] | None = None,
     round_s: float | None = None,
     rules: str | Rules = "default",
     rule_settings: Mapping[str, object] | None = None,
@@ -111,11 +113,13 @@ def simulate(
 
     `measure` is a half-open range of job ids: only they count, and the run ends when they are done. `checkpoint` is a
     file that is written every `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on from one.
+    With `profile_settings` (profiled_fraction, reference_models, seed) policies see estimates of how two jobs share
+    GPUs until these have run together (rota.profiles.estimator).
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
     if resume is not None and events is not None:
         raise ConfigError("an event log cannot begin in the middle: give either events or resume, not both")
-    speeds = _throughputs(profiles)
+    speeds = estimated(_throughputs(profiles), profile_settings or {}, seed)
     machines = cluster if isinstance(cluster, Cluster) else clusters.load(cluster)
     how = _rules(rules, round_s, rule_settings)
     source = _source(trace, trace_format, workload, settings, jobs, machines, speeds, seed)
@@ -134,6 +138,7 @@ def simulate(
             "mechanism": placing,
             "mechanism_settings": mechanism_settings,
             "profiles": speeds.name,
+            "profile_settings": profile_settings,
             "seed": seed,
             "measure": list(measure) if measure is not None else None,
             "until": until,

@@ -51,6 +51,7 @@ of a built-in cluster, or a TOML file. Files ending in .gz are read as they are.
 @click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
 @settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
 @click.option("--profiles", default="gavel", show_default=True, metavar="NAME|FILE", help="How fast jobs go.")
+@settings_option("--set-profiles", "profile_settings", "Parameter of the estimator of pair speeds")
 @click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
 @click.option(
     "--rules", default="default", show_default=True, metavar="NAME", shell_complete=completes(names.rules),

@@ -130,12 +130,12 @@ class Cluster:
         return int(self.capacity.sum())
 
 
-def uniform(name: str, groups: Iterable[tuple[str, int, int]], accelerators: tuple[AcceleratorType, ...] = ()) -> Cluster:
+def uniform(
+    name: str, groups: Iterable[tuple[str, int, int]], accelerators: tuple[AcceleratorType, ...] = ()
+) -> Cluster:
     """A cluster from (type, GPUs, GPUs per server); a last server takes the remainder."""
     servers = []
     for kind, count, per_server in groups:
         sizes = [per_server] * (count // per_server) + ([count % per_server] if count % per_server else [])
-        servers += [
-            Server(id=f"{kind}-{i}", type=kind, capacity=Resources(gpus=size)) for i, size in enumerate(sizes)
-        ]
+        servers += [Server(id=f"{kind}-{i}", type=kind, capacity=Resources(gpus=size)) for i, size in enumerate(sizes)]
     return Cluster(name=name, servers=tuple(servers), accelerators=accelerators)

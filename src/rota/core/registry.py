@@ -7,6 +7,7 @@ are its constructor's keywords, so `create` can check names and convert `key=val
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -113,10 +114,8 @@ def convert(value: Any, hint: Any, where: str) -> Any:
     if len(options) < len(get_args(hint)) and value.lower() in {"none", ""}:
         return None
     for option in options:
-        try:
+        with contextlib.suppress(ValueError):
             return _from_text(value, option)
-        except ValueError:
-            continue
     wanted = " or ".join(getattr(o, "__name__", str(o)) for o in options)
     raise ConfigError(f"{where}={value!r} is not a valid {wanted}")
 

@@ -42,7 +42,7 @@ class Rules:
     # Who runs
     select: str = "deficit"
     stay_rounds: float = 3.0
-    """Debt, in rounds, by which another job or type must be ahead before a running job is stopped or moved (deficit)."""
+    """Rounds of debt by which another job or type must be ahead before a running job is stopped or moved (deficit)."""
     opening_credit: float = 0.0
     """Rounds a job is taken to have received when its account is opened or reset."""
     pair_opening_credit: float = 0.0

@@ -1,17 +1,40 @@
-"""Job classes: jobs with the same (profile, GPUs, weight) share one row of rates.
+"""Job classes: jobs with the same (profile, GPUs, weight, reference) share one row of rates.
 
 Rows are appended when a new kind of job arrives and never change their number, so a class number is a stable name
 for the whole run. Pair rates are looked up only when a policy that packs asks for them.
+
+The reference is None unless pair rates are estimated (rota.profiles.estimator). Then there are two tables of them:
+what policies see, and the truth by which jobs progress. Once two classes have run together on a type, the first
+table holds the truth there too.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.ports import Throughputs
+
+_Key: TypeAlias = "tuple[str, int, float, str | None]"
+"""(profile, GPUs, weight, reference) of a class."""
+_Kind: TypeAlias = "tuple[str, int, str | None]"
+"""(profile, GPUs, reference): all that pair rates depend on."""
+
+
+@runtime_checkable
+class PairEstimates(Protocol):
+    """What throughputs offer beside their true rates if pairs were not all measured."""
+
+    def reference(self, profile: str, gpus: int, draw: int) -> str | None:
+        """Which measured model stands for the arriving job number `draw`."""
+
+    def estimated_pair_rate(  # noqa: PLR0917 - who, with whom, on what
+        self, profile: str, reference: str | None, partner: str, partner_reference: str | None, gpus: int, type_: str
+    ) -> float:
+        """What the pair rate is taken to be before the two have run together."""
 
 
 class ClassTable:
@@ -20,10 +43,14 @@ class ClassTable:
     def __init__(self, throughputs: Throughputs, types: tuple[str, ...]) -> None:
         self._source = throughputs
         self._types = types
-        self._number: dict[tuple[str, int, float], int] = {}
-        self._kinds: dict[tuple[str, int], int] = {}
-        self._kind_pair = np.zeros((0, 0, len(types)))
+        self.estimating = isinstance(throughputs, PairEstimates)
+        self._drawn = 0
+        self._number: dict[_Key, int] = {}
+        self._kinds: dict[_Kind, int] = {}
+        self._kind_true: FloatArray = np.zeros((0, 0, len(types)))
+        self._kind_pair: FloatArray = self._kind_true
         self._pair: FloatArray | None = None
+        self._true_pair: FloatArray | None = None
         self._able: BoolArray | None = None
         self._looked_at = -1
         self.profile: tuple[str, ...] = ()
@@ -46,36 +73,70 @@ class ClassTable:
         self._source = throughputs
 
     def number(self, profile: str, gpus: int, weight: float) -> int:
-        """The class of such a job; a new row if there was none yet."""
-        key = (profile, gpus, weight)
+        """The class of an arriving job; a new row if there was none yet."""
+        key = (profile, gpus, weight, self._reference(profile, gpus) if self.estimating else None)
         found = self._number.get(key)
         return self._append(key) if found is None else found
 
     def able(self, capacity: IntArray) -> BoolArray | None:
         """[C] whether some type has both speed and enough GPUs for a job of the class; None if that is so for all."""
         if len(self) != self._looked_at:
-            able = (self.runs_on & (capacity[None, :] >= self.gpus[:, None])).any(axis=1)
+            able: BoolArray = (self.runs_on & (capacity[None, :] >= self.gpus[:, None])).any(axis=1)
             self._able, self._looked_at = (None if able.all() else able), len(self)
         return self._able
 
-    def keys(self) -> list[tuple[str, int, float]]:
-        """(profile, gpus, weight) of every class, in order."""
+    def keys(self) -> list[_Key]:
+        """(profile, gpus, weight, reference) of every class, in order."""
         return list(self._number)
 
     @property
     def pair(self) -> FloatArray:
-        """[C, C, T] steps/s of the first class while sharing with the second; 0 where they cannot."""
+        """[C, C, T] steps/s of the first class while sharing with the second; 0 where they cannot.
+
+        As far as the scheduler knows: an estimate for pairs that never ran, if rates are estimated.
+        """
         if self._pair is None:
             self._grow_pairs()
             self._pair = self._kind_pair[self.kind[:, None], self.kind[None, :]]
         return self._pair
 
-    def _append(self, key: tuple[str, int, float]) -> int:
-        profile, gpus, weight = key
+    @property
+    def true_pair(self) -> FloatArray:
+        """The same as it is in truth."""
+        if not self.estimating:
+            return self.pair
+        if self._true_pair is None:
+            self._grow_pairs()
+            self._true_pair = self._kind_true[self.kind[:, None], self.kind[None, :]]
+        return self._true_pair
+
+    def learn(self, first: IntArray, second: IntArray, types: IntArray) -> bool:
+        """Replace estimates by the truth for classes that ran together; whether some turned out not to fit."""
+        if not self.estimating:
+            return False
+        self._grow_pairs()
+        one, two = self.kind[first], self.kind[second]
+        at, back = (one, two, types), (two, one, types)
+        true, seen = self._kind_true, self._kind_pair
+        wrong = (seen[at] != true[at]) | (seen[back] != true[back])
+        if not wrong.any():
+            return False
+        seen[at], seen[back] = true[at], true[back]
+        self._pair = None
+        return bool((true[at][wrong] == 0).any())
+
+    def _reference(self, profile: str, gpus: int) -> str | None:
+        """Every job is profiled when it arrives; draws are counted here, so that a checkpoint knows them."""
+        self._drawn += 1
+        assert isinstance(self._source, PairEstimates)  # noqa: S101 - that is what `estimating` says
+        return self._source.reference(profile, gpus, self._drawn - 1)
+
+    def _append(self, key: _Key) -> int:
+        profile, gpus, weight, reference = key
         alone = [self._source.rate(profile, gpus, t) for t in self._types]
         spread = [self._source.rate(profile, gpus, t, spread=True) for t in self._types] if gpus > 1 else alone
         self._number[key] = number = len(self.profile)
-        kind = self._kinds.setdefault((profile, gpus), len(self._kinds))
+        kind = self._kinds.setdefault((profile, gpus, reference), len(self._kinds))
         self.profile = (*self.profile, profile)
         self.gpus = np.append(self.gpus, gpus)
         self.weight = np.append(self.weight, weight)
@@ -83,18 +144,32 @@ class ClassTable:
         self.throughput = np.vstack([self.throughput, alone])
         self.spread = np.vstack([self.spread, spread])
         self.runs_on = self.throughput > 0
-        self._pair = None
+        self._pair = self._true_pair = None
         return number
 
     def _grow_pairs(self) -> None:
         """Look up the pairs of kinds that were added since the last time."""
-        kinds = list(self._kinds)
-        have = len(self._kind_pair)
-        rates = np.zeros((len(kinds), len(kinds), len(self._types)))
-        rates[:have, :have] = self._kind_pair
-        for a, (profile, gpus) in enumerate(kinds):
-            for b, (partner, partner_gpus) in enumerate(kinds):
-                if gpus == partner_gpus and (a >= have or b >= have):
-                    rates[a, b] = [self._source.pair_rate(profile, partner, gpus, t) for t in self._types]
-        both = (rates > 0) & (rates.transpose(1, 0, 2) > 0)
-        self._kind_pair = np.where(both, rates, 0.0)
+        if len(self._kind_true) == len(self._kinds):
+            return
+        self._kind_true = self._grown(self._kind_true, self._true_rates)
+        self._kind_pair = self._grown(self._kind_pair, self._estimated_rates) if self.estimating else self._kind_true
+
+    def _grown(self, old: FloatArray, rates: Callable[[_Kind, _Kind], list[float]]) -> FloatArray:
+        """The table with the pairs of new kinds; both members must be able to run, or neither does."""
+        kinds, have = list(self._kinds), len(old)
+        found = np.zeros((len(kinds), len(kinds), len(self._types)))
+        found[:have, :have] = old
+        for a, mine in enumerate(kinds):
+            for b in range(have if a < have else 0, len(kinds)):
+                if mine[1] == kinds[b][1]:
+                    found[a, b] = rates(mine, kinds[b])
+        both = (found > 0) & (found.transpose(1, 0, 2) > 0)
+        return np.where(both, found, 0.0)
+
+    def _true_rates(self, mine: _Kind, other: _Kind) -> list[float]:
+        return [self._source.pair_rate(mine[0], other[0], mine[1], t) for t in self._types]
+
+    def _estimated_rates(self, mine: _Kind, other: _Kind) -> list[float]:
+        assert isinstance(self._source, PairEstimates)  # noqa: S101 - that is what `estimating` says
+        rate = self._source.estimated_pair_rate
+        return [rate(mine[0], mine[2], other[0], other[2], mine[1], t) for t in self._types]

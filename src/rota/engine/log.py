@@ -43,7 +43,7 @@ class EventLog:
 
     def __init__(self, path: str | Path, *, compressed: bool | None = None) -> None:
         packed = str(path).endswith(".gz") if compressed is None else compressed
-        self._raw: IO[bytes] = Path(path).open("wb")
+        self._raw: IO[bytes] = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
         self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, mtime=0) if packed else None
         self._last: Placement | None = None
 
@@ -91,7 +91,8 @@ def _read_lines(lines: Iterator[str], path: str) -> Iterator[Event]:
             kind = fields.pop("event")
             event = _planned(fields, last) if kind == "Planned" else _READERS[kind](fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{path}:{number}: not an event of a Rota log ({type(error).__name__}: {error})") from error
+            what = f"{type(error).__name__}: {error}"
+            raise ConfigError(f"{path}:{number}: not an event of a Rota log ({what})") from error
         if isinstance(event, Planned):
             last = event.plan.placement
         yield event
@@ -196,11 +197,12 @@ def _planned(fields: Mapping[str, Any], last: Placement | None) -> Planned:
     else:
         names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus")
         fraction = np.array(fields["fraction"]) if "fraction" in fields else None
-        columns = {name: _ints(fields[name]) for name in names}
+        columns: dict[str, Any] = {name: _ints(fields[name]) for name in names}
         placement = Placement(kept=_ints(fields["kept"]).astype(np.bool_), fraction=fraction, **columns)
     if fields.get("same") and not placement.kept.all():
         placement = _kept(placement)
-    return Planned(at=fields["at"], plan=Plan(round=fields["round"], start=fields["at"], placement=placement, last=last))
+    plan = Plan(round=fields["round"], start=fields["at"], placement=placement, last=last)
+    return Planned(at=fields["at"], plan=plan)
 
 
 def _kept(placement: Placement) -> Placement:

@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import numpy as np
-
 from rota.core.errors import ConfigError, RotaError
 from rota.core.events import (
     Allocated,

@@ -7,12 +7,13 @@ arrivals and departures cost two array operations, and a view is a handful of ro
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -238,6 +239,8 @@ class State:
             partners = self._positions(placement.second[both])
             f[_DONE, partners] += event.partner_steps[both]
             f[_ATTAINED, partners] += work[both]
+            if self.classes.estimating:
+                self._learn(rows[both], partners, kinds[both])
             self._receive(event, kinds, rows, (placement.second < 0).nonzero()[0])
             ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
             self.pairs.credit(ran, kinds[both], _by_round(event)[:, both], self._pair_opening())
@@ -263,7 +266,31 @@ class State:
         np.add.at(self._f[_DONE], rows, event.steps)
         np.add.at(self._f[_ATTAINED], rows, event.seconds * placement.gpus)
         paired = np.flatnonzero(placement.second >= 0)
-        np.add.at(self._f[_DONE], self._positions(placement.second[paired]), event.partner_steps[paired])
+        partners = self._positions(placement.second[paired])
+        np.add.at(self._f[_DONE], partners, event.partner_steps[paired])
+        if self.classes.estimating:
+            self._learn(rows[paired], partners, placement.type[paired])
+
+    def _learn(self, one: IntArray, two: IntArray, kinds: IntArray) -> None:
+        """These jobs ran together on these types: what was estimated is known now."""
+        group = self._i[_CLASS]
+        if self.classes.learn(group[one], group[two], kinds):
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Take back the shares of pairs that turned out not to fit, so that no mechanism chooses them again."""
+        self.pairs.share *= self._fits(self.pairs.options).T
+        if self.allocation is not None:
+            share = self.allocation.share.copy()
+            share[len(self.allocation.jobs) :] *= self._fits(self.allocation.extras)
+            self.allocation = replace(self.allocation, share=share)
+
+    def _fits(self, options: Options) -> BoolArray:
+        """[P, T] whether the members of an option can share GPUs, as far as is known (of those that left: anything)."""
+        group = self._i[_CLASS]
+        first, second = (group.take(self._positions(ids), mode="clip") for ids in (options.first, options.second))
+        fits: BoolArray = (options.second < 0)[:, None] | (self.classes.pair[first, second] > 0)
+        return fits
 
     def _count_failures(self, event: RoundsRan, rows: IntArray) -> None:
         """Failures in a row: one more for who was lost, none for who made it."""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from rota.core.events import Allocated, CapacityChanged, Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, RoundsRan
+from rota.core.events import (
+    Allocated,
+    CapacityChanged,
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    RoundsRan,
+)
 from rota.core.rules import Rules
 
 _CHANGES = frozenset({JobsSubmitted, JobsFinished, JobsDropped, JobsRejected, CapacityChanged})

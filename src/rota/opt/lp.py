@@ -10,15 +10,17 @@ one solve to the next: the indices of the basic variables, columns as 0.., row i
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.arrays import FloatArray
-from rota.core.errors import InfeasibleError, SolveError
+from rota.core.errors import InfeasibleError, RotaError, SolveError
 
 Int32Array = NDArray[np.int32]
 
@@ -34,23 +36,46 @@ _BASIC = highspy.HighsBasisStatus.kBasic
 _NONBASIC = highspy.HighsBasisStatus.kNonbasic
 
 
+STRICT: Mapping[str, object] = {
+    "output_flag": False,
+    "presolve": "off",
+    "solver": "simplex",
+    "threads": 1,
+    "simplex_strategy": 1,
+    # With scaling, HiGHS 1.15 was seen to call an infeasible point optimal after a change of costs.
+    "simplex_scale_strategy": 0,
+    "primal_feasibility_tolerance": FEASIBILITY,
+    "dual_feasibility_tolerance": FEASIBILITY,
+}
+LENIENT: Mapping[str, object] = {
+    "simplex_strategy": 4,
+    "simplex_scale_strategy": 4,
+    "primal_feasibility_tolerance": 1e-8,
+    "dual_feasibility_tolerance": 1e-7,
+}
+"""A last attempt for a program that is on the edge of being infeasible: primal simplex, looser tolerances."""
+
+
 class _Solver(threading.local):
     """The HiGHS object of this thread, and the program whose model it holds."""
 
     def __init__(self) -> None:
         self.highs: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]
         self.holds: LinearProgram | None = None
-        for name, value in (
-            ("output_flag", False),
-            ("presolve", "off"),
-            ("solver", "simplex"),
-            ("threads", 1),
-            # With scaling, HiGHS 1.15 was seen to call an infeasible point optimal after a change of costs.
-            ("simplex_scale_strategy", 0),
-            ("primal_feasibility_tolerance", FEASIBILITY),
-            ("dual_feasibility_tolerance", FEASIBILITY),
-        ):
+        self._set(STRICT)
+
+    def _set(self, settings: Mapping[str, object]) -> None:
+        for name, value in settings.items():
             self.highs.setOptionValue(name, value)
+
+    @contextmanager
+    def using(self, settings: Mapping[str, object]) -> Iterator[None]:
+        """Other settings for a while."""
+        self._set(settings)
+        try:
+            yield
+        finally:
+            self._set({name: STRICT[name] for name in settings})
 
 
 _solver = _Solver()
@@ -102,15 +127,16 @@ class LinearProgram:
             self._load()
         if basis is not None and len(basis) == len(self.row_lower):
             self._start_from(basis)
-        for restart in (False, True):
-            if restart:
-                self._load()
-            status = self._run()
-            if status == _OPTIMAL:
-                found = self._read()
-                if self._satisfied_by(found.x):
+        status = self._run()
+        if status == _OPTIMAL and self._satisfied_by((found := self._read()).x):
+            return found
+        for settings in ({}, LENIENT):
+            self._load()
+            with _solver.using(settings):
+                status = self._run()
+                if status == _OPTIMAL and self._satisfied_by((found := self._read()).x):
                     return found
-        self._fail(status)
+        raise self._failure(status)
 
     def change(
         self,
@@ -139,7 +165,9 @@ class LinearProgram:
 
     def _satisfied_by(self, x: FloatArray) -> bool:
         """Whether the point satisfies all rows and bounds: the solver's word is not enough."""
-        entries = np.diff(self.start, append=np.int32(len(self.value)))
+        entries = np.empty(len(x), dtype=np.int64)
+        entries[:-1] = self.start[1:] - self.start[:-1]
+        entries[-1] = len(self.value) - self.start[-1]
         row = np.bincount(self.index, weights=self.value * np.repeat(x, entries), minlength=len(self.row_lower))
         room = CREDIBLE * (1 + np.abs(row))
         return bool(
@@ -149,14 +177,14 @@ class LinearProgram:
             and (x <= self.upper + CREDIBLE).all()
         )
 
-    def _fail(self, status: Any) -> NoReturn:
+    def _failure(self, status: Any) -> RotaError:
         words = _solver.highs.modelStatusToString(status)
         size = f"{len(self.cost)} columns, {len(self.row_lower)} rows"
         if status in _INFEASIBLE:
-            raise InfeasibleError(f"{self.name} ({size}): no solution; the solver says {words!r}")
+            return InfeasibleError(f"{self.name} ({size}): no solution; the solver says {words!r}")
         if status == _OPTIMAL:
-            raise SolveError(f"{self.name} ({size}): the solver's answer does not satisfy the rows")
-        raise SolveError(f"{self.name} ({size}): the solver stopped with {words!r}")
+            return SolveError(f"{self.name} ({size}): the solver's answer does not satisfy the rows")
+        return SolveError(f"{self.name} ({size}): the solver stopped with {words!r}")
 
     def _load(self) -> None:
         _solver.holds = None

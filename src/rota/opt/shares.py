@@ -140,7 +140,7 @@ class Times:
 
     def share(self, groups: Groups) -> FloatArray:
         """[J, T] equal parts of the time alone."""
-        part: FloatArray = (self.alone / np.maximum(groups.count, 1.0)[:, None])[groups.member]
+        part: FloatArray = (self.alone / np.maximum(groups.count, 1.0)[:, None]).take(groups.member, axis=0)
         return part
 
 

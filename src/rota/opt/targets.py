@@ -21,6 +21,8 @@ from rota.opt.lp import Int32Array, LinearProgram
 
 CLOSE = 1e-10
 """Overuse of the GPUs, and relative change of the target, that count as none."""
+MARGIN = 2e-9
+"""Overuse left to the second stage: more than the solver's tolerance, so that the first stage's answer is feasible."""
 ROUNDING = 1e-13
 MOST_TRIALS = 100
 
@@ -116,7 +118,7 @@ def highest_target(
         v, f = lower, f_lower
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
-    best = _most(jobs, program, f, value, max(0.0, found.objective) + CLOSE).solve(second_basis)
+    best = _most(jobs, program, f, value, max(0.0, found.objective) + MARGIN).solve(second_basis)
     mix = best.x[:-1].reshape(jobs.ladder.sound.shape)
     return Reached(v, jobs.share(f, mix), price, found.basis, best.basis)
 

@@ -43,16 +43,15 @@ class Gandiva:
         pairs = kept + self._draw(view, kept, rng)
         share, extras = _combinations(view, pairs)
         saved = {"pairs": pairs, "random": rng.getstate()}
-        return Allocation(
-            jobs=view.jobs, types=view.types, share=share, extras=extras, traits=traits, memory=saved
-        )
+        return Allocation(jobs=view.jobs, types=view.types, share=share, extras=extras, traits=traits, memory=saved)
 
     def _keep(self, view: View, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Pairs whose members are still here and gain from sharing."""
         if not pairs:
             return []
         at = view.position(np.array(pairs, dtype=np.int64).ravel()).reshape(-1, 2)
-        return [pair for pair, (a, b) in zip(pairs, at.tolist(), strict=True) if min(a, b) >= 0 and _gain(view, a, b) >= 1]
+        here = [(pair, a, b) for pair, (a, b) in zip(pairs, at.tolist(), strict=True) if min(a, b) >= 0]
+        return [pair for pair, a, b in here if _gain(view, a, b) >= 1]
 
     def _draw(self, view: View, kept: list[tuple[int, int]], rng: random.Random) -> list[tuple[int, int]]:
         """Random pairs among jobs without a partner; a draw of unequal sizes is lost."""

@@ -22,6 +22,4 @@ def ranked(view: View, key: FloatArray, *, static: bool, traits: Traits) -> Allo
     """The order of jobs by key, as an allocation."""
     order = np.lexsort((view.jobs, view.submitted, key))
     share = np.zeros((len(view), len(view.types)))
-    return Allocation(
-        jobs=view.jobs, types=view.types, share=share, order=order, static_order=static, traits=traits
-    )
+    return Allocation(jobs=view.jobs, types=view.types, share=share, order=order, static_order=static, traits=traits)

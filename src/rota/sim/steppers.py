@@ -63,8 +63,8 @@ class Grid:
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
         """As many rounds as pass before `stop` or until a job is through."""
         lead = np.where(tasks.fresh, self._restart, 0.0)
-        need = lead + tasks.left / tasks.rate
-        partner_need = lead + tasks.partner_left / tasks.partner_rate
+        need = lead + tasks.left / tasks.pace
+        partner_need = lead + tasks.partner_left / tasks.partner_pace
         if len(tasks.paired):
             soonest = min(need.min(), partner_need[tasks.paired].min())
         else:
@@ -170,13 +170,13 @@ class SlowestTask:
         """One round by the letter of the artifact."""
         placement, pairs = tasks.placement, tasks.paired
         steps = np.minimum(chunk, tasks.left)
-        finish = steps / tasks.rate
+        finish = steps / tasks.pace
         finish += now
         partner_steps = _zeros(len(steps))
         if len(pairs):
             partner_steps = np.zeros(len(steps))
             partner_steps[pairs] = np.minimum(partner_chunk[pairs], tasks.partner_left[pairs])
-            finish[pairs] = np.maximum(finish[pairs], now + partner_steps[pairs] / tasks.partner_rate[pairs])
+            finish[pairs] = np.maximum(finish[pairs], now + partner_steps[pairs] / tasks.partner_pace[pairs])
         seconds, lost = finish - start, _NO_IDS
         failed = self._failures(tasks, steps, partner_steps)
         if failed is not None:
@@ -214,16 +214,16 @@ class Fluid:
         return arrival
 
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
-        """Every task runs its fraction of the time."""
+        """Every task runs its fraction of the time; that a pair does not fit is noticed at once."""
         placement = tasks.placement
         fraction = placement.fraction if placement.fraction is not None else np.ones(len(placement))
         ids = np.concatenate([placement.first, placement.second[tasks.paired]])
-        speed = np.concatenate([tasks.rate * fraction, (tasks.partner_rate * fraction)[tasks.paired]])
+        speed = np.concatenate([tasks.pace * fraction, (tasks.partner_pace * fraction)[tasks.paired]])
         left = np.concatenate([tasks.left, tasks.partner_left[tasks.paired]])
         jobs, first_row, member = np.unique(ids, return_index=True, return_inverse=True)
         total = np.bincount(member, weights=speed)
         need = left[first_row] / total
-        end = min(stop, now + float(need.min()))
+        end = now if tasks.misfit else min(stop, now + float(need.min()))
         span = end - now
         through = need <= span * (1 + _SLACK)
         done = np.where(through, left[first_row], total * span)

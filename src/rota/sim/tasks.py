@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,15 @@ class Tasks:
     """Rows with two members."""
     fresh: BoolArray
     """Tasks that start or move and have to pay for it."""
+    pace: FloatArray
+    """`rate` to divide by: the same, but next to nothing instead of 0 for a pair that does not fit."""
+    partner_pace: FloatArray
+    misfit: bool = False
+    """Somebody is about to find out that a pair which was taken to fit does not."""
+
+
+_CRAWL = 1e-290
+"""steps/s; small enough that no job ever gets anywhere, large enough that seconds per step are a number."""
 
 
 def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool) -> Tasks:
@@ -44,10 +53,10 @@ def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_
         other = np.searchsorted(view.jobs, placement.second[paired])
         other_group, kind = view.job_class[other], placement.type[paired]
         rates = rates.copy()
-        rates[paired] = classes.pair[group[paired], other_group, kind]
-        partner_rate[paired] = classes.pair[other_group, group[paired], kind]
+        rates[paired] = classes.true_pair[group[paired], other_group, kind]
+        partner_rate[paired] = classes.true_pair[other_group, group[paired], kind]
         partner_left[paired] = view.total_steps[other] - view.steps_done[other]
-    return Tasks(
+    tasks = Tasks(
         placement=placement,
         rate=rates,
         left=view.total_steps[at] - view.steps_done[at],
@@ -55,4 +64,17 @@ def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_
         partner_left=partner_left,
         paired=paired,
         fresh=~placement.kept,
+        pace=rates,
+        partner_pace=partner_rate,
     )
+    if len(paired) and not rates[paired].all():
+        _stall(tasks, classes.pair[group[paired], other_group, kind])
+    return tasks
+
+
+def _stall(tasks: Tasks, expected: FloatArray) -> None:
+    """Some pairs do not fit: let them stand still. Where another rate was expected, look again after this round."""
+    tasks.pace, tasks.partner_pace = np.maximum(tasks.rate, _CRAWL), np.maximum(tasks.partner_rate, _CRAWL)
+    tasks.misfit = bool(expected[tasks.rate[tasks.paired] == 0].any())
+    if tasks.misfit:
+        tasks.placement = replace(tasks.placement, steady=False)

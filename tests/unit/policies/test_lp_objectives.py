@@ -16,7 +16,8 @@ from second_opinion import normal, proportional, random_view
 
 from rota.policies.registry import policies
 
-SEEDS = range(6)
+SEEDS = range(5)
+FEW_SEEDS = range(2)
 
 
 def solved(name, view, **parameters):
@@ -26,7 +27,7 @@ def solved(name, view, **parameters):
 
 
 def reference_rate(view):
-    """The rate on the reference type, p100 being absent here, for all types."""
+    """The rate on the reference type, for all types."""
     at = view.types.index("v100")
     return np.repeat(view.throughput[:, [at]], len(view.types), axis=1)
 
@@ -103,7 +104,7 @@ def test_clusters_of_many_types_are_solved_too(seed, name):
     assert allocation.report.objective == pytest.approx(optimum(view), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FEW_SEEDS)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("load", [0.9, 2.5])
 def test_water_filling_reaches_the_levels_of_the_published_procedure(seed, packed, load):
@@ -117,7 +118,7 @@ def test_water_filling_reaches_the_levels_of_the_published_procedure(seed, packe
     assert level == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FEW_SEEDS)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("inner", ["fairness", "fifo"])
 def test_entities_divide_what_their_weight_gives_them(seed, packed, inner):

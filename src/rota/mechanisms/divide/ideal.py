@@ -50,14 +50,21 @@ class _EveryShare:
 
     def choose(self, view: View, allocation: Allocation) -> Choice:
         """One task per option and type with a share."""
-        count = len(allocation.jobs)
-        runs = np.vstack([view.throughput > 0, np.ones((len(allocation.extras), len(view.types)), dtype=np.bool_)])
-        row, kind = np.nonzero((allocation.share > _TINY) & runs)
-        first = row.copy()
-        second = np.full(len(row), -1, dtype=np.int64)
-        joined = row >= count
-        if joined.any():
-            extra = row[joined] - count
-            first[joined] = view.position(allocation.extras.first[extra])
-            second[joined] = view.position(allocation.extras.second[extra])
-        return Choice(first=first, second=second, type=kind, fraction=allocation.share[row, kind], steady=True)
+        accounts = view.accounts
+        if accounts is None:
+            raise ValueError("the ideal mechanism needs the shares in force")
+        kind, first = ((accounts.share > _TINY) & view.classes.runs_on[view.job_class].T).nonzero()
+        fraction = accounts.share[kind, first]
+        pairs = accounts.extras
+        if not allocation.traits.packs or len(pairs) == 0:
+            return Choice(first=first, type=kind, fraction=fraction, steady=True)
+        a, b = view.position(pairs.options.first), view.position(pairs.options.second)
+        can = (view.classes.pair[view.job_class[a], view.job_class[b]] > 0).T
+        pair_kind, row = ((pairs.share > _TINY) & can).nonzero()
+        return Choice(
+            first=np.concatenate([first, a[row]]),
+            second=np.concatenate([np.full(len(first), -1), b[row]]),
+            type=np.concatenate([kind, pair_kind]),
+            fraction=np.concatenate([fraction, pairs.share[pair_kind, row]]),
+            steady=True,
+        )

@@ -91,12 +91,12 @@ class Board:
         slots: list[list[tuple[int, int]]] = [[] for _ in range(len(row))]
         if last is not None:
             start, servers, sizes = last.slot_start.tolist(), last.slot_server.tolist(), last.slot_gpus.tolist()
-            for task in np.flatnonzero(kept).tolist():
-                old = int(row[task])
-                slots[task] = list(zip(servers[start[old] : start[old + 1]], sizes[start[old] : start[old + 1]], strict=True))
+            for task in kept.nonzero()[0].tolist():
+                old = slice(start[row[task]], start[row[task] + 1])
+                slots[task] = list(zip(servers[old], sizes[old], strict=True))
                 for server, size in slots[task]:
                     self.free[server] -= size
-        new = np.flatnonzero(~kept)
+        new = (~kept).nonzero()[0]
         for task in new[np.argsort(-self.gpus[new], kind="stable")].tolist():
             lo, hi = self.bounds[self.kind[task]], self.bounds[self.kind[task] + 1]
             for offset, size in spread(self.free[lo:hi], int(self.gpus[task])):

@@ -5,9 +5,9 @@
 In each pass every job without a turn asks for the type on which its debt is largest, and each type takes the largest
 debts while its GPUs last (a smaller job may overtake one that does not fit); whoever is refused asks for its next
 type. Whoever ran in the last round counts as `stay_rounds` more behind where it ran, so jobs are not moved or stopped
-for a few seconds of debt. With space sharing, jobs and pairs stand in one queue by debt instead. What is left goes to jobs without a turn,
-most owed first, each on its fastest free type. Debts are carried over from one allocation to the next, so shares are
-met however often they change.
+for a few seconds of debt. With space sharing, jobs and pairs stand in one queue by debt instead. What is left goes to
+jobs without a turn, most owed first, each on its fastest free type. Debts are carried over from one allocation to the
+next, so shares are met however often they change.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Deficit:
         if allocation.traits.fills and board.spare > 0 and board.unserved.any():
             board.fill((debt - accounts.share * self._round_s).sum(axis=0))
         return board.choice(steady=steady)
-
 
     def _loyal(self, view: View, debt: FloatArray) -> FloatArray:
         """Debts with a bonus for staying, so that jobs do not move or stop for the sake of a few seconds."""
@@ -124,7 +123,7 @@ class _Board:
             if size <= free:
                 free -= size
                 late.append(at)
-        return order[np.concatenate([np.arange(whole), np.array(late, dtype=np.int64)])]
+        return np.concatenate([order[:whole], order[late]])
 
     def _serve(self, first: IntArray, second: IntArray, kind: int) -> None:
         self.unserved[first] = False
@@ -139,22 +138,24 @@ class _Board:
         """Jobs and pairs by debt over all types; whether the same would happen again."""
         view, options = self._view, accounts.extras.options
         kind, first = wants.nonzero()
-        pair_kind, row = pair_wants.nonzero()
-        firsts = np.concatenate([first, view.position(options.first[row])])
-        seconds = np.concatenate([np.full(len(first), -1), view.position(options.second[row])])
+        a, b = view.position(options.first), view.position(options.second)
+        can = view.classes.pair[view.job_class[a], view.job_class[b]] > 0
+        pair_kind, row = (pair_wants & can.T).nonzero()
+        firsts = np.concatenate([first, a[row]])
+        seconds = np.concatenate([np.full(len(first), -1), b[row]])
         kinds = np.concatenate([kind, pair_kind])
         debts = np.concatenate([debt[kind, first], pair_debt[pair_kind, row]])
         order = np.lexsort((kinds, firsts, -debts))
         sizes, steady, taken = view.gpus.tolist(), True, []
         queue = zip(order.tolist(), firsts[order].tolist(), seconds[order].tolist(), kinds[order].tolist(), strict=True)
-        for entry, a, b, t in queue:
-            if not self.unserved[a] or (b >= 0 and not self.unserved[b]) or sizes[a] > self._free[t]:
+        for entry, one, two, on in queue:
+            if not self.unserved[one] or (two >= 0 and not self.unserved[two]) or sizes[one] > self._free[on]:
                 steady = False
                 continue
-            self._free[t] -= sizes[a]
-            self.unserved[a] = False
-            if b >= 0:
-                self.unserved[b] = False
+            self._free[on] -= sizes[one]
+            self.unserved[one] = False
+            if two >= 0:
+                self.unserved[two] = False
             taken.append(entry)
         self._first.append(firsts[taken])
         self._second.append(seconds[taken])

@@ -74,9 +74,8 @@ class _Walk:
 
     def priority(self, kind: int) -> FloatArray:
         """[J] share over fraction of the time received; 0 without a share or speed."""
-        return _priority(self.accounts.share[kind], self.accounts.received[kind], self.accounts.type_time[kind]) * (
-            self.runs[kind]
-        )
+        share, received = self.accounts.share[kind], self.accounts.received[kind]
+        return np.where(self.runs[kind], _priority(share, received, self.accounts.type_time[kind]), 0.0)
 
     def _singles(self, kind: int) -> None:
         wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
@@ -222,16 +221,15 @@ class _Walk:
         first = np.concatenate(self.first)
         second = None
         if any(part is not None for part in self.second):
-            lone = [np.full(len(f), -1) if part is None else part for f, part in zip(self.first, self.second, strict=True)]
-            second = np.concatenate(lone)
+            both = zip(self.first, self.second, strict=True)
+            second = np.concatenate([np.full(len(f), -1) if part is None else part for f, part in both])
         kind = np.empty(len(first), dtype=np.int64)
         at = 0
         for one, count in self.kinds:
             kind[at : at + count] = one
             at += count
-        return Choice(
-            first=first, second=second, type=kind, wasted=self._wasted(first, second), steady=steady and not self.refused
-        )
+        wasted = self._wasted(first, second)
+        return Choice(first=first, second=second, type=kind, wasted=wasted, steady=steady and not self.refused)
 
     def _wasted(self, first: IntArray, second: IntArray | None) -> BoolArray | None:
         """Options with a member that the allocation in force does not know."""
@@ -245,7 +243,7 @@ class _Walk:
 
 
 def _priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:
-    """share / (received / total); a share that received nothing yet counts a billion times."""
+    """Share / (received / total); a share that received nothing yet counts a billion times."""
     with np.errstate(divide="ignore", invalid="ignore"):
         priority: FloatArray = share / (received / total)
     odd = ~np.isfinite(priority)

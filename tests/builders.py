@@ -38,14 +38,17 @@ class Speeds:
     name = "speeds of a test"
 
     def __init__(self, rates=None, pairs=None, spread=0.5):
-        self.rates = rates or {FAST: {"v100": 4.0, "p100": 2.0, "k80": 1.0}, SLOW: {"v100": 0.4, "p100": 0.3, "k80": 0.2}}
+        self.rates = rates or {
+            FAST: {"v100": 4.0, "p100": 2.0, "k80": 1.0},
+            SLOW: {"v100": 0.4, "p100": 0.3, "k80": 0.2},
+        }
         self.pairs = pairs
         self.spread = spread
 
-    def rate(self, profile, gpus, type_, *, spread=False):
+    def rate(self, profile, _gpus, type_, *, spread=False):
         return self.rates[profile][type_] * (self.spread if spread else 1.0)
 
-    def pair_rate(self, profile, partner, gpus, type_):
+    def pair_rate(self, profile, partner, _gpus, type_):
         if self.pairs is not None:
             return self.pairs.get((profile, partner, type_), 0.0)
         return 0.75 * self.rates[profile][type_]

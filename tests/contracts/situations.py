@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from builders import a_cluster, a_state
 from hypothesis import strategies as st
 
+from builders import a_cluster, a_state
 from rota import profiles
 from rota.core.jobs import table
 from rota.core.rules import Rules
@@ -51,7 +51,7 @@ def job_rows(draw):
 
 
 def jobs_from(rows, cluster, *, largest=8):
-    """A table of the rows that can run on the cluster at all (the engine refuses the others before anybody sees them)."""
+    """A table of the rows that can run on the cluster at all (the engine refuses the others)."""
     fitting = [r for r in rows if r["gpus"] <= largest and _fits(r, cluster)]
     fitting.sort(key=lambda r: r["arrival"])
     return table(

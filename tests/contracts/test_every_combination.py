@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
 import pytest
-from builders import a_cluster, a_run, assert_fits
 from hypothesis import given, settings
 from situations import CATALOGUE, MECHANISMS, NO_SPEED, POLICIES, clusters, jobs_from, largest_job, some_rows
 
+from builders import a_cluster, a_run, assert_fits
 from rota.core.events import Planned
 from rota.core.placement import Plan
 from rota.core.rules import PRESETS
@@ -51,6 +52,9 @@ def whole_run(policy, mechanism, rules, rows=ROWS, cluster=CLUSTER):
     )
 
 
+fixed_run = functools.cache(whole_run)
+
+
 def assert_conserved(jobs, run):
     """Every job did its steps, no faster than it can, and nobody held GPUs that were not there."""
     assert run.reason == "all jobs are done"
@@ -82,7 +86,7 @@ def fastest(jobs, job, run):
 @every_mechanism
 @every_policy
 def test_a_whole_run_finishes_every_job_and_adds_up(policy, mechanism, rules):
-    jobs, run = whole_run(policy, mechanism, rules)
+    jobs, run = fixed_run(policy, mechanism, rules)
 
     assert_conserved(jobs, run)
     assert run.given_up == {} or all("failed attempts" in reason for reason in run.given_up.values())
@@ -102,7 +106,7 @@ def test_any_run_under_the_default_rules_finishes_every_job_and_adds_up(policy, 
 @every_mechanism
 @every_policy
 def test_the_same_run_again_is_the_same_to_the_last_bit(policy, mechanism):
-    _, one = whole_run(policy, mechanism, "default")
+    _, one = fixed_run(policy, mechanism, "default")
     _, other = whole_run(policy, mechanism, "default")
 
     assert one.finished == other.finished
@@ -112,8 +116,8 @@ def test_the_same_run_again_is_the_same_to_the_last_bit(policy, mechanism):
 
 @every_policy
 def test_rounds_lose_time_against_the_ideal_but_no_work(policy):
-    jobs, ideal = whole_run(policy, "ideal", "default")
-    _, real = whole_run(policy, "proportional", "default")
+    _, ideal = fixed_run(policy, "ideal", "default")
+    _, real = fixed_run(policy, "proportional", "default")
 
     assert ideal.steps() == pytest.approx(real.steps(), rel=1e-9)
     assert all(math.isfinite(t) for t in ideal.finished.values())

@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from builders import a_cluster, a_view, assert_feasible, assert_same_allocation, some_jobs
 from hypothesis import example, given
 from situations import CATALOGUE, NO_SPEED, POLICIES, clusters, largest_job, some_rows, view_from
 
+from builders import a_cluster, a_view, assert_feasible, assert_same_allocation, some_jobs
 from rota.policies.registry import policies
 
 every_policy = pytest.mark.parametrize("name", POLICIES)

@@ -66,6 +66,8 @@ class Traits:
     """Whether two jobs may share GPUs."""
     fills: bool = True
     """Whether GPUs that are left over go to jobs beyond their share."""
+    pairs_fill: bool = False
+    """Whether pairs without a share may take left-over GPUs too, where the rules let all pairs fill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

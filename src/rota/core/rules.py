@@ -48,7 +48,7 @@ class Rules:
     pair_opening_credit: float = 0.0
     """The same when the account of a pair is opened (a reset gives pairs the credit of a job)."""
     all_pairs_fill: bool = False
-    """Every pair of jobs, even without a share, may take left-over GPUs (under a policy that packs)."""
+    """Every pair of jobs, even without a share, may take left-over GPUs (where the policy says so)."""
     newcomers_waste_slots: bool = False
     """A job without an allocation takes left-over GPUs but does not run on them."""
     type_order: tuple[str, ...] = ()

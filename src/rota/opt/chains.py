@@ -179,10 +179,11 @@ class Climb:
         total = shape.time.reshape(-1, width) @ sums
         return total.reshape(chains, types, -1).transpose(0, 2, 1)
 
-    def program(self, rate: FloatArray, f: FloatArray, cost: FloatArray, overuse: tuple[float, float]) -> LinearProgram:
+    def program(
+        self, rate: FloatArray, usage: FloatArray, cost: FloatArray, overuse: tuple[float, float]
+    ) -> LinearProgram:
         """The program in mu [K, C] and one last column, the overuse of all types by the same factor."""
         ladder, types = self.ladder, self.use.shape[1]
-        usage = self.usage(f)
         chains, classes = usage.shape[:2]
         value = np.empty((chains, classes, types + 1))
         np.multiply(usage, self.use, out=value[:, :, :types])
@@ -207,6 +208,13 @@ class Climb:
             value=np.append(value.ravel(), np.full(types, -1.0)),
             name="chains of types",
         )
+
+    def worth(self, usage: FloatArray, value: FloatArray) -> FloatArray:
+        """Costs for `program` that maximise the sum of value [C, T] x time."""
+        ordered = np.take_along_axis(value, self.ladder.order, axis=1)
+        cost = np.zeros(self.ladder.sound.size + 1)
+        np.einsum("kct,ct->kc", usage, -ordered, out=cost[:-1].reshape(self.ladder.sound.shape))
+        return cost
 
     def share(self, f: FloatArray, mix: FloatArray) -> FloatArray:
         """[J, T] time of each job, in the order of the view, from the weights mu [K, C]."""

@@ -136,6 +136,8 @@ class LinearProgram:
                 status = self._run()
                 if status == _OPTIMAL and self._satisfied_by((found := self._read()).x):
                     return found
+            if status in _INFEASIBLE:
+                break
         raise self._failure(status)
 
     def change(

@@ -67,10 +67,9 @@ def most_with_needs(jobs: Climb, need: FloatArray, value: FloatArray) -> tuple[f
     """Worth and shares [J, T] with the most sum of value [C, T] x time; None if the needs [J] cannot all be met."""
     rate = need[jobs.sort]
     f = np.minimum(np.maximum(jobs.heights(rate), 0.0), 1.0)
-    worth = np.take_along_axis(value, jobs.ladder.order, axis=1)
-    cost = np.append(-(jobs.usage(f) * worth).sum(axis=2).ravel(), 0.0)
+    usage = jobs.usage(f)
     try:
-        found = jobs.program(rate, f, cost, (0.0, 0.0)).solve()
+        found = jobs.program(rate, usage, jobs.worth(usage, value), (0.0, 0.0)).solve()
     except InfeasibleError:
         return None
     return -found.objective, jobs.share(f, found.x[:-1].reshape(jobs.ladder.sound.shape))

@@ -67,7 +67,9 @@ def meet(view: View, rate: FloatArray, need: Requirement) -> Met:
         basis=recalled(view, "basis"),
         second_basis=recalled(view, "second_basis"),
     )
-    memory = {"price": reached.price, "basis": reached.basis, "second_basis": reached.second_basis}
+    memory = {"price": reached.price, "second_basis": reached.second_basis}
+    if reached.basis is not None:
+        memory["basis"] = reached.basis
     return Met(reached.target, reached.share, memory)
 
 

@@ -56,13 +56,7 @@ class Polytope:
         return self.rate.size
 
     def program(
-        self,
-        *,
-        cost: FloatArray,
-        need: FloatArray,
-        level: FloatArray | None,
-        bounds: tuple[float, float],
-        name: str,
+        self, *, cost: FloatArray, need: FloatArray, level: FloatArray | None, bounds: tuple[float, float], name: str
     ) -> LinearProgram:
         """The linear program; its special column is a level (coefficients given) or, without, the overuse."""
         groups, types = self.rate.shape

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
-from rota.core.errors import SolveError
+from rota.core.errors import InfeasibleError, SolveError
 from rota.opt.chains import Climb
-from rota.opt.lp import Int32Array, LinearProgram
+from rota.opt.lp import Int32Array, Solution
 
 CLOSE = 1e-10
-"""Overuse of the GPUs, and relative change of the target, that count as none."""
+"""Overuse of the GPUs that counts as none."""
 MARGIN = 2e-9
 """Overuse left to the second stage: more than the solver's tolerance, so that the first stage's answer is feasible."""
 ROUNDING = 1e-13
@@ -71,7 +71,7 @@ class Reached:
     target: float
     share: FloatArray
     price: FloatArray
-    basis: Int32Array
+    basis: Int32Array | None
     second_basis: Int32Array
 
 
@@ -102,25 +102,58 @@ def highest_target(
     if price is None:
         in_use = jobs.use.max(axis=0) > 0
         price = np.where(in_use, 1.0, 0.0) / max(1, in_use.sum())
+    v, f = _affordable(jobs, pace, price, limit)
+    if v == limit and second_basis is not None:
+        likely = _at_limit(jobs, pace.rate(v), f, value, second_basis)
+        if likely is not None:
+            return Reached(v, jobs.share(f, _mix(jobs, likely)), price, basis, likely.basis)
+    return _from_above(jobs, pace, value, (v, f, price), (basis, second_basis))
+
+
+def _from_above(
+    jobs: Climb,
+    pace: Pace,
+    value: FloatArray,
+    trial: tuple[float, FloatArray, FloatArray],
+    bases: tuple[Int32Array | None, Int32Array | None],
+) -> Reached:
+    """Lower the trial (target, steps, prices), an upper bound, until the cluster can meet it; then the second stage."""
+    v, f, price = trial
+    basis, second_basis = bases
     cost = np.zeros(jobs.ladder.sound.size + 1)
     cost[-1] = 1.0
-    v, f = _affordable(jobs, pace, price, limit)
     for _ in range(MOST_TRIALS):
-        program = jobs.program(pace.rate(v), f, cost, (-1.0, np.inf))
+        usage = jobs.usage(f)
+        program = jobs.program(pace.rate(v), usage, cost, (-1.0, np.inf))
         found = program.solve(basis)
         basis, overuse = found.basis, found.objective
         if overuse <= CLOSE:
             break
         price = np.maximum(-found.row_dual[: len(price)], 0.0)
         lower, f_lower = _affordable(jobs, pace, price, v)
-        if lower >= v * (1 - CLOSE):
+        if lower >= v * (1 - ROUNDING):
             break
         v, f = lower, f_lower
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
-    best = _most(jobs, program, f, value, max(0.0, found.objective) + MARGIN).solve(second_basis)
-    mix = best.x[:-1].reshape(jobs.ladder.sound.shape)
-    return Reached(v, jobs.share(f, mix), price, found.basis, best.basis)
+    held = (len(cost) - 1, -1.0, max(0.0, overuse) + MARGIN)
+    program.change(cost=jobs.worth(usage, value), column=held)
+    best = program.solve(second_basis)
+    return Reached(v, jobs.share(f, _mix(jobs, best)), price, basis, best.basis)
+
+
+def _mix(jobs: Climb, found: Solution) -> FloatArray:
+    """[K, C] weights of the chains."""
+    return found.x[:-1].reshape(jobs.ladder.sound.shape)
+
+
+def _at_limit(jobs: Climb, rate: FloatArray, f: FloatArray, value: FloatArray, basis: Int32Array) -> Solution | None:
+    """The second stage at once, for a target that no job can exceed anyway; None if the cluster cannot meet it."""
+    usage = jobs.usage(f)
+    try:
+        return jobs.program(rate, usage, jobs.worth(usage, value), (-1.0, MARGIN)).solve(basis)
+    except InfeasibleError:
+        return None
 
 
 def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tuple[float, FloatArray]:
@@ -144,11 +177,3 @@ def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tup
             return v, f
         v = lower
     raise SolveError(f"no root of the cost of a common target after {MOST_TRIALS} steps; last {v!r}")
-
-
-def _most(jobs: Climb, program: LinearProgram, f: FloatArray, value: FloatArray, overuse: float) -> LinearProgram:
-    """The same program with the overuse held and the total value as its goal."""
-    worth = np.take_along_axis(value, jobs.ladder.order, axis=1)
-    cost = np.append(-(jobs.usage(f) * worth).sum(axis=2).ravel(), 0.0)
-    program.change(cost=cost, column=(len(cost) - 1, -1.0, overuse))
-    return program

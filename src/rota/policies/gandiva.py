@@ -34,7 +34,7 @@ class Gandiva:
         memory = view.previous.memory if view.previous is not None else {}
         rng = _generator(self._seed, memory)
         kept = self._keep(view, memory.get("pairs", []))
-        traits = Traits(packs=True)
+        traits = Traits(packs=True, pairs_fill=True)
         crowded = int(view.gpus.sum()) > int(view.capacity.sum())
         if not crowded:
             share = equal_shares(view.capacity, view.gpus, len(view))

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from builders import some_jobs
 
+from builders import some_jobs
 from rota.core.jobs import Launch, TableSource, intern, table
 
 

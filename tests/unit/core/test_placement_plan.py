@@ -1,7 +1,6 @@
 """Who runs where, and the least change from one round to the next."""
 
 from builders import a_placement, ids
-
 from rota.core.placement import Plan, nobody
 
 

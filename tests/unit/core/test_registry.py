@@ -18,8 +18,8 @@ def colours():
         It is seen from afar.
         """
 
-        def __init__(self, shade: float = 1.0, layers: int = 1, matt: bool = False, name: str | None = None) -> None:  # noqa: FBT001, FBT002
-            self.given = (shade, layers, matt, name)
+        def __init__(self, shade: float = 1.0, layers: int = 1, matt: bool = False, label: str | None = None) -> None:
+            self.given = (shade, layers, matt, label)
 
     return registry
 
@@ -54,13 +54,13 @@ def test_the_summary_is_given_or_the_first_line_of_the_docstring(colours):
 
 def test_a_preset_is_applied_and_cannot_be_set(colours):
     assert colours.create("dark-red").given[0] == 0.2
-    assert list(colours.entry("red").parameters()) == ["layers", "matt", "name"]
+    assert list(colours.entry("red").parameters()) == ["layers", "matt", "label"]
     with pytest.raises(UnknownName, match="shade"):
         colours.create("red", shade=3.0)
 
 
 def test_text_becomes_the_declared_type(colours):
-    built = colours.create("red", layers="3", matt="yes", name="rose")
+    built = colours.create("red", layers="3", matt="yes", label="rose")
 
     assert built.given == (1.0, 3, True, "rose")
 
@@ -73,7 +73,7 @@ def test_a_hyphen_in_a_parameter_is_an_underscore():
 
 
 def test_an_unknown_parameter_offers_the_nearest(colours):
-    with pytest.raises(UnknownName, match="parameter of colour 'red'.*'layer'.*did you mean 'layers'"):
+    with pytest.raises(UnknownName, match=r"parameter of colour 'red'.*'layer'.*did you mean 'layers'"):
         colours.create("red", layer=2)
 
 

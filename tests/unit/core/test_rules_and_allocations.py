@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from builders import a_view, ids, shares
 
+from builders import a_view, ids, shares
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, Traits, alone
 from rota.core.errors import UnknownName
 from rota.core.rules import PRESETS, preset

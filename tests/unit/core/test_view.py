@@ -1,6 +1,7 @@
 """What a decision may know."""
 
 import numpy as np
+
 from builders import FAST, SLOW, a_view, ids, some_jobs
 
 

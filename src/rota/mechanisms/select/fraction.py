@@ -126,7 +126,7 @@ class _Walk:
     def _fill(self, kind: int) -> None:
         """Left-over GPUs go to jobs without a share here, most owed first."""
         idle = (self.unchosen & self.runs[kind] & ~self.wants[kind]).nonzero()[0]
-        if self.rules.all_pairs_fill and self.allocation.traits.packs:
+        if self.rules.all_pairs_fill and self.allocation.traits.pairs_fill:
             self._fill_with_pairs(kind, idle)
             return
         if len(idle) == 0:

@@ -1,0 +1,81 @@
+"""Rates by class, looked up when they are needed."""
+
+import pickle
+
+import pytest
+
+from builders import FAST, SLOW, Speeds, ids
+from rota.engine.classes import ClassTable
+
+TYPES = ("k80", "v100")
+
+
+def a_table(**options):
+    return ClassTable(Speeds(**options), TYPES)
+
+
+def test_a_class_keeps_its_number():
+    table = a_table()
+
+    numbers = [table.number(*key) for key in ((FAST, 1, 1.0), (SLOW, 1, 1.0), (FAST, 1, 2.0), (FAST, 1, 1.0))]
+
+    assert numbers == [0, 1, 2, 0]
+    assert table.profile == (FAST, SLOW, FAST)
+    assert table.weight.tolist() == [1.0, 1.0, 2.0]
+
+
+def test_only_gangs_are_slower_when_they_are_spread():
+    table = a_table(spread=0.5)
+    table.number(FAST, 1, 1.0)
+    table.number(FAST, 4, 1.0)
+
+    assert table.throughput.tolist() == [[1.0, 4.0]] * 2
+    assert table.spread.tolist() == [[1.0, 4.0], [0.5, 2.0]]
+
+
+def test_pairs_grow_with_the_classes():
+    table = a_table()
+    table.number(FAST, 1, 1.0)
+    before = table.pair.copy()
+    table.number(SLOW, 1, 1.0)
+
+    assert before.shape == (1, 1, 2)
+    assert table.pair.shape == (2, 2, 2)
+    assert table.pair[0, 0].tolist() == before[0, 0].tolist()
+    assert table.pair[1, 0] == pytest.approx([0.15, 0.3])
+
+
+def test_jobs_with_unequal_gpus_do_not_share():
+    table = a_table()
+    table.number(FAST, 1, 1.0)
+    table.number(FAST, 2, 1.0)
+
+    assert table.pair[0, 1].tolist() == [0.0, 0.0]
+    assert (table.pair[1, 1] > 0).all()
+
+
+def test_a_pair_of_which_one_would_stand_still_does_not_share():
+    table = a_table(pairs={(FAST, SLOW, "v100"): 1.0, (SLOW, FAST, "v100"): 0.0})
+    table.number(FAST, 1, 1.0)
+    table.number(SLOW, 1, 1.0)
+
+    assert not table.pair.any()
+
+
+def test_a_class_is_able_where_it_has_both_speed_and_room():
+    table = a_table(rates={FAST: {"k80": 0.0, "v100": 1.0}, SLOW: {"k80": 1.0, "v100": 1.0}})
+    for key in ((FAST, 1, 1.0), (FAST, 4, 1.0), (SLOW, 4, 1.0), (SLOW, 16, 1.0)):
+        table.number(*key)
+
+    assert table.able(ids(8, 2)).tolist() == [True, False, True, False]
+
+
+def test_a_saved_table_goes_on_with_new_rates():
+    table = a_table()
+    table.number(FAST, 1, 1.0)
+
+    back = pickle.loads(pickle.dumps(table))  # noqa: S301 - our own bytes
+    back.attach(Speeds())
+
+    assert back.number(SLOW, 1, 1.0) == 1
+    assert back.number(FAST, 1, 1.0) == 0

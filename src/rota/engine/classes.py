@@ -81,8 +81,8 @@ class ClassTable:
     def able(self, capacity: IntArray) -> BoolArray | None:
         """[C] whether some type has both speed and enough GPUs for a job of the class; None if that is so for all."""
         if len(self) != self._looked_at:
-            able: BoolArray = (self.runs_on & (capacity[None, :] >= self.gpus[:, None])).any(axis=1)
-            self._able, self._looked_at = (None if able.all() else able), len(self)
+            able = np.any(self.runs_on & (capacity[None, :] >= self.gpus[:, None]), axis=1)
+            self._able, self._looked_at = (None if np.all(able) else np.asarray(able)), len(self)
         return self._able
 
     def keys(self) -> list[_Key]:

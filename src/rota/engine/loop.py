@@ -110,6 +110,9 @@ class Engine:
             self._solve(now)
         allocation = self.state.allocation
         if allocation is None:
+            if self._world.exhausted:  # nobody will change the policy's mind
+                stuck = self.state.view(now).jobs.copy()
+                self.emit(JobsDropped(at=now, jobs=stuck, reason="the policy has never given an answer"))
             return
         view = self.state.view(now)
         placement = self._mechanism.place(view, allocation)

@@ -86,6 +86,7 @@ class NashWelfare:
 
     def _read(self, found: Solution, count: FloatArray, gap: float) -> Welfare:
         times = np.maximum(found.x[: self._gain.size], 0.0).reshape(self._gain.shape)
+        times[self._gain <= 0] = 0.0
         utility = (self._gain * times).sum(axis=1) / np.maximum(count, 1.0)
         return Welfare(np.minimum(utility, self._fastest), times, gap)
 

@@ -107,7 +107,8 @@ def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[
     ring. So the number of job pairs grows with the number of jobs, not with its square.
     """
     there = groups.count > 0
-    used = np.flatnonzero((time > NOTHING) & there[pairs.first] & there[pairs.second])
+    possible = there[pairs.first] & there[pairs.second] & (pairs.limits(groups.count) > 0)
+    used = np.flatnonzero((time > NOTHING) & possible)
     if len(used) == 0:
         return NO_OPTIONS, np.zeros((0, len(view.capacity)))
     order = np.argsort(groups.member, kind="stable")

@@ -121,7 +121,7 @@ class Polytope:
 
     def read(self, x: FloatArray) -> Times:
         """Total times of a solution."""
-        alone = np.maximum(x[: self.special], 0.0).reshape(self.rate.shape)
+        alone = np.where(self.rate > 0, np.maximum(x[: self.special], 0.0).reshape(self.rate.shape), 0.0)
         return Times(alone=alone, paired=np.maximum(x[self.special + 1 :], 0.0))
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from builders import FAST, SLOW, Speeds, a_cluster, a_run, shares, some_jobs
+from rota.core.allocation import Traits
 from rota.core.errors import ConfigError, SolveError
 from rota.core.events import (
     Allocated,
@@ -123,15 +124,10 @@ def test_a_policy_that_is_broken_is_not_hidden():
 
 
 def test_jobs_that_get_nothing_for_ever_are_given_up():
-    class Stingy(Scripted):
-        pass
-
     def nothing(view):
-        from rota.core.allocation import Traits
-
         return shares(view, np.zeros((len(view), len(view.types))), traits=Traits(fills=False))
 
-    run = a_run(2, policy=Stingy(nothing))
+    run = a_run(2, policy=Scripted(nothing))
 
     assert set(run.given_up) == {0, 1}
     assert run.of(JobsDropped)[0].reason == "the policy gives them no GPU and nothing will change"
@@ -172,3 +168,14 @@ def test_the_artifact_waits_for_the_next_arrival_when_nothing_runs():
     run = a_run(jobs, rules=rules, **ONE)
 
     assert run.solves[-1] == 5000.0
+
+
+def test_a_policy_that_never_answers_does_not_keep_the_run_going_for_ever():
+    def fail(_view):
+        raise SolveError("no numbers ever")
+
+    run = a_run(some_jobs(2, arrivals=[0.0, 900.0]), policy=Scripted(fail))
+
+    assert set(run.given_up) == {0, 1}
+    assert run.reason == "all jobs are done"
+    assert run.of(SolveFailed)

@@ -5,25 +5,28 @@ maximise t   subject to   scale_g sum_j T_gj x_gj >= t   for every group that ca
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from rota.core.arrays import FloatArray
+from rota.core.view import View
 from rota.opt.lp import Int32Array
+from rota.opt.memory import recalled
 from rota.opt.shares import HELD, INFINITY, Polytope, Times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaxMin:
-    """The fairest shares: level t, the times that reach it, and the basis to start the next solve from."""
+    """The fairest shares: level t, the times that reach it, and where the two stages of the next solve may start."""
 
     level: float
     times: Times
-    basis: Int32Array | None
+    memory: Mapping[str, Int32Array]
 
 
-def max_min(polytope: Polytope, value: FloatArray, basis: Int32Array | None = None) -> MaxMin:
+def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
     """Maximise the lowest level, then sum of value_g x steps with that level held.
 
     Groups that cannot run get nothing and do not count in the minimum. The second stage is needed because the first
@@ -32,7 +35,7 @@ def max_min(polytope: Polytope, value: FloatArray, basis: Int32Array | None = No
     fastest = polytope.gain.max(axis=1, initial=0.0)
     counted = np.where(fastest > 0, polytope.groups.count, 0.0)
     if not counted.any():
-        return MaxMin(0.0, polytope.read(np.zeros(polytope.size)), None)
+        return MaxMin(0.0, polytope.read(np.zeros(polytope.size)), {})
     own = INFINITY if polytope.pairs is not None else float(fastest[counted > 0].min())
     program = polytope.program(
         cost=polytope.only(-1.0),
@@ -41,7 +44,8 @@ def max_min(polytope: Polytope, value: FloatArray, basis: Int32Array | None = No
         bounds=(0.0, own),
         name="max-min fairness",
     )
-    first = program.solve(basis)
+    first = program.solve(recalled(view, "basis"))
     level = float(first.x[polytope.special])
     program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, level * HELD, INFINITY))
-    return MaxMin(level, polytope.read(program.solve().x), first.basis)
+    second = program.solve(recalled(view, "second_basis"))
+    return MaxMin(level, polytope.read(second.x), {"basis": first.basis, "second_basis": second.basis})

@@ -18,6 +18,7 @@ from rota.opt.lp import Int32Array
 
 NOTHING = 1e-10
 """Total time of a pair of groups that is the solver's rounding."""
+_INT16 = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +112,8 @@ def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[
     used = np.flatnonzero((time > NOTHING) & possible)
     if len(used) == 0:
         return NO_OPTIONS, np.zeros((0, len(view.capacity)))
-    order = np.argsort(groups.member, kind="stable")
+    small = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member  # sorted by radix, not by merging
+    order = np.argsort(small, kind="stable")
     ends = np.cumsum(np.bincount(groups.member, minlength=len(groups)))
     key = pairs.first[used] * len(groups) + pairs.second[used]
     found, column = np.unique(key, return_inverse=True)
@@ -128,14 +130,13 @@ def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[
     one, other = np.concatenate(ones), np.concatenate(others)
     first, second = np.minimum(one, other), np.maximum(one, other)
     share = np.concatenate(parts)[:, None] * total[np.concatenate(which)]
-    by_job = np.lexsort((second, first))
-    first, second, share = first[by_job], second[by_job], share[by_job]
     return Options(first=view.jobs[first], second=view.jobs[second], gpus=view.gpus[first]), share
 
 
 def _line(mine: IntArray, theirs: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
     n, m = len(mine), len(theirs)
-    cuts = np.unique(np.concatenate([np.arange(n) * m, np.arange(m) * n]))
+    cuts = np.sort(np.concatenate([np.arange(n) * m, np.arange(m) * n]), kind="stable")  # merges two sorted runs
+    cuts = cuts[np.diff(cuts, prepend=-1) > 0]
     part = np.diff(cuts, append=n * m) / (n * m)
     return mine[cuts // m], theirs[cuts // n], part
 

@@ -11,6 +11,7 @@ import numpy as np
 from rota.core.allocation import NO_OPTIONS, Options
 from rota.core.arrays import FloatArray
 from rota.core.view import View
+from rota.opt import one_type
 from rota.opt.chains import MOST_TYPES, climb
 from rota.opt.columns import pair_source
 from rota.opt.groups import by_job, proportional_rate, ratio
@@ -43,12 +44,15 @@ class Met:
     extras: Options = field(default_factory=lambda: NO_OPTIONS)
 
 
-def meet(view: View, rate: FloatArray, need: Requirement) -> Met:
-    """Raise the target as far as the cluster allows, then the total normalised throughput. `rate` is [C, T]."""
+def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | None = None) -> Met:
+    """Raise the target as far as the cluster allows, then the total normalised throughput. `rate` is [C, T].
+
+    `favour` [C] says how much a class counts in that total.
+    """
     if len(view) == 0:
         return Met(0.0, np.zeros((0, len(view.capacity))), {})
     pace = _pace(rate.max(axis=1)[view.job_class], need)
-    worth = _worth(view, rate)
+    worth = _worth(view, rate) if favour is None else _worth(view, rate) * favour
     if len(view.capacity) > MOST_TYPES:
         scale = ratio(np.ones(len(view)), pace.fastest)
         polytope = _by_job(view, rate, scale)
@@ -71,6 +75,16 @@ def meet(view: View, rate: FloatArray, need: Requirement) -> Met:
     if reached.basis is not None:
         memory["basis"] = reached.basis
     return Met(reached.target, reached.share, memory)
+
+
+def meet_blindly(view: View, rate: FloatArray, need: Requirement) -> Met:
+    """The same when types are not distinguished (`rate` is equal on all): what is left over goes to all alike."""
+    pace = _pace(rate.max(axis=1, initial=0.0)[view.job_class], need)
+    size, pool = view.gpus.astype(np.float64), float(view.capacity.sum())
+    target = one_type.highest_target(pace, size, pool)
+    least = ratio(pace.rate(target), pace.fastest)
+    time, _ = one_type.fill(least, np.where(pace.fastest > 0, 1.0, 0.0), size, pool)
+    return Met(target, one_type.over_types(time, view.capacity), {})
 
 
 def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatArray) -> Met:

@@ -19,7 +19,7 @@ from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.arrays import FloatArray
 from rota.core.view import View
 from rota.opt.groups import ratio, usable_rate
-from rota.opt.requirements import Requirement, meet, reference_rate
+from rota.opt.requirements import Requirement, meet, meet_blindly, reference_rate
 from rota.policies.registry import policies
 
 
@@ -40,7 +40,7 @@ class FinishTimeFairness:
         spent = isolated_time(view)
         left = view.steps_left
         need = Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age)
-        found = meet(view, rate, need)
+        found = meet(view, rate, need) if self.aware else meet_blindly(view, rate, need)
         return Allocation(
             jobs=view.jobs,
             types=view.types,

@@ -15,7 +15,7 @@ from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.view import View
 from rota.opt.groups import by_class, can_run, proportional_rate, ratio, usable_rate
 from rota.opt.max_min import max_min
-from rota.opt.memory import recalled
+from rota.opt.one_type import fill, over_types
 from rota.opt.shares import Polytope
 from rota.policies.registry import policies
 
@@ -30,10 +30,10 @@ class MaxMinFairness:
 
     def allocate(self, view: View) -> Allocation:
         """Shares that maximise the worst normalised throughput, then the total."""
+        if not self.aware:
+            return self._blindly(view)
         groups = by_class(view)
         rate = usable_rate(view)
-        if not self.aware:
-            rate = np.where(can_run(rate)[:, None], 1.0, 0.0) * (view.capacity > 0)
         worth = groups.gpus * ratio(np.ones(len(groups)), proportional_rate(rate, view.capacity))
         polytope = Polytope(
             groups=groups,
@@ -41,12 +41,27 @@ class MaxMinFairness:
             rate=rate,
             scale=worth / groups.weight,
         )
-        found = max_min(polytope, worth, recalled(view, "basis"))
+        found = max_min(polytope, worth, view)
         return Allocation(
             jobs=view.jobs,
             types=view.types,
             share=found.times.share(groups),
-            traits=Traits(aware=self.aware),
             report=SolveReport(objective=found.level, size=polytope.size),
-            memory={} if found.basis is None else {"basis": found.basis},
+            memory=found.memory,
+        )
+
+    def _blindly(self, view: View) -> Allocation:
+        """All types alike: time in proportion to weight / GPUs, as far as the GPUs go."""
+        groups = by_class(view)
+        counts = can_run(usable_rate(view)) & (groups.count > 0)
+        size = np.where(counts, groups.count * groups.gpus, 0.0)
+        speed = np.where(counts, groups.weight / groups.gpus, 0.0)
+        time, _ = fill(np.zeros(len(groups)), speed, size, float(view.capacity.sum()))
+        level = (time * groups.gpus / groups.weight)[counts].min(initial=np.inf)
+        return Allocation(
+            jobs=view.jobs,
+            types=view.types,
+            share=over_types(time[groups.member], view.capacity),
+            traits=Traits(aware=False),
+            report=SolveReport(objective=float(level) if counts.any() else 0.0, size=len(groups)),
         )

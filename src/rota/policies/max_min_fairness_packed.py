@@ -13,7 +13,6 @@ from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.view import View
 from rota.opt.groups import by_class, proportional_rate, ratio, usable_rate
 from rota.opt.max_min import max_min
-from rota.opt.memory import recalled
 from rota.opt.pairs import spread, useful_pairs
 from rota.opt.shares import Polytope
 from rota.policies.registry import policies
@@ -36,7 +35,7 @@ class MaxMinFairnessPacked:
             scale=worth / groups.weight,
             pairs=pairs,
         )
-        found = max_min(polytope, worth, recalled(view, "basis"))
+        found = max_min(polytope, worth, view)
         extras, together = spread(view, groups, pairs, found.times.paired)
         return Allocation(
             jobs=view.jobs,
@@ -45,5 +44,5 @@ class MaxMinFairnessPacked:
             extras=extras,
             traits=Traits(packs=True),
             report=SolveReport(objective=found.level, size=polytope.size),
-            memory={} if found.basis is None else {"basis": found.basis},
+            memory=found.memory,
         )

@@ -3,7 +3,8 @@
     minimise D   subject to   sum_j T_ij x_ij >= R_i / D  for every job, R_i its steps left
 
 Solved exactly (the published code bisects D to 5 %). Among the optima, the one with the most total normalised
-throughput. `min-total-duration` does not distinguish types: every T_ij is the throughput on the reference type (v100;
+throughput, where classes count by the longest time a job of theirs still needs (at least 30 % of the longest of all):
+gangs and rounds cost time that the fluid model does not know, and it is the long jobs that cannot make up for it. `min-total-duration` does not distinguish types: every T_ij is the throughput on the reference type (v100;
 where there is none, the job's fastest).
 """
 
@@ -12,10 +13,13 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.arrays import FloatArray
 from rota.core.view import View
-from rota.opt.groups import usable_rate
-from rota.opt.requirements import Requirement, meet, reference_rate
+from rota.opt.groups import ratio, usable_rate
+from rota.opt.requirements import Requirement, meet, meet_blindly, reference_rate
 from rota.policies.registry import policies
+
+_LEAST_FAVOUR = 0.3
 
 
 @policies.register("min-total-duration", aware=False, summary="Least makespan, types not distinguished.")
@@ -33,7 +37,7 @@ class MinTotalDuration:
             rate = reference_rate(view, rate)
         count = len(view)
         need = Requirement(steps=view.steps_left, slack=np.ones(count), age=np.zeros(count))
-        found = meet(view, rate, need)
+        found = meet(view, rate, need, _long_ones(view, rate)) if self.aware else meet_blindly(view, rate, need)
         return Allocation(
             jobs=view.jobs,
             types=view.types,
@@ -42,3 +46,11 @@ class MinTotalDuration:
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
             memory=found.memory,
         )
+
+
+def _long_ones(view: View, rate: FloatArray) -> FloatArray:
+    """[C] the longest time that a job of each class still needs on its fastest type, not less than a part of the most."""
+    time = ratio(view.steps_left, rate.max(axis=1, initial=0.0)[view.job_class])
+    longest = np.zeros(len(rate))
+    np.maximum.at(longest, view.job_class, time)
+    return np.maximum(longest, _LEAST_FAVOUR * longest.max(initial=0.0)) + 1.0

@@ -21,6 +21,7 @@ from rota.opt.entities import by_entity, parse
 from rota.opt.groups import by_class, can_run, proportional_rate, ratio, usable_rate
 from rota.opt.levels import Schedule, Together, fill
 from rota.opt.memory import recalled
+from rota.opt.one_type import over_types
 from rota.opt.pairs import spread, useful_pairs
 from rota.opt.shares import Polytope
 from rota.policies.registry import policies
@@ -67,6 +68,8 @@ class WaterFilling:
         )
         filled = fill(polytope, schedule, recalled(view, "basis"), recalled(view, "duals"))
         share, extras = filled.times.share(groups), NO_OPTIONS
+        if not self.aware:
+            share = over_types(share.sum(axis=1), view.capacity)
         if pairs is not None:
             extras, together = spread(view, groups, pairs, filled.times.paired)
             share = np.concatenate([share, together])

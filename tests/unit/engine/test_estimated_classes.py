@@ -121,8 +121,8 @@ class Together:
         return Allocation(jobs=view.jobs, types=view.types, share=share, traits=Traits(packs=True), **more)
 
 
-def run(names, rules, mechanism, steps=4000.0):
-    cluster = uniform("c", [("k80", 1, 1), ("v100", 1, 1)])
+def run(names, rules, mechanism, steps=4000.0, types=TYPES):
+    cluster = uniform("c", [(t, 1, 1) for t in types])
     state = State(cluster, Guesses(), preset(rules))
     table = jobs.table(
         profile_names=names, gpus=[1] * len(names), total_steps=[steps] * len(names), submitted=[0.0] * len(names)
@@ -152,6 +152,17 @@ def test_a_pair_that_does_not_fit_stands_still_once_and_is_not_chosen_again(rule
     assert all(mine == theirs == 0 for mine, theirs, _ in tries)
     assert len({kind for *_, kind in tries}) == len(tries)
     assert all(state.classes.pair[0, 1, kind] == 0 for *_, kind in tries)
+
+
+def test_a_placement_that_would_stay_the_same_is_looked_at_again_after_one_round_in_which_a_pair_did_not_fit():
+    reason, _, world, events = run(["a", "c"], "default", "proportional", types=("v100",))
+
+    placed, ran = next(rounds(events))
+    assert placed.steady
+    assert placed.second.max() >= 0
+    assert ran.rounds == 1
+    assert reason == "all jobs are done"
+    assert world.now() < 20_000
 
 
 @pytest.mark.parametrize(("rules", "mechanism"), WAYS)

@@ -203,8 +203,6 @@ def test_the_published_run_with_estimates_ends_near_full_knowledge():
 @pytest.mark.parametrize("mechanism", ["proportional", "ideal"])
 @pytest.mark.parametrize("policy", ["max-min-fairness-packed", "fifo-packed", "gandiva"])
 def test_nobody_hangs_on_pairs_that_do_not_fit(policy, mechanism):
-    if (policy, mechanism) == ("gandiva", "ideal"):
-        pytest.skip("draws pairs that are known not to fit")
     settings = {"profiled_fraction": 0.1, "reference_models": 4}
     run = {**BUSY, "policy": policy, "mechanism": mechanism, "cluster": "v100=2,k80=4"}
 

@@ -66,6 +66,8 @@ class Traits:
     """Whether two jobs may share GPUs."""
     fills: bool = True
     """Whether GPUs that are left over go to jobs beyond their share."""
+    fills_by_speed: bool = False
+    """Whether left-over GPUs go first to jobs for which the type is good, before those that are owed most."""
     pairs_fill: bool = False
     """Whether pairs without a share may take left-over GPUs too, where the rules let all pairs fill."""
 

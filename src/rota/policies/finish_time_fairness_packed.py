@@ -32,7 +32,7 @@ class FinishTimeFairnessPacked:
             types=view.types,
             share=found.share,
             extras=found.extras,
-            traits=Traits(packs=True),
+            traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
             memory={**found.memory, **remember(view, spent, isolated)},
         )

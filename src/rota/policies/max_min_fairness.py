@@ -46,6 +46,7 @@ class MaxMinFairness:
             jobs=view.jobs,
             types=view.types,
             share=found.times.share(groups),
+            traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
             memory=found.memory,
         )

@@ -42,7 +42,7 @@ class MaxMinFairnessPacked:
             types=view.types,
             share=np.concatenate([found.times.share(groups), together]),
             extras=extras,
-            traits=Traits(packs=True),
+            traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
             memory=found.memory,
         )

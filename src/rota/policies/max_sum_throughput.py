@@ -100,7 +100,7 @@ class MaxSumThroughput:
             types=view.types,
             share=share,
             extras=extras,
-            traits=Traits(packs=self.packed),
+            traits=Traits(packs=self.packed, fills_by_speed=True),
             report=SolveReport(objective=worth, size=share.size),
             memory={} if basis is None or self.packed else {"basis": basis},
         )

@@ -4,8 +4,9 @@
 
 Solved exactly (the published code bisects D to 5 %). Among the optima, the one with the most total normalised
 throughput, where classes count by the longest time a job of theirs still needs (at least 30 % of the longest of all):
-gangs and rounds cost time that the fluid model does not know, and it is the long jobs that cannot make up for it. `min-total-duration` does not distinguish types: every T_ij is the throughput on the reference type (v100;
-where there is none, the job's fastest).
+gangs and rounds cost time that the fluid model does not know, and it is the long jobs that cannot make up for it.
+`min-total-duration` does not distinguish types: every T_ij is the throughput on the reference type (v100; where there
+is none, the job's fastest), and what is left over goes to all jobs alike.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class MinTotalDuration:
             jobs=view.jobs,
             types=view.types,
             share=found.share,
-            traits=Traits(aware=self.aware),
+            traits=Traits(aware=self.aware, fills_by_speed=self.aware),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
             memory=found.memory,
         )
 
 
 def _long_ones(view: View, rate: FloatArray) -> FloatArray:
-    """[C] the longest time that a job of each class still needs on its fastest type, not less than a part of the most."""
+    """[C] the longest time that a job of each class still needs at its fastest, not less than a part of the most."""
     time = ratio(view.steps_left, rate.max(axis=1, initial=0.0)[view.job_class])
     longest = np.zeros(len(rate))
     np.maximum.at(longest, view.job_class, time)

@@ -131,7 +131,7 @@ class _Walk:
             return
         if len(idle) == 0:
             return
-        ranked = idle[(-self.accounts.owed[kind, idle]).argsort(kind="stable")]
+        ranked = idle[self._waiting(kind, idle)]
         if self.ones:
             taken = ranked[: self.left[kind]]
             self._take(taken, kind, len(taken))
@@ -139,6 +139,15 @@ class _Walk:
             refused = self.refused
             self._take_fitting(ranked, kind)
             self.refused = refused
+
+    def _waiting(self, kind: int, idle: IntArray) -> IntArray:
+        """Jobs without a share here, in the order in which they may fill."""
+        owed = self.accounts.owed[kind, idle]
+        if not self.allocation.traits.fills_by_speed:
+            return (-owed).argsort(kind="stable")
+        rates = self.view.classes.throughput
+        good = (rates[:, kind] / rates.max(axis=1))[self.view.job_class[idle]]
+        return np.lexsort((-owed, -good))
 
     # Space sharing
 

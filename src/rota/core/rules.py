@@ -56,12 +56,17 @@ class Rules:
     global_queue: bool = False
     """One queue over all types instead of one per type."""
 
+    small_types_count: bool = False
+    """A type with fewer GPUs than a job asks for still counts as one it could get time on."""
+
     # Where
     mechanism: str = "proportional"
     spread_costs: bool = True
     """A job spread over servers runs at its unconsolidated speed."""
     restart_s: float = 0.0
     """Seconds a job needs to start or move before it makes progress."""
+    catalogue_prices: bool = True
+    """Known accelerator types have their list prices; otherwise every GPU-hour costs 1."""
 
 
 PRESETS: dict[str, Rules] = {
@@ -84,6 +89,8 @@ PRESETS: dict[str, Rules] = {
         type_order=("v100", "p100", "k80"),
         mechanism="strided",
         spread_costs=False,
+        small_types_count=True,
+        catalogue_prices=False,
     ),
 }
 

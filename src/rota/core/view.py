@@ -30,8 +30,10 @@ class Classes(Protocol):
     """[C, T] steps/s of the whole job, alone, on GPUs of one server."""
     runs_on: BoolArray
     """[C, T] whether the throughput is positive."""
-    pair: FloatArray
-    """[C, C, T] steps/s of a job of the first class while it shares GPUs with one of the second; 0 = cannot."""
+
+    @property
+    def pair(self) -> FloatArray:
+        """[C, C, T] steps/s of a job of the first class while it shares GPUs with one of the second; 0 = cannot."""
 
     def __len__(self) -> int: ...
 

@@ -31,7 +31,7 @@ class PairEstimates(Protocol):
     def reference(self, profile: str, gpus: int, draw: int) -> str | None:
         """Which measured model stands for the arriving job number `draw`."""
 
-    def estimated_pair_rate(  # noqa: PLR0917 - who, with whom, on what
+    def estimated_pair_rate(
         self, profile: str, reference: str | None, partner: str, partner_reference: str | None, gpus: int, type_: str
     ) -> float:
         """What the pair rate is taken to be before the two have run together."""
@@ -40,9 +40,13 @@ class PairEstimates(Protocol):
 class ClassTable:
     """Rates by class and type, growing with the run (implements core.view.Classes)."""
 
-    def __init__(self, throughputs: Throughputs, types: tuple[str, ...]) -> None:
+    def __init__(
+        self, throughputs: Throughputs, types: tuple[str, ...], holds: Callable[[int], list[bool]] | None = None
+    ) -> None:
+        """`holds` says on which types a job of so many GPUs can run at all; without it, on all."""
         self._source = throughputs
         self._types = types
+        self._holds = holds
         self.estimating = isinstance(throughputs, PairEstimates)
         self._drawn = 0
         self._number: dict[_Key, int] = {}
@@ -66,11 +70,12 @@ class ClassTable:
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but where the rates came from (see `attach`)."""
-        return {**self.__dict__, "_source": None}
+        return {**self.__dict__, "_source": None, "_holds": None}
 
-    def attach(self, throughputs: Throughputs) -> None:
+    def attach(self, throughputs: Throughputs, holds: Callable[[int], list[bool]] | None = None) -> None:
         """Where rates come from after a checkpoint was read."""
         self._source = throughputs
+        self._holds = holds
 
     def number(self, profile: str, gpus: int, weight: float) -> int:
         """The class of an arriving job; a new row if there was none yet."""
@@ -110,20 +115,17 @@ class ClassTable:
             self._true_pair = self._kind_true[self.kind[:, None], self.kind[None, :]]
         return self._true_pair
 
-    def learn(self, first: IntArray, second: IntArray, types: IntArray) -> bool:
-        """Replace estimates by the truth for classes that ran together; whether some turned out not to fit."""
+    def learn(self, first: IntArray, second: IntArray, types: IntArray) -> None:
+        """Replace estimates by the truth for classes that ran together on these types."""
         if not self.estimating:
-            return False
+            return
         self._grow_pairs()
         one, two = self.kind[first], self.kind[second]
         at, back = (one, two, types), (two, one, types)
         true, seen = self._kind_true, self._kind_pair
-        wrong = (seen[at] != true[at]) | (seen[back] != true[back])
-        if not wrong.any():
-            return False
-        seen[at], seen[back] = true[at], true[back]
-        self._pair = None
-        return bool((true[at][wrong] == 0).any())
+        if (seen[at] != true[at]).any() or (seen[back] != true[back]).any():
+            seen[at], seen[back] = true[at], true[back]
+            self._pair = None
 
     def _reference(self, profile: str, gpus: int) -> str | None:
         """Every job is profiled when it arrives; draws are counted here, so that a checkpoint knows them."""
@@ -133,8 +135,8 @@ class ClassTable:
 
     def _append(self, key: _Key) -> int:
         profile, gpus, weight, reference = key
-        alone = [self._source.rate(profile, gpus, t) for t in self._types]
-        spread = [self._source.rate(profile, gpus, t, spread=True) for t in self._types] if gpus > 1 else alone
+        alone = self._rates(profile, gpus, spread=False)
+        spread = self._rates(profile, gpus, spread=True) if gpus > 1 else alone
         self._number[key] = number = len(self.profile)
         kind = self._kinds.setdefault((profile, gpus, reference), len(self._kinds))
         self.profile = (*self.profile, profile)
@@ -146,6 +148,11 @@ class ClassTable:
         self.runs_on = self.throughput > 0
         self._pair = self._true_pair = None
         return number
+
+    def _rates(self, profile: str, gpus: int, *, spread: bool) -> list[float]:
+        holds = [True] * len(self._types) if self._holds is None else self._holds(gpus)
+        rate = self._source.rate
+        return [rate(profile, gpus, t, spread=spread) if h else 0.0 for t, h in zip(self._types, holds, strict=True)]
 
     def _grow_pairs(self) -> None:
         """Look up the pairs of kinds that were added since the last time."""

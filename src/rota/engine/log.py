@@ -6,6 +6,7 @@ are written as null. A round that goes on with the same slots as the one before 
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,7 @@ from rota.core.jobs import COLUMNS, Jobs
 from rota.core.placement import Placement, Plan
 
 _FLOAT_COLUMNS = {"total_steps", "submitted", "weight", "deadline", "duration", "slo"}
+_TRAITS = tuple(f.name for f in dataclasses.fields(Traits))
 _MISSING = {"deadline": np.inf, "duration": np.nan, "slo": np.nan}
 
 
@@ -138,7 +140,7 @@ def _allocation_fields(event: Allocated) -> dict[str, Any]:
         extras = allocation.extras
         fields["extras"] = [extras.first.tolist(), extras.second.tolist(), extras.gpus.tolist()]
     traits, report = allocation.traits, allocation.report
-    fields["traits"] = [traits.aware, traits.packs, traits.fills]
+    fields["traits"] = [getattr(traits, name) for name in _TRAITS]
     fields["objective"] = report.objective if np.isfinite(report.objective) else None
     fields["status"] = report.status
     return fields
@@ -214,7 +216,6 @@ def _allocated(fields: Mapping[str, Any]) -> Allocated:
     jobs, types = _ints(fields["jobs"]), tuple(fields["types"])
     first, second, gpus = (_ints(v) for v in fields.get("extras", ([], [], [])))
     extras = Options(first=first, second=second, gpus=gpus) if len(first) else NO_OPTIONS
-    aware, packs, fills = fields["traits"]
     share = np.array(fields.get("share", [[0.0] * len(types)] * len(jobs)), dtype=np.float64).reshape(-1, len(types))
     objective = fields["objective"]
     allocation = Allocation(
@@ -223,7 +224,7 @@ def _allocated(fields: Mapping[str, Any]) -> Allocated:
         share=share,
         extras=extras,
         order=_ints(fields["order"]) if "order" in fields else None,
-        traits=Traits(aware=aware, packs=packs, fills=fills),
+        traits=Traits(**dict(zip(_TRAITS, fields["traits"], strict=False))),
         report=SolveReport(status=fields["status"], objective=np.nan if objective is None else objective),
     )
     return Allocated(at=fields["at"], allocation=allocation)

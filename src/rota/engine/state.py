@@ -7,13 +7,12 @@ arrivals and departures cost two array operations, and a view is a handful of ro
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -46,7 +45,7 @@ class State:
 
     def __init__(self, cluster: Cluster, throughputs: Throughputs, rules: Rules) -> None:
         self.cluster = cluster
-        self.classes = ClassTable(throughputs, cluster.types)
+        self.classes = ClassTable(throughputs, cluster.types, self.holds)
         self.rules = rules
         self.capacity: IntArray = cluster.capacity
         self.allocation: Allocation | None = None
@@ -79,7 +78,13 @@ class State:
         }
 
     def __len__(self) -> int:
-        return self._i.shape[1]
+        count: int = self._i.shape[1]
+        return count
+
+    def holds(self, gpus: int) -> list[bool]:
+        """On which types a job of so many GPUs can run."""
+        fits: list[bool] = (self.cluster.capacity >= gpus).tolist()
+        return [True] * len(fits) if self.rules.small_types_count and any(fits) else fits
 
     def apply(self, event: Event) -> None:
         """Take over what happened."""
@@ -136,13 +141,15 @@ class State:
     @property
     def promised(self) -> IntArray:
         """1 for jobs the allocation in force knows, 0 for those that came after it."""
-        return self._i[_PROMISED]
+        promised: IntArray = self._i[_PROMISED]
+        return promised
 
     def given_up(self) -> IntArray:
         """Ids of jobs that failed too often in a row."""
-        if not self._failing:
-            return self._i[_ID, :0]
-        return self._i[_ID, self._i[_FAILURES] >= self.rules.max_failures]
+        often: IntArray = self._i[_ID, :0]
+        if self._failing:
+            often = self._i[_ID, self._i[_FAILURES] >= self.rules.max_failures]
+        return often
 
     @property
     def extras(self) -> PairAccounts:
@@ -274,23 +281,7 @@ class State:
     def _learn(self, one: IntArray, two: IntArray, kinds: IntArray) -> None:
         """These jobs ran together on these types: what was estimated is known now."""
         group = self._i[_CLASS]
-        if self.classes.learn(group[one], group[two], kinds):
-            self._withdraw()
-
-    def _withdraw(self) -> None:
-        """Take back the shares of pairs that turned out not to fit, so that no mechanism chooses them again."""
-        self.pairs.share *= self._fits(self.pairs.options).T
-        if self.allocation is not None:
-            share = self.allocation.share.copy()
-            share[len(self.allocation.jobs) :] *= self._fits(self.allocation.extras)
-            self.allocation = replace(self.allocation, share=share)
-
-    def _fits(self, options: Options) -> BoolArray:
-        """[P, T] whether the members of an option can share GPUs, as far as is known (of those that left: anything)."""
-        group = self._i[_CLASS]
-        first, second = (group.take(self._positions(ids), mode="clip") for ids in (options.first, options.second))
-        fits: BoolArray = (options.second < 0)[:, None] | (self.classes.pair[first, second] > 0)
-        return fits
+        self.classes.learn(group[one], group[two], kinds)
 
     def _count_failures(self, event: RoundsRan, rows: IntArray) -> None:
         """Failures in a row: one more for who was lost, none for who made it."""
@@ -305,7 +296,8 @@ class State:
 
     def _positions(self, ids: IntArray) -> IntArray:
         """Where active jobs stand in the columns."""
-        return self._i[_ID].searchsorted(ids)
+        found: IntArray = self._i[_ID].searchsorted(ids)
+        return found
 
 
 def _by_round(event: RoundsRan) -> FloatArray:

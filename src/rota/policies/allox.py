@@ -53,7 +53,7 @@ class AlloX:
         at = np.minimum(np.searchsorted(previous.jobs, view.jobs), len(previous.jobs) - 1)
         known = previous.jobs[at] == view.jobs
         old = np.where(known[:, None], previous.share[at], 0.0)
-        frozen = np.equal(old.sum(axis=1), 1.0)
+        frozen[:] = old.sum(axis=1) == 1.0
         share[frozen] = old[frozen]
         return frozen
 

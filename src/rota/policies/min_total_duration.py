@@ -54,4 +54,5 @@ def _long_ones(view: View, rate: FloatArray) -> FloatArray:
     time = ratio(view.steps_left, rate.max(axis=1, initial=0.0)[view.job_class])
     longest = np.zeros(len(rate))
     np.maximum.at(longest, view.job_class, time)
-    return np.maximum(longest, _LEAST_FAVOUR * longest.max(initial=0.0)) + 1.0
+    floor = _LEAST_FAVOUR * float(longest.max(initial=0.0))
+    return np.maximum(longest, max(floor, 1.0))

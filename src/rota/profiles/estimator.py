@@ -92,7 +92,7 @@ class Estimator:
         measured = possible & (rng.random(len(row)) < self.profiled_fraction)
         return table.names[table.nearest(row, measured, rng)]
 
-    def estimated_pair_rate(  # noqa: PLR0917 - who, with whom, on what
+    def estimated_pair_rate(
         self, profile: str, reference: str | None, partner: str, partner_reference: str | None, gpus: int, type_: str
     ) -> float:
         """What `pair_rate` is taken to be before the two have run together, from 0 to `rate`."""

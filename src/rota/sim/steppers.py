@@ -60,15 +60,12 @@ class Grid:
         """The next round."""
         return math.ceil(arrival / self._length - _SLACK) * self._length
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
         """As many rounds as pass before `stop` or until a job is through."""
         lead = np.where(tasks.fresh, self._restart, 0.0)
         need = lead + tasks.left / tasks.pace
         partner_need = lead + tasks.partner_left / tasks.partner_pace
-        if len(tasks.paired):
-            soonest = min(need.min(), partner_need[tasks.paired].min())
-        else:
-            soonest = need.min()
+        soonest = min(need.min(), partner_need[tasks.paired].min(initial=np.inf))
         first = math.floor(now / self._length + _SLACK)
         last = math.ceil((now + min(float(soonest), 1e15)) / self._length - _SLACK)
         if tasks.placement.steady:
@@ -213,7 +210,7 @@ class Fluid:
         """At once."""
         return arrival
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
         """Every task runs its fraction of the time; that a pair does not fit is noticed at once."""
         placement = tasks.placement
         fraction = placement.fraction if placement.fraction is not None else np.ones(len(placement))

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from rounds import CALM, ROUND, play, promised, random_shares, turn
 
-from builders import SLOW, Speeds, a_cluster, a_view, some_jobs
+from builders import SLOW, Speeds, a_cluster, a_view, shares, some_jobs
 from rota.core.allocation import Traits
 from rota.core.events import Allocated
 from rota.core.rules import Rules
+from rota.mechanisms.registry import build
 from rota.mechanisms.select.deficit import Deficit
 from rota.policies.registry import policies
 
@@ -59,21 +60,13 @@ def test_shares_are_met_however_often_they_change():
         view = state.view(number * ROUND)
         if number % 5 == 0:
             rows = random_shares(rng, np.ones(7), cluster.capacity)
-            state.apply(Allocated(at=view.now, allocation=policies_answer(view, rows)))
-        from rota.mechanisms.registry import build
-
+            state.apply(Allocated(at=view.now, allocation=shares(view, rows)))
         placement = build("proportional", CALM, 0).place(state.view(view.now), state.allocation)
         turn(state, placement, view.now)
         np.add.at(turns, (placement.first, placement.type), 1)
         due += rows
 
     assert (turns.sum(axis=1) >= due.sum(axis=1) - 3).all()
-
-
-def policies_answer(view, rows):
-    from builders import shares
-
-    return shares(view, rows)
 
 
 def test_gangs_get_turns_too():
@@ -88,17 +81,14 @@ def test_gangs_get_turns_too():
 
 
 @pytest.mark.xfail(strict=True, reason="debts are in seconds, not GPU-seconds: large gangs have small shares and wait")
-@pytest.mark.parametrize("seed", [1, 4, 7])
-def test_a_gang_gets_most_of_what_a_fair_policy_promised_it(seed):
-    rng = np.random.default_rng(seed)
-    jobs = some_jobs(14, gpus=rng.choice([1, 1, 1, 2, 4, 8], 14), steps=1e12)
-    state = promised([[0.0, 0.0]] * 14, jobs=jobs, cluster=a_cluster(v100=8, p100=8, per_server=4))
-    answer = policies.create("max-min-fairness-perf").allocate(state.view(0.0))
-    state.apply(Allocated(at=0.0, allocation=answer))
+def test_a_gang_with_a_small_share_gets_turns_although_not_all_promises_can_be_kept():
+    """Two of one GPU with 0.9 each leave four GPUs at once for a tenth of the time; 0.5 of it was promised."""
+    rows = [[0.45], [0.9], [0.9], [0.05]]
+    jobs = some_jobs(4, gpus=[4, 1, 1, 4], steps=1e12)
 
-    turns = play(state, 400)
+    turns = play(promised(rows, jobs=jobs, cluster=a_cluster(v100=4)), 400)
 
-    assert (turns.sum(axis=1) >= 0.5 * 400 * answer.share.sum(axis=1)).all()
+    assert turns[3, 0] > 0
 
 
 def test_whoever_has_no_share_gets_what_is_left_on_its_fastest_type():

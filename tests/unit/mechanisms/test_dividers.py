@@ -137,7 +137,7 @@ def test_strided_fills_the_holes_that_are_left():
 
     after = divide("strided", state, choice_of(1, 2, 3))
 
-    assert slots(after)[3] == {1: 2, 2: 2}
+    assert slots(after)[3] == {0: 2, 1: 2}
 
 
 def test_proportional_keeps_a_gang_on_one_server_if_any_has_room():

@@ -69,6 +69,23 @@ def test_left_over_gpus_go_to_jobs_without_a_share_most_owed_first():
     assert chosen == [(2, -1, 0), (1, -1, 0)]
 
 
+def test_left_over_gpus_go_first_to_jobs_they_are_good_for_if_the_policy_knows_speeds():
+    speeds = Speeds(rates={FAST: {"k80": 1.0, "v100": 9.0}, SLOW: {"k80": 1.0, "v100": 1.5}})
+    jobs = some_jobs(2, profiles=[FAST, SLOW], steps=1e12)
+    state = promised(
+        [[0, 0]] * 2,
+        jobs=jobs,
+        speeds=speeds,
+        rules=ARTIFACT,
+        cluster=a_cluster(k80=1),
+        traits=Traits(fills_by_speed=True),
+    )
+
+    _, chosen = choose(state)
+
+    assert chosen == [(0, -1, 0)]
+
+
 def test_a_policy_that_does_not_fill_leaves_gpus_idle():
     _, chosen = choose(at_v100([[0.0], [1.0]], cluster=a_cluster(v100=2), traits=Traits(fills=False)))
 
@@ -95,7 +112,7 @@ def test_a_newcomer_takes_a_slot_and_wastes_it_under_the_rules_of_the_artifact()
 
 
 def test_every_pair_may_fill_under_the_rules_of_the_artifact_only():
-    rows, parts = [[0.0], [0.0]], {"traits": Traits(packs=True)}
+    rows, parts = [[0.0], [0.0]], {"traits": Traits(packs=True, pairs_fill=True)}
 
     _, artifact = choose(at_v100(rows, **parts))
     _, sane = choose(at_v100(rows, **parts, rules=replace(ARTIFACT, all_pairs_fill=False)))

@@ -71,10 +71,13 @@ def test_a_ranking_runs_without_rounds_too():
     assert run.finished == {0: pytest.approx(100.0), 1: pytest.approx(200.0)}
 
 
-def test_gpu_time_is_credited_to_both_members_of_a_pair():
-    jobs = some_jobs(2, steps=300.0)
+def test_two_who_share_go_at_their_shared_rates():
+    state = promised([[0.0], [0.0]], pairs=[(0, 1, [1.0])], cluster=a_cluster(v100=1), jobs=some_jobs(2, steps=300.0))
 
-    run = a_run(jobs, policy="fifo-packed", mechanism="ideal", cluster=a_cluster(v100=1), speeds=Speeds())
-    rounds = a_run(jobs, policy="fifo-packed", mechanism="proportional", cluster=a_cluster(v100=1), speeds=Speeds())
+    placement = place(state)
 
-    assert run.finished == pytest.approx(rounds.finished)
+    assert tasks(placement) == [(0, 1, 0, 1.0)]
+    assert a_run(2, policy="gandiva", mechanism="ideal", cluster=a_cluster(v100=1)).finished == {
+        0: pytest.approx(1000 / 3.0),
+        1: pytest.approx(1000 / 3.0),
+    }

@@ -14,7 +14,9 @@ def test_a_low_rank_matrix_is_recovered_from_half_of_its_entries():
     rng = np.random.default_rng(1)
     measured = rng.random(matrix.shape) < 0.5
 
-    found = complete(np.where(measured, matrix, np.nan), measured, rng, rank=2, ridge=1e-7, tolerance=1e-10, sweeps=2000)
+    found = complete(
+        np.where(measured, matrix, np.nan), measured, rng, rank=2, ridge=1e-7, tolerance=1e-10, sweeps=2000
+    )
 
     assert np.abs(found - matrix).max() < 1e-3
 

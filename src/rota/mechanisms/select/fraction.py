@@ -144,7 +144,7 @@ class _Walk:
         """Jobs without a share here, in the order in which they may fill."""
         owed = self.accounts.owed[kind, idle]
         if not self.allocation.traits.fills_by_speed:
-            return (-owed).argsort(kind="stable")
+            return np.argsort(-owed, kind="stable")
         rates = self.view.classes.throughput
         good = (rates[:, kind] / rates.max(axis=1))[self.view.job_class[idle]]
         return np.lexsort((-owed, -good))

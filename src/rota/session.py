@@ -1,0 +1,190 @@
+"""One simulation under way: progress, remarks, Ctrl-C and checkpoints."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota.analysis.metrics import Metrics
+from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, RunStarted
+from rota.core.jobs import Source
+from rota.core.ports import Throughputs
+from rota.engine import checkpoint as checkpoints
+from rota.engine.loop import Engine
+from rota.engine.state import State
+from rota.sim.world import World
+
+_REPORT_EVERY_S = 0.1
+_POLL_EVERY = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is: of the measured jobs, or of all if none are singled out."""
+
+    now: float
+    finished: int
+    target: int | None
+    active: int
+    rounds: int
+
+
+class Watch:
+    """Counts measured jobs, reports progress and remembers what happened to jobs that did not finish."""
+
+    def __init__(self, measure: tuple[int, int] | None, progress: Callable[[Progress], None] | None = None) -> None:
+        self.stop_asked = False
+        self.finished = 0
+        self.target = None if measure is None else measure[1] - measure[0]
+        self.done = 0
+        self.notes: dict[str, list[int]] = {}
+        self._measure = measure
+        self._progress = progress
+        self._polls = 0
+        self._next_report = 0.0
+
+    def observe(self, event: Event) -> None:
+        """Count jobs that are done, in whatever way."""
+        if not isinstance(event, JobsFinished | JobsDropped | JobsRejected):
+            return
+        if isinstance(event, JobsFinished):
+            self.finished += len(event.jobs)
+        else:
+            self.notes.setdefault(event.reason, []).extend(event.jobs.tolist())
+        if self._measure is not None:
+            first, last = self._measure
+            self.done += int(np.count_nonzero((event.jobs >= first) & (event.jobs < last)))
+
+    def satisfied(self) -> bool:
+        """Whether the run can stop."""
+        return self.stop_asked or self.done == self.target
+
+    def report(self, session: Session) -> None:
+        """Tell how far the run is, some ten times a second."""
+        self._polls += 1
+        if self._progress is None or self._polls % _POLL_EVERY or time.monotonic() < self._next_report:
+            return
+        self._next_report = time.monotonic() + _REPORT_EVERY_S
+        count = self.finished if self.target is None else self.done
+        active, rounds = len(session.engine.state), session.metrics.rounds
+        self._progress(Progress(session.world.now(), count, self.target, active, rounds))
+
+    def remarks(self) -> list[str]:
+        """What a user should know about jobs that did not run to the end."""
+        said = []
+        for reason, jobs in self.notes.items():
+            names = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
+            said.append(f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} did not run to the end ({names}): {reason}")
+        return said
+
+    def saved(self) -> tuple[int, int, dict[str, list[int]]]:
+        """What a checkpoint must hold."""
+        return self.done, self.finished, self.notes
+
+    def restore(self, saved: tuple[int, int, dict[str, list[int]]]) -> None:
+        """Go on from a checkpoint."""
+        self.done, self.finished, self.notes = saved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The parts of one simulation."""
+
+    engine: Engine
+    world: World
+    source: Source
+    metrics: Metrics
+    watch: Watch
+    config: dict[str, Any]
+
+    def run(self, until: float | None, save_to: str | Path | None, every: float | None, *, fresh: bool) -> float:
+        """Run to the end; CPU seconds."""
+        saver = Saver(self, save_to, every)
+
+        def finished() -> bool:
+            saver.maybe()
+            self.watch.report(self)
+            return self.watch.satisfied()
+
+        start = time.process_time()
+        with _interruptible(self.watch):
+            if fresh:
+                self.engine.emit(RunStarted(at=0.0, config=self.config))
+            self.engine.run(finished, math.inf if until is None else until)
+            if self.watch.stop_asked:
+                saver.save()
+        return time.process_time() - start
+
+    def parts(self) -> dict[str, Any]:
+        """What a checkpoint must hold."""
+        return {
+            "state": self.engine.state,
+            "trigger": self.engine.trigger,
+            "metrics": self.metrics,
+            "world": self.world.snapshot(),
+            "source": self.source.snapshot(),
+            "watch": self.watch.saved(),
+        }
+
+    def resumed(self, parts: Mapping[str, Any], speeds: Throughputs) -> Session:
+        """The same session with the parts of a checkpoint in the place of fresh ones."""
+        state: State = parts["state"]
+        metrics: Metrics = parts["metrics"]
+        state.classes.attach(speeds, state.holds)
+        self.watch.restore(parts["watch"])
+        self.source.restore(parts["source"])
+        world = World(self.source, state.classes, state.rules)
+        world.restore(parts["world"])
+        engine = self.engine.continued(state, parts["trigger"], world, [metrics.observe, self.watch.observe])
+        return Session(
+            engine=engine, world=world, source=self.source, metrics=metrics, watch=self.watch, config=self.config
+        )
+
+
+class Saver:
+    """Writes checkpoints when it is time."""
+
+    def __init__(self, session: Session, path: str | Path | None, every: float | None) -> None:
+        self._session, self._path = session, path
+        self._every = math.inf if every is None else every
+        self._next = session.world.now() + self._every
+
+    def maybe(self) -> None:
+        """Save if the time has come."""
+        if self._path is not None and self._session.world.now() >= self._next:
+            self.save()
+            self._next = self._session.world.now() + self._every
+
+    def save(self) -> None:
+        """Save now."""
+        if self._path is not None:
+            saved = checkpoints.Checkpoint(config=self._session.config, parts=self._session.parts())
+            checkpoints.save(self._path, saved)
+
+
+@contextmanager
+def _interruptible(watch: Watch) -> Iterator[None]:
+    """Ctrl-C ends the run after the current round; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def asked(*_: object) -> None:
+        if watch.stop_asked:
+            raise KeyboardInterrupt
+        watch.stop_asked = True
+
+    before = signal.signal(signal.SIGINT, asked)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

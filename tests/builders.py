@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -271,3 +275,41 @@ def _assert_fits_fluid(placement, view, members):
     assert (time <= 1 + TOLERANCE).all()
     used = np.bincount(placement.type, weights=placement.fraction * placement.gpus, minlength=len(view.types))
     assert (used <= view.capacity * (1 + TOLERANCE)).all()
+
+
+ROTA = (sys.executable, "-m", "rota.cli")
+TIMES = frozenset({"cpu_s", "wall_s", "peak_rss_mb"})
+"""What differs between two runs that are the same."""
+
+
+def command(*arguments, **options):
+    """The real command line in a process of its own."""
+    return subprocess.run([*ROTA, *map(str, arguments)], check=False, capture_output=True, text=True, **options)
+
+
+def started(*arguments, **options):
+    """The same, still running."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    return subprocess.Popen([*ROTA, *map(str, arguments)], **streams)
+
+
+def summary_of(*arguments, **options):
+    """The numbers of a run, without the time and memory it took."""
+    done = command(*arguments, "--json", **options)
+    assert done.returncode == 0, done.stderr
+    return comparable(json.loads(done.stdout))
+
+
+def comparable(summary):
+    return {key: value for key, value in summary.items() if key not in TIMES}
+
+
+def wait_for(path, process, *, times=1):
+    """Until the file is there and was replaced so often; fails if the process ends before."""
+    seen = set()
+    while len(seen) < times:
+        with contextlib.suppress(FileNotFoundError):
+            seen.add(path.stat().st_ino)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.01)
+            raise AssertionError(f"the run ended before {path.name} was written: {process.communicate()}")

@@ -124,7 +124,7 @@ def simulate(
         "until": until,
     }
     chosen = make_policy(policy, policy_settings, seed)
-    placer = build(placing, how, seed, dict(mechanism_settings or {}))
+    placer = build(placing, how, seed, dict(mechanism_settings or {}), watched=events is not None)
     state, metrics, watch = State(machines, speeds, how), Metrics(machines, measure), Watch(measure, progress)
     world = World(source, state.classes, how)
     log = None if events is None else EventLog(events, compressed=str(events).endswith(".gz"))

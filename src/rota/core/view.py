@@ -65,6 +65,14 @@ class Accounts(Protocol):
         """Seconds behind the promise when the last allocation was made."""
 
     @property
+    def runs(self) -> BoolArray:
+        """Whether a job has any speed on a type."""
+
+    @property
+    def wants(self) -> BoolArray:
+        """Whether a job has a share that it can use."""
+
+    @property
     def promised(self) -> IntArray:
         """[J] 1 for jobs that the allocation in force knows."""
 

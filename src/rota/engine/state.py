@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -38,6 +38,8 @@ _SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _FLOATS = range(7)
 _ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _INTS = range(8)
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
+_NOISE = 1e-9
+"""Shares below this are a solver's rounding."""
 
 
 class State:
@@ -66,6 +68,8 @@ class State:
         self._paired: IntArray = _NONE
         self._failing = False
         self._gangs = 0
+        self._runs: BoolArray | None = None
+        self._wants: BoolArray | None = None
         self._apply: dict[type, Callable[[Any], None]] = {
             JobsSubmitted: self._submitted,
             JobsRejected: self._left,
@@ -139,6 +143,20 @@ class State:
         return self._f[self._owed]
 
     @property
+    def runs(self) -> BoolArray:
+        """Whether a job has any speed on a type."""
+        if self._runs is None:
+            self._runs = np.ascontiguousarray(self.classes.runs_on[self._i[_CLASS]].T)
+        return self._runs
+
+    @property
+    def wants(self) -> BoolArray:
+        """Whether a job has a share that it can use."""
+        if self._wants is None:
+            self._wants = (self.share > 0) & self.runs
+        return self._wants
+
+    @property
     def promised(self) -> IntArray:
         """1 for jobs the allocation in force knows, 0 for those that came after it."""
         promised: IntArray = self._i[_PROMISED]
@@ -172,6 +190,7 @@ class State:
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
         i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
         self._gangs += int(np.count_nonzero(jobs.gpus > 1))
+        self._runs = self._wants = None
         self._f = np.concatenate((self._f, f), axis=1)
         self._i = np.concatenate((self._i, i), axis=1)
 
@@ -189,7 +208,7 @@ class State:
         left = keep.nonzero()[0]
         self._f, self._i = self._f.take(left, axis=1), self._i.take(left, axis=1)
         self.pairs.drop(event.jobs)
-        self._rows = None
+        self._rows = self._runs = self._wants = None
 
     def _allocated(self, event: Allocated) -> None:
         allocation = event.allocation
@@ -200,7 +219,9 @@ class State:
         f, count = self._f, len(self)
         f[self._owed] += f[self._share] * elapsed - (f[self._received] - credit)
         f[self._received] = credit
-        f[self._share] = allocation.share[:count].T
+        share = allocation.share[:count].T
+        f[self._share] = np.where(share > _NOISE, share, 0.0)
+        self._wants = None
         self._i[_PROMISED] = 1
         self._settle_pairs(allocation, elapsed, credit)
         self.allocation = allocation

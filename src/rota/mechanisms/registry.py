@@ -48,9 +48,17 @@ class Halves:
         return self._divide.divide(view, select.choose(view, allocation))
 
 
-def build(name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None) -> Mechanism:
-    """The mechanism of that name under the given rules."""
-    divide = mechanisms.create(name, **(settings or {}))
+def build(
+    name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None, *, watched: bool = True
+) -> Mechanism:
+    """The mechanism of that name under the given rules.
+
+    When nobody watches on which servers jobs run, and the rules do not care, a mechanism that can leaves them out.
+    """
+    wanted = dict(settings or {})
+    if not (watched or rules.spread_costs or rules.restart_s) and "slots" in mechanisms.entry(name).parameters():
+        wanted.setdefault("slots", False)
+    divide = mechanisms.create(name, **wanted)
     return Halves(_select(rules, seed, divide), divide)
 
 

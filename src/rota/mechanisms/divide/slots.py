@@ -42,11 +42,15 @@ class Board:
         self.free = view.cluster.server_gpus.copy()
         self.bounds = view.cluster.server_bounds
 
-    def lay_out(self, order_singles: Callable[[IntArray], IntArray], spread: Spread) -> Placement:
-        """Keep who can stay, then place the others, the largest first."""
+    def lay_out(
+        self, order_singles: Callable[[IntArray], IntArray], spread: Spread, *, slots: bool = True
+    ) -> Placement:
+        """Keep who can stay, then place the others, the largest first; without `slots`, only say who stays."""
         last = self.view.placement
         row = self._last_rows(last)
         kept = row >= 0
+        if not slots:
+            return self._placement(kept, np.zeros(len(row) + 1, dtype=np.int64), _NOBODY[:0], _NOBODY[:0])
         everybody = bool(kept.all())
         if last is not None and everybody and len(last) == len(row) and bool((row == np.arange(len(row))).all()):
             return _again(last, kept, self)

@@ -14,11 +14,17 @@ from rota.mechanisms.registry import mechanisms
 
 @mechanisms.register("strided")
 class Strided:
-    """Lowest-numbered free GPUs first; a job may straddle servers (Gavel's published simulator)."""
+    """Lowest-numbered free GPUs first; a job may straddle servers (Gavel's published simulator).
+
+    Parameters: slots - whether to work out the servers, or only who runs on which type (faster).
+    """
+
+    def __init__(self, slots: bool = True) -> None:
+        self._slots = slots
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers for the chosen options."""
-        return Board(view, choice).lay_out(_in_order, _walk)
+        return Board(view, choice).lay_out(_in_order, _walk, slots=self._slots)
 
 
 def _in_order(free: IntArray) -> IntArray:

@@ -38,7 +38,7 @@ class Deficit:
             raise ValueError("the deficit rule needs accounts of received time")
         horizon = view.now - view.solved_at + self._round_s
         board = _Board(view)
-        wants = (accounts.share > _TINY) & view.classes.runs_on[view.job_class].T
+        wants = accounts.wants
         debt = accounts.owed + accounts.share * horizon
         debt -= accounts.received
         pairs = accounts.extras

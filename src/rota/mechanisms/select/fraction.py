@@ -48,8 +48,8 @@ class _Walk:
 
     def __init__(self, view: View, accounts: Accounts, allocation: Allocation, rules: Rules) -> None:
         self.view, self.accounts, self.allocation, self.rules = view, accounts, allocation, rules
-        self.runs = view.classes.runs_on[view.job_class].T
-        self.wants = (accounts.share > 0) & self.runs
+        self.runs, self.wants = accounts.runs, accounts.wants
+        self.share, self.received = accounts.share, accounts.received
         self.unchosen: BoolArray = np.ones(len(view), dtype=np.bool_)
         self.remaining = len(view)
         self.ones = view.single_gpu or len(view) == 0 or bool(view.gpus.max() == 1)
@@ -74,8 +74,8 @@ class _Walk:
 
     def priority(self, kind: int) -> FloatArray:
         """[J] share over fraction of the time received; 0 without a share or speed."""
-        share, received = self.accounts.share[kind], self.accounts.received[kind]
-        return np.where(self.runs[kind], _priority(share, received, self.accounts.type_time[kind]), 0.0)
+        priority = _priority(self.share[kind], self.received[kind], self.accounts.type_time[kind])
+        return np.where(self.runs[kind], priority, 0.0)
 
     def _singles(self, kind: int) -> None:
         wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
@@ -93,8 +93,8 @@ class _Walk:
     def _rank(self, kind: int, rows: IntArray) -> IntArray:
         """Positions within `rows`, best first; ties by time owed, share, age of the account."""
         accounts = self.accounts
-        share = accounts.share[kind, rows]
-        priority = _priority(share, accounts.received[kind, rows], accounts.type_time[kind])
+        share = self.share[kind, rows]
+        priority = _priority(share, self.received[kind, rows], accounts.type_time[kind])
         by_priority = (-priority).argsort(kind="stable")
         free = self.left[kind]
         if self.ones and priority[by_priority[free - 1]] != priority[by_priority[free]]:
@@ -253,6 +253,9 @@ class _Walk:
 
 def _priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:
     """Share / (received / total); a share that received nothing yet counts a billion times."""
+    if total.all() and received.all():
+        fraction: FloatArray = share / (received / total)
+        return fraction
     with np.errstate(divide="ignore", invalid="ignore"):
         priority: FloatArray = share / (received / total)
     odd = ~np.isfinite(priority)

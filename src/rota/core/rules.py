@@ -20,16 +20,13 @@ class Rules:
     # The round
     round_s: float = 360.0
     rounds: str = "grid"
-    """`grid`: rounds start at multiples of round_s. `slowest-task`: a round ends when its slowest task does."""
-    whole_steps: bool = False
-    """A round does a whole number of steps; the rest of its time is idle."""
+    """`grid`: rounds start at multiples of round_s and progress is rate x time. `slowest-task`: a round does a whole
+    number of steps of each job and ends when its slowest task does; of two jobs that share, both end with the later."""
     idle_gap_counts: bool = False
-    """The first round after an idle gap is accounted from the end of the last round."""
+    """The first round after an idle gap is accounted from the end of the last round (slowest-task)."""
     gpu_split_fails: bool = False
-    """A task with fewer steps left than GPUs fails; after `max_failures` in a row the job is dropped."""
+    """A task with fewer steps left than GPUs fails; after `max_failures` in a row the job is dropped (slowest-task)."""
     max_failures: int = 5
-    pair_ends_together: bool = False
-    """A job that shares GPUs is finished only when its partner's part of the round is."""
 
     # When the policy is asked again
     resolve_every_s: float = 0.0
@@ -74,10 +71,8 @@ PRESETS: dict[str, Rules] = {
     "gavel-artifact": Rules(
         name="gavel-artifact",
         rounds="slowest-task",
-        whole_steps=True,
         idle_gap_counts=True,
         gpu_split_fails=True,
-        pair_ends_together=True,
         resolve_every_s=1920.0,
         resolve_free_at_zero=True,
         idle_until_arrival=True,

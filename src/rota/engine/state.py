@@ -260,8 +260,8 @@ class State:
             self._ran_fluid(event, placement, rows)
             return
         f, kinds, work = self._f, placement.type, event.seconds * placement.gpus
-        f[_DONE, rows] += event.steps
-        f[_ATTAINED, rows] += work
+        f[_DONE][rows] += event.steps
+        f[_ATTAINED][rows] += work
         both = self._paired
         if len(both):
             partners = self._positions(placement.second[both])

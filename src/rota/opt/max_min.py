@@ -44,7 +44,7 @@ def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
         bounds=(0.0, own),
         name="max-min fairness",
     )
-    first = program.solve(recalled(view, "basis"))
+    first = program.solve(recalled(view, "basis"), check=False)  # the second stage would not be feasible
     level = float(first.x[polytope.special])
     program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, level * HELD, INFINITY))
     second = program.solve(recalled(view, "second_basis"))

@@ -32,8 +32,7 @@ class FifoPerf:
         placed, waiting = self._serve(view)
         pairs = self._share(view, placed, waiting) if self._packed else []
         share = np.zeros((len(view) + len(pairs), len(view.types)))
-        for job, kind in placed.items():
-            share[job, kind] = 1.0
+        share[list(placed), list(placed.values())] = 1.0
         extras = NO_OPTIONS
         if pairs:
             members = np.sort(np.array([(a, b) for a, b, _ in pairs]), axis=1)
@@ -48,19 +47,18 @@ class FifoPerf:
         """Jobs on their types, in order of service; and the first that did not fit with those behind it."""
         free = view.capacity.tolist()
         rates = view.classes.throughput.tolist()
+        wishes = np.argsort(-view.classes.throughput, axis=1, kind="stable").tolist()
         classes, sizes = view.job_class.tolist(), view.gpus.tolist()
         placed: dict[int, int] = {}
-        spare = sum(free)
         for job, (group, size) in enumerate(zip(classes, sizes, strict=True)):
-            room = [t for t, left in enumerate(free) if left >= size] if spare >= size else []
-            if not room:
+            for kind in wishes[group]:
+                if free[kind] >= size:
+                    break
+            else:
                 return placed, list(range(job, len(view)))
-            rate = rates[group]
-            kind = max(room, key=lambda t: rate[t])
-            if rate[kind] > 0:
+            if rates[group][kind] > 0:
                 placed[job] = kind
                 free[kind] -= size
-                spare -= size
         return placed, []
 
     def _share(self, view: View, placed: dict[int, int], waiting: list[int]) -> list[tuple[int, int, int]]:

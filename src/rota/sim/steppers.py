@@ -105,6 +105,7 @@ class SlowestTask:
     def __init__(self, rules: Rules) -> None:
         self._length = rules.round_s
         self._gap_counts = rules.idle_gap_counts
+        self._split_fails = rules.gpu_split_fails
 
     def wake(self, arrival: float) -> float:
         """At once."""
@@ -195,6 +196,8 @@ class SlowestTask:
     def _failures(self, tasks: Tasks, steps: FloatArray, partner_steps: FloatArray) -> BoolArray | None:
         """Tasks of which one GPU would get no step when all but the last get steps // gpus; None if there is none."""
         gpus, pairs = tasks.placement.gpus, tasks.paired
+        if not self._split_fails:
+            return None
         if (steps >= gpus).all() and (len(pairs) == 0 or (partner_steps[pairs] >= gpus[pairs]).all()):
             return None
         failed = _split_fails(steps, gpus)

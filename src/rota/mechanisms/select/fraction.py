@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rota.core.allocation import Allocation
+from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.rules import Rules
 from rota.core.view import Accounts, View
@@ -34,6 +34,8 @@ class Fraction:
             raise ValueError("the fraction rule needs accounts of received time")
         aware = allocation.traits.aware
         order = self._order.preferred(view) if aware else self._order.shuffled(view, view.round)
+        if view.single_gpu and not allocation.traits.packs and not self._rules.global_queue:
+            return self._single_gpus(view, accounts, allocation, order)
         walk = _Walk(view, accounts, allocation, self._rules)
         if self._rules.global_queue:
             walk.all_types(order)
@@ -41,6 +43,35 @@ class Fraction:
             for kind in order:
                 walk.one_type(kind)
         return walk.choice(steady=aware)
+
+    def _single_gpus(self, view: View, accounts: Accounts, allocation: Allocation, order: list[int]) -> Choice:
+        """The same for jobs of one GPU each, nobody sharing: each type takes its best, without a walk."""
+        share, received, owed, wants = accounts.share, accounts.received, accounts.owed, accounts.wants
+        unchosen = np.ones(len(view), dtype=np.bool_)
+        capacity, left = view.capacity.tolist(), len(view)
+        rows, kinds, steady, traits = [], [], allocation.traits.aware, allocation.traits
+        for kind in order:
+            if left == 0:
+                break
+            free = capacity[kind]
+            taken = (wants[kind] & unchosen).nonzero()[0]
+            if len(taken) > free:
+                steady = False
+                taken = taken[_best(share[kind, taken], received[kind, taken], owed[kind, taken], accounts, kind, free)]
+            unchosen[taken] = False
+            left -= len(taken)
+            rows.append(taken)
+            kinds += [kind] * len(taken)
+            if len(taken) < free and left and traits.fills:
+                idle = (unchosen & accounts.runs[kind] & ~wants[kind]).nonzero()[0]
+                idle = idle[_waiting(view, kind, idle, owed[kind, idle], traits)[: free - len(taken)]]
+                unchosen[idle] = False
+                left -= len(idle)
+                rows.append(idle)
+                kinds += [kind] * len(idle)
+        first = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+        wasted = _unknown(self._rules, accounts, first, None)
+        return Choice(first=first, type=np.array(kinds, dtype=np.int64), wasted=wasted, steady=steady)
 
 
 class _Walk:
@@ -52,7 +83,6 @@ class _Walk:
         self.share, self.received = accounts.share, accounts.received
         self.unchosen: BoolArray = np.ones(len(view), dtype=np.bool_)
         self.remaining = len(view)
-        self.ones = view.single_gpu or len(view) == 0 or bool(view.gpus.max() == 1)
         self.left: list[int] = view.capacity.tolist()
         self.refused = False
         self.first: list[IntArray] = []
@@ -79,27 +109,9 @@ class _Walk:
 
     def _singles(self, kind: int) -> None:
         wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
-        free = self.left[kind]
-        if self.ones and len(wanting) <= free:
-            self._take(wanting, kind, len(wanting))
-            return
-        ranked = wanting[self._rank(kind, wanting)]
-        if self.ones:
-            self.refused = True
-            self._take(ranked[:free], kind, free)
-            return
-        self._take_fitting(ranked, kind)
-
-    def _rank(self, kind: int, rows: IntArray) -> IntArray:
-        """Positions within `rows`, best first; ties by time owed, share, age of the account."""
-        accounts = self.accounts
-        share = self.share[kind, rows]
-        priority = _priority(share, self.received[kind, rows], accounts.type_time[kind])
-        by_priority = (-priority).argsort(kind="stable")
-        free = self.left[kind]
-        if self.ones and priority[by_priority[free - 1]] != priority[by_priority[free]]:
-            return by_priority
-        return np.lexsort((-share, -accounts.owed[kind, rows], -priority))
+        share, owed = self.share[kind, wanting], self.accounts.owed[kind, wanting]
+        priority = _priority(share, self.received[kind, wanting], self.accounts.type_time[kind])
+        self._take_fitting(wanting[np.lexsort((-share, -owed, -priority))], kind)
 
     def _take_fitting(self, ranked: IntArray, kind: int) -> None:
         free, taken = self.left[kind], []
@@ -129,25 +141,11 @@ class _Walk:
         if self.rules.all_pairs_fill and self.allocation.traits.pairs_fill:
             self._fill_with_pairs(kind, idle)
             return
-        if len(idle) == 0:
-            return
-        ranked = idle[self._waiting(kind, idle)]
-        if self.ones:
-            taken = ranked[: self.left[kind]]
-            self._take(taken, kind, len(taken))
-        else:
+        if len(idle):
             refused = self.refused
-            self._take_fitting(ranked, kind)
+            owed = self.accounts.owed[kind, idle]
+            self._take_fitting(idle[_waiting(self.view, kind, idle, owed, self.allocation.traits)], kind)
             self.refused = refused
-
-    def _waiting(self, kind: int, idle: IntArray) -> IntArray:
-        """Jobs without a share here, in the order in which they may fill."""
-        owed = self.accounts.owed[kind, idle]
-        if not self.allocation.traits.fills_by_speed:
-            return np.argsort(-owed, kind="stable")
-        rates = self.view.classes.throughput
-        good = (rates[:, kind] / rates.max(axis=1))[self.view.job_class[idle]]
-        return np.lexsort((-owed, -good))
 
     # Space sharing
 
@@ -237,18 +235,39 @@ class _Walk:
         for one, count in self.kinds:
             kind[at : at + count] = one
             at += count
-        wasted = self._wasted(first, second)
+        wasted = _unknown(self.rules, self.accounts, first, second)
         return Choice(first=first, second=second, type=kind, wasted=wasted, steady=steady and not self.refused)
 
-    def _wasted(self, first: IntArray, second: IntArray | None) -> BoolArray | None:
-        """Options with a member that the allocation in force does not know."""
-        promised = self.accounts.promised
-        if not self.rules.newcomers_waste_slots or promised.all():
-            return None
-        late = promised[first] == 0
-        if second is not None:
-            late |= (second >= 0) & (promised[second] == 0)
-        return late if late.any() else None
+
+def _unknown(rules: Rules, accounts: Accounts, first: IntArray, second: IntArray | None) -> BoolArray | None:
+    """Options with a member that the allocation in force does not know; None if there is none or it does not matter."""
+    promised = accounts.promised
+    if not rules.newcomers_waste_slots or promised.all():
+        return None
+    late = promised[first] == 0
+    if second is not None:
+        late |= (second >= 0) & (promised[second] == 0)
+    return late if late.any() else None
+
+
+def _best(
+    share: FloatArray, received: FloatArray, owed: FloatArray, accounts: Accounts, kind: int, free: int
+) -> IntArray:
+    """Positions of the `free` best by priority; ties by time owed, share, age of the account."""
+    priority = _priority(share, received, accounts.type_time[kind])
+    order = np.argsort(-priority, kind="stable")
+    if priority[order[free - 1]] == priority[order[free]]:
+        order = np.lexsort((-share, -owed, -priority))
+    return order[:free]
+
+
+def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Traits) -> IntArray:
+    """Jobs without a share here, in the order in which they may fill."""
+    if not traits.fills_by_speed:
+        return np.argsort(-owed, kind="stable")
+    rates = view.classes.throughput
+    good = (rates[:, kind] / rates.max(axis=1))[view.job_class[idle]]
+    return np.lexsort((-owed, -good))
 
 
 def _priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:

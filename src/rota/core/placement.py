@@ -9,9 +9,11 @@ import numpy as np
 from rota.core.arrays import BoolArray, FloatArray, IntArray, same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Placement:
     """Tasks of one round as columns. A task is one option (a job, or two that share) on one type.
+
+    Never changed after it is made (not frozen: one is made every round).
 
     The slots of task k are entries `slot_start[k]:slot_start[k + 1]` of the slot columns.
     """

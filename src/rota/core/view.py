@@ -85,9 +85,9 @@ class Accounts(Protocol):
         """Accounts of pairs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class View:
-    """What a policy or a mechanism sees."""
+    """What a policy or a mechanism sees. Never changed after it is made (not frozen: one is made every round)."""
 
     now: float
     round: int

@@ -58,6 +58,7 @@ class State:
         self.round = 0
         self.solved_at = 0.0
         self._tenants: dict[str, int] = {}
+        self._tenant_names: tuple[str, ...] = ()
         types = len(cluster.types)
         self._share = slice(_FLOATS, _FLOATS + types)
         self._received = slice(_FLOATS + types, _FLOATS + 2 * types)
@@ -115,7 +116,7 @@ class State:
             steps_done=f[_DONE],
             deadline=f[_DEADLINE],
             tenant=i[_TENANT],
-            tenants=tuple(self._tenants),
+            tenants=self._tenant_names,
             attained=f[_ATTAINED],
             previous=self.allocation,
             placement=self.placement,
@@ -189,6 +190,8 @@ class State:
         i[_LAST] = -1
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
         i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
+        if len(self._tenants) != len(self._tenant_names):
+            self._tenant_names = tuple(self._tenants)
         self._gangs += int(np.count_nonzero(jobs.gpus > 1))
         self._runs = self._wants = None
         self._f = np.concatenate((self._f, f), axis=1)

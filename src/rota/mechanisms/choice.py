@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Choice:
-    """Options chosen for one round, as columns of positions into `view.jobs`."""
+    """Options chosen for one round, as columns of positions into `view.jobs`. Never changed after it is made."""
 
     first: IntArray
     type: IntArray

@@ -26,6 +26,8 @@ class Fraction:
     def __init__(self, rules: Rules, seed: int = 0) -> None:
         self._rules = rules
         self._order = TypeOrder(rules.type_order, seed)
+        self._credit = rules.opening_credit > 0
+        """With an opening credit nobody has received nothing."""
 
     def choose(self, view: View, allocation: Allocation) -> Choice:
         """The options of the coming round."""
@@ -46,10 +48,10 @@ class Fraction:
 
     def _single_gpus(self, view: View, accounts: Accounts, allocation: Allocation, order: list[int]) -> Choice:
         """The same for jobs of one GPU each, nobody sharing: each type takes its best, without a walk."""
-        share, received, owed, wants = accounts.share, accounts.received, accounts.owed, accounts.wants
-        unchosen = np.ones(len(view), dtype=np.bool_)
-        capacity, left = view.capacity.tolist(), len(view)
-        rows, kinds, steady, traits = [], [], allocation.traits.aware, allocation.traits
+        wants, capacity, traits = accounts.wants, view.capacity.tolist(), allocation.traits
+        left = len(view)
+        unchosen, steady = np.ones(left, dtype=np.bool_), traits.aware
+        groups: list[tuple[int, IntArray]] = []
         for kind in order:
             if left == 0:
                 break
@@ -57,21 +59,28 @@ class Fraction:
             taken = (wants[kind] & unchosen).nonzero()[0]
             if len(taken) > free:
                 steady = False
-                taken = taken[_best(share[kind, taken], received[kind, taken], owed[kind, taken], accounts, kind, free)]
+                taken = taken[self._best(accounts, kind, taken, free)]
             unchosen[taken] = False
             left -= len(taken)
-            rows.append(taken)
-            kinds += [kind] * len(taken)
+            groups.append((kind, taken))
             if len(taken) < free and left and traits.fills:
                 idle = (unchosen & accounts.runs[kind] & ~wants[kind]).nonzero()[0]
-                idle = idle[_waiting(view, kind, idle, owed[kind, idle], traits)[: free - len(taken)]]
+                idle = idle[_waiting(view, kind, idle, accounts.owed[kind][idle], traits)[: free - len(taken)]]
                 unchosen[idle] = False
                 left -= len(idle)
-                rows.append(idle)
-                kinds += [kind] * len(idle)
-        first = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-        wasted = _unknown(self._rules, accounts, first, None)
-        return Choice(first=first, type=np.array(kinds, dtype=np.int64), wasted=wasted, steady=steady)
+                groups.append((kind, idle))
+        first, kinds = _joined(groups)
+        return Choice(first=first, type=kinds, wasted=_unknown(self._rules, accounts, first, None), steady=steady)
+
+    def _best(self, accounts: Accounts, kind: int, rows: IntArray, free: int) -> IntArray:
+        """Positions within `rows` of the best by priority; ties by time owed, share, age of the account."""
+        share, received, total = accounts.share[kind][rows], accounts.received[kind][rows], accounts.type_time[kind]
+        priority = share / (received / total) if self._credit else _priority(share, received, total)
+        order = (-priority).argsort(kind="stable")
+        if priority[order[free - 1]] == priority[order[free]]:
+            order = np.lexsort((-share, -accounts.owed[kind][rows], -priority))
+        best: IntArray = order[:free]
+        return best
 
 
 class _Walk:
@@ -87,7 +96,7 @@ class _Walk:
         self.refused = False
         self.first: list[IntArray] = []
         self.second: list[IntArray | None] = []
-        self.kinds: list[tuple[int, int]] = []
+        self.kinds: list[int] = []
         pairs = accounts.extras
         self.pairs = _Pairs(view, accounts) if allocation.traits.packs and len(pairs) else None
 
@@ -133,7 +142,7 @@ class _Walk:
         self.left[kind] -= gpus
         self.first.append(rows)
         self.second.append(None)
-        self.kinds.append((kind, count))
+        self.kinds.append(kind)
 
     def _fill(self, kind: int) -> None:
         """Left-over GPUs go to jobs without a share here, most owed first."""
@@ -199,7 +208,7 @@ class _Walk:
             self.left[kind] = free
             self.first.append(first[taken])
             self.second.append(second[taken])
-            self.kinds.append((kind, len(taken)))
+            self.kinds.append(kind)
 
     def all_types(self, order: list[int]) -> None:
         """One queue over all types (no pairs): the sort key leads, the order of types breaks ties."""
@@ -225,16 +234,11 @@ class _Walk:
         if not self.first:
             none = np.zeros(0, dtype=np.int64)
             return Choice(first=none, type=none, steady=steady and not self.refused)
-        first = np.concatenate(self.first)
+        first, kind = _joined(list(zip(self.kinds, self.first, strict=True)))
         second = None
         if any(part is not None for part in self.second):
             both = zip(self.first, self.second, strict=True)
             second = np.concatenate([np.full(len(f), -1) if part is None else part for f, part in both])
-        kind = np.empty(len(first), dtype=np.int64)
-        at = 0
-        for one, count in self.kinds:
-            kind[at : at + count] = one
-            at += count
         wasted = _unknown(self.rules, self.accounts, first, second)
         return Choice(first=first, second=second, type=kind, wasted=wasted, steady=steady and not self.refused)
 
@@ -250,15 +254,18 @@ def _unknown(rules: Rules, accounts: Accounts, first: IntArray, second: IntArray
     return late if late.any() else None
 
 
-def _best(
-    share: FloatArray, received: FloatArray, owed: FloatArray, accounts: Accounts, kind: int, free: int
-) -> IntArray:
-    """Positions of the `free` best by priority; ties by time owed, share, age of the account."""
-    priority = _priority(share, received, accounts.type_time[kind])
-    order = np.argsort(-priority, kind="stable")
-    if priority[order[free - 1]] == priority[order[free]]:
-        order = np.lexsort((-share, -owed, -priority))
-    return order[:free]
+def _joined(groups: list[tuple[int, IntArray]]) -> tuple[IntArray, IntArray]:
+    """Rows and types of what was taken type by type."""
+    if not groups:
+        none = np.zeros(0, dtype=np.int64)
+        return none, none
+    rows = np.concatenate([part for _, part in groups])
+    kinds = np.empty(len(rows), dtype=np.int64)
+    at = 0
+    for kind, part in groups:
+        kinds[at : at + len(part)] = kind
+        at += len(part)
+    return rows, kinds
 
 
 def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Traits) -> IntArray:
@@ -272,9 +279,6 @@ def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Tr
 
 def _priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:
     """Share / (received / total); a share that received nothing yet counts a billion times."""
-    if total.all() and received.all():
-        fraction: FloatArray = share / (received / total)
-        return fraction
     with np.errstate(divide="ignore", invalid="ignore"):
         priority: FloatArray = share / (received / total)
     odd = ~np.isfinite(priority)

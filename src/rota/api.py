@@ -18,17 +18,7 @@ from numpy.typing import NDArray
 
 from rota import clusters, workloads
 from rota.analysis.metrics import Metrics
-from rota.assembly import (
-    cluster_from,
-    describe,
-    fingerprint,
-    from_table,
-    generated,
-    make_policy,
-    make_rules,
-    make_throughputs,
-    priced,
-)
+from rota.assembly import Request, assemble, cluster_from, make_throughputs
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
 from rota.core.events import RunStarted
@@ -36,13 +26,9 @@ from rota.core.jobs import Jobs
 from rota.core.ports import Policy, Throughputs
 from rota.core.rules import Rules
 from rota.core.view import View
-from rota.engine import checkpoint as checkpoints
-from rota.engine.log import EventLog, read_events
-from rota.engine.loop import Engine
+from rota.engine.log import read_events
 from rota.engine.state import State
-from rota.mechanisms.registry import build
 from rota.policies.registry import policies
-from rota.profiles.estimator import estimated
 from rota.session import Progress, Session, Watch
 from rota.sim.world import World
 
@@ -94,46 +80,8 @@ def simulate(
     GPUs until these have run together (rota.profiles.estimator).
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
-    if resume is not None and events is not None:
-        raise ConfigError("an event log cannot begin in the middle: give either events or resume, not both")
-    if sum(given is not None for given in (trace, workload, jobs)) != 1:
-        raise ConfigError("give exactly one of trace, workload and jobs")
-    speeds = estimated(make_throughputs(profiles), profile_settings or {}, seed)
-    how = make_rules(rules, round_s, rule_settings)
-    machines = priced(cluster if isinstance(cluster, Cluster) else clusters.load(cluster), how)
-    if workload is not None:
-        source = generated(workload, settings, machines, seed)
-    else:
-        table = jobs if jobs is not None else workloads.read_trace(str(trace), trace_format)
-        source = from_table(table, machines, speeds)
-    _check_end(workload, endless=getattr(source, "endless", False), measure=measure, until=until)
-    placing = mechanism or how.mechanism
-    given = {
-        "trace": None if trace is None else str(trace),
-        "jobs_sha256": fingerprint(trace, jobs),
-        "workload": workload,
-        "settings": settings,
-        "policy": policy if isinstance(policy, str) else type(policy).__name__,
-        "policy_settings": policy_settings,
-        "mechanism": placing,
-        "mechanism_settings": mechanism_settings,
-        "profiles": speeds.name,
-        "profile_settings": profile_settings,
-        "seed": seed,
-        "measure": None if measure is None else list(measure),
-        "until": until,
-    }
-    chosen = make_policy(policy, policy_settings, seed)
-    placer = build(placing, how, seed, dict(mechanism_settings or {}), watched=events is not None)
-    state, metrics, watch = State(machines, speeds, how), Metrics(machines, measure), Watch(measure, progress)
-    world = World(source, state.classes, how)
-    log = None if events is None else EventLog(events, compressed=str(events).endswith(".gz"))
-    observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
-    engine = Engine(state=state, policy=chosen, mechanism=placer, world=world, observers=observers)
-    config = describe(given, machines, how)
-    session = Session(engine=engine, world=world, source=source, metrics=metrics, watch=watch, config=config)
-    if resume is not None:
-        session = session.resumed(checkpoints.load(resume, config).parts, speeds)
+    request = Request(**locals())
+    session, log = assemble(request)
     wall = time.monotonic()
     try:
         cpu = session.run(until, checkpoint, checkpoint_every, fresh=resume is None)
@@ -167,13 +115,6 @@ def solve_view(policy: str, jobs: int, *, multi_gpu: bool = False, seed: int = 0
     for event in World(source, state.classes, state.rules).advance(math.inf):
         state.apply(event)
     return policies.create(policy), state.view(0.0)
-
-
-def _check_end(workload: str | None, *, endless: bool, measure: tuple[int, int] | None, until: float | None) -> None:
-    if endless and measure is None and until is None:
-        raise ConfigError(f"workload {workload!r} never ends: give measure (A:B), until, or its setting jobs=N")
-    if measure is not None and not 0 <= measure[0] < measure[1]:
-        raise ConfigError(f"measure {measure[0]}:{measure[1]} is empty; give A:B with 0 <= A < B")
 
 
 def _result(session: Session, cpu: float, wall: float) -> Result:

@@ -4,23 +4,108 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rota import profiles, workloads
+from rota import clusters, profiles, workloads
 from rota._version import __version__
+from rota.analysis.metrics import Metrics
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.jobs import COLUMNS, Jobs, Source, TableSource
 from rota.core.ports import Policy, Throughputs
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
+from rota.engine import checkpoint as checkpoints
+from rota.engine.log import EventLog
+from rota.engine.loop import Engine
+from rota.engine.state import State
+from rota.mechanisms.registry import build
 from rota.policies.registry import policies
+from rota.profiles.estimator import estimated
+from rota.session import Progress, Session, Watch
+from rota.sim.world import World
 
 Settings = Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked of `rota.simulate`; the names are those of its parameters."""
+
+    trace: str | Path | None
+    trace_format: str | None
+    workload: str | None
+    settings: Settings | None
+    jobs: Jobs | None
+    cluster: str | Path | Cluster
+    policy: str | Policy
+    policy_settings: Settings | None
+    mechanism: str | None
+    mechanism_settings: Settings | None
+    profiles: str | Path | Throughputs
+    profile_settings: Settings | None
+    round_s: float | None
+    rules: str | Rules
+    rule_settings: Settings | None
+    seed: int
+    measure: tuple[int, int] | None
+    until: float | None
+    events: str | Path | None
+    checkpoint: str | Path | None
+    checkpoint_every: float | None
+    resume: str | Path | None
+    progress: Callable[[Progress], None] | None
+
+
+def assemble(request: Request) -> tuple[Session, EventLog | None]:
+    """The session of a request, in the middle of its run if it is resumed, and the log that it writes."""
+    _check(request)
+    speeds = estimated(make_throughputs(request.profiles), request.profile_settings or {}, request.seed)
+    rules = make_rules(request.rules, request.round_s, request.rule_settings)
+    asked = request.cluster
+    cluster = priced(asked if isinstance(asked, Cluster) else clusters.load(asked), rules)
+    source = make_source(request, cluster, speeds)
+    policy = make_policy(request.policy, request.policy_settings, request.seed)
+    name, watched = request.mechanism or rules.mechanism, request.events is not None
+    mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
+    state, metrics = State(cluster, speeds, rules), Metrics(cluster, request.measure)
+    watch, world = Watch(request.measure, request.progress), World(source, state.classes, rules)
+    log = None if request.events is None else EventLog(request.events)
+    observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
+    engine = Engine(state=state, policy=policy, mechanism=mechanism, world=world, observers=observers)
+    config = describe(request, name, speeds.name, cluster, rules)
+    session = Session(engine=engine, world=world, source=source, metrics=metrics, watch=watch, config=config)
+    if request.resume is not None:
+        session = session.resumed(checkpoints.load(request.resume, config).parts, speeds)
+    return session, log
+
+
+def _check(request: Request) -> None:
+    if request.resume is not None and request.events is not None:
+        raise ConfigError("an event log cannot begin in the middle: give either events or resume, not both")
+    if sum(given is not None for given in (request.trace, request.workload, request.jobs)) != 1:
+        raise ConfigError("give exactly one of trace, workload and jobs")
+    measure = request.measure
+    if measure is not None and not 0 <= measure[0] < measure[1]:
+        raise ConfigError(f"measure {measure[0]}:{measure[1]} is empty; give A:B with 0 <= A < B")
+
+
+def make_source(request: Request, cluster: Cluster, speeds: Throughputs) -> Source:
+    """Jobs from a generator, a trace or a table; one that never ends needs an end from elsewhere."""
+    if request.workload is None:
+        table = request.jobs
+        if table is None:
+            table = workloads.read_trace(str(request.trace), request.trace_format)
+        return from_table(table, cluster, speeds)
+    source = generated(request.workload, request.settings, cluster, request.seed)
+    if getattr(source, "endless", False) and request.measure is None and request.until is None:
+        raise ConfigError(f"workload {request.workload!r} never ends: give measure (A:B), until, or its setting jobs=N")
+    return source
 
 
 def make_throughputs(given: str | Path | Throughputs) -> Throughputs:
@@ -86,12 +171,33 @@ def from_table(table: Jobs, cluster: Cluster, speeds: Throughputs) -> Source:
     return TableSource(table)
 
 
-def describe(given: Mapping[str, Any], cluster: Cluster, rules: Rules) -> dict[str, Any]:
+def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, rules: Rules) -> dict[str, Any]:
     """Everything that decides a run, as plain values."""
-    plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in given.items()}
     how = dataclasses.asdict(rules)
     how["type_order"] = list(how["type_order"])
-    return {**plain, "cluster": _cluster_fields(cluster), "rules": how, "version": __version__}
+    policy = request.policy
+    return {
+        "trace": None if request.trace is None else str(request.trace),
+        "jobs_sha256": fingerprint(request.trace, request.jobs),
+        "workload": request.workload,
+        "settings": _plain(request.settings),
+        "policy": policy if isinstance(policy, str) else type(policy).__name__,
+        "policy_settings": _plain(request.policy_settings),
+        "mechanism": mechanism,
+        "mechanism_settings": _plain(request.mechanism_settings),
+        "profiles": profiles,
+        "profile_settings": _plain(request.profile_settings),
+        "seed": request.seed,
+        "measure": None if request.measure is None else list(request.measure),
+        "until": request.until,
+        "cluster": _cluster_fields(cluster),
+        "rules": how,
+        "version": __version__,
+    }
+
+
+def _plain(settings: Settings | None) -> dict[str, object] | None:
+    return None if settings is None else dict(settings)
 
 
 def fingerprint(trace: str | Path | None, jobs: Jobs | None) -> str | None:

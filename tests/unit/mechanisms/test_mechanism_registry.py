@@ -25,7 +25,7 @@ def test_an_unknown_selecting_rule_is_refused():
 
 def test_a_parameter_that_a_mechanism_does_not_have_is_refused():
     with pytest.raises(ConfigError, match="has no parameters"):
-        build("strided", Rules(), 0, {"stride": "2"})
+        build("proportional", Rules(), 0, {"stride": "2"})
 
 
 def test_rankings_are_walked_in_order_whatever_the_rules_select():

@@ -102,7 +102,7 @@ def pair_source(view: View, groups: Groups) -> PairSource:
     """The useful pairs among groups of the view's classes."""
     order = np.argsort(groups.kind, kind="stable")
     present, starts, own = np.unique(groups.kind[order], return_index=True, return_inverse=True)
-    stops = np.append(starts[1:], len(order))
+    stops = np.append(starts[1:], len(order))[: len(starts)]
     useful = useful_classes(view, present)
     rate = np.where(useful, view.classes.pair[present[:, None], present[None, :]], 0.0)
     slices = tuple(zip(starts.tolist(), stops.tolist(), strict=True))

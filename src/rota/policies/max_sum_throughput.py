@@ -53,6 +53,8 @@ class MaxSumThroughput:
 
     def allocate(self, view: View) -> Allocation:
         """Shares with the most total throughput."""
+        if len(view) == 0:
+            return self._answer(view, 0.0, np.zeros((0, len(view.types))))
         rate = usable_rate(view)
         value = 1 / view.prices if self.by_cost else np.ones(len(view.capacity))
         need = _needs(view, rate) if self.slos else np.zeros(len(view))

@@ -99,7 +99,11 @@ def replay(path: str | Path) -> Result:
         raise ConfigError(f"{path}: the log does not begin with RunStarted")
     config = dict(first.config)
     measure = tuple(config["measure"]) if config.get("measure") else None
-    metrics, watch, now = Metrics(cluster_from(config["cluster"]), measure), Watch(measure), 0.0
+    try:
+        cluster = cluster_from(config["cluster"])
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
+    metrics, watch, now = Metrics(cluster, measure), Watch(measure), 0.0
     for event in events:
         metrics.observe(event)
         watch.observe(event)

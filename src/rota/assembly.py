@@ -69,6 +69,10 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     rules = make_rules(request.rules, request.round_s, request.rule_settings)
     asked = request.cluster
     cluster = priced(asked if isinstance(asked, Cluster) else clusters.load(asked), rules)
+    if "type_order" in (request.rule_settings or {}):
+        for name in rules.type_order:
+            if name not in cluster.types:
+                raise UnknownName("type in the rule type_order:", name, cluster.types)
     source = make_source(request, cluster, speeds)
     policy = make_policy(request.policy, request.policy_settings, request.seed)
     name, watched = request.mechanism or rules.mechanism, request.events is not None
@@ -127,8 +131,6 @@ def make_rules(given: str | Rules, round_s: float | None, settings: Settings | N
             changes[name] = tuple(value.split(",")) if isinstance(value, str) else value
         else:
             changes[name] = convert(value, hints[str(fields[name].type)], f"rules: {key}")
-    if not changes.get("round_s", 1.0) > 0:
-        raise ConfigError(f"a round of {changes['round_s']} s is not possible; give a positive number of seconds")
     return dataclasses.replace(rules, **changes)
 
 

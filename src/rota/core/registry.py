@@ -72,7 +72,7 @@ class Registry(Generic[T]):
             raise UnknownName(self.kind, name, self._entries)
         return self._entries[key]
 
-    def create(self, name: str, **parameters: Any) -> T:
+    def create(self, name: str, /, **parameters: Any) -> T:
         """Build a component; text values are converted to the type the constructor declares."""
         entry = self.entry(name)
         allowed = entry.parameters()

@@ -6,9 +6,10 @@ named field here, so that the engine has no special cases by name.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from rota.core.errors import UnknownName
+from rota.core.errors import ConfigError, UnknownName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,25 @@ class Rules:
     """Seconds a job needs to start or move before it makes progress."""
     catalogue_prices: bool = True
     """Known accelerator types have their list prices; otherwise every GPU-hour costs 1."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no run could follow."""
+        names = {"rounds": ("grid", "slowest-task"), "select": ("deficit", "fraction")}
+        for field, known in names.items():
+            if getattr(self, field) not in known:
+                raise UnknownName(f"value of the rule {field}:", getattr(self, field), known)
+        if not 0 < self.round_s < math.inf:
+            raise ConfigError(f"rules: round_s={self.round_s} is not possible; give a positive number of seconds")
+        for field in ("restart_s", "resolve_every_s", "stay_rounds", "opening_credit", "pair_opening_credit"):
+            if not 0 <= getattr(self, field) < math.inf:
+                raise ConfigError(f"rules: {field}={getattr(self, field)} is not possible; give 0 or more")
+        if self.restart_s >= self.round_s:
+            raise ConfigError(
+                f"rules: restart_s={self.restart_s:g} leaves nothing of a round of {self.round_s:g} s; "
+                "give longer rounds or a shorter start"
+            )
+        if self.max_failures < 1:
+            raise ConfigError(f"rules: max_failures={self.max_failures} is not possible; give 1 or more")
 
 
 PRESETS: dict[str, Rules] = {

@@ -17,8 +17,12 @@ from typing import Any
 from rota._version import __version__
 from rota.core.errors import ConfigError, OutputError
 
-_SAFE_MODULES = ("rota.", "numpy")
-_SAFE_BUILTINS = {"set", "frozenset", "slice", "complex", "getattr", "range", "bytearray", "object"}
+_OWN_MODULES = (
+    "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.pairs", "rota.engine.trigger",
+    "rota.analysis.metrics", "rota.analysis.job_table",
+)  # fmt: skip
+_NUMPY_MAKERS = {"_reconstruct", "scalar", "_frombuffer"}
+_SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
 _MAGIC = "rota-checkpoint-1"
 
 
@@ -69,9 +73,13 @@ class _Reader(pickle.Unpickler):
     """Loads only values that a checkpoint can hold."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Refuse what is not ours or NumPy's."""
-        if module.startswith(_SAFE_MODULES) or (module == "builtins" and name in _SAFE_BUILTINS):
-            return super().find_class(module, name)
-        if (module, name) == ("collections", "OrderedDict"):
-            return super().find_class(module, name)
+        """Refuse what is not a type of ours or of NumPy's."""
+        if "." not in name:
+            if module == "builtins" and name in _SAFE_BUILTINS:
+                return super().find_class(module, name)
+            ours = module.startswith(_OWN_MODULES)
+            if ours or module.split(".", maxsplit=1)[0] == "numpy":
+                found = super().find_class(module, name)
+                if isinstance(found, type) or (not ours and name in _NUMPY_MAKERS):
+                    return found
         raise pickle.UnpicklingError(f"{module}.{name} does not belong in a checkpoint")

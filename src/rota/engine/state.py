@@ -71,7 +71,10 @@ class State:
         self._gangs = 0
         self._runs: BoolArray | None = None
         self._wants: BoolArray | None = None
-        self._apply: dict[type, Callable[[Any], None]] = {
+        self._apply = self._handlers()
+
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
             JobsSubmitted: self._submitted,
             JobsRejected: self._left,
             JobsFinished: self._left,
@@ -81,6 +84,14 @@ class State:
             RoundsRan: self._ran,
             CapacityChanged: self._capacity_changed,
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the table of handlers."""
+        return {name: value for name, value in self.__dict__.items() if name != "_apply"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(saved)
+        self._apply = self._handlers()
 
     def __len__(self) -> int:
         count: int = self._i.shape[1]

@@ -106,7 +106,6 @@ def test_foreign_functions_are_not_called_while_reading(tmp_path, function):
         load(tmp_path / "c", CONFIG)
 
 
-@pytest.mark.xfail(strict=True, reason="names with dots and getattr reach every module that Rota or NumPy imports")
 def test_modules_that_we_import_are_no_way_around_it(tmp_path):
     """GLOBAL 'rota.engine.checkpoint' 'os.system' by hand: what a dotted name finds is not ours."""
     proof = tmp_path / "proof"

@@ -80,7 +80,6 @@ def test_gangs_get_turns_too():
     assert (turns[:12, 0] >= 260 * 0.3077 - 2).all()
 
 
-@pytest.mark.xfail(strict=True, reason="debts are in seconds, not GPU-seconds: large gangs have small shares and wait")
 def test_a_gang_with_a_small_share_gets_turns_although_not_all_promises_can_be_kept():
     """Two of one GPU with 0.9 each leave four GPUs at once for a tenth of the time; 0.5 of it was promised."""
     rows = [[0.45], [0.9], [0.9], [0.05]]

@@ -192,3 +192,17 @@ def test_it_needs_accounts():
 
     with pytest.raises(ValueError, match="accounts"):
         Fraction(ARTIFACT).choose(view, policies.create("isolated").allocate(view))
+
+
+def test_a_job_that_was_refused_for_want_of_speed_leaves_no_trace_in_the_ranking():
+    speeds = Speeds(rates={FAST: {"v100": 4.0}, SLOW: {"v100": 0.0}})
+    state = at_v100(
+        [[0.0], [0.0], [0.0]],
+        jobs=some_jobs(3, profiles=[FAST, SLOW, FAST], steps=1e12),
+        speeds=speeds,
+        traits=Traits(fills_by_speed=True),
+    )
+
+    _, chosen = choose(state)
+
+    assert chosen == [(0, -1, 0)]

@@ -19,8 +19,8 @@ def test_an_unknown_mechanism_offers_the_nearest():
 
 
 def test_an_unknown_selecting_rule_is_refused():
-    with pytest.raises(UnknownName, match="selecting rule 'fractions'; did you mean 'fraction'"):
-        build("strided", Rules(select="fractions"), 0)
+    with pytest.raises(UnknownName, match="select: 'fractions'; did you mean 'fraction'"):
+        Rules(select="fractions")
 
 
 def test_a_parameter_that_a_mechanism_does_not_have_is_refused():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from stepping import one_by_one, tasks_of
 
 from builders import FAST, SLOW, Speeds, a_cluster, some_jobs
+from rota.core.errors import ConfigError
 from rota.core.rules import Rules
 from rota.sim.steppers import Grid
 
@@ -109,13 +110,9 @@ def test_a_start_costs_gpu_time_but_makes_no_steps():
     assert done.seconds.tolist() == [360.0]
 
 
-@pytest.mark.xfail(strict=True, reason="a start that takes longer than a round is forgotten when the round ends")
-def test_a_start_may_take_longer_than_a_round():
-    grid = a_grid(restart_s=500.0)
-
-    done = one_by_one(grid, tasks_of(some_jobs(1, steps=4.0 * 100), (0, -1, V100, 1), steady=False))[-1]
-
-    assert done.finished_at.tolist() == [600.0]
+def test_a_start_that_takes_a_whole_round_is_refused():
+    with pytest.raises(ConfigError, match="leaves nothing of a round"):
+        a_grid(restart_s=500.0)
 
 
 def test_two_who_share_go_at_their_shared_rates_and_finish_each_at_its_own_time():

@@ -7,7 +7,8 @@ debts while its GPUs last (a smaller job may overtake one that does not fit); wh
 type. Whoever ran in the last round counts as `stay_rounds` more behind where it ran, so jobs are not moved or stopped
 for a few seconds of debt. With space sharing, jobs and pairs stand in one queue by debt instead. What is left goes to
 jobs without a turn, most owed first, each on its fastest free type. Debts are carried over from one allocation to the
-next, so shares are met however often they change.
+next, so shares are met however often they change. Whoever is many of its own turns behind (the shares of gangs cannot
+always be kept) goes first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from rota.core.rules import Rules
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
 
+_PATIENCE, _PATIENT_TURNS = 20.0, 5.0
+"""Rounds, and turns of its own, that a job may be behind before it goes first."""
+_URGENT = 1e12
 _TINY = 1e-9
 """Shares below this are noise of a solver."""
 
@@ -44,13 +48,27 @@ class Deficit:
         pairs = accounts.extras
         if allocation.traits.packs and len(pairs):
             pair_debt = pairs.owed + pairs.share * horizon - pairs.received
-            steady = board.one_queue(wants, debt, pairs.share > _TINY, pair_debt, accounts)
+            pair_debt = self._urgent(pair_debt, pairs.share)
+            steady = board.one_queue(
+                wants, self._urgent(debt, accounts.share), pairs.share > _TINY, pair_debt, accounts
+            )
         else:
             wish = debt if allocation.traits.aware else debt + _favourite(view)
-            steady = board.passes(wants, self._loyal(view, wish))
+            steady = board.passes(wants, self._urgent(self._loyal(view, wish), accounts.share))
         if allocation.traits.fills and board.spare > 0 and board.unserved.any():
             board.fill((debt - accounts.share * self._round_s).sum(axis=0))
         return board.choice(steady=steady)
+
+    def _urgent(self, debt: FloatArray, share: FloatArray) -> FloatArray:
+        """Debts with a bonus for who has waited long by the measure of its own share.
+
+        Gangs can make promises that rounds cannot keep; the largest debts would then be served for ever.
+        """
+        patience = self._round_s * (_PATIENCE * share + _PATIENT_TURNS)
+        late = debt > patience
+        if not late.any():
+            return debt
+        return np.where(late, _URGENT + debt / np.maximum(share, _TINY), debt)
 
     def _loyal(self, view: View, debt: FloatArray) -> FloatArray:
         """Debts with a bonus for staying, so that jobs do not move or stop for the sake of a few seconds."""

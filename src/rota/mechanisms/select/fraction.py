@@ -272,8 +272,8 @@ def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Tr
     """Jobs without a share here, in the order in which they may fill."""
     if not traits.fills_by_speed:
         return np.argsort(-owed, kind="stable")
-    rates = view.classes.throughput
-    good = (rates[:, kind] / rates.max(axis=1))[view.job_class[idle]]
+    rates = view.classes.throughput[view.job_class[idle]]  # not of all classes: a refused one may have no speed at all
+    good = rates[:, kind] / rates.max(axis=1)
     return np.lexsort((-owed, -good))
 
 

@@ -30,20 +30,19 @@ STREAM = "gen_seed0_lam3000_n700"
 
 with_oracle = pytest.mark.skipif(not ORACLE.exists(), reason=f"the artifact's results are not here: {ORACLE}")
 
-PENDING = {
-    "slo_max_sum_throughput_normalized_by_cost_packed_SLOs_c8_static30_seed0",
-    "slo_max_sum_throughput_normalized_by_cost_perf_SLOs_c8_static60_seed0",
-    "slo_max_sum_throughput_normalized_by_cost_perf_c8_static60_seed0",
-    "static_artifact_evaluation_2-0-4_finish_time_fairness_seed0",
-    "static_artifact_evaluation_4-4-4_max_min_fairness_seed0",
-    "static_artifact_evaluation_4-4-4_max_min_fairness_water_filling_seed0",
-    "static_small_test_2-0-4_finish_time_fairness_seed0",
-    "static_small_test_2-0-4_max_min_fairness_seed0",
-    "static_small_test_2-0-4_max_min_fairness_water_filling_seed0",
-    "static_small_test_4-4-4_finish_time_fairness_seed0",
-    "static_small_test_4-4-4_max_min_fairness_water_filling_seed0",
+_TIES = "15 to 20 jobs in under 35 rounds; a policy without types ranks equals by the last digits of the old solver"
+WORSE = {
+    "slo_max_sum_throughput_normalized_by_cost_perf_SLOs_c8_static60_seed0": "keeps deadlines the artifact gives up",
+    "static_artifact_evaluation_2-0-4_finish_time_fairness_seed0": _TIES,
+    "static_artifact_evaluation_4-4-4_max_min_fairness_seed0": _TIES,
+    "static_artifact_evaluation_4-4-4_max_min_fairness_water_filling_seed0": _TIES,
+    "static_small_test_2-0-4_finish_time_fairness_seed0": _TIES,
+    "static_small_test_2-0-4_max_min_fairness_seed0": _TIES,
+    "static_small_test_2-0-4_max_min_fairness_water_filling_seed0": _TIES,
+    "static_small_test_4-4-4_finish_time_fairness_seed0": _TIES,
+    "static_small_test_4-4-4_max_min_fairness_water_filling_seed0": _TIES,
 }
-"""More than 2 % worse today; to be emptied."""
+"""Runs whose mean completion time is more than 2 % worse than the artifact's, and why."""
 
 
 def recorded():
@@ -82,6 +81,8 @@ def simulated(run):
         extra["measure"] = tuple(run["window"])
     if run["name"].startswith("interval720"):
         extra["round_s"] = 720.0
+    if run["name"].startswith("slo_"):
+        extra["rule_settings"] = {"catalogue_prices": True}
     if run["name"].startswith("gq"):
         extra["rule_settings"] = {"global_queue": True}
     return rota.simulate(
@@ -103,8 +104,8 @@ def selected(policies, quick):
         if not policies(run["policy"]) or run["policy"] in LEFT_OUT or run["name"].startswith("est_"):
             continue
         marks = [] if quick(run["name"]) else [pytest.mark.parity]
-        if run["name"] in PENDING:
-            marks.append(pytest.mark.xfail(strict=False, reason="solver stage pending"))
+        if run["name"] in WORSE:
+            marks.append(pytest.mark.xfail(strict=True, reason=WORSE[run["name"]]))
         chosen.append(pytest.param(run, id=run["name"], marks=marks))
     return chosen or [pytest.param(None, id="no oracle")]
 

@@ -77,6 +77,10 @@ class Accounts(Protocol):
         """[J] 1 for jobs that the allocation in force knows."""
 
     @property
+    def newcomers(self) -> bool:
+        """Whether there are jobs that the allocation in force does not know."""
+
+    @property
     def type_time(self) -> FloatArray:
         """[T] seconds received by all options together since the last allocation."""
 

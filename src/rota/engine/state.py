@@ -69,6 +69,7 @@ class State:
         self._paired: IntArray = _NONE
         self._failing = False
         self._gangs = 0
+        self.newcomers = False
         self._runs: BoolArray | None = None
         self._wants: BoolArray | None = None
         self._apply = self._handlers()
@@ -205,6 +206,7 @@ class State:
             self._tenant_names = tuple(self._tenants)
         self._gangs += int(np.count_nonzero(jobs.gpus > 1))
         self._runs = self._wants = None
+        self.newcomers = True
         self._f = np.concatenate((self._f, f), axis=1)
         self._i = np.concatenate((self._i, i), axis=1)
 
@@ -237,6 +239,7 @@ class State:
         f[self._share] = np.where(share > _NOISE, share, 0.0)
         self._wants = None
         self._i[_PROMISED] = 1
+        self.newcomers = False
         self._settle_pairs(allocation, elapsed, credit)
         self.allocation = allocation
         self.solved_at = event.at
@@ -297,11 +300,12 @@ class State:
         seconds = _by_round(event)
         if part is not None:
             kinds, rows, seconds = kinds[part], rows[part], seconds[:, part]
-        lines = self._received.start + kinds
-        account = self._f[lines, rows]
+        accounts = self._f[self._received].reshape(-1)  # shares its memory with the columns
+        cells = kinds * len(self) + rows
+        account = accounts[cells]
         for row in seconds:
             account += row
-        self._f[lines, rows] = account
+        accounts[cells] = account
 
     def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
         """A job may run on several types at once, so its rows repeat."""

@@ -18,6 +18,7 @@ from rota.core.rules import Rules
 from rota.sim.tasks import Tasks
 
 _NO_IDS: IntArray = np.zeros(0, dtype=np.int64)
+_NO_TIMES: FloatArray = np.zeros(0)
 _SLACK = 1e-9
 """Relative size of what is left that counts as nothing."""
 
@@ -148,20 +149,22 @@ class SlowestTask:
             partner_steps[pairs] = partner[pairs] * rounds
             tasks.partner_left = tasks.partner_left - partner_steps
         tasks.left = tasks.left - steps
-        began = np.array(starts)[:, None]
-        each = began + span
-        each[0] -= start
-        each[1:] -= began[1:]
-        seconds = each.sum(axis=0)
+        began = np.array(starts)
+        each = np.empty((rounds + 1, len(span)))
+        np.add(began[:, None], span, out=each[:rounds])
+        began[0] = start
+        each[:rounds] -= began[:, None]
         if end >= stop:
-            return Stretch(start, end, rounds, steps, partner_steps, seconds, _NO_IDS, np.zeros(0), _NO_IDS, each)
+            each = each[:rounds]
+            seconds = each.sum(axis=0)
+            return Stretch(start, end, rounds, steps, partner_steps, seconds, _NO_IDS, _NO_TIMES, _NO_IDS, each)
         rest = self._one(tasks, end, end, chunk, partner)
         rest.start, rest.rounds = start, rounds + rest.rounds
-        rest.each = np.vstack([each, rest.seconds])
+        each[rounds] = rest.seconds
+        rest.each, rest.seconds = each, each.sum(axis=0)
         rest.steps = rest.steps + steps
         if len(pairs):
             rest.partner_steps = rest.partner_steps + partner_steps
-        rest.seconds = rest.seconds + seconds
         return rest
 
     def _one(self, tasks: Tasks, now: float, start: float, chunk: FloatArray, partner_chunk: FloatArray) -> Stretch:

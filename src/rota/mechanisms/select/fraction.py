@@ -49,28 +49,31 @@ class Fraction:
     def _single_gpus(self, view: View, accounts: Accounts, allocation: Allocation, order: list[int]) -> Choice:
         """The same for jobs of one GPU each, nobody sharing: each type takes its best, without a walk."""
         wants, capacity, traits = accounts.wants, view.capacity.tolist(), allocation.traits
-        left = len(view)
-        unchosen, steady = np.ones(left, dtype=np.bool_), traits.aware
-        groups: list[tuple[int, IntArray]] = []
+        count = len(view)
+        rows, kinds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+        unchosen, steady, at = np.ones(count, dtype=np.bool_), traits.aware, 0
         for kind in order:
-            if left == 0:
+            if at == count:
                 break
-            free = capacity[kind]
+            free, begin = capacity[kind], at
             taken = (wants[kind] & unchosen).nonzero()[0]
             if len(taken) > free:
                 steady = False
                 taken = taken[self._best(accounts, kind, taken, free)]
             unchosen[taken] = False
-            left -= len(taken)
-            groups.append((kind, taken))
-            if len(taken) < free and left and traits.fills:
+            at += len(taken)
+            rows[begin:at] = taken
+            if at - begin < free and at < count and traits.fills:
                 idle = (unchosen & accounts.runs[kind] & ~wants[kind]).nonzero()[0]
-                idle = idle[_waiting(view, kind, idle, accounts.owed[kind][idle], traits)[: free - len(taken)]]
+                owed = accounts.owed[kind][idle]
+                idle = idle[_waiting(view, kind, idle, owed, traits)[: free - len(taken)]]
                 unchosen[idle] = False
-                left -= len(idle)
-                groups.append((kind, idle))
-        first, kinds = _joined(groups)
-        return Choice(first=first, type=kinds, wasted=_unknown(self._rules, accounts, first, None), steady=steady)
+                rows[at : at + len(idle)] = idle
+                at += len(idle)
+            kinds[begin:at] = kind
+        first = rows[:at]
+        wasted = _unknown(self._rules, accounts, first, None)
+        return Choice(first=first, type=kinds[:at], wasted=wasted, steady=steady)
 
     def _best(self, accounts: Accounts, kind: int, rows: IntArray, free: int) -> IntArray:
         """Positions within `rows` of the best by priority; ties by time owed, share, age of the account."""
@@ -245,9 +248,9 @@ class _Walk:
 
 def _unknown(rules: Rules, accounts: Accounts, first: IntArray, second: IntArray | None) -> BoolArray | None:
     """Options with a member that the allocation in force does not know; None if there is none or it does not matter."""
-    promised = accounts.promised
-    if not rules.newcomers_waste_slots or promised.all():
+    if not (rules.newcomers_waste_slots and accounts.newcomers):
         return None
+    promised = accounts.promised
     late = promised[first] == 0
     if second is not None:
         late |= (second >= 0) & (promised[second] == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 
@@ -47,9 +48,19 @@ class TypeOrder:
             self._drawn = 0
         while self._drawn <= turn:
             self._last = list(base)
-            self._random.shuffle(self._last)
+            _shuffle(self._last, self._random.getrandbits)
             self._drawn += 1
         return self._last
+
+
+def _shuffle(items: list[int], getrandbits: Callable[[int], int]) -> None:
+    """What `random.shuffle` does, in the same draws; one is made every round, and the library is slow for few items."""
+    for last in range(len(items) - 1, 0, -1):
+        bits = (last + 1).bit_length()
+        other = getrandbits(bits)
+        while other > last:
+            other = getrandbits(bits)
+        items[last], items[other] = items[other], items[last]
 
 
 def _relative_speed(view: View) -> list[float]:

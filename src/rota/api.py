@@ -10,7 +10,8 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from rota import clusters, workloads
 from rota.analysis.metrics import Metrics
+from rota.analysis.output import whole_file
 from rota.assembly import Request, assemble, cluster_from, make_throughputs
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
@@ -81,14 +83,16 @@ def simulate(
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
     request = Request(**locals())
-    session, log = assemble(request)
-    wall = time.monotonic()
-    try:
-        cpu = session.run(until, checkpoint, checkpoint_every, fresh=resume is None)
-    finally:
+    with ExitStack() as stack:
+        if events is not None:
+            request = replace(request, events=stack.enter_context(whole_file(events)))
+        session, log = assemble(request)
         if log is not None:
-            log.close()
-    return _result(session, cpu, time.monotonic() - wall)
+            stack.callback(log.close)
+        wall = time.monotonic()
+        cpu = session.run(until, checkpoint, checkpoint_every, fresh=resume is None)
+        wall = time.monotonic() - wall
+    return _result(session, cpu, wall)
 
 
 def replay(path: str | Path) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from rota import clusters, profiles, workloads
 from rota._version import __version__
 from rota.analysis.metrics import Metrics
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
-from rota.core.errors import ConfigError, UnknownName
+from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.jobs import COLUMNS, Jobs, Source, TableSource
 from rota.core.ports import Policy, Throughputs
 from rota.core.registry import convert
@@ -162,14 +163,19 @@ def generated(name: str, settings: Settings | None, cluster: Cluster, seed: int)
 
 
 def from_table(table: Jobs, cluster: Cluster, speeds: Throughputs) -> Source:
-    """Jobs of a table; raises ProfileMissing now for any job that could run but was never measured."""
+    """Jobs of a table; raises ProfileMissing now for a profile that nobody knows.
+
+    A known profile that was not measured with the GPUs a job asks for is no reason to stop: that job is refused by
+    name when it arrives, and the rest runs.
+    """
     if (np.isnan(table.duration) & ~np.isnan(table.slo)).any() or np.isnan(table.total_steps).any():
         table = workloads.with_durations(table, speeds)
-    largest = int(cluster.capacity.max())
     for profile, gpus in sorted(set(zip(table.profile.tolist(), table.gpus.tolist(), strict=True))):
-        if gpus <= largest:
+        name = table.profiles[profile]
+        measured = contextlib.suppress(ProfileMissing) if speeds.known(name) else contextlib.nullcontext()
+        with measured:
             for kind in cluster.types:
-                speeds.rate(table.profiles[profile], gpus, kind)
+                speeds.rate(name, gpus, kind)
     return TableSource(table)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,14 +112,10 @@ def _is_device(path: Path) -> bool:
 
 def _run(options: dict[str, Any]) -> Result:
     from rota import api  # noqa: PLC0415
-    from rota.analysis.output import whole_file  # noqa: PLC0415
     from rota.cli.progress import progress_bar  # noqa: PLC0415
 
-    events = options.pop("events")
-    with contextlib.ExitStack() as stack:
-        log = None if events is None else stack.enter_context(whole_file(events))
-        bar = stack.enter_context(progress_bar("simulating"))
-        return api.simulate(**options, events=log, progress=bar)
+    with progress_bar("simulating") as bar:
+        return api.simulate(**options, progress=bar)
 
 
 def show(result: Result, *, as_json: bool) -> None:

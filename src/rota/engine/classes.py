@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.errors import ProfileMissing
 from rota.core.ports import Throughputs
 
 _Key: TypeAlias = "tuple[str, int, float, str | None]"
@@ -150,9 +151,17 @@ class ClassTable:
         return number
 
     def _rates(self, profile: str, gpus: int, *, spread: bool) -> list[float]:
+        """By type; all 0 for a known profile that was not measured with so many GPUs."""
         holds = [True] * len(self._types) if self._holds is None else self._holds(gpus)
         rate = self._source.rate
-        return [rate(profile, gpus, t, spread=spread) if h else 0.0 for t, h in zip(self._types, holds, strict=True)]
+        try:
+            return [
+                rate(profile, gpus, t, spread=spread) if h else 0.0 for t, h in zip(self._types, holds, strict=True)
+            ]
+        except ProfileMissing:
+            if not self._source.known(profile):
+                raise
+            return [0.0] * len(self._types)
 
     def _grow_pairs(self) -> None:
         """Look up the pairs of kinds that were added since the last time."""

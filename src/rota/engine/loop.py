@@ -135,8 +135,10 @@ class Engine:
         self.emit(Allocated(at=now, allocation=allocation))
 
     def _plan(self, view: View, placement: Placement) -> None:
-        """Announce the next round."""
+        """Announce the next round, unless it is the last one over again: then everybody just goes on."""
         state = self.state
+        if placement is state.placement:
+            return
         plan = Plan(round=state.round, start=view.now, placement=placement, last=state.placement)
         self.emit(Planned(at=view.now, plan=plan))
         self._world.apply(plan, view)
@@ -180,4 +182,4 @@ def _why(view: View, job: int) -> str:
     sizes = ", ".join(f"{t}={n}" for t, n in zip(view.types, view.capacity.tolist(), strict=True))
     if gpus > view.capacity.max():
         return f"asks for {gpus} GPUs of one type; the cluster has {sizes}"
-    return f"profile {profile!r} with {gpus} GPUs has no speed on any type that could hold it ({sizes})"
+    return f"profile {profile!r} has no measured speed with {gpus} GPUs on a type that could hold it ({sizes})"

@@ -89,7 +89,7 @@ def test_a_job_without_speed_anywhere_is_refused_by_name():
 
     assert set(run.given_up) == {1, 2}
     assert "'slow' with 1 GPUs has no speed" in run.given_up[1]
-    assert "'fast' with 2 GPUs has no speed on any type that could hold it" in run.given_up[2]
+    assert "'fast' with 2 GPUs has no measured speed" in run.given_up[2]
 
 
 def test_a_failed_solve_is_recorded_and_the_last_answer_stays():

@@ -45,15 +45,17 @@ class Board:
     def lay_out(
         self, order_singles: Callable[[IntArray], IntArray], spread: Spread, *, slots: bool = True
     ) -> Placement:
-        """Keep who can stay, then place the others, the largest first; without `slots`, only say who stays."""
+        """Keep who can stay, then place the others, the largest first; without `slots`, only say who stays.
+
+        Nothing but the last round over again is the last placement itself.
+        """
         last = self.view.placement
         row = self._last_rows(last)
         kept = row >= 0
+        if last is not None and len(last) == len(row) and last.steady == self.steady and _in_order(row):
+            return last
         if not slots:
             return self._placement(kept, np.zeros(len(row) + 1, dtype=np.int64), _NOBODY[:0], _NOBODY[:0])
-        everybody = bool(kept.all())
-        if last is not None and everybody and len(last) == len(row) and bool((row == np.arange(len(row))).all()):
-            return _again(last, kept, self)
         if self.view.single_gpu or len(row) == 0 or self.gpus.max() == 1:
             return self._ones(last, row, kept, order_singles)
         return self._any(last, row, kept, spread)
@@ -126,16 +128,6 @@ class Board:
         )
 
 
-def _again(last: Placement, kept: BoolArray, board: Board) -> Placement:
-    return Placement(
-        first=board.first,
-        second=board.second,
-        type=board.kind,
-        gpus=board.gpus,
-        kept=kept,
-        slot_start=last.slot_start,
-        slot_server=last.slot_server,
-        slot_gpus=last.slot_gpus,
-        shared=board.partner is not None,
-        steady=board.steady,
-    )
+def _in_order(row: IntArray) -> bool:
+    """Whether everybody stays, in the same order."""
+    return bool((row == np.arange(len(row))).all())

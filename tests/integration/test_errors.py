@@ -200,7 +200,7 @@ def test_jobs_that_can_never_run_are_named_and_the_rest_runs(tmp_path, policy, r
     assert (summary["jobs_finished"], summary["jobs_rejected"]) == (3, 2)
     first, second = done.stderr.splitlines()
     assert "(1): asks for 8 GPUs of one type; the cluster has k80=4" in first
-    assert "(2): profile 'ResNet-50 (batch size 128)' with 2 GPUs has no speed" in second
+    assert "(2): profile 'ResNet-50 (batch size 128)' with 2 GPUs has no measured speed" in second
 
 
 def test_a_trace_of_which_nothing_can_run_is_no_crash(tmp_path):

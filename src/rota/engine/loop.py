@@ -182,4 +182,4 @@ def _why(view: View, job: int) -> str:
     sizes = ", ".join(f"{t}={n}" for t, n in zip(view.types, view.capacity.tolist(), strict=True))
     if gpus > view.capacity.max():
         return f"asks for {gpus} GPUs of one type; the cluster has {sizes}"
-    return f"profile {profile!r} has no measured speed with {gpus} GPUs on a type that could hold it ({sizes})"
+    return f"profile {profile!r} with {gpus} GPUs has no measured speed on any type that could hold it ({sizes})"

@@ -186,18 +186,6 @@ def test_the_event_log_appears_only_when_the_run_ends_well(api, tmp_path):
     assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
-def test_a_disk_that_fills_up_during_the_run_leaves_nothing_half(api, capsys, tmp_path):
-    def fill(events, **_):
-        events.write_text("half")
-        raise OSError(28, "No space left on device")
-
-    api.behave = fill
-
-    assert main([*BASE, "--events", str(tmp_path / "run.jsonl")]) == 2
-    assert "the disk is full" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_replay_shows_the_same_table(api, capsys, tmp_path):
     main(BASE)
     expected = capsys.readouterr().out

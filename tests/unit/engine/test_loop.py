@@ -88,7 +88,7 @@ def test_a_job_without_speed_anywhere_is_refused_by_name():
     )
 
     assert set(run.given_up) == {1, 2}
-    assert "'slow' with 1 GPUs has no speed" in run.given_up[1]
+    assert "'slow' with 1 GPUs has no measured speed" in run.given_up[1]
     assert "'fast' with 2 GPUs has no measured speed" in run.given_up[2]
 
 

@@ -47,6 +47,7 @@ STRICT: Mapping[str, object] = {
     "primal_feasibility_tolerance": FEASIBILITY,
     "dual_feasibility_tolerance": FEASIBILITY,
 }
+PRIMAL: Mapping[str, object] = {"simplex_strategy": 4}
 LENIENT: Mapping[str, object] = {
     "simplex_strategy": 4,
     "simplex_scale_strategy": 4,
@@ -114,6 +115,16 @@ class LinearProgram:
         if lengths != (columns, columns, columns, rows, len(self.value)):  # HiGHS would read beyond the arrays
             raise SolveError(f"{self.name}: arrays of lengths {lengths} for {columns} columns and {rows} rows")
         self._integrality = np.zeros(columns, dtype=np.int32)
+
+    def improve(self, basis: Int32Array | None = None) -> Solution:
+        """The optimum after a change of costs, from a basis of that stage before, or from where the last solve ended.
+
+        That point is still feasible, so without such a basis the primal method is the fast one.
+        """
+        if basis is not None and len(basis) == len(self.row_lower):
+            return self.solve(basis)
+        with _solver.using(PRIMAL):
+            return self.solve()
 
     def solve(self, basis: Int32Array | None = None, *, check: bool = True) -> Solution:
         """The optimum; `basis` is where to start if it fits. `check` is for answers that are not checked otherwise.

@@ -47,5 +47,5 @@ def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
     first = program.solve(recalled(view, "basis"), check=False)  # the second stage would not be feasible
     level = float(first.x[polytope.special])
     program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, level * HELD, INFINITY))
-    second = program.solve(recalled(view, "second_basis"))
+    second = program.improve(recalled(view, "second_basis"))
     return MaxMin(level, polytope.read(second.x), {"basis": first.basis, "second_basis": second.basis})

@@ -138,7 +138,7 @@ def _from_above(
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
     held = (len(cost) - 1, -1.0, max(0.0, overuse) + MARGIN)
     program.change(cost=jobs.worth(usage, value), column=held)
-    best = program.solve(second_basis)
+    best = program.improve(second_basis)
     return Reached(v, jobs.share(f, _mix(jobs, best)), price, basis, best.basis)
 
 

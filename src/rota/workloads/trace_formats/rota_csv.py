@@ -66,11 +66,11 @@ class CsvTrace:
 
 
 def _header(line: str) -> list[str]:
-    return [name.strip() for name in next(csv.reader([line]), [])]
+    return [name.strip() for name in next(csv.reader([line.replace("\0", "?")]), [])]
 
 
 def _rows(text: str, path: str) -> Rows:
-    reader = csv.reader(io.StringIO(text, newline=""))
+    reader = csv.reader(io.StringIO(text.replace("\0", "?"), newline=""))  # Python 3.10 refuses NUL without a place
     numbered = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     if not numbered:
         raise TraceError(path, 1, "the trace is empty; give a header and at least one job")

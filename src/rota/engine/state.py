@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray, trues
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -38,6 +38,7 @@ _SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _FLOATS = range(7)
 _ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _INTS = range(8)
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
+_COUNT: IntArray = np.arange(1 << 16)
 _NOISE = 1e-9
 """Shares below this are a solver's rounding."""
 
@@ -217,7 +218,7 @@ class State:
 
     def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
         at = self._positions(event.jobs)
-        keep = np.ones(self._i.shape[1], dtype=np.bool_)
+        keep = trues(len(self))
         keep[at] = False
         if self._gangs:
             self._gangs -= int(np.count_nonzero(self._i[_GPUS, at] > 1))
@@ -265,7 +266,7 @@ class State:
         self._rows = rows = self._positions(placement.first)
         last = self._i[_LAST]
         last[:] = -1
-        last[rows] = np.arange(len(rows))
+        last[rows] = _COUNT[: len(rows)] if len(rows) <= len(_COUNT) else np.arange(len(rows))
 
     def _ran(self, event: RoundsRan) -> None:
         placement = self.placement
@@ -276,7 +277,8 @@ class State:
         if placement.fraction is not None:
             self._ran_fluid(event, placement, rows)
             return
-        f, kinds, work = self._f, placement.type, event.seconds * placement.gpus
+        f, kinds = self._f, placement.type
+        work = event.seconds * placement.gpus if self._gangs else event.seconds
         f[_DONE][rows] += event.steps
         f[_ATTAINED][rows] += work
         both = self._paired

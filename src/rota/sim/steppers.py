@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest, some
 from rota.core.rules import Rules
 from rota.sim.tasks import Tasks
 
@@ -135,7 +135,7 @@ class SlowestTask:
         pairs = tasks.paired
         if len(pairs):
             span[pairs] = np.maximum(span[pairs], partner[pairs] / tasks.partner_rate[pairs])
-        longest = float(span.max())
+        longest = largest(span)
         end, rounds, starts = now, 0, []
         while rounds < full:
             starts.append(end)
@@ -187,21 +187,21 @@ class SlowestTask:
         through = tasks.left <= 0
         if failed is not None:
             through &= ~failed
-        ids, times = placement.first[through], finish[through]
+        ids, times = (placement.first[through], finish[through]) if some(through) else (_NO_IDS, _NO_TIMES)
         if len(pairs):
             tasks.partner_left = tasks.partner_left - partner_steps
             done = pairs[tasks.partner_left[pairs] <= 0]
             done = done if failed is None else done[~failed[done]]
             ids = np.concatenate([ids, placement.second[done]])
             times = np.concatenate([times, finish[done]])
-        return Stretch(start, float(finish.max()), 1, steps, partner_steps, seconds, ids, times, lost)
+        return Stretch(start, largest(finish), 1, steps, partner_steps, seconds, ids, times, lost)
 
     def _failures(self, tasks: Tasks, steps: FloatArray, partner_steps: FloatArray) -> BoolArray | None:
         """Tasks of which one GPU would get no step when all but the last get steps // gpus; None if there is none."""
         gpus, pairs = tasks.placement.gpus, tasks.paired
         if not self._split_fails:
             return None
-        if (steps >= gpus).all() and (len(pairs) == 0 or (partner_steps[pairs] >= gpus[pairs]).all()):
+        if every(steps >= gpus) and (len(pairs) == 0 or every(partner_steps[pairs] >= gpus[pairs])):
             return None
         failed = _split_fails(steps, gpus)
         if len(pairs):
@@ -251,9 +251,9 @@ def _zeros(count: int) -> FloatArray:
 
 def _full_rounds(left: FloatArray, chunk: FloatArray) -> int:
     """Rounds in which nobody comes to the end; 0 if somebody cannot do a single step in a round."""
-    if chunk.min() <= 0:
+    if smallest(chunk) <= 0:
         return 0
-    return max(0, math.ceil(float((left / chunk).min())) - 1)
+    return max(0, math.ceil(smallest(left / chunk)) - 1)
 
 
 def _split_fails(steps: FloatArray, gpus: IntArray) -> BoolArray:

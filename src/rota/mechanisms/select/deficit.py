@@ -66,7 +66,7 @@ class Deficit:
         """
         patience = self._round_s * (_PATIENCE * share + _PATIENT_TURNS)
         late = debt > patience
-        if not late.any():
+        if not np.count_nonzero(late):
             return debt
         return np.where(late, _URGENT + debt / np.maximum(share, _TINY), debt)
 

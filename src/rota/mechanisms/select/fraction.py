@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray, trues
 from rota.core.rules import Rules
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
@@ -51,7 +51,7 @@ class Fraction:
         wants, capacity, traits = accounts.wants, view.capacity.tolist(), allocation.traits
         count = len(view)
         rows, kinds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-        unchosen, steady, at = np.ones(count, dtype=np.bool_), traits.aware, 0
+        unchosen, steady, at = trues(count), traits.aware, 0
         for kind in order:
             if at == count:
                 break
@@ -93,7 +93,7 @@ class _Walk:
         self.view, self.accounts, self.allocation, self.rules = view, accounts, allocation, rules
         self.runs, self.wants = accounts.runs, accounts.wants
         self.share, self.received = accounts.share, accounts.received
-        self.unchosen: BoolArray = np.ones(len(view), dtype=np.bool_)
+        self.unchosen: BoolArray = trues(len(view))
         self.remaining = len(view)
         self.left: list[int] = view.capacity.tolist()
         self.refused = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError
 from rota.core.view import View
 from rota.opt.matching import load_matching
@@ -30,37 +30,24 @@ class AlloX:
 
     def allocate(self, view: View) -> Allocation:
         """A share of 1 for the job that runs first on each worker."""
-        if len(view) and view.gpus.max() > 1:
+        if not view.single_gpu and len(view) and view.gpus.max() > 1:
             job = int(view.jobs[int(np.argmax(view.gpus > 1))])
             raise ConfigError(
                 f"allox handles single-GPU jobs only; job {job} asks for {int(view.gpus.max())} GPUs. "
                 "Use another policy, e.g. max-min-fairness-perf."
             )
-        share = np.zeros((len(view), len(view.types)))
-        frozen = self._frozen(view, share)
-        free = view.capacity - share.sum(axis=0).astype(np.int64)
-        open_jobs = self._longest_waiting(view, frozen, int(free.sum()))
-        if len(open_jobs) and free.sum() > 0:
-            self._match(view, share, open_jobs, free)
+        old = _shares_so_far(view)
+        frozen = old.sum(axis=1) == 1.0
+        share = np.where(frozen[:, None], old, 0.0)
+        waiting = (~frozen).nonzero()[0]
+        if len(waiting):
+            free = view.capacity - share.sum(axis=0).astype(np.int64)
+            workers = int(free.sum())
+            waiting = waiting[np.argsort(-view.age[waiting], kind="stable")]
+            waiting = waiting[: max(int(self._alpha * len(view)), workers)]
+            if workers > 0 and len(waiting):
+                self._match(view, share, waiting, free)
         return Allocation(jobs=view.jobs, types=view.types, share=share, traits=Traits())
-
-    def _frozen(self, view: View, share: FloatArray) -> BoolArray:
-        """Jobs that have a whole worker keep it; writes their shares."""
-        frozen = np.zeros(len(view), dtype=np.bool_)
-        previous = view.previous
-        if previous is None or len(previous.jobs) == 0:
-            return frozen
-        at = np.minimum(np.searchsorted(previous.jobs, view.jobs), len(previous.jobs) - 1)
-        known = previous.jobs[at] == view.jobs
-        old = np.where(known[:, None], previous.share[at], 0.0)
-        frozen[:] = old.sum(axis=1) == 1.0
-        share[frozen] = old[frozen]
-        return frozen
-
-    def _longest_waiting(self, view: View, frozen: BoolArray, workers: int) -> IntArray:
-        waiting = np.flatnonzero(~frozen)
-        waiting = waiting[np.argsort(-view.age[waiting], kind="stable")]
-        return waiting[: max(int(self._alpha * len(view)), workers)]
 
     def _match(self, view: View, share: FloatArray, jobs: IntArray, free: IntArray) -> None:
         rate = view.throughput[jobs]
@@ -73,6 +60,18 @@ class AlloX:
             first[int(worker[column])] = (row, int(kind[column]))
         for row, chosen in first.values():
             share[jobs[row], chosen] = 1.0
+
+
+def _shares_so_far(view: View) -> FloatArray:
+    """[J, T] what the last allocation gave to each job; 0 for jobs it did not know."""
+    if view.accounts is not None:
+        return view.accounts.share.T
+    previous = view.previous
+    if previous is None or len(previous.jobs) == 0:
+        return np.zeros((len(view), len(view.types)))
+    at = np.minimum(previous.jobs.searchsorted(view.jobs), len(previous.jobs) - 1)
+    known = previous.jobs[at] == view.jobs
+    return np.where(known[:, None], previous.share[at], 0.0)
 
 
 def _positions(free: IntArray, count: int) -> tuple[IntArray, IntArray, FloatArray]:

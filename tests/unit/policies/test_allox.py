@@ -61,7 +61,7 @@ def test_who_has_a_whole_worker_keeps_it():
     first = allocate(view)
     later = a_view(some_jobs(3, steps=[1e6, 1.0, 1.0]), cluster=a_cluster(v100=1))
 
-    assert allocate(replace(later, previous=first)).share[:, 0].tolist() == [1.0, 0.0, 0.0]
+    assert allocate(replace(later, previous=first, accounts=None)).share[:, 0].tolist() == [1.0, 0.0, 0.0]
     assert allocate(later).share[0, 0] == 0.0
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from typing import Any
 
 import click
 
 from rota.cli.options import echo_json
 from rota.core.registry import Entry, Registry
+
+_LONG_NAME = 32
+"""Beyond this a name gets a line of its own, so that the explanation has room."""
 
 
 def show_registry(registry: Registry[Any], name: str | None, *, as_json: bool) -> None:
@@ -24,6 +28,11 @@ def show_list(kind: str, rows: list[tuple[str, str]], *, as_json: bool) -> None:
     """Names with one line of explanation."""
     if as_json:
         echo_json([{"name": name, "summary": summary} for name, summary in rows])
+        return
+    if max((len(name) for name, _ in rows), default=0) > _LONG_NAME:
+        for name, summary in rows:
+            click.echo(click.style(name, fg="cyan"))
+            click.echo(textwrap.fill(summary, 78, initial_indent="    ", subsequent_indent="    "))
         return
     from rota.cli.tables import show_table  # noqa: PLC0415 - rich only when a table is shown
 

@@ -68,6 +68,8 @@ class Traits:
     """Whether GPUs that are left over go to jobs beyond their share."""
     fills_by_speed: bool = False
     """Whether left-over GPUs go first to jobs for which the type is good, before those that are owed most."""
+    scatters_ties: bool = False
+    """Whether equals are told apart by scattered job numbers: of many equal shares the oldest need not always win."""
     pairs_fill: bool = False
     """Whether pairs without a share may take left-over GPUs too, where the rules let all pairs fill."""
 

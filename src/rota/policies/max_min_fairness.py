@@ -63,6 +63,6 @@ class MaxMinFairness:
             jobs=view.jobs,
             types=view.types,
             share=over_types(time[groups.member], view.capacity),
-            traits=Traits(aware=False),
+            traits=Traits(aware=False, scatters_ties=True),
             report=SolveReport(objective=float(level) if counts.any() else 0.0, size=len(groups)),
         )

@@ -80,7 +80,7 @@ class WaterFilling:
             types=view.types,
             share=share,
             extras=extras,
-            traits=Traits(aware=self.aware, packs=self.packed, fills_by_speed=self.aware),
+            traits=Traits(aware=self.aware, packs=self.packed, fills_by_speed=self.aware, scatters_ties=not self.aware),
             report=SolveReport(objective=float(lowest) if counted.any() else 0.0, size=polytope.size),
             memory={} if filled.basis is None else {"basis": filled.basis, "duals": filled.duals},
         )

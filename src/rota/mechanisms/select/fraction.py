@@ -19,6 +19,8 @@ from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.select.types import TypeOrder
 
+_GOLDEN = 0.6180339887498949
+
 
 class Fraction:
     """Selects by share over fraction of time received."""
@@ -59,7 +61,7 @@ class Fraction:
             taken = (wants[kind] & unchosen).nonzero()[0]
             if len(taken) > free:
                 steady = False
-                taken = taken[self._best(accounts, kind, taken, free)]
+                taken = taken[self._best(view, accounts, kind, taken, free)]
             unchosen[taken] = False
             at += len(taken)
             rows[begin:at] = taken
@@ -75,13 +77,13 @@ class Fraction:
         wasted = _unknown(self._rules, accounts, first, None)
         return Choice(first=first, type=kinds[:at], wasted=wasted, steady=steady)
 
-    def _best(self, accounts: Accounts, kind: int, rows: IntArray, free: int) -> IntArray:
+    def _best(self, view: View, accounts: Accounts, kind: int, rows: IntArray, free: int) -> IntArray:
         """Positions within `rows` of the best by priority; ties by time owed, share, age of the account."""
         share, received, total = accounts.share[kind][rows], accounts.received[kind][rows], accounts.type_time[kind]
         priority = share / (received / total) if self._credit else _priority(share, received, total)
         order = (-priority).argsort(kind="stable")
         if priority[order[free - 1]] == priority[order[free]]:
-            order = np.lexsort((-share, -accounts.owed[kind][rows], -priority))
+            order = _ranked(view, accounts, kind, rows, priority)
         best: IntArray = order[:free]
         return best
 
@@ -121,9 +123,9 @@ class _Walk:
 
     def _singles(self, kind: int) -> None:
         wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
-        share, owed = self.share[kind, wanting], self.accounts.owed[kind, wanting]
-        priority = _priority(share, self.received[kind, wanting], self.accounts.type_time[kind])
-        self._take_fitting(wanting[np.lexsort((-share, -owed, -priority))], kind)
+        share, received = self.share[kind][wanting], self.received[kind][wanting]
+        priority = _priority(share, received, self.accounts.type_time[kind])
+        self._take_fitting(wanting[_ranked(self.view, self.accounts, kind, wanting, priority)], kind)
 
     def _take_fitting(self, ranked: IntArray, kind: int) -> None:
         free, taken = self.left[kind], []
@@ -269,6 +271,13 @@ def _joined(groups: list[tuple[int, IntArray]]) -> tuple[IntArray, IntArray]:
         kinds[at : at + len(part)] = kind
         at += len(part)
     return rows, kinds
+
+
+def _ranked(view: View, accounts: Accounts, kind: int, rows: IntArray, priority: FloatArray) -> IntArray:
+    """Positions within `rows`, best first; ties by time owed, share and age, or by scattered numbers."""
+    if view.previous is not None and view.previous.traits.scatters_ties:
+        return np.lexsort((np.modf(view.jobs[rows] * _GOLDEN)[0], -priority))
+    return np.lexsort((-accounts.share[kind][rows], -accounts.owed[kind][rows], -priority))
 
 
 def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Traits) -> IntArray:

@@ -52,3 +52,12 @@ _TRUE: BoolArray = np.ones(1 << 12, dtype=np.bool_)
 def trues(count: int) -> BoolArray:
     """As many trues, to be written to."""
     return _TRUE[:count].copy() if count <= len(_TRUE) else np.ones(count, dtype=np.bool_)
+
+
+_COUNT: IntArray = np.arange(1 << 16)
+_COUNT.setflags(write=False)
+
+
+def counting(count: int) -> IntArray:
+    """0, 1, 2, ... that nobody will write to."""
+    return _COUNT[:count] if count <= len(_COUNT) else np.arange(count)

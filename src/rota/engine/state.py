@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray, trues
+from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, trues
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -38,7 +38,6 @@ _SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _FLOATS = range(7)
 _ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _INTS = range(8)
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
-_COUNT: IntArray = np.arange(1 << 16)
 _NOISE = 1e-9
 """Shares below this are a solver's rounding."""
 
@@ -266,7 +265,7 @@ class State:
         self._rows = rows = self._positions(placement.first)
         last = self._i[_LAST]
         last[:] = -1
-        last[rows] = _COUNT[: len(rows)] if len(rows) <= len(_COUNT) else np.arange(len(rows))
+        last[rows] = counting(len(rows))
 
     def _ran(self, event: RoundsRan) -> None:
         placement = self.placement

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import FloatArray
 from rota.core.view import View
-
-
-class Key(Protocol):
-    """A number per job; the smallest is served first."""
-
-    def key(self, view: View) -> FloatArray:
-        """[J] sort key."""
 
 
 def ranked(view: View, key: FloatArray, *, static: bool, traits: Traits) -> Allocation:

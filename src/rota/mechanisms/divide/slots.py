@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rota.core.arrays import NO_JOB, BoolArray, IntArray, every
+from rota.core.arrays import NO_JOB, BoolArray, IntArray, counting, every
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
@@ -17,7 +17,6 @@ Spread = Callable[[IntArray, int], list[tuple[int, int]]]
 
 _NOBODY: IntArray = np.full(1 << 16, NO_JOB, dtype=np.int64)
 _NOBODY.setflags(write=False)
-_COUNT: IntArray = np.arange(1 << 16)
 
 
 def alone(count: int) -> IntArray:
@@ -134,4 +133,4 @@ def _in_order(row: IntArray) -> bool:
     count = len(row)
     if count == 0 or row[0] != 0:
         return count == 0
-    return every(row == (_COUNT[:count] if count <= len(_COUNT) else np.arange(count)))
+    return every(row == counting(count))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation
-from rota.core.arrays import IntArray
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 
@@ -50,18 +49,6 @@ class Order:
             type=np.array(kinds, dtype=np.int64),
             steady=allocation.static_order or not refused,
         )
-
-
-def _queue(view: View, ranked: IntArray) -> list[int]:
-    """Positions of the ranked jobs that are still there, then of those that came after the ranking."""
-    at = view.position(ranked)
-    at = at[at >= 0]
-    if len(at) < len(view):
-        late = np.ones(len(view), dtype=np.bool_)
-        late[at] = False
-        at = np.concatenate([at, late.nonzero()[0]])
-    queue: list[int] = at.tolist()
-    return queue
 
 
 def _pick(fits: list[int], last: int, wish: list[int] | None, free: list[int], view: View) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rota.core.allocation import Allocation
 from rota.core.events import Event
 from rota.core.placement import Placement, Plan
+from rota.core.sensitivity import Sensitivity
 from rota.core.view import View
 
 
@@ -57,3 +58,14 @@ class Throughputs(Protocol):
 
     def known(self, profile: str) -> bool:
         """Whether the catalogue has this profile."""
+
+
+@runtime_checkable
+class Sensitivities(Protocol):
+    """What throughputs offer beside their rates if they know about CPUs and memory."""
+
+    def step_s(self, profile: str, gpus: int, type_: str) -> float:
+        """Seconds of one step, to the last bit as it was measured (1 / rate but for rounding)."""
+
+    def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
+        """How the rate depends on CPUs and memory; None for a job that does not care."""

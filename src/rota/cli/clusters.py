@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,19 +15,27 @@ if TYPE_CHECKING:
     from rota.core.cluster import Cluster
 
 
-@click.command("clusters", epilog="Example: rota clusters v100=8/4,k80=4")
+@click.command("clusters", epilog="Example: rota clusters v100=8/4:cpus=24:memory=500,k80=4")
 @click.argument("spec", required=False, metavar="[SPEC]", shell_complete=completes(names.clusters))
 @json_option
 def command(spec: str | None, *, as_json: bool) -> None:
-    """List built-in clusters, or show one (a name, type=count,... or a TOML file)."""
+    """List built-in clusters, or show one (a name, type=count,... or a TOML or INI file)."""
     from rota import clusters  # noqa: PLC0415 - kept off the path of --help
 
     if spec is None:
         show_list("cluster", [(n, _summary(clusters.load(n))) for n in clusters.names()], as_json=as_json)
         return
     cluster = clusters.load(spec)
+    if as_json:
+        echo_json({"name": cluster.name, "gpus": cluster.gpus, "types": _types(cluster), "servers": _kinds(cluster)})
+        return
+    _show(cluster)
+
+
+def _types(cluster: Cluster) -> list[dict[str, Any]]:
+    """What there is of each accelerator type."""
     facts = {a.name: a for a in cluster.accelerators}
-    rows = [
+    return [
         {
             "type": kind,
             "gpus": int(count),
@@ -36,15 +45,45 @@ def command(spec: str | None, *, as_json: bool) -> None:
         }
         for i, (kind, count) in enumerate(zip(cluster.types, cluster.capacity, strict=True))
     ]
-    if as_json:
-        echo_json({"name": cluster.name, "gpus": cluster.gpus, "types": rows})
-        return
+
+
+def _kinds(cluster: Cluster) -> list[dict[str, Any]]:
+    """Servers that are the same, with their number; amounts are of one server, 0 where they are unknown."""
+    alike = Counter((s.type, s.capacity, s.rack) for s in cluster.ordered)
+    return [
+        {
+            "type": kind,
+            "count": count,
+            "gpus": each.gpus,
+            "cpus": each.cpus,
+            "memory_gb": each.memory_gb,
+            "storage_mbps": each.storage_mbps,
+            "network_gbps": each.network_gbps,
+            "rack": rack,
+        }
+        for (kind, each, rack), count in alike.items()
+    ]
+
+
+def _show(cluster: Cluster) -> None:
     from rota.cli.tables import show_table  # noqa: PLC0415
 
-    header = ("type", "GPUs", "servers", "price per GPU hour", "memory GB")
-    show_table(f"{cluster.name}: {cluster.gpus} GPUs", header, [[f"{v}" for v in r.values()] for r in rows], numbers=4)
+    have = ("type", "GPUs", "servers", "price per GPU hour", "GPU memory GB")
+    rows = [[f"{value}" for value in row.values()] for row in _types(cluster)]
+    show_table(f"{cluster.name}: {cluster.gpus} GPUs", have, rows, numbers=4)
+    click.echo()
+    each = ("type", "rack", "servers", "GPUs", "CPUs", "memory GB", "storage MB/s", "network Gb/s")
+    amounts = ("cpus", "memory_gb", "storage_mbps", "network_gbps")
+    rows = [
+        [k["type"], k["rack"], f"{k['count']}", f"{k['gpus']}", *(f"{k[a]:g}" if k[a] else "-" for a in amounts)]
+        for k in _kinds(cluster)
+    ]
+    show_table("Each server (- is unknown)", each, rows, numbers=6)
 
 
 def _summary(cluster: Cluster) -> str:
     parts = (f"{count} {kind}" for kind, count in zip(cluster.types, cluster.capacity.tolist(), strict=True))
-    return f"{', '.join(parts)} on {len(cluster.servers)} servers"
+    text = f"{', '.join(parts)} on {len(cluster.servers)} servers"
+    shapes = {server.capacity for server in cluster.servers}
+    each = shapes.pop()
+    return text if shapes or not each.cpus else f"{text} with {each.cpus:g} CPUs, {each.memory_gb:g} GB"

@@ -26,8 +26,9 @@ Examples:
        --set-policy alpha=0.5 --rules gavel-artifact --json
 
 \b
-CLUSTER is type=count,... (optionally type=count/gpus_per_server), the name
-of a built-in cluster, or a TOML file. Files ending in .gz are read as they are.
+CLUSTER is type=count,... (optionally type=count/gpus_per_server, then what each
+server has: v100=128/8:cpus=24:memory=500), the name of a built-in cluster, a
+TOML file, or an INI file of Synergy. Files ending in .gz are read as they are.
 """
 
 

@@ -1,4 +1,4 @@
-"""Which machines there are: clusters by name, from a short text, or from a TOML file."""
+"""Which machines there are: clusters by name, from a short text, or from a TOML or INI file."""
 
 from rota.clusters.accelerators import known_accelerators
 from rota.clusters.loading import load, names

@@ -1,18 +1,30 @@
-"""From what a user wrote to a cluster: `v100=36/4,p100=36`, a built-in name, or a TOML file."""
+"""From what a user wrote to a cluster: `v100=36/4,p100=36`, a built-in name, a TOML file or an INI file of Synergy.
+
+In the short text each type may go on with what every server of it has beside its GPUs:
+
+    v100=128/8:cpus=24:memory=500:storage=500:network=40
+
+The type is all before the first `=`, so neither `:` nor `/` in its name can be taken for something else.
+"""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from rota.clusters.accelerators import described
 from rota.clusters.documents import DATA, accelerators_in, read_toml, servers_in
-from rota.core.cluster import Cluster, uniform
+from rota.clusters.ini import read_ini
+from rota.core.cluster import Cluster, Resources, uniform
 from rota.core.errors import ConfigError, UnknownName
 
 GPUS_PER_SERVER = 4
 """Of a type for which the text does not say it."""
 MOST_DIGITS = 7
 """Of a count: more is a slip of the keyboard, and a million servers take a while to build."""
+AMOUNTS = ("cpus", "memory", "storage", "network")
+"""What a server may have beside its GPUs (CPUs, GB, MB/s, Gb/s), in the order of Resources."""
+EXAMPLE = "v100=36/4 or v100=128/8:cpus=24:memory=500"
 
 
 def names() -> list[str]:
@@ -21,17 +33,20 @@ def names() -> list[str]:
 
 
 def load(spec: str | Path) -> Cluster:
-    """The cluster that a text `type=count[/gpus per server],...`, a built-in name or the path of a TOML file means."""
+    """The cluster that a text (see above), a built-in name or the path of a TOML or INI file means."""
     text = str(spec).strip()
     if text.endswith(".toml"):
         return _from_file(Path(text))
+    if text.endswith(".ini"):
+        servers = read_ini(Path(text))
+        return Cluster(name=Path(text).stem, servers=servers, accelerators=described(s.type for s in servers))
     if "=" in text:
         return _from_text(text)
     if text in names():
         return _from_file(DATA / f"{text}.toml")
     if ":" in text:
         raise ConfigError(f"cluster {text!r}: write the GPUs of each type as type=count, e.g. v100=36,p100=36,k80=36")
-    raise UnknownName("cluster (give a name, type=count,... or a .toml file)", text, names())
+    raise UnknownName("cluster (give a name, type=count,... or a .toml or .ini file)", text, names())
 
 
 def _from_file(path: Path) -> Cluster:
@@ -46,19 +61,22 @@ def _from_file(path: Path) -> Cluster:
 
 def _from_text(text: str) -> Cluster:
     groups: dict[str, tuple[int, int]] = {}
+    beside: dict[str, Resources] = {}
     for part in text.split(","):
-        kind, equals, amount = (piece.strip() for piece in part.partition("="))
+        kind, equals, rest = (piece.strip() for piece in part.partition("="))
         if not kind or not equals:
-            raise ConfigError(f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. v100=36/4")
+            raise ConfigError(f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. {EXAMPLE}")
         if kind in groups:
             raise ConfigError(f"cluster {text!r}: {kind} is given twice; use a TOML file for servers of several sizes")
-        count, slash, per_server = (piece.strip() for piece in amount.partition("/"))
+        gpus, *amounts = (piece.strip() for piece in rest.split(":"))
+        count, slash, per_server = (piece.strip() for piece in gpus.partition("/"))
         groups[kind] = (
             _number(count, 0, part, text),
             _number(per_server, 1, part, text) if slash else GPUS_PER_SERVER,
         )
+        beside[kind] = _resources(amounts, text)
     present = [(kind, count, size) for kind, (count, size) in groups.items() if count]
-    return uniform(text, present, described(kind for kind, _, _ in present))
+    return uniform(text, present, described(kind for kind, _, _ in present), beside)
 
 
 def _number(value: str, least: int, part: str, text: str) -> int:
@@ -66,6 +84,36 @@ def _number(value: str, least: int, part: str, text: str) -> int:
         what = "GPUs per server" if least else "GPUs"
         raise ConfigError(
             f"cluster {text!r}: {value!r} in {part.strip()!r} is not a number of {what}; "
-            f"give a whole number >= {least}, e.g. v100=36/4"
+            f"give a whole number >= {least}, e.g. {EXAMPLE}"
         )
     return int(value)
+
+
+def _resources(amounts: list[str], text: str) -> Resources:
+    """What each server has beside its GPUs, from `cpus=24`, `memory=500` and so on."""
+    found: dict[str, float] = {}
+    for amount in amounts:
+        key, equals, value = (piece.strip() for piece in amount.partition("="))
+        if not equals:
+            raise ConfigError(
+                f"cluster {text!r}: {amount!r} is not name=amount; names are {', '.join(AMOUNTS)} (per server), "
+                f"e.g. {EXAMPLE}"
+            )
+        if key not in AMOUNTS:
+            raise UnknownName(f"amount in cluster {text!r}:", key, AMOUNTS)
+        if key in found:
+            raise ConfigError(f"cluster {text!r}: {key} is given twice for one type; keep one")
+        found[key] = _amount(value, amount, text)
+    return Resources(0, *(found.get(key, 0.0) for key in AMOUNTS))
+
+
+def _amount(value: str, amount: str, text: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ConfigError(
+            f"cluster {text!r}: {value!r} in {amount!r} is not an amount per server; give a number >= 0, e.g. {EXAMPLE}"
+        )
+    return number

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -108,6 +108,42 @@ class Cluster:
         return np.array([s.capacity.gpus for s in self.ordered], dtype=np.int64)
 
     @cached_property
+    def server_cpus(self) -> FloatArray:
+        """CPUs of each server of `ordered`; 0 where it is unknown."""
+        return np.array([s.capacity.cpus for s in self.ordered], dtype=np.float64)
+
+    @cached_property
+    def server_memory_gb(self) -> FloatArray:
+        """Main memory of each server of `ordered`; 0 where it is unknown."""
+        return np.array([s.capacity.memory_gb for s in self.ordered], dtype=np.float64)
+
+    @cached_property
+    def server_storage_mbps(self) -> FloatArray:
+        """Storage bandwidth (MB/s) of each server of `ordered`; 0 where it is unknown."""
+        return np.array([s.capacity.storage_mbps for s in self.ordered], dtype=np.float64)
+
+    @cached_property
+    def fair_cpus(self) -> FloatArray:
+        """CPUs that every GPU of a type can have at once, in the order of `types`; 0 where a server's are unknown."""
+        return self._least_per_gpu(self.server_cpus)
+
+    @cached_property
+    def fair_memory_gb(self) -> FloatArray:
+        """Memory that every GPU of a type can have at once, in the order of `types`; 0 where a server's is unknown."""
+        return self._least_per_gpu(self.server_memory_gb)
+
+    @cached_property
+    def fair_storage_mbps(self) -> FloatArray:
+        """MB/s that every GPU of a type can have at once, in the order of `types`; 0 where a server's are unknown."""
+        return self._least_per_gpu(self.server_storage_mbps)
+
+    def _least_per_gpu(self, amount: FloatArray) -> FloatArray:
+        """By type, the amount per GPU of the server that has least; a server without GPUs owes nobody anything."""
+        per_gpu = np.full(len(amount), np.inf)
+        np.divide(amount, self.server_gpus, out=per_gpu, where=self.server_gpus > 0)
+        return np.minimum.reduceat(per_gpu, self.server_bounds[:-1])
+
+    @cached_property
     def server_bounds(self) -> list[int]:
         """Servers of type t are `server_bounds[t]:server_bounds[t + 1]` of `ordered`."""
         bounds: list[int] = np.searchsorted(self.server_type, np.arange(len(self.types) + 1)).tolist()
@@ -131,11 +167,20 @@ class Cluster:
 
 
 def uniform(
-    name: str, groups: Iterable[tuple[str, int, int]], accelerators: tuple[AcceleratorType, ...] = ()
+    name: str,
+    groups: Iterable[tuple[str, int, int]],
+    accelerators: tuple[AcceleratorType, ...] = (),
+    beside: Mapping[str, Resources] | None = None,
 ) -> Cluster:
-    """A cluster from (type, GPUs, GPUs per server); a last server takes the remainder."""
+    """A cluster from (type, GPUs, GPUs per server); a last server takes the remainder.
+
+    `beside` says by type what each server has beside its GPUs; the last server has it in full, too.
+    """
     servers = []
     for kind, count, per_server in groups:
         sizes = [per_server] * (count // per_server) + ([count % per_server] if count % per_server else [])
-        servers += [Server(id=f"{kind}-{i}", type=kind, capacity=Resources(gpus=size)) for i, size in enumerate(sizes)]
+        other = (beside or {}).get(kind, Resources())
+        servers += [
+            Server(id=f"{kind}-{i}", type=kind, capacity=replace(other, gpus=size)) for i, size in enumerate(sizes)
+        ]
     return Cluster(name=name, servers=tuple(servers), accelerators=accelerators)

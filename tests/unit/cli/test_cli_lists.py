@@ -35,6 +35,23 @@ def test_an_unknown_name_is_an_error_that_offers_known_ones(capsys, verb):
     assert "Known: " in capsys.readouterr().err
 
 
+def test_a_cluster_is_shown_with_what_each_kind_of_server_has(capsys):
+    spec = "v100=12/8:cpus=24:memory=500,k80=4"
+    assert main(["clusters", spec]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert main(["clusters", spec, "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+
+    assert ["v100", "rack0", "1", "8", "24", "500", "-", "-"] in shown
+    assert ["k80", "rack0", "1", "4", "-", "-", "-", "-"] in shown
+    assert [(k["type"], k["count"], k["gpus"], k["cpus"], k["memory_gb"]) for k in described["servers"]] == [
+        ("k80", 1, 4, 0, 0),
+        ("v100", 1, 8, 24, 500),
+        ("v100", 1, 4, 24, 500),
+    ]
+    assert [t["gpus"] for t in described["types"]] == [4, 12]
+
+
 def test_snake_case_names_are_accepted(capsys):
     assert main(["policies", "fifo_perf", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "fifo-perf"

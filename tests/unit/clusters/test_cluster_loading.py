@@ -1,6 +1,7 @@
 import pytest
 
 from rota import clusters
+from rota.core.cluster import Resources
 from rota.core.errors import ConfigError, UnknownName
 
 FILE = """
@@ -67,6 +68,43 @@ def test_gavel_108_is_built_in():
     assert dict(zip(cluster.types, cluster.capacity.tolist(), strict=True)) == {"k80": 36, "p100": 36, "v100": 36}
 
 
+def test_a_short_text_may_say_what_each_server_has_beside_its_gpus():
+    cluster = clusters.load("v100=16/8:cpus=24:memory=500:storage=500:network=40, k80=4 : network=2.5 : cpus=8")
+
+    k80, v100, _ = cluster.ordered
+    assert v100.capacity == Resources(8, 24.0, 500.0, 500.0, 40.0)
+    assert k80.capacity == Resources(4, 8.0, 0.0, 0.0, 2.5)
+    assert cluster.fair_cpus.tolist() == [2.0, 3.0]
+
+
+def test_a_type_may_hold_what_separates_elsewhere():
+    cluster = clusters.load("a:b/c=3:cpus=6")
+
+    assert cluster.types == ("a:b/c",)
+    assert cluster.server_cpus.tolist() == [6.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "servers", "cpus"),
+    [
+        ("synergy-128", 16, 24),
+        ("synergy-128-cpu4", 16, 32),
+        ("synergy-128-cpu5", 16, 40),
+        ("synergy-128-cpu6", 16, 48),
+        ("synergy-32", 4, 24),
+        ("philly-512", 64, 24),
+    ],
+)
+def test_the_clusters_of_synergy_are_built_in(name, servers, cpus):
+    cluster = clusters.load(name)
+
+    assert cluster.name == name
+    assert cluster.types == ("v100",)
+    assert [s.capacity for s in cluster.servers] == [Resources(8, float(cpus), 500.0, 500.0, 40.0)] * servers
+    assert cluster.fair_cpus.tolist() == [cpus / 8]
+    assert cluster.fair_memory_gb.tolist() == cluster.fair_storage_mbps.tolist() == [62.5]
+
+
 @pytest.mark.parametrize("name", clusters.names())
 def test_every_built_in_cluster_loads(name):
     assert clusters.load(name).gpus > 0
@@ -82,6 +120,24 @@ def test_a_toml_file_describes_servers_and_accelerators(tmp_path):
     assert cluster.ordered[2].rack == "rack0"
     assert cluster.capacity.tolist() == [20, 4]
     assert cluster.prices.tolist() == [2.5, 0.74]
+
+
+def test_a_toml_file_may_have_several_shapes_of_one_type_in_several_racks(tmp_path):
+    shapes = [(2, 8, 24, 500, "a"), (1, 8, 32, 250, "b"), (1, 4, 24, 500, "b")]
+    text = "".join(
+        f'[[server]]\ntype="v100"\ncount={n}\ngpus={g}\ncpus={c}\nmemory_gb={m}\nrack="{r}"\n'
+        for n, g, c, m, r in shapes
+    )
+
+    cluster = clusters.load(a_file(tmp_path, text))
+
+    assert [s.id for s in cluster.ordered] == ["v100-0", "v100-1", "v100-2", "v100-3"]
+    assert [s.rack for s in cluster.ordered] == ["a", "a", "b", "b"]
+    assert cluster.capacity.tolist() == [28]
+    assert cluster.server_cpus.tolist() == [24, 24, 32, 24]
+    assert cluster.fair_cpus.tolist() == [3.0]
+    assert cluster.fair_memory_gb.tolist() == [31.25]
+    assert cluster.fair_storage_mbps.tolist() == [0.0]
 
 
 def test_a_file_without_a_name_is_called_after_itself(tmp_path):
@@ -104,6 +160,18 @@ def test_a_file_without_a_name_is_called_after_itself(tmp_path):
         ("=4", "'=4' is not type=count"),
         ("v100=4,v100=8", "v100 is given twice"),
         ("v100=0", "has no GPU"),
+        ("v100=4:cpu=8", "unknown amount in cluster 'v100=4:cpu=8': 'cpu'; did you mean 'cpus'"),
+        ("v100=4:memory_gb=8", "did you mean 'memory'"),
+        ("v100=4:gpus=8", "unknown amount"),
+        ("v100=4:8", "'8' is not name=amount; names are cpus, memory, storage, network"),
+        ("v100=4:", "'' is not name=amount"),
+        ("v100=4:cpus=", "'' in 'cpus=' is not an amount per server; give a number >= 0"),
+        ("v100=4:cpus=-1", "'-1' in 'cpus=-1'"),
+        ("v100=4:cpus=nan", "'nan' in 'cpus=nan'"),
+        ("v100=4:cpus=inf", "'inf' in 'cpus=inf'"),
+        ("v100=4:cpus=many", "'many' in 'cpus=many'"),
+        ("v100=4:cpus=8:cpus=9", "cpus is given twice"),
+        ("v100=4/8:cpus=8/2", "'8/2' in 'cpus=8/2'"),
         ("36:36:36", "v100=36,p100=36,k80=36"),
         ("nowhere.toml", r"cannot read cluster file 'nowhere\.toml'"),
     ],

@@ -58,3 +58,48 @@ def test_resources_add_subtract_and_compare_by_component():
     assert half <= server
     assert not server <= half
     assert not Resources(1, 99.0) <= server
+
+
+def a_mixed_cluster():
+    shapes = [
+        ("v100", Resources(8, 24.0, 500.0, 500.0)),
+        ("k80", Resources(4, 10.0, 61.0, 100.0)),
+        ("v100", Resources(4, 16.0, 128.0, 500.0)),
+        ("k80", Resources(2, 0.0, 244.0, 100.0)),
+    ]
+    return Cluster(name="c", servers=tuple(Server(id=f"s{i}", type=t, capacity=r) for i, (t, r) in enumerate(shapes)))
+
+
+def test_amounts_of_servers_are_columns_in_the_order_of_the_servers():
+    cluster = a_mixed_cluster()
+
+    assert [s.id for s in cluster.ordered] == ["s1", "s3", "s0", "s2"]
+    assert cluster.server_cpus.tolist() == [10.0, 0.0, 24.0, 16.0]
+    assert cluster.server_memory_gb.tolist() == [61.0, 244.0, 500.0, 128.0]
+    assert cluster.server_storage_mbps.tolist() == [100.0, 100.0, 500.0, 500.0]
+    assert cluster.server_cpus.dtype == float
+
+
+def test_the_fair_share_is_the_least_per_gpu_of_a_type_and_zero_if_a_server_is_unknown():
+    cluster = a_mixed_cluster()
+
+    assert cluster.fair_cpus.tolist() == [0.0, 3.0]
+    assert cluster.fair_memory_gb.tolist() == [61 / 4, 32.0]
+    assert cluster.fair_storage_mbps.tolist() == [25.0, 62.5]
+
+
+def test_a_server_without_gpus_does_not_lower_the_fair_share_of_its_type():
+    servers = (
+        Server(id="a", type="v100", capacity=Resources(2, 8.0)),
+        Server(id="b", type="v100", capacity=Resources(0, 1.0)),
+    )
+
+    assert Cluster(name="c", servers=servers).fair_cpus.tolist() == [4.0]
+
+
+def test_servers_of_a_uniform_cluster_have_the_same_beside_their_gpus():
+    cluster = uniform("c", [("v100", 10, 4), ("k80", 1, 1)], beside={"v100": Resources(cpus=24.0, memory_gb=96.0)})
+
+    assert cluster.server_gpus.tolist() == [1, 4, 4, 2]
+    assert cluster.server_cpus.tolist() == [0.0, 24.0, 24.0, 24.0]
+    assert cluster.fair_memory_gb.tolist() == [0.0, 24.0]

@@ -75,10 +75,11 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
             if name not in cluster.types:
                 raise UnknownName("type in the rule type_order:", name, cluster.types)
     source = make_source(request, cluster, speeds)
-    policy = make_policy(request.policy, request.policy_settings, request.seed)
+    policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
     name, watched = request.mechanism or rules.mechanism, request.events is not None
     mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
-    state, metrics = State(cluster, speeds, rules), Metrics(cluster, request.measure)
+    state = State(cluster, speeds, rules, by_need=mechanism.by_need)
+    metrics = Metrics(cluster, request.measure)
     watch, world = Watch(request.measure, request.progress), World(source, state.classes, rules)
     log = None if request.events is None else EventLog(request.events)
     observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
@@ -135,13 +136,16 @@ def make_rules(given: str | Rules, round_s: float | None, settings: Settings | N
     return dataclasses.replace(rules, **changes)
 
 
-def make_policy(given: str | Policy, settings: Settings | None, seed: int) -> Policy:
-    """A policy by name; one with a random choice gets the seed of the run."""
+def make_policy(given: str | Policy, settings: Settings | None, seed: int, rules: Rules) -> Policy:
+    """A policy by name; one with a random choice gets the seed of the run, a ranking what the rules sort by."""
     if not isinstance(given, str):
         return given
     wanted = dict(settings or {})
-    if "seed" in policies.entry(given).parameters():
+    known = policies.entry(given).parameters()
+    if "seed" in known:
         wanted.setdefault("seed", seed)
+    if "order" in known:
+        wanted.setdefault("order", rules.rankings)
     return policies.create(given, **wanted)
 
 

@@ -48,7 +48,7 @@ def simulate(folder, *arguments, **options):
         (("--set", "multi_gpus=true"), "did you mean 'multi_gpu'"),
         (("--set", "jobs=many"), "jobs"),
         (("--set-policy", "sede=1"), "did you mean 'seed'"),
-        (("--set-mechanism", "stride=1"), "has no parameters"),
+        (("--set-mechanism", "stride=1"), "did you mean 'consolidate'"),
         (("--set-rules", "restart=1"), "restart_s"),
         (("--set-rules", "round_s=soon"), "round_s"),
         (("--set-rules", "round_s=0"), "0"),

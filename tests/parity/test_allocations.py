@@ -75,6 +75,9 @@ def view_of(instance):
         tenant=np.zeros(count, dtype=np.int64),
         tenants=("default",),
         attained=np.zeros(count),
+        speed=np.ones(count),
+        urgent=None,
+        patient=True,
         previous=None,
         placement=None,
     )

@@ -13,6 +13,7 @@ from rota.cli.options import completes, echo_json, json_option
 _ABOUT = {
     "default": "The sane version: rounds on a grid, spread jobs run slower, nothing is wasted.",
     "gavel-artifact": "The published Gavel simulator with its accidental rules, for comparison with its numbers.",
+    "synergy-artifact": "The published Synergy simulator with its accidental rules, for comparison with its numbers.",
 }
 
 

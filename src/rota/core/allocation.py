@@ -70,6 +70,9 @@ class Traits:
     """Whether left-over GPUs go first to jobs for which the type is good, before those that are owed most."""
     scatters_ties: bool = False
     """Whether equals are told apart by scattered job numbers: of many equal shares the oldest need not always win."""
+    by_gpus_alone: bool = False
+    """For a ranking: who runs is settled by GPU counts before servers are looked at, and the largest are placed first
+    where nobody can fail to fit."""
     pairs_fill: bool = False
     """Whether pairs without a share may take left-over GPUs too, where the rules let all pairs fill."""
 

@@ -136,6 +136,11 @@ class TableSource:
         self._jobs = jobs
         self._next = 0
 
+    @property
+    def static(self) -> bool:
+        """Whether all jobs are there within the first second."""
+        return len(self._jobs) > 0 and float(self._jobs.submitted[-1]) < 1.0
+
     def peek(self) -> float:
         """Arrival of the next job; infinity when there is none left."""
         return float(self._jobs.submitted[self._next]) if self._next < len(self._jobs) else np.inf

@@ -31,6 +31,12 @@ class Placement:
     slot_server: IntArray
     """Index into the cluster's ordered servers."""
     slot_gpus: IntArray
+    cpus: FloatArray | None = None
+    """CPUs of each task, on its servers in proportion to its GPUs there; None: the same part of every server as of
+    its GPUs."""
+    memory_gb: FloatArray | None = None
+    config: IntArray | None = None
+    """What that means for its speed: a row of the configurations of `view.classes`."""
     fraction: FloatArray | None = None
     """Part of the time each task runs; None means all of it (only the ideal mechanism gives less)."""
     shared: bool = True
@@ -47,7 +53,18 @@ class Placement:
         return np.diff(self.slot_start) > 1
 
     def __eq__(self, other: object) -> bool:
-        names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus", "fraction")
+        names = (
+            "first",
+            "second",
+            "type",
+            "gpus",
+            "slot_start",
+            "slot_server",
+            "slot_gpus",
+            "fraction",
+            "cpus",
+            "memory_gb",
+        )
         return isinstance(other, Placement) and all(same(getattr(self, n), getattr(other, n)) for n in names)
 
     __hash__ = None  # type: ignore[assignment]

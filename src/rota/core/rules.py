@@ -1,7 +1,7 @@
 """How a run is carried out beyond policy and mechanism: one frozen object, chosen by name.
 
-`default` is the sane version. `gavel-artifact` is the published Gavel simulator with its accidental rules, each a
-named field here, so that the engine has no special cases by name.
+`default` is the sane version. `gavel-artifact` and `synergy-artifact` are the published simulators with their
+accidental rules, each a named field here, so that the engine has no special cases by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ class Rules:
     round_s: float = 360.0
     rounds: str = "grid"
     """`grid`: rounds start at multiples of round_s and progress is rate x time. `slowest-task`: a round does a whole
-    number of steps of each job and ends when its slowest task does; of two jobs that share, both end with the later."""
+    number of steps of each job and ends when its slowest task does; of two jobs that share, both end with the later.
+    `whole`: on the grid too, but a round does a whole number of steps and a job that is through ends with its round."""
+    static_offset_s: float = 0.0
+    """When all jobs are there within the first second, the grid of rounds begins so much later."""
     idle_gap_counts: bool = False
     """The first round after an idle gap is accounted from the end of the last round (slowest-task)."""
     gpu_split_fails: bool = False
@@ -51,6 +54,10 @@ class Rules:
     """A job without an allocation takes left-over GPUs but does not run on them."""
     type_order: tuple[str, ...] = ()
     """Types served first; the rest follow from fast to slow."""
+    rankings: str = "published"
+    """What ranking policies sort by: `published` as their papers say, `static` as Synergy's simulator does."""
+    starvation_s: float = 0.0
+    """A job that has waited longer comes before all others from then on, but in `fifo`; 0 means never."""
     global_queue: bool = False
     """One queue over all types instead of one per type."""
 
@@ -61,6 +68,13 @@ class Rules:
     mechanism: str = "proportional"
     spread_costs: bool = True
     """A job spread over servers runs at its unconsolidated speed."""
+    speeds: str = "measured"
+    """How speed depends on CPUs and memory: `measured` interpolates what was measured, `two-valued` knows only the
+    proportional share and the ideal one."""
+    repack: bool = False
+    """Mechanisms that divide by need lay out every round from empty servers, instead of leaving jobs where they run."""
+    spare_is_shared: bool = True
+    """CPUs and memory that are left over go to jobs that have less than they could use."""
     restart_s: float = 0.0
     """Seconds a job needs to start or move before it makes progress."""
     catalogue_prices: bool = True
@@ -68,13 +82,26 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Refuse values that no run could follow."""
-        names = {"rounds": ("grid", "slowest-task"), "select": ("deficit", "fraction")}
+        names = {
+            "rounds": ("grid", "slowest-task", "whole"),
+            "select": ("deficit", "fraction"),
+            "rankings": ("published", "static"),
+            "speeds": ("measured", "two-valued"),
+        }
         for field, known in names.items():
             if getattr(self, field) not in known:
                 raise UnknownName(f"value of the rule {field}:", getattr(self, field), known)
         if not 0 < self.round_s < math.inf:
             raise ConfigError(f"rules: round_s={self.round_s} is not possible; give a positive number of seconds")
-        for field in ("restart_s", "resolve_every_s", "stay_rounds", "opening_credit", "pair_opening_credit"):
+        for field in (
+            "restart_s",
+            "resolve_every_s",
+            "stay_rounds",
+            "opening_credit",
+            "pair_opening_credit",
+            "static_offset_s",
+            "starvation_s",
+        ):
             if not 0 <= getattr(self, field) < math.inf:
                 raise ConfigError(f"rules: {field}={getattr(self, field)} is not possible; give 0 or more")
         if self.restart_s >= self.round_s:
@@ -106,6 +133,18 @@ PRESETS: dict[str, Rules] = {
         spread_costs=False,
         small_types_count=True,
         catalogue_prices=False,
+    ),
+    "synergy-artifact": Rules(
+        name="synergy-artifact",
+        round_s=300.0,
+        rounds="whole",
+        static_offset_s=1.0,
+        rankings="static",
+        starvation_s=3_600_000.0,
+        speeds="two-valued",
+        repack=True,
+        spare_is_shared=False,
+        spread_costs=False,
     ),
 }
 

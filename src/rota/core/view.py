@@ -20,6 +20,25 @@ if TYPE_CHECKING:
     from rota.core.placement import Placement
 
 
+class Configurations(Protocol):
+    """What jobs of a class may hold beside their GPUs on a type, as columns. Numbers never change."""
+
+    cpus: FloatArray
+    """CPUs of the whole job."""
+    memory_gb: FloatArray
+    speed: FloatArray
+    """Relative to the speed with the proportional share."""
+    fair: IntArray
+    """[C, T] the proportional share."""
+    full: IntArray
+    """[C, T] the least that makes the class as fast as it can get."""
+    sensitive: bool
+    """Whether the profiles say anything about CPUs and memory, and the cluster has them."""
+
+    def number(self, group: int, kind: int, cpus: float, memory_gb: float) -> int:
+        """The row for so much of everything; a new one if there was none yet."""
+
+
 class Classes(Protocol):
     """Job classes seen so far, as columns. Class numbers never change; new ones are appended."""
 
@@ -30,6 +49,12 @@ class Classes(Protocol):
     """[C, T] steps/s of the whole job, alone, on GPUs of one server."""
     runs_on: BoolArray
     """[C, T] whether the throughput is positive."""
+    best_step_s: FloatArray
+    """[C] seconds per step on the best type with the proportional share."""
+
+    @property
+    def configurations(self) -> Configurations:
+        """CPUs and memory that jobs may hold."""
 
     @property
     def pair(self) -> FloatArray:
@@ -112,6 +137,12 @@ class View:
     tenants: tuple[str, ...]
     attained: FloatArray
     """[J] GPU-seconds received so far."""
+    speed: FloatArray
+    """[J] speed in the last round relative to the proportional share; for who did not run, what it could be."""
+    urgent: BoolArray | None
+    """[J] who has waited too long under the rules; None if nobody has."""
+    patient: bool
+    """Whether the rules let jobs wait as long as it takes, so that nobody ever becomes urgent."""
     previous: Allocation | None
     placement: Placement | None
     """What ran in the last round."""
@@ -142,6 +173,31 @@ class View:
     def steps_left(self) -> FloatArray:
         """[J] steps still to do."""
         return self.total_steps - self.steps_done
+
+    @property
+    def remaining_s(self) -> FloatArray:
+        """[J] seconds still to run on the best type at the last speed."""
+        return self.classes.best_step_s[self.job_class] * (self.total_steps - self.steps_done) / self.speed
+
+    @property
+    def duration_s(self) -> FloatArray:
+        """[J] seconds of the whole job on the best type with the proportional share."""
+        return self.classes.best_step_s[self.job_class] * self.total_steps
+
+    @property
+    def demand(self) -> FloatArray:
+        """[J, 3] GPUs, CPUs and memory that make each job as fast as it can get, as parts of the whole cluster."""
+        known, best = self.classes.configurations, self.classes.throughput.argmax(axis=1)
+        full = known.full[np.arange(len(best)), best][self.job_class]
+        cluster = self.cluster
+        return np.stack(
+            [
+                self.gpus / cluster.gpus,
+                known.cpus[full] / max(float(cluster.server_cpus.sum()), 1.0),
+                known.memory_gb[full] / max(float(cluster.server_memory_gb.sum()), 1.0),
+            ],
+            axis=1,
+        )
 
     @property
     def age(self) -> FloatArray:
@@ -178,6 +234,9 @@ class View:
             tenant=self.tenant[keep],
             tenants=self.tenants,
             attained=self.attained[keep],
+            speed=self.speed[keep],
+            urgent=None if self.urgent is None else self.urgent[keep],
+            patient=self.patient,
             previous=None,
             placement=None,
             accounts=None,

@@ -10,6 +10,8 @@ table holds the truth there too.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -17,7 +19,13 @@ import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import ProfileMissing
-from rota.core.ports import Throughputs
+from rota.core.ports import Sensitivities, Throughputs
+from rota.core.sensitivity import Sensitivity
+from rota.engine.configurations import Configurations, Shape
+
+log = logging.getLogger(__name__)
+
+_UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
 
 _Key: TypeAlias = "tuple[str, int, float, str | None]"
 """(profile, GPUs, weight, reference) of a class."""
@@ -42,10 +50,15 @@ class ClassTable:
     """Rates by class and type, growing with the run (implements core.view.Classes)."""
 
     def __init__(
-        self, throughputs: Throughputs, types: tuple[str, ...], holds: Callable[[int], list[bool]] | None = None
+        self,
+        throughputs: Throughputs,
+        types: tuple[str, ...],
+        holds: Callable[[int], list[bool]] | None = None,
+        configurations: Configurations | None = None,
     ) -> None:
         """`holds` says on which types a job of so many GPUs can run at all; without it, on all."""
         self._source = throughputs
+        self.configurations = configurations or Configurations((_UNKNOWN,) * len(types), two_valued=False)
         self._types = types
         self._holds = holds
         self.estimating = isinstance(throughputs, PairEstimates)
@@ -64,6 +77,8 @@ class ClassTable:
         self.kind: IntArray = np.zeros(0, dtype=np.int64)
         self.throughput: FloatArray = np.zeros((0, len(types)))
         self.spread: FloatArray = np.zeros((0, len(types)))
+        self.step_s: FloatArray = np.zeros((0, len(types)))
+        self.best_step_s: FloatArray = np.zeros(0)
         self.runs_on: BoolArray = np.zeros((0, len(types)), dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -136,8 +151,9 @@ class ClassTable:
 
     def _append(self, key: _Key) -> int:
         profile, gpus, weight, reference = key
-        alone = self._rates(profile, gpus, spread=False)
-        spread = self._rates(profile, gpus, spread=True) if gpus > 1 else alone
+        base = self._configure(profile, gpus)
+        alone = self._rates(profile, gpus, base, spread=False)
+        spread = self._rates(profile, gpus, base, spread=True) if gpus > 1 else alone
         self._number[key] = number = len(self.profile)
         kind = self._kinds.setdefault((profile, gpus, reference), len(self._kinds))
         self.profile = (*self.profile, profile)
@@ -146,22 +162,49 @@ class ClassTable:
         self.kind = np.append(self.kind, kind)
         self.throughput = np.vstack([self.throughput, alone])
         self.spread = np.vstack([self.spread, spread])
+        self.step_s = np.vstack([self.step_s, self._step_s(profile, gpus, alone, base)])
+        self.best_step_s = self.step_s.min(axis=1)
         self.runs_on = self.throughput > 0
         self._pair = self._true_pair = None
         return number
 
-    def _rates(self, profile: str, gpus: int, *, spread: bool) -> list[float]:
+    def _configure(self, profile: str, gpus: int) -> list[float]:
+        """Tell the configurations; what the proportional share makes of the rates in the catalogue, by type."""
+        found: list[Sensitivity | None] = [None] * len(self._types)
+        if isinstance(self._source, Sensitivities) and self._source.known(profile):
+            with contextlib.suppress(ProfileMissing):
+                found = [self._source.sensitivity(profile, gpus, t) for t in self._types]
+        try:
+            return self.configurations.add_class(gpus, found)
+        except ProfileMissing as problem:
+            self.configurations.add_class(gpus, [None] * len(self._types))
+            log.warning("%s", problem)
+            return [0.0] * len(self._types)
+
+    def _rates(self, profile: str, gpus: int, base: list[float], *, spread: bool) -> list[float]:
         """By type; all 0 for a known profile that was not measured with so many GPUs."""
         holds = [True] * len(self._types) if self._holds is None else self._holds(gpus)
         rate = self._source.rate
         try:
             return [
-                rate(profile, gpus, t, spread=spread) if h else 0.0 for t, h in zip(self._types, holds, strict=True)
+                rate(profile, gpus, t, spread=spread) * b if h else 0.0
+                for t, b, h in zip(self._types, base, holds, strict=True)
             ]
         except ProfileMissing:
             if not self._source.known(profile):
                 raise
             return [0.0] * len(self._types)
+
+    def _step_s(self, profile: str, gpus: int, rates: list[float], base: list[float]) -> list[float]:
+        """Seconds per step by type: the measured number itself where the catalogue has it, infinite without speed."""
+        exact = self._source if isinstance(self._source, Sensitivities) else None
+        found = []
+        for kind, rate, part in zip(self._types, rates, base, strict=True):
+            if rate <= 0:
+                found.append(np.inf)
+            else:
+                found.append(1.0 / rate if exact is None or part != 1.0 else exact.step_s(profile, gpus, kind))
+        return found
 
     def _grow_pairs(self) -> None:
         """Look up the pairs of kinds that were added since the last time."""

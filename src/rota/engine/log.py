@@ -102,6 +102,9 @@ def _read_lines(lines: Iterator[str], path: str) -> Iterator[Event]:
         raise ConfigError(f"{path}: the log is empty; give a file written with --events")
 
 
+_PARTS = ("fraction", "cpus", "memory_gb")
+"""Columns of a placement that may be missing."""
+
 # Writing
 
 
@@ -124,8 +127,10 @@ def _placement_fields(placement: Placement) -> dict[str, Any]:
         for name in ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus")
     }
     fields["kept"] = placement.kept.astype(np.int64).tolist()
-    if placement.fraction is not None:
-        fields["fraction"] = placement.fraction.tolist()
+    for name in _PARTS:
+        values = getattr(placement, name)
+        if values is not None:
+            fields[name] = values.tolist()
     return fields
 
 
@@ -198,9 +203,9 @@ def _planned(fields: Mapping[str, Any], last: Placement | None) -> Planned:
         placement = last
     else:
         names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus")
-        fraction = np.array(fields["fraction"]) if "fraction" in fields else None
         columns: dict[str, Any] = {name: _ints(fields[name]) for name in names}
-        placement = Placement(kept=_ints(fields["kept"]).astype(np.bool_), fraction=fraction, **columns)
+        columns |= {name: np.array(fields[name], dtype=np.float64) for name in _PARTS if name in fields}
+        placement = Placement(kept=_ints(fields["kept"]).astype(np.bool_), **columns)
     if fields.get("same") and not placement.kept.all():
         placement = _kept(placement)
     plan = Plan(round=fields["round"], start=fields["at"], placement=placement, last=last)
@@ -208,7 +213,7 @@ def _planned(fields: Mapping[str, Any], last: Placement | None) -> Planned:
 
 
 def _kept(placement: Placement) -> Placement:
-    names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus", "fraction")
+    names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus", *_PARTS)
     return Placement(kept=np.ones(len(placement), dtype=np.bool_), **{n: getattr(placement, n) for n in names})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, trues
+from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, some, trues
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -32,10 +32,11 @@ from rota.core.ports import Throughputs
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.engine.classes import ClassTable
+from rota.engine.configurations import Configurations, shapes
 from rota.engine.pairs import PairAccounts
 
-_SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _FLOATS = range(7)
-_ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _INTS = range(8)
+_SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _SPEED, _LAST_RAN, _FLOATS = range(9)
+_ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _URGENT, _INTS = range(9)
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
 _NOISE = 1e-9
@@ -45,9 +46,11 @@ _NOISE = 1e-9
 class State:
     """Active jobs, the allocation in force, the accounts behind it and the last placement."""
 
-    def __init__(self, cluster: Cluster, throughputs: Throughputs, rules: Rules) -> None:
+    def __init__(self, cluster: Cluster, throughputs: Throughputs, rules: Rules, *, by_need: bool = False) -> None:
+        """`by_need` says that the mechanism divides CPUs and memory by need, so jobs may be faster than their rate."""
         self.cluster = cluster
-        self.classes = ClassTable(throughputs, cluster.types, self.holds)
+        known = Configurations(shapes(cluster), two_valued=rules.speeds == "two-valued")
+        self.classes = ClassTable(throughputs, cluster.types, self.holds, known)
         self.rules = rules
         self.capacity: IntArray = cluster.capacity
         self.allocation: Allocation | None = None
@@ -67,6 +70,8 @@ class State:
         self._i: IntArray = np.zeros((_INTS, 0), dtype=np.int64)
         self._rows: IntArray | None = None
         self._paired: IntArray = _NONE
+        self._by_need = by_need
+        self._waiting_long = False
         self._failing = False
         self._gangs = 0
         self.newcomers = False
@@ -130,6 +135,9 @@ class State:
             tenant=i[_TENANT],
             tenants=self._tenant_names,
             attained=f[_ATTAINED],
+            speed=f[_SPEED],
+            urgent=i[_URGENT] > 0 if self._waiting_long else None,
+            patient=self.rules.starvation_s == 0,
             previous=self.allocation,
             placement=self.placement,
             last_task=i[_LAST],
@@ -200,6 +208,8 @@ class State:
         i[_GPUS] = jobs.gpus
         i[_CLASS] = self._class_numbers(jobs)
         i[_LAST] = -1
+        f[_LAST_RAN] = jobs.submitted
+        f[_SPEED] = self._speeds_at_best(i[_CLASS])
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
         i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
         if len(self._tenants) != len(self._tenant_names):
@@ -214,6 +224,14 @@ class State:
         number, names = self.classes.number, jobs.profiles
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
         return [number(names[p], g, w) for p, g, w in zip(*columns, strict=True)]
+
+    def _speeds_at_best(self, groups: IntArray) -> FloatArray | float:
+        """How fast jobs of these classes could be, relative to the proportional share."""
+        known = self.classes.configurations
+        if not (self._by_need and known.sensitive):
+            return 1.0
+        best: FloatArray = known.speed[known.full].max(axis=1)[groups]
+        return best
 
     def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
         at = self._positions(event.jobs)
@@ -230,6 +248,9 @@ class State:
         allocation = event.allocation
         if len(allocation.jobs) != len(self):
             raise RotaError(f"allocation for {len(allocation.jobs)} jobs while {len(self)} are active")
+        if allocation.order is not None:
+            self._ranked(allocation, event.at)
+            return
         credit = self.rules.opening_credit * self.rules.round_s
         elapsed = event.at - self.solved_at
         f, count = self._f, len(self)
@@ -243,6 +264,19 @@ class State:
         self._settle_pairs(allocation, elapsed, credit)
         self.allocation = allocation
         self.solved_at = event.at
+
+    def _ranked(self, allocation: Allocation, now: float) -> None:
+        """A ranking needs no accounts, but nobody may wait for ever."""
+        limit = self.rules.starvation_s
+        if limit > 0:
+            late = now - self._f[_LAST_RAN] > limit
+            if some(late):
+                self._i[_URGENT] |= late
+                self._waiting_long = True
+        self._i[_PROMISED] = 1
+        self.newcomers = False
+        self.allocation = allocation
+        self.solved_at = now
 
     def _settle_pairs(self, allocation: Allocation, elapsed: float, credit: float) -> None:
         entries = len(self)
@@ -266,6 +300,10 @@ class State:
         last = self._i[_LAST]
         last[:] = -1
         last[rows] = counting(len(rows))
+        if placement.config is not None:
+            speed = self._f[_SPEED]
+            speed[:] = self._speeds_at_best(self._i[_CLASS])
+            speed[rows] = self.classes.configurations.speed[placement.config]
 
     def _ran(self, event: RoundsRan) -> None:
         placement = self.placement
@@ -280,6 +318,11 @@ class State:
         work = event.seconds * placement.gpus if self._gangs else event.seconds
         f[_DONE][rows] += event.steps
         f[_ATTAINED][rows] += work
+        f[_LAST_RAN][rows] = event.at
+        if len(event.lost) or self._failing:
+            self._count_failures(event, rows)
+        if self.allocation is not None and self.allocation.order is not None:
+            return  # a ranking needs no accounts
         both = self._paired
         if len(both):
             partners = self._positions(placement.second[both])
@@ -293,8 +336,6 @@ class State:
         else:
             self._receive(event, kinds, rows, None)
         self.type_time += np.bincount(kinds, weights=event.seconds, minlength=len(self.type_time))
-        if len(event.lost) or self._failing:
-            self._count_failures(event, rows)
 
     def _receive(self, event: RoundsRan, kinds: IntArray, rows: IntArray, part: IntArray | None) -> None:
         """Book time received, one round after the other: the last bit decides ties of the published simulator."""

@@ -35,7 +35,11 @@ class Trigger:
         if kind in _CHANGES or (isinstance(event, RoundsRan) and len(event.lost) > 0):
             self.changed = True
         elif kind is Allocated:
-            self.changed, self.last, self.asked = False, event.at, True
+            assert isinstance(event, Allocated)  # noqa: S101 - for the type checker
+            allocation = event.allocation
+            # a ranking by progress is out of date as soon as a round has run
+            self.changed = allocation.order is not None and not allocation.static_order
+            self.last, self.asked = event.at, True
 
     def due(self, now: float) -> bool:
         """Whether to ask the policy now."""

@@ -18,6 +18,8 @@ class Choice:
     wasted: BoolArray | None = None
     """Chosen options that take GPUs without running on them (an accident of the Gavel artifact)."""
     fraction: FloatArray | None = None
+    largest_first: bool = False
+    """Large jobs are placed before small ones where nobody can fail to fit."""
     steady: bool = False
     """The same would be chosen again until a job arrives or leaves or the shares change."""
 

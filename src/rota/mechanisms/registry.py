@@ -7,7 +7,6 @@ from typing import Any, Protocol
 from rota.core.allocation import Allocation
 from rota.core.errors import UnknownName
 from rota.core.placement import Placement
-from rota.core.ports import Mechanism
 from rota.core.registry import Registry
 from rota.core.rules import Rules
 from rota.core.view import View
@@ -38,8 +37,10 @@ class Halves:
     """A mechanism made of a selecting and a dividing half."""
 
     def __init__(self, shares: Select, divide: Divide) -> None:
+        self.by_need = bool(getattr(divide, "by_need", False))
+        """Whether CPUs and memory are divided by need, so that jobs may be faster than with their share."""
         self._shares = shares
-        self._order = Order()
+        self._order = Order(walks=bool(getattr(divide, "walks", False)))
         self._divide = divide
 
     def place(self, view: View, allocation: Allocation) -> Placement:
@@ -50,7 +51,7 @@ class Halves:
 
 def build(
     name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None, *, watched: bool = True
-) -> Mechanism:
+) -> Halves:
     """The mechanism of that name under the given rules.
 
     When nobody watches on which servers jobs run, and the rules do not care, a mechanism that can leaves them out.
@@ -59,6 +60,9 @@ def build(
     if not (watched or rules.spread_costs or rules.restart_s) and "slots" in mechanisms.entry(name).parameters():
         wanted.setdefault("slots", False)
     divide = mechanisms.create(name, **wanted)
+    follow = getattr(divide, "follow", None)
+    if follow is not None:
+        follow(rules)
     return Halves(_select(rules, seed, divide), divide)
 
 

@@ -7,7 +7,7 @@ what the paper means.) Ties by id.
 
 from __future__ import annotations
 
-from rota.core.allocation import Allocation, Traits
+from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray
 from rota.core.view import View
 from rota.policies.ranking import ranked
@@ -24,4 +24,4 @@ class Fifo:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view), static=True, traits=Traits(aware=False))
+        return ranked(view, self.key(view), static=True, urgent_first=False)

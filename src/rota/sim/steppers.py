@@ -1,8 +1,9 @@
-"""How far tasks get in a round: three rules behind one method.
+"""How far tasks get in a round: four rules behind one method.
 
 `Grid` is the sane one: rounds start at multiples of the round's length and progress is rate x time. `SlowestTask` is
-the published Gavel simulator: whole steps, and a round lasts until its slowest task is through. `Fluid` has no
-rounds: it goes from one arrival or completion to the next.
+the published Gavel simulator: whole steps, and a round lasts until its slowest task is through. `Whole` is the
+published Synergy simulator: whole steps on the grid, and jobs end with their round. `Fluid` has no rounds: it goes
+from one arrival or completion to the next.
 """
 
 from __future__ import annotations
@@ -53,13 +54,14 @@ class Stepper(Protocol):
 class Grid:
     """Rounds on a fixed grid, progress is rate x time."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, offset: float = 0.0) -> None:
         self._length = rules.round_s
         self._restart = rules.restart_s
+        self._offset = offset
 
     def wake(self, arrival: float) -> float:
         """The next round."""
-        return math.ceil(arrival / self._length - _SLACK) * self._length
+        return _next_round(arrival, self._length, self._offset)
 
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
         """As many rounds as pass before `stop` or until a job is through."""
@@ -67,14 +69,15 @@ class Grid:
         need = lead + tasks.left / tasks.pace
         partner_need = lead + tasks.partner_left / tasks.partner_pace
         soonest = min(need.min(), partner_need[tasks.paired].min(initial=np.inf))
-        first = math.floor(now / self._length + _SLACK)
-        last = math.ceil((now + min(float(soonest), 1e15)) / self._length - _SLACK)
+        since = now - self._offset
+        first = math.floor(since / self._length + _SLACK)
+        last = math.ceil((since + min(float(soonest), 1e15)) / self._length - _SLACK)
         if tasks.placement.steady:
-            last = min(last, math.ceil(min(stop, 1e15) / self._length - _SLACK))
+            last = min(last, math.ceil((min(stop, 1e15) - self._offset) / self._length - _SLACK))
             rounds = max(1, last - first)
         else:
             rounds = 1
-        end = (first + rounds) * self._length
+        end = (first + rounds) * self._length + self._offset
         span = end - now
         return self._outcome(tasks, now, end, rounds, np.maximum(span - lead, 0.0), need, partner_need)
 
@@ -98,6 +101,43 @@ class Grid:
         tasks.partner_left = tasks.partner_left - partner_steps
         tasks.fresh = np.zeros(len(steps), dtype=np.bool_)
         return Stretch(now, end, rounds, steps, partner_steps, held, ids, np.minimum(times, end), _NO_IDS)
+
+
+class Whole:
+    """Rounds on a fixed grid, whole steps; a job that is through ends with its round (the Synergy artifact)."""
+
+    def __init__(self, rules: Rules, offset: float = 0.0) -> None:
+        self._length = rules.round_s
+        self._offset = offset
+
+    def wake(self, arrival: float) -> float:
+        """The next round."""
+        return _next_round(arrival, self._length, self._offset)
+
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
+        """As many rounds as pass before `stop` or until a job is through."""
+        if tasks.chunk is None:
+            step_s = 1.0 / tasks.pace if tasks.step_s is None else tasks.step_s
+            tasks.chunk = np.maximum(np.floor(self._length / step_s), 1.0)
+        chunk, left, pairs, placement = tasks.chunk, tasks.left, tasks.paired, tasks.placement
+        rounds = 1
+        if placement.steady:
+            rounds = 1 if len(pairs) else math.ceil(smallest(left / chunk))
+            rounds = max(1, min(rounds, math.ceil((min(stop, 1e15) - now) / self._length - _SLACK)))
+        end = now + rounds * self._length
+        steps = np.minimum(chunk * rounds, left) if rounds > 1 else np.minimum(chunk, left)
+        tasks.left = left = left - steps
+        ids = placement.first[left <= 0] if smallest(left) <= 0 else _NO_IDS
+        partner_steps = _zeros(len(steps))
+        if len(pairs):
+            partner_steps = np.zeros(len(steps))
+            partner_chunk = np.maximum(np.floor(self._length * tasks.partner_pace[pairs]), 1.0)
+            partner_steps[pairs] = np.minimum(partner_chunk * rounds, tasks.partner_left[pairs])
+            tasks.partner_left = tasks.partner_left - partner_steps
+            ids = np.concatenate([ids, placement.second[pairs[tasks.partner_left[pairs] <= 0]]])
+        seconds = np.full(len(steps), rounds * self._length)
+        times = np.full(len(ids), end) if len(ids) else _NO_TIMES
+        return Stretch(now, end, rounds, steps, partner_steps, seconds, ids, times, _NO_IDS)
 
 
 class SlowestTask:
@@ -238,6 +278,10 @@ class Fluid:
         return Stretch(
             now, end, 1, steps[: len(placement)], partner_steps, fraction * span, jobs[through], times, _NO_IDS
         )
+
+
+def _next_round(arrival: float, length: float, offset: float) -> float:
+    return math.ceil((arrival - offset) / length - _SLACK) * length + offset
 
 
 _ZEROS: FloatArray = np.zeros(1 << 16)

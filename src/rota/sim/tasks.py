@@ -30,6 +30,10 @@ class Tasks:
     pace: FloatArray
     """`rate` to divide by: the same, but next to nothing instead of 0 for a pair that does not fit."""
     partner_pace: FloatArray
+    step_s: FloatArray | None = None
+    """Seconds per step to the last bit, where the rules ask for it."""
+    chunk: FloatArray | None = None
+    """Steps of a whole round, once a stepper has worked them out."""
     misfit: bool = False
     """Somebody is about to find out that a pair which was taken to fit does not."""
 
@@ -38,13 +42,17 @@ _CRAWL = 1e-290
 """steps/s; small enough that no job ever gets anywhere, large enough that seconds per step are a number."""
 
 
-def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool) -> Tasks:
+def make_tasks(
+    placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool, exact: bool = False
+) -> Tasks:
     """Rates of a placement under the profiles."""
     at = view.jobs.searchsorted(placement.first)
     group = view.job_class[at]
     rates = classes.throughput[group, placement.type]
     if spread_costs and len(placement.slot_server) > len(placement):
         rates = np.where(placement.spans, classes.spread[group, placement.type], rates)
+    if placement.config is not None:
+        rates = rates * classes.configurations.speed[placement.config]
     paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NOBODY
     partner_rate = partner_left = rates
     if len(paired):
@@ -67,6 +75,10 @@ def make_tasks(placement: Placement, view: View, classes: ClassTable, *, spread_
         pace=rates,
         partner_pace=partner_rate,
     )
+    if exact and not len(paired):
+        tasks.step_s = classes.step_s[group, placement.type]
+        if placement.config is not None:
+            tasks.step_s = tasks.step_s / classes.configurations.speed[placement.config]
     if len(paired) and not rates[paired].all():
         _stall(tasks, classes.pair[group[paired], other_group, kind])
     return tasks

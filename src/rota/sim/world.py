@@ -17,7 +17,7 @@ from rota.core.placement import Plan
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.engine.classes import ClassTable
-from rota.sim.steppers import Fluid, Grid, SlowestTask, Stepper, Stretch
+from rota.sim.steppers import Fluid, Grid, SlowestTask, Stepper, Stretch, Whole
 from rota.sim.tasks import Tasks, make_tasks
 
 
@@ -28,7 +28,8 @@ class World:
         self._source = source
         self._classes = classes
         self._spread_costs = rules.spread_costs
-        self._rounds: Stepper = SlowestTask(rules) if rules.rounds == "slowest-task" else Grid(rules)
+        self._exact = rules.rounds == "whole"
+        self._rounds: Stepper = _stepper(rules, late=bool(getattr(source, "static", False)))
         self._fluid: Stepper = Fluid()
         self._tasks: Tasks | None = None
         self._now = 0.0
@@ -48,7 +49,9 @@ class World:
         """From now on these tasks run."""
         running = len(plan.placement) > 0
         self._tasks = (
-            make_tasks(plan.placement, view, self._classes, spread_costs=self._spread_costs) if running else None
+            make_tasks(plan.placement, view, self._classes, spread_costs=self._spread_costs, exact=self._exact)
+            if running
+            else None
         )
 
     def close(self) -> None:
@@ -93,6 +96,13 @@ class World:
     def restore(self, saved: dict[str, float]) -> None:
         """Go on from a snapshot; the source is moved forward by its own restore."""
         self._now, self._last_end, self._taken = saved["now"], saved["last_end"], int(saved["taken"])
+
+
+def _stepper(rules: Rules, *, late: bool) -> Stepper:
+    offset = rules.static_offset_s if late else 0.0
+    if rules.rounds == "slowest-task":
+        return SlowestTask(rules)
+    return Whole(rules, offset) if rules.rounds == "whole" else Grid(rules, offset)
 
 
 def _ran(stretch: Stretch) -> RoundsRan:

@@ -24,7 +24,7 @@ def test_an_unknown_selecting_rule_is_refused():
 
 
 def test_a_parameter_that_a_mechanism_does_not_have_is_refused():
-    with pytest.raises(ConfigError, match="has no parameters"):
+    with pytest.raises(ConfigError, match="unknown parameter of mechanism"):
         build("proportional", Rules(), 0, {"stride": "2"})
 
 

@@ -79,6 +79,9 @@ def view_of(
         tenant=np.zeros(count, dtype=np.int64) if tenant is None else np.asarray(tenant, dtype=np.int64),
         tenants=tenants,
         attained=np.zeros(count),
+        speed=np.ones(count),
+        urgent=None,
+        patient=True,
         previous=previous,
         placement=None,
     )

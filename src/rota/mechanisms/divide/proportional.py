@@ -12,17 +12,25 @@ from rota.core.arrays import IntArray
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.slots import Board
+from rota.mechanisms.divide.slots import Board, in_order, walk
 from rota.mechanisms.registry import mechanisms
 
 
 @mechanisms.register("proportional")
 class Proportional:
-    """GPUs on as few servers as possible, other resources in proportion to GPUs (the default)."""
+    """GPUs on as few servers as possible, other resources in proportion to GPUs (the default).
+
+    Parameters: consolidate - false to take the first free GPUs in the order of servers instead.
+    """
+
+    def __init__(self, consolidate: bool = True, slots: bool = True) -> None:
+        self._order = _fullest_first if consolidate else in_order
+        self._spread = _fewest_servers if consolidate else walk
+        self._slots = slots
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers for the chosen options."""
-        return Board(view, choice).lay_out(_fullest_first, _fewest_servers)
+        return Board(view, choice).lay_out(self._order, self._spread, slots=self._slots)
 
 
 def _fullest_first(free: IntArray) -> IntArray:

@@ -52,7 +52,7 @@ class Board:
         last = self.view.placement
         row = self._last_rows(last)
         kept = row >= 0
-        if last is not None and len(last) == len(row) and last.steady == self.steady and _in_order(row):
+        if last is not None and len(last) == len(row) and last.steady == self.steady and _everybody_stays(row):
             return last
         if not slots:
             return self._placement(kept, np.zeros(len(row) + 1, dtype=np.int64), _NOBODY[:0], _NOBODY[:0])
@@ -128,9 +128,26 @@ class Board:
         )
 
 
-def _in_order(row: IntArray) -> bool:
+def _everybody_stays(row: IntArray) -> bool:
     """Whether everybody stays, in the same order."""
     count = len(row)
     if count == 0 or row[0] != 0:
         return count == 0
     return every(row == counting(count))
+
+
+def in_order(free: IntArray) -> IntArray:
+    """Server offsets, once per free GPU."""
+    return np.repeat(np.arange(len(free)), free)
+
+
+def walk(free: IntArray, wanted: int) -> list[tuple[int, int]]:
+    """The first free GPUs in the order of servers."""
+    slots = []
+    for server in np.flatnonzero(free).tolist():
+        size = min(wanted, int(free[server]))
+        slots.append((server, size))
+        wanted -= size
+        if wanted == 0:
+            break
+    return slots

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from rota.core.arrays import IntArray
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.slots import Board
+from rota.mechanisms.divide.slots import Board, in_order, walk
 from rota.mechanisms.registry import mechanisms
 
 
@@ -24,20 +21,4 @@ class Strided:
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers for the chosen options."""
-        return Board(view, choice).lay_out(_in_order, _walk, slots=self._slots)
-
-
-def _in_order(free: IntArray) -> IntArray:
-    """Server offsets, once per free GPU."""
-    return np.repeat(np.arange(len(free)), free)
-
-
-def _walk(free: IntArray, wanted: int) -> list[tuple[int, int]]:
-    slots = []
-    for server in np.flatnonzero(free).tolist():
-        size = min(wanted, int(free[server]))
-        slots.append((server, size))
-        wanted -= size
-        if wanted == 0:
-            break
-    return slots
+        return Board(view, choice).lay_out(in_order, walk, slots=self._slots)

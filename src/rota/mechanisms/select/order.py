@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation
+from rota.core.arrays import IntArray, every
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 
@@ -16,11 +17,33 @@ from rota.mechanisms.choice import Choice
 class Order:
     """Selects down the order of a ranking policy."""
 
+    def __init__(self, *, walks: bool = False) -> None:
+        """`walks` says that the dividing half goes down the queue itself, because jobs may fail to fit."""
+        self._walks = walks
+
     def choose(self, view: View, allocation: Allocation) -> Choice:
         """The jobs of the coming round."""
         order = allocation.order
         if order is None:
             raise ValueError("the order rule needs a ranking")
+        if len(view.types) == 1:
+            return self._one_type(view, allocation, order)
+        return self._several_types(view, allocation, order)
+
+    def _one_type(self, view: View, allocation: Allocation, order: IntArray) -> Choice:
+        """By arrays. What the dividing half walks down is the queue itself."""
+        known = len(allocation.jobs) == len(view) and every(allocation.jobs == view.jobs)
+        if known:
+            queue = order
+        else:
+            queue = view.position(allocation.jobs[order])
+            queue = queue[queue >= 0]
+        alone = allocation.traits.by_gpus_alone
+        taken = queue if self._walks and not alone else _by_gpus(view, queue, int(view.capacity[0]))
+        static = allocation.static_order or (not view.classes.configurations.sensitive and len(taken) == len(queue))
+        return Choice(first=taken, type=_zeros(len(taken)), largest_first=alone, steady=static)
+
+    def _several_types(self, view: View, allocation: Allocation, order: IntArray) -> Choice:
         free = view.capacity.tolist()
         last = _last_types(view)
         rates = view.classes.throughput
@@ -47,8 +70,34 @@ class Order:
         return Choice(
             first=np.array(taken, dtype=np.int64),
             type=np.array(kinds, dtype=np.int64),
+            largest_first=allocation.traits.by_gpus_alone,
             steady=allocation.static_order or not refused,
         )
+
+
+_ZEROS: IntArray = np.zeros(1 << 16, dtype=np.int64)
+_ZEROS.setflags(write=False)
+
+
+def _zeros(count: int) -> IntArray:
+    return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count, dtype=np.int64)
+
+
+def _by_gpus(view: View, queue: IntArray, free: int) -> IntArray:
+    """Down the queue, who fits into the GPUs that are left; smaller jobs overtake larger ones."""
+    if view.single_gpu:
+        return queue[:free]
+    taken = []
+    sizes = view.gpus[queue]
+    while len(queue) and free > 0:
+        used = sizes.cumsum()
+        count = int(used.searchsorted(free, side="right"))
+        if count:
+            taken.append(queue[:count])
+            free -= int(used[count - 1])
+        rest = sizes[count:] <= free
+        queue, sizes = queue[count:][rest], sizes[count:][rest]
+    return np.concatenate(taken) if taken else queue[:0]
 
 
 def _pick(fits: list[int], last: int, wish: list[int] | None, free: list[int], view: View) -> int:

@@ -1,0 +1,161 @@
+"""What a job may hold beside its GPUs, and how fast that makes it.
+
+A configuration is (class, type, CPUs, memory) of a whole job; its speed is relative to the speed with the
+proportional share, which is what `ClassTable.throughput` holds. Every class has two from the start on every type: the
+proportional share (`fair`) and the least that makes it as fast as it can get (`full`). Mechanisms and policies may ask
+for others; rows are appended and never change their number.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.cluster import Cluster
+from rota.core.sensitivity import Sensitivity
+
+_GAIN = 1e-9
+"""Relative speed below which more resources are no gain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What servers of one type have: the least per GPU over all of them, and the largest server. 0: unknown."""
+
+    fair_cpus: float
+    fair_memory: float
+    gpus: int
+    cpus: float
+    memory: float
+
+    @property
+    def known(self) -> bool:
+        """Whether CPUs and memory can be divided at all."""
+        return self.fair_cpus > 0 and self.fair_memory > 0
+
+
+def shapes(cluster: Cluster) -> tuple[Shape, ...]:
+    """The shape of each type, in the order of the cluster's types."""
+    bounds = cluster.server_bounds
+    return tuple(
+        Shape(
+            float(cluster.fair_cpus[t]),
+            float(cluster.fair_memory_gb[t]),
+            int(cluster.server_gpus[lo:hi].max()),
+            float(cluster.server_cpus[lo:hi].max()),
+            float(cluster.server_memory_gb[lo:hi].max()),
+        )
+        for t, (lo, hi) in enumerate(itertools.pairwise(bounds))
+    )
+
+
+class Configurations:
+    """All configurations seen so far, as columns (part of core.view.Classes)."""
+
+    def __init__(self, shapes: tuple[Shape, ...], *, two_valued: bool) -> None:
+        self.shapes = shapes
+        self._two_valued = two_valued
+        self._number: dict[tuple[int, int, float, float], int] = {}
+        self._sensitivity: dict[tuple[int, int], tuple[Sensitivity, float]] = {}
+        self._gpus: list[int] = []
+        self.cpus: FloatArray = np.zeros(0)
+        self.memory_gb: FloatArray = np.zeros(0)
+        self.speed: FloatArray = np.zeros(0)
+        self.fair: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
+        """[C, T] the proportional share of a class on a type."""
+        self.full: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
+        """[C, T] the least with which it is as fast as it can get."""
+        self.sensitive = False
+        """Whether some class gains by more than its proportional share, or can do with less."""
+
+    def add_class(self, gpus: int, found: list[Sensitivity | None]) -> list[float]:
+        """A new class; its speed with the proportional share relative to its rate in the catalogue, by type."""
+        number = len(self._gpus)
+        self._gpus.append(gpus)
+        base, fair, full = [], [], []
+        for kind, (shape, sensitivity) in enumerate(zip(self.shapes, found, strict=True)):
+            share = (gpus * shape.fair_cpus, gpus * shape.fair_memory)
+            if sensitivity is None or not shape.known:
+                base.append(1.0)
+                fair.append(self._append(number, kind, *share, 1.0))
+                full.append(fair[-1])
+                continue
+            start = 1.0 if self._two_valued else sensitivity.at(shape.fair_cpus, shape.fair_memory)
+            self._sensitivity[number, kind] = (sensitivity, start)
+            base.append(start)
+            fair.append(self._append(number, kind, *share, 1.0))
+            full.append(self._full(number, kind, shape, sensitivity, fair[-1]))
+            self.sensitive = True
+        self.fair = np.vstack([self.fair, np.array(fair, dtype=np.int64)])
+        self.full = np.vstack([self.full, np.array(full, dtype=np.int64)])
+        return base
+
+    def number(self, group: int, kind: int, cpus: float, memory_gb: float) -> int:
+        """The row for so much of everything; a new one if there was none yet."""
+        found = self._number.get((group, kind, cpus, memory_gb))
+        if found is not None:
+            return found
+        return self._append(group, kind, cpus, memory_gb, self._measured(group, kind, cpus, memory_gb))
+
+    def measured(self, group: int, kind: int) -> Sensitivity | None:
+        """What was measured for a class on a type."""
+        found = self._sensitivity.get((group, kind))
+        return None if found is None else found[0]
+
+    def _measured(self, group: int, kind: int, cpus: float, memory_gb: float) -> float:
+        found = self._sensitivity.get((group, kind))
+        if found is None:
+            return 1.0
+        sensitivity, base = found
+        gpus = self._gpus[group]
+        return sensitivity.at(cpus / gpus, memory_gb / gpus) / base
+
+    def _full(self, group: int, kind: int, shape: Shape, found: Sensitivity, fair: int) -> int:
+        gpus = self._gpus[group]
+        if self._two_valued:
+            cpus, memory, speed = _two_valued(gpus, shape, found)
+            return self._append(group, kind, cpus, memory, speed)
+        spread = gpus > shape.gpus
+        cpus = min(gpus * max(found.ideal_cpus, float(found.cpus[0])), gpus * shape.fair_cpus if spread else shape.cpus)
+        memory = min(
+            gpus * max(found.ideal_memory_gb, float(found.memory_gb[0])),
+            gpus * shape.fair_memory if spread else shape.memory,
+        )
+        speed = self._measured(group, kind, cpus, memory)
+        if speed < 1 - _GAIN:  # a limit of the server bites: the proportional share is better
+            return fair
+        return self._append(group, kind, cpus, memory, speed)
+
+    def _append(self, group: int, kind: int, cpus: float, memory_gb: float, speed: float) -> int:
+        key = (group, kind, cpus, memory_gb)
+        found = self._number.get(key)
+        if found is not None:
+            return found
+        self._number[key] = number = len(self._number)
+        self.cpus = np.append(self.cpus, cpus)
+        self.memory_gb = np.append(self.memory_gb, memory_gb)
+        self.speed = np.append(self.speed, speed)
+        return number
+
+
+def _two_valued(gpus: int, shape: Shape, found: Sensitivity) -> tuple[float, float, float]:
+    """Demand and speed-up of Synergy's simulator: clipped to one server, the speed-up cut on the CPU axis alone."""
+    speed, adjust = found.speedup, False
+    demands = [gpus * found.ideal_cpus, gpus * found.ideal_memory_gb]
+    for resource, limit in enumerate((shape.cpus, shape.memory)):
+        if demands[resource] <= limit:
+            continue
+        demands[resource], adjust = limit, True
+        if gpus > shape.gpus:
+            demands[resource], speed, adjust = gpus * limit / shape.gpus, 1.0, False
+    if gpus > shape.gpus:  # the storage of one server never suffices for these
+        speed, adjust = 1.0, False
+    if adjust:
+        fair, ideal = gpus * shape.cpus / shape.gpus, gpus * found.ideal_cpus
+        if ideal != fair:
+            slope = (speed - 1) / (ideal - fair)
+            speed = 1 + slope * (demands[0] - fair)
+    return demands[0], demands[1], speed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,8 @@ from rota.cli.listing import show_list
 from rota.cli.options import completes, echo_json, json_option
 
 if TYPE_CHECKING:
-    from rota.profiles import Catalogue
+    from rota.core.sensitivity import Sensitivity
+    from rota.profiles import Catalogue, ProfileRow
 
 
 @click.command("profiles", epilog="Example: rota profiles gavel")
@@ -26,26 +27,75 @@ def command(name: str | None, *, as_json: bool) -> None:
         return
     catalogue = profiles.load(name)
     if as_json:
-        rows = [
-            {"profile": r.profile, "gpus": r.gpus, "rates": r.rates, "spread_rates": r.spread_rates}
-            for r in catalogue.describe()
-        ]
+        rows = [_as_fields(row) for row in catalogue.describe()]
         echo_json({"name": catalogue.name, "about": catalogue.about, "types": catalogue.types, "rows": rows})
         return
     _show(catalogue)
 
 
+def _as_fields(row: ProfileRow) -> dict[str, Any]:
+    """A row for a program; fields of sensitivities are named as in a catalogue file."""
+    return {
+        "profile": row.profile,
+        "gpus": row.gpus,
+        "rates": row.rates,
+        "spread_rates": row.spread_rates,
+        "step_s": row.step_s,
+        "sensitivities": {
+            kind: {
+                "cpus": s.ideal_cpus,
+                "memory_gb": s.ideal_memory_gb,
+                "speedup": s.speedup,
+                "cpu_axis": s.cpus,
+                "memory_axis": s.memory_gb,
+                "speed": s.speed,
+            }
+            for kind, s in row.sensitivities.items()
+        },
+    }
+
+
 def _show(catalogue: Catalogue) -> None:
+    rows = catalogue.describe()
+    if any(row.step_s for row in rows):
+        _show_models(catalogue.name, rows)
+    else:
+        _show_rates(catalogue, rows)
+
+
+def _show_rates(catalogue: Catalogue, rows: list[ProfileRow]) -> None:
     from rota.cli.tables import show_table  # noqa: PLC0415
 
     types = catalogue.types
-    rows = [
-        (row.profile, str(row.gpus), *(f"{row.rates[t]:.3f}" if t in row.rates else "-" for t in types))
-        for row in catalogue.describe()
+    cells = [
+        (row.profile, str(row.gpus), *(f"{row.rates[t]:.3f}" if t in row.rates else "-" for t in types)) for row in rows
     ]
     show_table(
-        f"{catalogue.name}: steps/s, GPUs on one server", ("profile", "GPUs", *types), rows, numbers=len(types) + 1
+        f"{catalogue.name}: steps/s, GPUs on one server", ("profile", "GPUs", *types), cells, numbers=len(types) + 1
     )
+
+
+def _show_models(name: str, rows: list[ProfileRow]) -> None:
+    """A line per profile and type: there is more to say of each than fits into columns of types."""
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    cells = [
+        (row.profile, kind, str(row.gpus or "any"), f"{rate:.3f}", *_ideal(row.sensitivities.get(kind)))
+        for row in rows
+        for kind, rate in row.rates.items()
+    ]
+    show_table(
+        f"{name}: steps/s; CPUs and memory that pay, per GPU",
+        ("profile", "type", "GPUs", "steps/s", "CPUs", "memory GB", "speed-up"),
+        cells,
+        numbers=5,
+    )
+
+
+def _ideal(found: Sensitivity | None) -> tuple[str, str, str]:
+    if found is None:
+        return "-", "-", "-"
+    return f"{found.ideal_cpus:g}", f"{found.ideal_memory_gb:g}", f"{found.speedup:g}"
 
 
 def _about(catalogue: Catalogue) -> str:

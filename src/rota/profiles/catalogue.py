@@ -1,5 +1,8 @@
 """A table of measured speeds: steps/s by profile, number of GPUs, accelerator type and partner on the same GPUs.
 
+Beside rates a catalogue may hold models (rota.profiles.models): the time of a step with the fair share of CPUs and
+memory, for one or for any number of GPUs, and how the speed depends on both. A rate goes before a model for any number.
+
 Spread means that the GPUs of a job are on more than one server. Where the spread figure was not measured, or is zero
 although the job runs on one server, the figure for one server is used: no measurement is not a proof that it is
 impossible.
@@ -8,12 +11,15 @@ impossible.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 from rota.core.errors import ProfileMissing, UnknownName
+from rota.core.sensitivity import Sensitivity
+from rota.profiles.models import Model, Models
 
 AloneRates: TypeAlias = Mapping[tuple[str, int, str, bool], float]
 """(profile, GPUs, type, spread) -> steps/s."""
@@ -26,15 +32,23 @@ class ProfileRow:
     """What is known of one profile with one number of GPUs, for people to read."""
 
     profile: str
-    gpus: int
+    gpus: int | None
+    """None: any number."""
     rates: Mapping[str, float]
     """Steps/s by type, all GPUs on one server."""
     spread_rates: Mapping[str, float]
     """Steps/s by type, GPUs on several servers; only what was measured."""
+    step_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of a step by type, as the file gives them; empty for rates."""
+    sensitivities: Mapping[str, Sensitivity] = field(default_factory=dict)
+    """By type; empty for jobs that do not care about CPUs and memory."""
 
 
 class Catalogue:
-    """Measured speeds, as `rota.core.ports.Throughputs`. Pair rates are read when the first one is asked for."""
+    """Measured speeds, as `Throughputs` and `Sensitivities` of rota.core.ports.
+
+    Pair rates are read when the first one is asked for.
+    """
 
     def __init__(
         self,
@@ -42,9 +56,11 @@ class Catalogue:
         alone: AloneRates,
         pairs: Callable[[], PairRates] = dict,
         about: Mapping[str, str] | None = None,
+        models: Models | None = None,
     ) -> None:
         self.name = name
         self.alone = alone
+        self.models: Models = models or {}
         self.about: Mapping[str, str] = about or {}
         """`title`, `source` and `licence` where the file gives them."""
         self._read_pairs = pairs
@@ -57,12 +73,12 @@ class Catalogue:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Profiles, in the order of the table."""
-        return tuple(dict.fromkeys(profile for profile, _, _, _ in self.alone))
+        return tuple(dict.fromkeys([*(name for name, *_ in self.alone), *(name for name, *_ in self.models)]))
 
     @cached_property
     def types(self) -> tuple[str, ...]:
         """Accelerator types, alphabetical."""
-        return tuple(sorted({type_ for _, _, type_, _ in self.alone}))
+        return tuple(sorted({t for _, _, t, _ in self.alone} | {t for _, _, t in self.models}))
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -73,8 +89,17 @@ class Catalogue:
         return profile in self._known
 
     def gpu_counts(self, profile: str) -> tuple[int, ...]:
-        """With how many GPUs the profile was measured, on any type."""
-        return tuple(sorted({gpus for name, gpus, _, _ in self.alone if name == profile}))
+        """With how many GPUs the profile was measured, on any type; a model for any number counts as 1."""
+        counts = {gpus for name, gpus, _, _ in self.alone if name == profile}
+        return tuple(sorted(counts | {gpus or 1 for name, gpus, _ in self.models if name == profile}))
+
+    def measured(self, profile: str, gpus: int, type_: str) -> float | None:
+        """Steps/s on one server; None where it was not measured."""
+        found = self.alone.get((profile, gpus, type_, False))
+        if found is not None:
+            return found
+        model = self._model(profile, gpus, type_)
+        return None if model is None else 1 / model.step_s
 
     def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
         """Steps/s of the whole job; 0 if it does not fit.
@@ -86,10 +111,32 @@ class Catalogue:
             found = self.alone.get((profile, gpus, type_, True))
             if found:
                 return found
-        found = self.alone.get((profile, gpus, type_, False))
+        found = self.measured(profile, gpus, type_)
         if found is None:
             raise self._missing(profile, gpus, type_)
         return found
+
+    def step_s(self, profile: str, gpus: int, type_: str) -> float:
+        """Seconds of one step on one server, as measured; infinite if the job does not fit. Raises as `rate` does."""
+        model = self._model(profile, gpus, type_)
+        if model is not None:
+            return model.step_s
+        rate = self.rate(profile, gpus, type_)
+        return 1 / rate if rate else math.inf
+
+    def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
+        """How the rate depends on CPUs and memory; None if that was not measured. Raises as `rate` does."""
+        model = self._model(profile, gpus, type_)
+        if model is None:
+            self.rate(profile, gpus, type_)
+            return None
+        return model.sensitivity
+
+    def _model(self, profile: str, gpus: int, type_: str) -> Model | None:
+        if not self.models or (profile, gpus, type_, False) in self.alone:
+            return None
+        found = self.models.get((profile, gpus, type_))
+        return self.models.get((profile, None, type_)) if found is None and gpus >= 1 else found
 
     def pair_rate(self, profile: str, partner: str, gpus: int, type_: str, *, spread: bool = False) -> float:
         """Steps/s of `profile` while it shares its GPUs with `partner`; 0 if they do not fit together.
@@ -110,12 +157,23 @@ class Catalogue:
 
     def describe(self) -> list[ProfileRow]:
         """One row per profile and number of GPUs, in the order of the table."""
-        rows: dict[tuple[str, int], tuple[dict[str, float], dict[str, float]]] = {}
+        rows: dict[tuple[str, int | None], tuple[dict[str, float], dict[str, float], dict[str, Model]]] = {}
         for (profile, gpus, type_, spread), rate in self.alone.items():
-            rows.setdefault((profile, gpus), ({}, {}))[spread][type_] = rate
+            together, apart, _ = rows.setdefault((profile, gpus), ({}, {}, {}))
+            (apart if spread else together)[type_] = rate
+        for (profile, count, type_), model in self.models.items():
+            together, _, models = rows.setdefault((profile, count), ({}, {}, {}))
+            together[type_], models[type_] = 1 / model.step_s, model
         return [
-            ProfileRow(profile=profile, gpus=gpus, rates=together, spread_rates=apart)
-            for (profile, gpus), (together, apart) in rows.items()
+            ProfileRow(
+                profile=profile,
+                gpus=number,
+                rates=together,
+                spread_rates=apart,
+                step_s={t: m.step_s for t, m in models.items()},
+                sensitivities={t: m.sensitivity for t, m in models.items() if m.sensitivity is not None},
+            )
+            for (profile, number), (together, apart, models) in rows.items()
         ]
 
     def _missing(self, profile: str, gpus: int, type_: str) -> ProfileMissing | UnknownName:
@@ -129,7 +187,7 @@ class Catalogue:
         if type_ not in self.types:
             return UnknownName(f"accelerator type for catalogue {self.name!r}:", type_, self.types)
         counts = self.gpu_counts(profile)
-        if gpus not in counts:
+        if gpus not in counts and not any(name == profile and count is None for name, count, _ in self.models):
             return ProfileMissing(
                 f"profile {profile!r} was not measured with {gpus} GPUs in catalogue {self.name!r}, only with "
                 f"{_listed(counts)} (on {', '.join(self._types_of(profile, None))}); ask for one of these, "
@@ -143,7 +201,8 @@ class Catalogue:
         )
 
     def _types_of(self, profile: str, gpus: int | None) -> list[str]:
-        return sorted({t for p, g, t, spread in self.alone if p == profile and gpus in (None, g) and not spread})
+        rates = {t for p, g, t, spread in self.alone if p == profile and gpus in (None, g) and not spread}
+        return sorted(rates | {t for p, g, t in self.models if p == profile and (None in (gpus, g) or g == gpus)})
 
 
 def _listed(counts: Iterable[int]) -> str:

@@ -26,6 +26,7 @@ from rota.core.arrays import BoolArray, FloatArray
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.ports import Throughputs
 from rota.core.registry import convert
+from rota.core.sensitivity import Sensitivity
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.completion import complete
 
@@ -69,6 +70,14 @@ class Estimator:
     def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
         """True steps/s of `profile` while it shares its GPUs with `partner`."""
         return self.catalogue.pair_rate(profile, partner, gpus, type_)
+
+    def step_s(self, profile: str, gpus: int, type_: str) -> float:
+        """True seconds of one step, alone."""
+        return self.catalogue.step_s(profile, gpus, type_)
+
+    def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
+        """How the true rate depends on CPUs and memory."""
+        return self.catalogue.sensitivity(profile, gpus, type_)
 
     @cached_property
     def references(self) -> tuple[str, ...]:
@@ -115,7 +124,7 @@ class _References:
     def __init__(self, catalogue: Catalogue, models: tuple[str, ...], gpus: int) -> None:
         self._gpus = gpus
         self._types = catalogue.types
-        self.names = tuple(m for m in models if all((m, gpus, t, False) in catalogue.alone for t in self._types))
+        self.names = tuple(m for m in models if all(catalogue.measured(m, gpus, t) is not None for t in self._types))
         self._position = {name: k for k, name in enumerate(self.names)}
         self._column = {type_: k * len(self.names) for k, type_ in enumerate(self._types)}
         self._values: FloatArray = np.zeros((0, 0))
@@ -156,7 +165,7 @@ def _alone(catalogue: Catalogue, profile: str, gpus: int, type_: str) -> float |
     """The speed alone; None where it was not measured. Raises ProfileMissing for an unknown profile."""
     if not catalogue.known(profile):
         return catalogue.rate(profile, gpus, type_)
-    return catalogue.alone.get((profile, gpus, type_, False))
+    return catalogue.measured(profile, gpus, type_)
 
 
 def estimated(speeds: Throughputs, settings: Mapping[str, Any], seed: int) -> Throughputs:

@@ -2,7 +2,8 @@
 
 A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1) and partner; lines `# key: value`
 may stand before the header. TOML (`[[rate]]` tables) and JSON (a list `rate` of objects) hold the same fields, with
-the keys at the top level. The keys are name, title, source, licence; `base` (a built-in catalogue whose rows apply
+the keys at the top level, and may hold `[[model]]` tables as well: step times, and how speed depends on CPUs and
+memory (rota.profiles.models). The keys are name, title, source, licence; `base` (a built-in catalogue whose rows apply
 where the file has none); `pairs` (a file beside this one with further rows). Any of them may be compressed (`.gz`).
 """
 
@@ -13,10 +14,18 @@ from pathlib import Path
 
 from rota.core.errors import ConfigError, UnknownName
 from rota.profiles.catalogue import AloneRates, Catalogue, PairRates
+from rota.profiles.models import Models, read_models
 from rota.profiles.rows import Rows, gpu_counts, rates, read_rows, spreads
 
 DATA = Path(__file__).parent / "data"
-BUILT_IN = {"gavel": "gavel.csv", "gavel-physical": "gavel-physical.csv"}
+BUILT_IN = {
+    "gavel": "gavel.csv",
+    "gavel-physical": "gavel-physical.csv",
+    "synergy": "synergy.toml",
+    "synergy-cpu4": "synergy-cpu4.toml",
+    "synergy-cpu5": "synergy-cpu5.toml",
+    "synergy-cpu6": "synergy-cpu6.toml",
+}
 
 
 def names() -> list[str]:
@@ -44,12 +53,42 @@ def _from_file(path: Path) -> Catalogue:
     rows = read_rows(path)
     alone, pairs = _tables(rows)
     base = _base(rows)
+    models: Models = read_models(rows.models, rows.axes, rows.path, base.models if base else {})
+    _refuse_both(rows, alone, models)
     if base is not None:
-        alone = {**base.alone, **alone}
-    if not alone:
+        alone, models = _over(base, alone, models)
+    if not alone and not models:
         raise ConfigError(f"{path} has no row without a partner; give the speed of each job alone")
     beside = path.parent / rows.about["pairs"] if "pairs" in rows.about else None
-    return Catalogue(rows.about.get("name", path.name), alone, partial(_all_pairs, base, beside, pairs), rows.about)
+    all_pairs = partial(_all_pairs, base, beside, pairs)
+    return Catalogue(rows.about.get("name", path.name), alone, all_pairs, rows.about, models)
+
+
+def _refuse_both(rows: Rows, alone: AloneRates, models: Models) -> None:
+    """A job has a rate or a model: two speeds would contradict each other."""
+    for profile, gpus, type_ in models:
+        if gpus is not None and (profile, gpus, type_, False) in alone:
+            raise ConfigError(
+                f"{rows.path}: {profile!r} with {gpus} GPUs on {type_} is given as a rate and as a model; keep one"
+            )
+
+
+def _over(base: Catalogue, alone: AloneRates, models: Models) -> tuple[AloneRates, Models]:
+    """The base with what the file says instead, in the order of the base.
+
+    A model for any number of GPUs replaces what the base has for single numbers.
+    """
+    kept = {
+        key: rate
+        for key, rate in base.alone.items()
+        if (key[0], key[1], key[2]) not in models and (key[0], None, key[2]) not in models
+    }
+    others = {
+        key: model
+        for key, model in base.models.items()
+        if key in models or ((*key, False) not in alone and (key[0], None, key[2]) not in models)
+    }
+    return {**kept, **alone}, {**others, **models}
 
 
 def _all_pairs(base: Catalogue | None, beside: Path | None, own: PairRates) -> PairRates:

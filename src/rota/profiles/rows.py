@@ -10,11 +10,12 @@ import math
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.profiles.models import AXES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,6 +39,10 @@ class Rows:
     """One list per column of COLUMNS; empty text where a file leaves a column out."""
     places: Sequence[str]
     """Where each row stands, as people say it: a line or an entry."""
+    models: Sequence[Any] = ()
+    """The entries of `model`, not looked at yet (rota.profiles.models)."""
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    """The axes that hold for all models of the file."""
 
 
 def read_rows(path: Path) -> Rows:
@@ -140,19 +145,29 @@ def _from_json(text: str, path: str) -> Rows:
 
 
 def _from_entries(document: Any, path: str) -> Rows:
-    if not isinstance(document, dict) or not isinstance(document.get("rate"), list):
-        raise ConfigError(f"{path} has no list `rate` of entries with {', '.join(REQUIRED)}; see the documented format")
-    entries = document["rate"]
-    about = {key: str(value) for key, value in document.items() if key != "rate"}
-    for key in about:
-        if key not in ABOUT:
-            raise UnknownName(f"key in {path}:", key, (*ABOUT, "rate"))
+    lists = ("rate", "model")
+    if not isinstance(document, dict) or not any(isinstance(document.get(name), list) for name in lists):
+        raise ConfigError(
+            f"{path} has no list `rate` of entries with {', '.join(REQUIRED)} and no list `model`; "
+            f"see the documented format"
+        )
+    for key, value in document.items():
+        if key not in (*ABOUT, *AXES, *lists):
+            raise UnknownName(f"key in {path}:", key, (*ABOUT, *AXES, *lists))
+        if key in lists and not isinstance(value, list):
+            raise ConfigError(f"{path}: {key} = {value!r} is not a list; write its entries as [[{key}]] tables")
+    entries, models = (document.get(name, []) for name in lists)
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
             raise ConfigError(f"{path}, entry {number}: {entry!r} is not a table with {', '.join(REQUIRED)}")
         _check_columns(list(entry), path, f"entry {number}")
+    about = {key: str(document[key]) for key in ABOUT if key in document}
     columns = {name: [str(e.get(name, "")) for e in entries] for name in COLUMNS}
-    return _rows(path, about, columns, [f"entry {n}" for n in range(1, len(entries) + 1)])
+    places = [f"entry {n}" for n in range(1, len(entries) + 1)]
+    if not models:
+        return _rows(path, about, columns, places)
+    axes = {key: document[key] for key in AXES if key in document}
+    return Rows(path=path, about=about, cells=columns, places=places, models=models, axes=axes)
 
 
 def _check_columns(given: Iterable[str], path: str, place: str) -> None:

@@ -1,7 +1,10 @@
+import math
+
 import pytest
 
 from rota import profiles
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
+from rota.core.ports import Sensitivities
 from rota.profiles import Catalogue
 
 
@@ -11,7 +14,9 @@ def gavel() -> Catalogue:
 
 
 def test_the_built_in_catalogues_are_listed():
-    assert profiles.names() == ["gavel", "gavel-physical"]
+    of_synergy = ["synergy", "synergy-cpu4", "synergy-cpu5", "synergy-cpu6"]
+
+    assert profiles.names() == ["gavel", "gavel-physical", *of_synergy]
 
 
 def test_gavel_knows_26_models_on_three_types(gavel):
@@ -109,6 +114,23 @@ def test_a_type_without_a_measurement_of_this_profile_is_reported():
 def test_an_unknown_catalogue_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match="'gavle'; did you mean 'gavel'"):
         profiles.load("gavle")
+
+
+def test_rates_have_step_times_but_no_sensitivity(gavel):
+    assert isinstance(gavel, Sensitivities)
+    assert gavel.step_s("A3C", 1, "v100") == 1 / gavel.rate("A3C", 1, "v100")
+    assert gavel.step_s("ResNet-50 (batch size 128)", 4, "k80") == math.inf
+    assert gavel.sensitivity("A3C", 1, "v100") is None
+
+
+@pytest.mark.parametrize("ask", ["step_s", "sensitivity"])
+def test_step_times_and_sensitivities_of_unknown_jobs_are_refused_as_rates_are(gavel, ask):
+    with pytest.raises(ProfileMissing, match="no profile 'GPT-7'"):
+        getattr(gavel, ask)("GPT-7", 1, "v100")
+    with pytest.raises(ProfileMissing, match="not measured with 3 GPUs"):
+        getattr(gavel, ask)("A3C", 3, "v100")
+    with pytest.raises(UnknownName, match="accelerator type"):
+        getattr(gavel, ask)("A3C", 1, "v1000")
 
 
 def test_a_description_has_one_row_per_profile_and_number_of_gpus(gavel):

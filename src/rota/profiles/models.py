@@ -1,0 +1,176 @@
+"""Models of a catalogue file: the time of a step, and how the speed depends on CPUs and memory.
+
+    cpu_axis = [1, 3, 6]         # CPUs per GPU at which the models were measured, ascending
+    memory_axis = [20, 62.5]     # GB per GPU; both may also stand in a model
+    [[model]]
+    profile = "resnet"
+    type = "v100"
+    gpus = 1                     # left out: any number of GPUs, and the time of a step is the same for all
+    step_s = 0.5                 # seconds of a step at the share of CPUs and memory that the file takes as 1
+    cpus = 6                     # per GPU, beyond which nothing is gained
+    memory_gb = 62.5             # the same for memory
+    speedup = 1.5                # speed with these, relative to 1 / step_s
+    speed = [[0.1, 0.4], [0.2, 1.0], [nan, 1.5]]   # [cpu_axis][memory_axis], relative to 1 / step_s; nan = not measured
+
+In JSON a cell that was not measured is null. A model with no more than step_s does not care about CPUs and memory.
+What a model leaves out is taken from the same model (profile, gpus, type) of the catalogue's base.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rota.core.arrays import FloatArray
+from rota.core.errors import ConfigError, UnknownName
+from rota.core.sensitivity import Sensitivity
+
+ModelKey: TypeAlias = tuple[str, int | None, str]
+"""(profile, GPUs or None for any number, type)."""
+Entry: TypeAlias = Mapping[str, Any]
+
+AXES = ("cpu_axis", "memory_axis")
+DEMANDS = ("cpus", "memory_gb", "speedup")
+KEYS = ("profile", "type", "gpus", "step_s", *DEMANDS, *AXES, "speed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A job whose speed is known as the time of a step."""
+
+    step_s: float
+    sensitivity: Sensitivity | None = None
+
+
+Models: TypeAlias = Mapping[ModelKey, Model]
+
+
+def read_models(entries: Sequence[Any], axes: Entry, path: str, base: Models) -> dict[ModelKey, Model]:
+    """The models of a file; `axes` are those of the whole file."""
+    found: dict[ModelKey, Model] = {}
+    for number, entry in enumerate(entries, 1):
+        place = f"{path}, model {number}"
+        if not isinstance(entry, Mapping):
+            raise ConfigError(f"{place}: {entry!r} is not a table with profile, type and step_s")
+        for name in entry:
+            if name not in KEYS:
+                raise UnknownName(f"key in {place}:", name, KEYS)
+        key = (_text(entry, "profile", place), _gpus(entry, place), _text(entry, "type", place))
+        place = f"{place} ({key[0]!r})"
+        if key in found:
+            count = "any number of" if key[1] is None else key[1]
+            raise ConfigError(
+                f"{place}: this model with {count} GPUs on {key[2]} was already given; keep one of the two"
+            )
+        found[key] = _model(entry, axes, place, key[0], base.get(key))
+    return found
+
+
+def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | None) -> Model:
+    known = base.sensitivity if base else None
+    step_s = _positive(entry, "step_s", place, base.step_s if base else None)
+    if not any(name in entry for name in (*DEMANDS, *AXES, "speed")):
+        return Model(step_s=step_s, sensitivity=known)
+    if "speed" in entry:
+        cpus, memory = (_axis({**axes, **entry}, name, place) for name in AXES)
+        speed = _speeds(entry["speed"], cpus, memory, place)
+    elif known is None or any(name in entry for name in AXES):
+        raise ConfigError(
+            f"{place}: speed is missing; give a row per entry of cpu_axis, a number per entry of memory_axis"
+        )
+    else:
+        cpus, memory, speed = known.cpus, known.memory_gb, known.speed
+    return Model(
+        step_s=step_s,
+        sensitivity=Sensitivity(
+            profile=profile,
+            cpus=cpus,
+            memory_gb=memory,
+            speed=speed,
+            ideal_cpus=_positive(entry, "cpus", place, known.ideal_cpus if known else None),
+            ideal_memory_gb=_positive(entry, "memory_gb", place, known.ideal_memory_gb if known else None),
+            speedup=_positive(entry, "speedup", place, known.speedup if known else None),
+        ),
+    )
+
+
+def _axis(given: Entry, name: str, place: str) -> FloatArray:
+    """Amounts at which something was measured: finite, not negative, ascending."""
+    if name not in given:
+        raise ConfigError(f"{place}: {name} is missing; give the amounts per GPU at which speed was measured")
+    values = given[name]
+    if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+        raise ConfigError(f"{place}: {name} = {values!r} is not a list of amounts per GPU")
+    for value in values:
+        if not _is_number(value) or not 0 <= value < math.inf:
+            raise ConfigError(f"{place}: {value!r} in {name} is not an amount; give numbers >= 0")
+    for low, high in itertools.pairwise(values):
+        if low >= high:
+            raise ConfigError(
+                f"{place}: {name} goes from {low!r} to {high!r}; give the amounts in ascending order, each once"
+            )
+    return np.array(values, dtype=np.float64)
+
+
+def _speeds(rows: Any, cpus: FloatArray, memory: FloatArray, place: str) -> FloatArray:
+    """[cpus, memory] relative speeds; NaN where a cell is nan or null."""
+    if not _is_list(rows, len(cpus)):
+        raise ConfigError(
+            f"{place}: speed must have {len(cpus)} rows, one per entry of cpu_axis; it {_size(rows, 'row')}"
+        )
+    for cpu, row in zip(cpus, rows, strict=True):
+        where = f"{place}: the row of speed for {cpu:g} CPUs"
+        if not _is_list(row, len(memory)):
+            raise ConfigError(
+                f"{where} must have {len(memory)} numbers, one per entry of memory_axis; it {_size(row, 'number')}"
+            )
+        for amount, cell in zip(memory, row, strict=True):
+            missing = cell is None or (_is_number(cell) and math.isnan(cell))
+            if not missing and not (_is_number(cell) and 0 <= cell < math.inf):
+                raise ConfigError(
+                    f"{where} has {cell!r} at {amount:g} GB; give a relative speed >= 0, or nan if it was not measured"
+                )
+    return np.array([[math.nan if cell is None else cell for cell in row] for row in rows], dtype=np.float64)
+
+
+def _positive(entry: Entry, name: str, place: str, inherited: float | None) -> float:
+    value = entry.get(name, inherited)
+    if value is None:
+        raise ConfigError(f"{place}: {name} is missing; give a number > 0")
+    if not _is_number(value) or not 0 < value < math.inf or 1 / value == math.inf:
+        raise ConfigError(f"{place}: {name} = {value!r} cannot be used; give a number > 0")
+    return float(value)
+
+
+def _text(entry: Entry, name: str, place: str) -> str:
+    value = entry.get(name)
+    if not isinstance(value, str) or not value.strip():
+        shown = f"= {value!r} is not a text" if name in entry else "is missing"
+        raise ConfigError(f'{place}: {name} {shown}; give e.g. {name} = "{"v100" if name == "type" else "resnet"}"')
+    return value
+
+
+def _gpus(entry: Entry, place: str) -> int | None:
+    value = entry.get("gpus")
+    if "gpus" not in entry:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{place}: gpus = {value!r}; give a whole number >= 1, or leave it out for any number")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_list(value: Any, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length
+
+
+def _size(value: Any, what: str) -> str:
+    return f"has {len(value)} {what}{'' if len(value) == 1 else 's'}" if isinstance(value, list) else f"is {value!r}"

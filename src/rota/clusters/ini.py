@@ -99,7 +99,7 @@ def _unreadable(path: Path, problem: configparser.Error) -> ConfigError:
             f"{path}, line {problem.lineno}: {problem.line.strip()!r} stands before any section; "
             f"begin with the line [CLUSTER]"
         )
-    if isinstance(problem, configparser.ParsingError):
+    if isinstance(problem, configparser.ParsingError) and problem.errors:
         line, text = problem.errors[0]
         return ConfigError(f"{path}, line {line}: {text} is not key = value")
     return ConfigError(f"{path} is not a valid INI file: {problem}")

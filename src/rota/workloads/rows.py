@@ -100,16 +100,25 @@ class Rows:
 
 def tab_separated(text: str, path: str, columns: Sequence[str]) -> Rows:
     """A trace without a header, cut at tabs; blank lines are skipped."""
+    return _separated(text, path, columns, "\t", "tab")
+
+
+def comma_separated(text: str, path: str, columns: Sequence[str]) -> Rows:
+    """A trace without a header or quotes, cut at commas; blank lines are skipped."""
+    return _separated(text, path, columns, ",", "comma")
+
+
+def _separated(text: str, path: str, columns: Sequence[str], separator: str, name: str) -> Rows:
     numbered = [(n, line.rstrip("\r")) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not numbered:
         raise TraceError(path, 1, "the trace has no jobs; give at least one line")
-    rows = [line.split("\t") for _, line in numbered]
+    rows = [line.split(separator) for _, line in numbered]
     for (number, _), row in zip(numbered, rows, strict=True):
         if len(row) != len(columns):
             raise TraceError(
                 path,
                 number,
-                f"{len(row)} tab-separated columns instead of {len(columns)}; needed are {', '.join(columns)}",
+                f"{len(row)} {name}-separated columns instead of {len(columns)}; needed are {', '.join(columns)}",
             )
     cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
     return Rows(path=path, lines=[n for n, _ in numbered], cells=cells)

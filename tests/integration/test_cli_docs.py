@@ -12,6 +12,7 @@ PROJECT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     "docs/tutorial.md",
+    "docs/workloads.md",
     "docs/python-api.md",
     "docs/determinism.md",
     "docs/event-log.md",

@@ -12,6 +12,9 @@ from rota.core.errors import ConfigError, OutputError, TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.registry import TraceFormat, formats
 
+LONGEST_LOOK = 100_000
+"""Characters of the first line that are shown to formats: JSON may be one line of many megabytes."""
+
 
 def read_trace(path: str | Path, format: str | None = None) -> Jobs:  # noqa: A002 - the word users know
     """The jobs of a trace file, compressed (`.gz`) or not; without a format, its first line decides.
@@ -49,14 +52,15 @@ def _recognised(text: str, path: str) -> TraceFormat:
         raise TraceError(path, 1, "the trace has no jobs; give at least one line")
     for name in formats.names():
         candidate = formats.create(name)
-        if candidate.recognises(first.rstrip("\r")):
+        if candidate.recognises(first[:LONGEST_LOOK].rstrip("\r")):
             return candidate
     raise TraceError(
         path,
         number,
         f"{first[:60]!r} is the first line of no known format ({', '.join(formats.names())}): it has "
         f"{first.count(chr(9)) + 1} tab-separated columns and {first.count(',') + 1} comma-separated ones; "
-        f"name the format, or give one of 10 or 7 tab-separated columns or a CSV header with arrival_s and profile",
+        f"name the format, or give one of 10 or 7 tab-separated columns, 5 comma-separated ones beginning with a job "
+        f"number, or a CSV header with arrival_s and profile",
     )
 
 

@@ -110,7 +110,7 @@ def test_seven_columns_written_exactly_read_back_the_same(tmp_path_factory, draw
 
 
 def test_the_known_formats_are_listed():
-    assert formats.names() == ["csv", "gavel", "gavel-legacy"]
+    assert formats.names() == ["csv", "gavel", "gavel-legacy", "philly-csv", "philly-json", "synergy"]
 
 
 @pytest.mark.parametrize("name", ["a.trace", "a.trace.gz"])

@@ -1,0 +1,112 @@
+"""The Philly log as it was published: `cluster_job_log`, a JSON list of jobs (Jeon et al., USENIX ATC 2019).
+
+Used are submitted_time, vc (user where it is missing) as the tenant, and attempts with start_time, end_time and detail,
+a list of machines with their gpus. An attempt without a start or an end, that took no time, or that had no GPUs does
+not count. A job takes as long as its attempts together, on the GPUs of the last attempt that counts; one without any is
+left out. The rest is as in philly-csv.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from rota.core.errors import OutputError, TraceError
+from rota.core.jobs import Jobs
+from rota.workloads.philly import a_log, seconds, with_models
+from rota.workloads.registry import formats
+
+
+@formats.register("philly-json")
+class PhillyJsonTrace:
+    """The published Philly log: a JSON list of jobs with attempts. Only read; models are given by a fixed rule."""
+
+    def recognises(self, first_line: str) -> bool:
+        """Whether this line begins a JSON list of objects."""
+        rest = first_line.strip()
+        return rest.startswith("[") and rest[1:].lstrip()[:1] in {"", "{"}
+
+    def read(self, text: str, path: str) -> Jobs:
+        """The jobs of a log."""
+        found = []
+        for number, job in enumerate(_parsed(text, path)):
+            try:
+                row = _row(job)
+            except ValueError as problem:
+                raise TraceError(path, _line(text, number), f"job {number} of the list: {problem}") from None
+            if row is not None:
+                found.append(row)
+        if not found:
+            raise TraceError(path, 1, "no job of the log has run; give at least one with an attempt that did")
+        submitted, duration, gpus, tenants = zip(*found, strict=True)
+        return with_models(a_log(np.array(submitted), np.array(duration), gpus, tenants))
+
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+        """Refuses: a log has neither models nor steps."""
+        raise OutputError(f"philly-json is only read: it cannot hold the models of {len(jobs):,} jobs; use csv")
+
+
+def _parsed(text: str, path: str) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise TraceError(path, problem.lineno, f"not JSON: {problem.msg}; is the file complete?") from None
+    except RecursionError:
+        raise TraceError(path, 1, "the JSON is nested too deeply; give a list of jobs") from None
+    if not isinstance(found, list):
+        raise TraceError(path, 1, f"a JSON {type(found).__name__} instead of a list of jobs")
+    return found
+
+
+def _row(job: Any) -> tuple[float, float, int, str] | None:
+    """Submission, duration, GPUs and tenant of a job; None if it did not run. ValueError says what is wrong."""
+    if not isinstance(job, dict):
+        raise ValueError(f"{job!r} is not an object")  # noqa: TRY004 - about what the file holds
+    ran = [attempt for attempt in map(_attempt, _list(job, "attempts")) if attempt is not None]
+    if not ran:
+        return None
+    tenant = job.get("vc") or job.get("user") or "default"
+    return _time(job, "submitted_time"), sum(d for d, _ in ran), ran[-1][1], str(tenant)
+
+
+def _attempt(attempt: Any) -> tuple[float, int] | None:
+    """Seconds and GPUs of an attempt; None if it does not count."""
+    if not isinstance(attempt, dict):
+        raise ValueError(f"attempt {attempt!r} is not an object")  # noqa: TRY004
+    if any("None" in str(attempt.get(end)) for end in ("start_time", "end_time")):
+        return None
+    duration = _time(attempt, "end_time") - _time(attempt, "start_time")
+    gpus = 0
+    for machine in _list(attempt, "detail"):
+        if not isinstance(machine, dict):
+            raise ValueError(f"detail {machine!r} is not an object")  # noqa: TRY004
+        gpus += len(_list(machine, "gpus"))
+    return (duration, gpus) if duration > 0 and gpus > 0 else None
+
+
+def _list(owner: dict[str, Any], name: str) -> list[Any]:
+    value = owner.get(name)
+    if not isinstance(value, list):
+        raise ValueError(f"{name} = {value!r} is not a list")  # noqa: TRY004
+    return value
+
+
+def _time(owner: dict[str, Any], name: str) -> float:
+    at = seconds(owner.get(name))
+    if at is None:
+        raise ValueError(f"{name} = {owner.get(name)!r} is not a time; write it as 2017-10-09 07:01:55")
+    return at
+
+
+def _line(text: str, number: int) -> int:
+    """On which line an entry of the list begins; only looked for when there is something to say about it."""
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    for _ in range(number + 1):
+        while text[at] in " \t\r\n,":
+            at += 1
+        start = at
+        _, at = decoder.raw_decode(text, at)
+    return text.count("\n", 0, start) + 1

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rota import clusters, workloads
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import whole_file
-from rota.assembly import Request, assemble, cluster_from, make_throughputs
+from rota.assembly import Request, assemble, cluster_from, default_seed, make_throughputs
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
 from rota.core.events import RunStarted
@@ -65,7 +65,7 @@ def simulate(
     round_s: float | None = None,
     rules: str | Rules = "default",
     rule_settings: Mapping[str, object] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     measure: tuple[int, int] | None = None,
     until: float | None = None,
     events: str | Path | None = None,
@@ -80,8 +80,11 @@ def simulate(
     file that is written every `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on from one.
     With `profile_settings` (profiled_fraction, reference_models, seed) policies see estimates of how two jobs share
     GPUs until these have run together (rota.profiles.estimator).
+    Every random choice follows from `seed`; without it, it is the workload's own default, else 0.
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
+    if seed is None:
+        seed = default_seed(workload)
     request = Request(**locals())
     with ExitStack() as stack:
         if events is not None:

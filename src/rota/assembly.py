@@ -157,6 +157,14 @@ def priced(cluster: Cluster, rules: Rules) -> Cluster:
     return dataclasses.replace(cluster, accelerators=free)
 
 
+def default_seed(workload: str | None) -> int:
+    """The seed of a run that was given none: the workload's own, so that a published stream comes without asking."""
+    if workload is None:
+        return 0
+    own = workloads.workloads.entry(workload).parameters().get("seed")
+    return own.default if own is not None and isinstance(own.default, int) else 0
+
+
 def generated(name: str, settings: Settings | None, cluster: Cluster, seed: int) -> Source:
     """Jobs from a generator; it gets the seed of the run and, if it asks for it, the GPUs by type."""
     wanted = dict(settings or {})

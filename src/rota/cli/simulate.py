@@ -58,7 +58,9 @@ TOML file, or an INI file of Synergy. Files ending in .gz are read as they are.
     help="How a run is carried out; `rota rules` lists presets.",
 )  # fmt: skip
 @settings_option("--set-rules", "rule_settings", "Single field of the rules")
-@click.option("--seed", type=int, default=0, show_default=True, help="Every random choice follows from it.")
+@click.option(
+    "--seed", type=int, show_default="the workload's own, mostly 0", help="Every random choice follows from it."
+)
 @click.option("--measure", callback=measure, metavar="A:B", help="Count jobs A..B-1 only; stop when they are done.")
 @click.option("--until", type=float, callback=seconds, metavar="SECONDS", help="Stop the simulated clock there.")
 @click.option("--jobs-csv", metavar="FILE", help="Write one line per job.")

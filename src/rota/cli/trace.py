@@ -91,11 +91,11 @@ def convert(source: str, target: str, *, source_format: str | None, to: str, exa
 @click.argument("target")
 @click.option("--jobs", "count", type=click.IntRange(min=1), required=True, help="How many.")
 @settings_option("--set", "settings", "Parameter of the workload")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which jobs.")
+@click.option("--seed", type=int, show_default="the workload's own, mostly 0", help="Which jobs.")
 @_to
 @_exact
 def generate(
-    workload: str, target: str, *, count: int, settings: dict[str, str], seed: int, to: str, exact: bool
+    workload: str, target: str, *, count: int, settings: dict[str, str], seed: int | None, to: str, exact: bool
 ) -> None:
     """Write generated jobs to a trace file."""
     from rota import workloads  # noqa: PLC0415
@@ -104,7 +104,10 @@ def generate(
     check_writable(target)
     # A generator that must know its length gets it as a parameter; an endless one is cut off.
     parameters = workloads.workloads.entry(workload).parameters()
-    given: dict[str, Any] = {"seed": seed, **({"jobs": count} if "jobs" in parameters else {}), **settings}
+    given: dict[str, Any] = {"jobs": count} if "jobs" in parameters else {}
+    if seed is not None:
+        given["seed"] = seed
+    given |= settings
     jobs = workloads.materialise(workloads.workload(workload, **given), count)
     workloads.write_trace(jobs, target, to, exact=exact)
     click.echo(f"{len(jobs):,} jobs written to {target} ({to})", err=True)

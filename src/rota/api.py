@@ -60,7 +60,7 @@ def simulate(
     policy_settings: Mapping[str, object] | None = None,
     mechanism: str | None = None,
     mechanism_settings: Mapping[str, object] | None = None,
-    profiles: str | Path | Throughputs = "gavel",
+    profiles: str | Path | Throughputs | None = None,
     profile_settings: Mapping[str, object] | None = None,
     round_s: float | None = None,
     rules: str | Rules = "default",

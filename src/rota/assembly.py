@@ -33,6 +33,9 @@ from rota.sim.world import World
 
 Settings = Mapping[str, object]
 
+CATALOGUES = ("gavel", "synergy")
+"""Built-in catalogues that are tried in turn when none is named."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -48,7 +51,7 @@ class Request:
     policy_settings: Settings | None
     mechanism: str | None
     mechanism_settings: Settings | None
-    profiles: str | Path | Throughputs
+    profiles: str | Path | Throughputs | None
     profile_settings: Settings | None
     round_s: float | None
     rules: str | Rules
@@ -66,7 +69,9 @@ class Request:
 def assemble(request: Request) -> tuple[Session, EventLog | None]:
     """The session of a request, in the middle of its run if it is resumed, and the log that it writes."""
     _check(request)
-    speeds = estimated(make_throughputs(request.profiles), request.profile_settings or {}, request.seed)
+    table = read_table(request)
+    speeds = make_throughputs(default_catalogue(request, table) if request.profiles is None else request.profiles)
+    speeds = estimated(speeds, request.profile_settings or {}, request.seed)
     rules = make_rules(request.rules, request.round_s, request.rule_settings)
     asked = request.cluster
     cluster = priced(asked if isinstance(asked, Cluster) else clusters.load(asked), rules)
@@ -74,7 +79,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
         for name in rules.type_order:
             if name not in cluster.types:
                 raise UnknownName("type in the rule type_order:", name, cluster.types)
-    source = make_source(request, cluster, speeds)
+    source = make_source(request, table, cluster, speeds)
     policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
     name, watched = request.mechanism or rules.mechanism, request.events is not None
     mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
@@ -101,13 +106,28 @@ def _check(request: Request) -> None:
         raise ConfigError(f"measure {measure[0]}:{measure[1]} is empty; give A:B with 0 <= A < B")
 
 
-def make_source(request: Request, cluster: Cluster, speeds: Throughputs) -> Source:
-    """Jobs from a generator, a trace or a table; one that never ends needs an end from elsewhere."""
-    if request.workload is None:
-        table = request.jobs
-        if table is None:
-            table = workloads.read_trace(str(request.trace), request.trace_format)
+def read_table(request: Request) -> Jobs | None:
+    """The jobs of a trace or of the table handed in; None for a generator."""
+    if request.workload is not None:
+        return None
+    return request.jobs if request.jobs is not None else workloads.read_trace(str(request.trace), request.trace_format)
+
+
+def default_catalogue(request: Request, table: Jobs | None) -> str:
+    """The catalogue to use when none is named: that of the workload, or the first that knows every model."""
+    if table is None:
+        entry = workloads.workloads.entry(str(request.workload)).parameters()
+        found = (request.settings or {}).get("profiles") or (entry["profiles"].default if "profiles" in entry else None)
+        return CATALOGUES[0] if found is None else str(found)
+    used = [table.profiles[p] for p in np.unique(table.profile).tolist()]
+    return next((name for name in CATALOGUES if all(map(profiles.load(name).known, used))), CATALOGUES[0])
+
+
+def make_source(request: Request, table: Jobs | None, cluster: Cluster, speeds: Throughputs) -> Source:
+    """Jobs from a generator or a table; one that never ends needs an end from elsewhere."""
+    if table is not None:
         return from_table(table, cluster, speeds)
+    assert request.workload is not None  # noqa: S101 - there is always one of the two
     source = generated(request.workload, request.settings, cluster, request.seed)
     if getattr(source, "endless", False) and request.measure is None and request.until is None:
         raise ConfigError(f"workload {request.workload!r} never ends: give measure (A:B), until, or its setting jobs=N")

@@ -50,7 +50,9 @@ TOML file, or an INI file of Synergy. Files ending in .gz are read as they are.
 @settings_option("--set-policy", "policy_settings", "Parameter of the policy")
 @click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
 @settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
-@click.option("--profiles", default="gavel", show_default=True, metavar="NAME|FILE", help="How fast jobs go.")
+@click.option(
+    "--profiles", default=None, metavar="NAME|FILE", help="How fast jobs go (default: what the workload's models need)."
+)
 @settings_option("--set-profiles", "profile_settings", "Parameter of the estimator of pair speeds")
 @click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
 @click.option(

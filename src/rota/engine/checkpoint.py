@@ -18,8 +18,8 @@ from rota._version import __version__
 from rota.core.errors import ConfigError, OutputError
 
 _OWN_MODULES = (
-    "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.configurations", "rota.engine.pairs", "rota.engine.trigger",
-    "rota.analysis.metrics", "rota.analysis.job_table",
+    "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.configurations", "rota.engine.pairs",
+    "rota.engine.trigger", "rota.analysis.metrics", "rota.analysis.job_table",
 )  # fmt: skip
 _NUMPY_MAKERS = {"_reconstruct", "scalar", "_frombuffer"}
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rota.core.arrays import IntArray
-from rota.core.errors import ConfigError, UnknownName
+from rota.core.errors import ConfigError
+from rota.profiles import load
 
 TASKS: Mapping[str, tuple[str, ...]] = {
     "vision": ("alexnet", "res18", "res50", "mobilenet", "shufflenet"),
@@ -24,30 +25,10 @@ MODELS = tuple(model for models in TASKS.values() for model in models)
 SPLIT = (20.0, 70.0, 10.0)
 """Percent of vision, language and speech in the published runs."""
 
-# TEMPORARY, until the catalogues `synergy*` are in rota.profiles: seconds per step with the fair share of CPUs.
-_STEPS: Mapping[str, Mapping[str, float]] = {
-    "synergy": {
-        "alexnet": 0.6, "res18": 0.64, "res50": 0.78, "mobilenet": 0.71, "shufflenet": 0.615, "gnmt": 0.12,
-        "transformer": 0.67, "lstm": 0.011, "m5": 0.6, "deepspeech": 0.757,
-    },
-    "synergy-cpu4": {
-        "alexnet": 0.48, "res18": 0.5, "res50": 0.68, "mobilenet": 0.55, "shufflenet": 0.492, "m5": 0.5,
-    },
-    "synergy-cpu5": {
-        "alexnet": 0.392, "res18": 0.41, "res50": 0.68, "mobilenet": 0.47, "shufflenet": 0.401, "m5": 0.42,
-    },
-    "synergy-cpu6": {
-        "alexnet": 0.34, "res18": 0.365, "res50": 0.68, "mobilenet": 0.458, "shufflenet": 0.351, "m5": 0.3,
-    },
-}  # fmt: skip
-
 
 def step_seconds(profiles: str, model: str) -> float:
     """Seconds per step of a model on one GPU with its fair share, in the catalogue of this name."""
-    # TEMPORARY: becomes `return load(profiles).step_s(model, 1, "v100")`.
-    if profiles not in _STEPS:
-        raise UnknownName("catalogue", profiles, _STEPS)
-    return _STEPS[profiles].get(model, _STEPS["synergy"][model])
+    return load(profiles).step_s(model, 1, "v100")
 
 
 class Mix:

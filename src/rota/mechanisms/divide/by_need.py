@@ -46,8 +46,11 @@ class Layout:
         self.config: list[int] = [-1] * len(rows)
         self.slots: list[Slots] = [[]] * len(rows)
 
-    def last_slots(self) -> list[Slots | None]:
-        """Where each task ran in the last round, with the same members on the same type; None for the others."""
+    def last_slots(self, first_server: int) -> list[Slots | None]:
+        """Where each task ran in the last round, with the same members on the same type; None for the others.
+
+        Servers are counted from the first of the type.
+        """
         last, tasks = self.view.placement, self.view.last_task
         nowhere: list[Slots | None] = [None] * len(self.rows)
         if last is None or tasks is None or len(last) == 0 or last.fraction is not None:
@@ -56,7 +59,8 @@ class Layout:
         here = (row >= 0) & (last.type[row] == self.kind)
         second = np.full(len(row), -1) if self.partner is None else self._partners()
         here &= last.second[row] == second
-        start, servers, sizes = last.slot_start.tolist(), last.slot_server.tolist(), last.slot_gpus.tolist()
+        start, sizes = last.slot_start.tolist(), last.slot_gpus.tolist()
+        servers = (last.slot_server - first_server).tolist()
         for task in here.nonzero()[0].tolist():
             part = slice(start[row[task]], start[row[task] + 1])
             nowhere[task] = list(zip(servers[part], sizes[part], strict=True)) or None
@@ -144,8 +148,9 @@ class ByNeed:
         self._rules = Rules()
 
     def follow(self, rules: Rules) -> None:
-        """The rules of the run."""
+        """The rules of the run; without servers there is no staying on them."""
         self._rules = rules
+        self._slots = self._slots or not rules.repack
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers, CPUs and memory for the chosen options."""
@@ -161,6 +166,7 @@ class ByNeed:
                 cluster.server_cpus[lo:hi],
                 cluster.server_memory_gb[lo:hi],
                 (float(cluster.fair_cpus[kind]), float(cluster.fair_memory_gb[kind])),
+                first=lo,
                 consolidate=self._consolidate,
             )
             self.lay_out(layout, packing, tasks.tolist())

@@ -20,14 +20,25 @@ class Packing:
     """Free resources by server, and who holds what."""
 
     __slots__ = (
-        "consolidate", "cpus", "fair_cpus", "fair_memory", "free", "gpus", "held", "hints", "memory", "on", "size",
-        "slots",
+        "consolidate", "cpus", "fair_cpus", "fair_memory", "first", "free", "gpus", "held", "hints", "memory", "on",
+        "size", "slots",
     )  # fmt: skip
 
     def __init__(
-        self, gpus: IntArray, cpus: FloatArray, memory: FloatArray, fair: tuple[float, float], *, consolidate: bool
+        self,
+        gpus: IntArray,
+        cpus: FloatArray,
+        memory: FloatArray,
+        fair: tuple[float, float],
+        *,
+        consolidate: bool,
+        first: int = 0,
     ) -> None:
-        """`fair` is what a GPU has as its proportional share; with `consolidate`, jobs are kept on few servers."""
+        """`fair` is what a GPU has as its proportional share; with `consolidate`, jobs are kept on few servers.
+
+        Servers are counted from 0; `first` is the number of the first one in the cluster.
+        """
+        self.first = first
         self.gpus: list[int] = gpus.tolist()
         self.cpus: list[float] = cpus.tolist()
         self.memory: list[float] = memory.tolist()

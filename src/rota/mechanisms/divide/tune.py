@@ -35,7 +35,7 @@ class Tune(ByNeed):
     def lay_out(self, layout: Layout, packing: Packing, tasks: list[int]) -> None:
         """Put the tasks of one type on its servers."""
         if not self._rules.repack:
-            where = layout.last_slots()
+            where = layout.last_slots(packing.first)
             stay = [t for t in tasks if where[t] is not None]
             for task in stay:
                 self._stay(layout, packing, task, where[task] or [])

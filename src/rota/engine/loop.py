@@ -102,6 +102,8 @@ class Engine:
         idle = state.placement is None or len(state.placement) == 0
         if idle and state.rules.idle_until_arrival and not self._world.exhausted:
             return math.inf
+        if state.placement is not None and state.placement.steady and not self.trigger.changed:
+            return math.inf  # an older ranking gives the same placement
         return self.trigger.next_due()
 
     def decide(self, now: float) -> None:

@@ -25,7 +25,10 @@ class Trigger:
     def __init__(self, rules: Rules) -> None:
         self._every = rules.resolve_every_s
         self._free_at_zero = rules.resolve_free_at_zero
+        self._half_round = rules.round_s / 2
         self.changed = True
+        self.ages = False
+        """The last answer is a ranking by progress: out of date as soon as a round has run."""
         self.last = 0.0
         self.asked = False
 
@@ -36,19 +39,17 @@ class Trigger:
             self.changed = True
         elif kind is Allocated:
             assert isinstance(event, Allocated)  # noqa: S101 - for the type checker
-            allocation = event.allocation
-            # a ranking by progress is out of date as soon as a round has run
-            self.changed = allocation.order is not None and not allocation.static_order
-            self.last, self.asked = event.at, True
+            self.ages = event.allocation.order is not None and not event.allocation.static_order
+            self.changed, self.last, self.asked = False, event.at, True
 
     def due(self, now: float) -> bool:
         """Whether to ask the policy now."""
-        return self.changed and now >= self.next_due()
+        return (self.changed or self.ages) and now >= self.next_due()
 
     def next_due(self) -> float:
         """The earliest time for the next solve, given what is known now; infinity if nothing changed."""
         if not self.changed:
-            return math.inf
+            return self.last + max(self._every, self._half_round) if self.ages else math.inf
         if not self.asked or (self._free_at_zero and self.last == 0.0):
             return 0.0
         return self.last + self._every

@@ -30,7 +30,7 @@ class Tetris:
         left = view.remaining_s
         parts = left[:, None] * view.demand
         work = parts[:, 0] + parts[:, 1] + parts[:, 2]
-        if self._work_alone:
+        if self._work_alone or len(work) == 0:
             return work
         alignment = view.demand.sum(axis=1)
         mean = float(work.mean())

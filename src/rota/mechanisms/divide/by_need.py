@@ -6,8 +6,6 @@ columns of a placement. Each type is laid out by itself. Two jobs that share GPU
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from rota.core.arrays import BoolArray, IntArray, counting, every
@@ -15,137 +13,162 @@ from rota.core.placement import Placement
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.packing import Packing, Slots, slot_columns
+from rota.mechanisms.divide.packing import Packing, Slots
 from rota.mechanisms.divide.slots import alone
+
+_NONE: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class Layout:
-    """Tasks of one round, the configurations they would like and those they get."""
+    """The tasks of one type in the order of serving, and what they would like to hold."""
+
+    def __init__(self, chosen: _Chosen, tasks: IntArray, kind: int, first_server: int, *, stays: bool) -> None:
+        view = chosen.view
+        self.kind_number = kind
+        self.known = known = view.classes.configurations
+        self.tasks = tasks
+        """Which of the chosen tasks they are."""
+        self.stay: list[Slots] = []
+        """Where the first so many of them have to stay."""
+        if stays:
+            tasks = self._first_those_who_stay(chosen, tasks, first_server)
+        rows = chosen.rows[tasks]
+        self.group = group = view.job_class[rows]
+        fair, full = known.fair[:, kind][group], known.full[:, kind][group]
+        if chosen.partner is not None:
+            full = np.where(chosen.partner[tasks] >= 0, fair, full)
+        self.fair: list[int] = fair.tolist()
+        self.full: list[int] = full.tolist()
+        self.size: list[int] = view.gpus[rows].tolist()
+
+    def _first_those_who_stay(self, chosen: _Chosen, tasks: IntArray, first_server: int) -> IntArray:
+        row = chosen.last_rows()[tasks]
+        last = chosen.view.placement
+        if last is None or len(last.slot_server) == 0:
+            return tasks
+        stays = row >= 0
+        start, sizes = last.slot_start.tolist(), last.slot_gpus.tolist()
+        servers = (last.slot_server - first_server).tolist()
+        for old in row[stays].tolist():
+            part = slice(start[old], start[old + 1])
+            self.stay.append(list(zip(servers[part], sizes[part], strict=True)))
+        self.tasks = np.concatenate([tasks[stays], tasks[~stays]])
+        return self.tasks
+
+
+class _Chosen:
+    """The tasks of a round as columns, and how they end as a placement."""
 
     def __init__(self, view: View, choice: Choice, *, largest_first: bool) -> None:
         rows, partner, kind = choice.first, choice.second, choice.type
+        order: IntArray | None = None
         if choice.wasted is not None:
-            runs = (~choice.wasted).nonzero()[0]
-            rows, kind = rows[runs], kind[runs]
-            partner = None if partner is None else partner[runs]
-        if largest_first and choice.largest_first:
+            order = (~choice.wasted).nonzero()[0]
+        elif largest_first and choice.largest_first and not view.single_gpu:
             order = np.argsort(-view.gpus[rows], kind="stable")
+        if order is not None:
             rows, kind = rows[order], kind[order]
             partner = None if partner is None else partner[order]
         self.view, self.rows, self.partner, self.kind = view, rows, partner, kind
-        known, group = view.classes.configurations, view.job_class[rows]
-        self.group = group
-        self.known = known
-        self.fair: list[int] = known.fair[group, kind].tolist()
-        full = known.full[group, kind]
-        if partner is not None:
-            full = np.where(partner >= 0, known.fair[group, kind], full)
-        self.full: list[int] = full.tolist()
-        self.size: list[int] = view.gpus[rows].tolist()
         self.steady = choice.steady
-        self.config: list[int] = [-1] * len(rows)
-        self.slots: list[Slots] = [[]] * len(rows)
 
-    def last_slots(self, first_server: int) -> list[Slots | None]:
-        """Where each task ran in the last round, with the same members on the same type; None for the others.
-
-        Servers are counted from the first of the type.
-        """
+    def last_rows(self) -> IntArray:
+        """For each task the row of the last placement with the same members on the same type, or -1."""
         last, tasks = self.view.placement, self.view.last_task
-        nowhere: list[Slots | None] = [None] * len(self.rows)
         if last is None or tasks is None or len(last) == 0 or last.fraction is not None:
-            return nowhere
+            return np.full(len(self.rows), -1, dtype=np.int64)
         row = tasks[self.rows]
-        here = (row >= 0) & (last.type[row] == self.kind)
-        second = np.full(len(row), -1) if self.partner is None else self._partners()
-        here &= last.second[row] == second
-        start, sizes = last.slot_start.tolist(), last.slot_gpus.tolist()
-        servers = (last.slot_server - first_server).tolist()
-        for task in here.nonzero()[0].tolist():
-            part = slice(start[row[task]], start[row[task] + 1])
-            nowhere[task] = list(zip(servers[part], sizes[part], strict=True)) or None
-        return nowhere
+        other = (last.type[row] != self.kind) | (last.second[row] != self.partners())
+        return np.where(other, -1, row)
 
-    def _partners(self) -> IntArray:
-        assert self.partner is not None  # noqa: S101 - the callers have looked
+    def partners(self) -> IntArray:
+        """Ids of the jobs that share, or -1."""
+        if self.partner is None:
+            return alone(len(self.rows))
         return np.where(self.partner >= 0, self.view.jobs[self.partner], -1)
 
-    def placement(self, *, slots: bool) -> Placement:
+    def placement(self, put: IntArray, config: IntArray, where: list[Slots] | None) -> Placement:
         """The round, tasks by job id; the last placement itself if nothing but that came out again."""
-        config = np.array(self.config, dtype=np.int64)
-        put = (config >= 0).nonzero()[0]
-        put = put[np.argsort(self.rows[put])]
-        rows, config, kind = self.rows[put], config[put], self.kind[put]
-        first, last = self.view.jobs[rows], self.view.placement
-        second = alone(len(rows)) if self.partner is None else self._partners()[put]
-        start, servers, sizes = slot_columns([self.slots[t] for t in put.tolist()] if slots else [])
-        columns: dict[str, Any] = {
-            "slot_start": np.array(start) if slots else np.zeros(len(put) + 1, dtype=np.int64),
-            "slot_server": np.array(servers, dtype=np.int64),
-            "slot_gpus": np.array(sizes, dtype=np.int64),
-        }
-        same = last is not None and len(last) == len(rows) and last.config is not None
-        if same and last is not None and last.steady == self.steady and _again(last, first, second, config, columns):
+        order = np.argsort(self.rows[put])
+        put, config = put[order], config[order]
+        rows = self.rows[put]
+        first, second, kind = self.view.jobs[rows], alone(len(put)), self.kind[put]
+        if self.partner is not None:
+            second = self.partners()[put]
+        start, server, sizes = _columns(where, order)
+        last = self.view.placement
+        if (
+            last is not None
+            and last.config is not None
+            and len(last) == len(first)
+            and last.steady == self.steady
+            and every(last.config == config)
+            and every(last.first == first)
+            and every(last.type == kind)
+            and every(last.second == second)
+            and len(last.slot_server) == len(server)
+            and every(last.slot_server == server)
+            and every(last.slot_gpus == sizes)
+            and every(last.kept)
+        ):
             return last
+        known = self.view.classes.configurations
         return Placement(
             first=first,
             second=second,
             type=kind,
             gpus=self.view.gpus[rows],
-            kept=self._kept(rows, second, kind, columns, slots=slots),
-            cpus=self.known.cpus[config],
-            memory_gb=self.known.memory_gb[config],
+            kept=self._kept(put, start, server, sizes),
+            slot_start=start,
+            slot_server=server,
+            slot_gpus=sizes,
+            cpus=known.cpus[config],
+            memory_gb=known.memory_gb[config],
             config=config,
             shared=self.partner is not None,
             steady=self.steady,
-            **columns,
         )
 
-    def _kept(
-        self, rows: IntArray, second: IntArray, kind: IntArray, columns: dict[str, Any], *, slots: bool
-    ) -> BoolArray:
-        """Who holds the very GPUs it had in the round before."""
-        last, tasks = self.view.placement, self.view.last_task
-        if last is None or tasks is None or len(last) == 0 or last.fraction is not None:
-            return np.zeros(len(rows), dtype=np.bool_)
-        row = tasks[rows]
-        kept: BoolArray = (row >= 0) & (last.type[row] == kind) & (last.second[row] == second)
-        if not slots:
+    def _kept(self, put: IntArray, start: IntArray, server: IntArray, sizes: IntArray) -> BoolArray:
+        """Who holds the very GPUs it had in the round before (who is on the same type, if servers are left out)."""
+        row, last = self.last_rows()[put], self.view.placement
+        kept: BoolArray = row >= 0
+        if last is None or len(server) == 0:
             return kept
-        start, server, size = columns["slot_start"], columns["slot_server"], columns["slot_gpus"]
         for task in kept.nonzero()[0].tolist():
             mine, old = slice(start[task], start[task + 1]), slice(*last.slot_start[row[task] : row[task] + 2])
             kept[task] = np.array_equal(server[mine], last.slot_server[old]) and np.array_equal(
-                size[mine], last.slot_gpus[old]
+                sizes[mine], last.slot_gpus[old]
             )
         return kept
 
 
-def _again(last: Placement, first: IntArray, second: IntArray, config: IntArray, columns: dict[str, Any]) -> bool:
-    return (
-        last.config is not None
-        and every(last.first == first)
-        and every(last.config == config)
-        and every(last.second == second)
-        and len(last.slot_server) == len(columns["slot_server"])
-        and every(last.slot_server == columns["slot_server"])
-        and every(last.slot_gpus == columns["slot_gpus"])
-        and every(last.kept)
-    )
+def _columns(where: list[Slots] | None, order: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Start, server and GPUs of the slots, task by task in this order; nothing if servers are left out."""
+    if where is None:
+        return np.zeros(len(order) + 1, dtype=np.int64), _NONE, _NONE
+    ordered = [where[task] for task in order.tolist()]
+    start = np.zeros(len(order) + 1, dtype=np.int64)
+    np.cumsum([len(slots) for slots in ordered], out=start[1:])
+    flat = np.array([slot for slots in ordered for slot in slots], dtype=np.int64).reshape(-1, 2)
+    return start, flat[:, 0], flat[:, 1]
 
 
 class ByNeed:
-    """Lays out a round type by type; the mechanisms say what to do with one task."""
+    """Lays out a round type by type; the mechanisms say what to do with the tasks of one."""
 
     by_need = True
     walks = False
     """Whether a job that does not fit is passed over for the next one in the queue."""
     largest_first = False
+    stays = False
+    """Whether jobs stay on their servers, unless the rules lay out every round afresh."""
 
     def __init__(self, consolidate: bool = False, slots: bool = True) -> None:
         self._consolidate = consolidate
         self._slots = slots
         self._rules = Rules()
+        self._packings: list[Packing] = []
 
     def follow(self, rules: Rules) -> None:
         """The rules of the run; without servers there is no staying on them."""
@@ -154,26 +177,43 @@ class ByNeed:
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers, CPUs and memory for the chosen options."""
-        layout = Layout(view, choice, largest_first=self.largest_first)
-        cluster = view.cluster
-        for kind in range(len(view.types)):
-            tasks = counting(len(layout.rows)) if len(view.types) == 1 else (layout.kind == kind).nonzero()[0]
+        chosen = _Chosen(view, choice, largest_first=self.largest_first)
+        stays = self.stays and not self._rules.repack
+        put: list[IntArray] = []
+        config: list[int] = []
+        where: list[Slots] | None = [] if self._slots else None
+        for kind, packing in enumerate(self._empty(view)):
+            tasks = counting(len(chosen.rows)) if len(view.types) == 1 else (chosen.kind == kind).nonzero()[0]
             if len(tasks) == 0:
                 continue
-            lo, hi = cluster.server_bounds[kind], cluster.server_bounds[kind + 1]
-            packing = Packing(
-                cluster.server_gpus[lo:hi],
-                cluster.server_cpus[lo:hi],
-                cluster.server_memory_gb[lo:hi],
-                (float(cluster.fair_cpus[kind]), float(cluster.fair_memory_gb[kind])),
-                first=lo,
-                consolidate=self._consolidate,
-            )
-            self.lay_out(layout, packing, tasks.tolist())
-            for task, slots in packing.slots.items():
-                layout.slots[task] = slots if lo == 0 else [(lo + server, part) for server, part in slots]
-        return layout.placement(slots=self._slots)
+            layout = Layout(chosen, tasks, kind, packing.first, stays=stays)
+            packing.know(layout.known)
+            self.lay_out(layout, packing, packing.begin(() if stays else layout.full))
+            put.append(layout.tasks[packing.task])
+            config += packing.config
+            if where is not None:
+                shift = packing.first
+                where += [[(s + shift, n) for s, n in packing.slots(row)] for row in range(len(packing.task))]
+        return chosen.placement(np.concatenate(put) if put else _NONE, np.array(config, dtype=np.int64), where)
 
-    def lay_out(self, layout: Layout, packing: Packing, tasks: list[int]) -> None:
-        """Put the tasks of one type on its servers."""
+    def _empty(self, view: View) -> list[Packing]:
+        """The servers of each type; kept between rounds for what they remember."""
+        if not self._packings:
+            cluster = view.cluster
+            for kind in range(len(view.types)):
+                lo, hi = cluster.server_bounds[kind], cluster.server_bounds[kind + 1]
+                self._packings.append(
+                    Packing(
+                        cluster.server_gpus[lo:hi],
+                        cluster.server_cpus[lo:hi],
+                        cluster.server_memory_gb[lo:hi],
+                        (float(cluster.fair_cpus[kind]), float(cluster.fair_memory_gb[kind])),
+                        consolidate=self._consolidate,
+                        first=lo,
+                    )
+                )
+        return self._packings
+
+    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
+        """Put the tasks of one type on its servers; the first `start` are there already."""
         raise NotImplementedError

@@ -1,8 +1,9 @@
 """First fit with what every job would like to have (Synergy-Greedy; Mohan et al., OSDI 2022).
 
 A job starts only where its GPUs, CPUs and memory are free together; otherwise it waits and the next one in the queue
-is tried. GPUs stay idle while CPUs or memory are short, and a demanding job may starve: the share policies and
-`starvation_s` put it in front in the end, but it still needs a round in which everything fits.
+is tried. GPUs stay idle while CPUs or memory are short, and a demanding job may starve: share policies and the rule
+`starvation_s` put it in front in the end, but it still needs a round in which everything fits. On a cluster with
+several types, the type of each job is settled by GPU counts before servers are looked at.
 """
 
 from __future__ import annotations
@@ -21,22 +22,10 @@ class Greedy(ByNeed):
 
     walks = True
 
-    def lay_out(self, layout: Layout, packing: Packing, tasks: list[int]) -> None:
+    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
         """Put the tasks of one type on its servers."""
-        cpus, memory = layout.known.cpus.tolist(), layout.known.memory_gb.tolist()
-        sizes, wishes = layout.size, layout.full
-        hopeless: set[int] = set()
-        for task in tasks:
-            size, wish = sizes[task], wishes[task]
-            if packing.free < size:
-                if packing.free == 0:
-                    break
-                continue
-            if wish in hopeless:  # room only shrinks
-                continue
-            slots = packing.fit(size, cpus[wish], memory[wish])
-            if slots is None:
-                hopeless.add(wish)
-                continue
-            packing.put(task, size, cpus[wish], memory[wish], slots)
-            layout.config[task] = wish
+        packing.walk(start, layout.size, layout.full, _wait)
+
+
+def _wait(task: int, size: int, wish: int) -> None:
+    """The next one is tried."""

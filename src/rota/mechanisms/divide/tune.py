@@ -31,88 +31,81 @@ class Tune(ByNeed):
     """
 
     largest_first = True
+    stays = True
 
-    def lay_out(self, layout: Layout, packing: Packing, tasks: list[int]) -> None:
+    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
         """Put the tasks of one type on its servers."""
-        if not self._rules.repack:
-            where = layout.last_slots(packing.first)
-            stay = [t for t in tasks if where[t] is not None]
-            for task in stay:
-                self._stay(layout, packing, task, where[task] or [])
-            tasks = [t for t in tasks if where[t] is None]
-        for task in tasks:
-            if packing.free < layout.size[task]:
-                continue
-            self._place(layout, packing, task)
+        for task, slots in enumerate(layout.stay):
+            _stay(layout, packing, task, slots)
+        packing.walk(max(start, len(layout.stay)), layout.size, layout.full, _Squeeze(layout, packing))
         if self._rules.spare_is_shared:
             _share_spare(layout, packing)
 
-    def _place(self, layout: Layout, packing: Packing, task: int) -> None:
-        known, size, wish = layout.known, layout.size[task], layout.full[task]
-        cpus, memory = float(known.cpus[wish]), float(known.memory_gb[wish])
-        slots = packing.fit(size, cpus, memory)
-        if slots is None and _beyond(packing, size, cpus, memory):
+
+class _Squeeze:
+    """What happens to a task whose wish does not fit."""
+
+    def __init__(self, layout: Layout, packing: Packing) -> None:
+        self._layout = layout
+        self._packing = packing
+
+    def __call__(self, task: int, size: int, wish: int) -> None:
+        layout, packing = self._layout, self._packing
+        slots = None
+        if _beyond(packing, size, wish):
             wish = layout.fair[task]
-            cpus, memory = float(known.cpus[wish]), float(known.memory_gb[wish])
-            slots = packing.fit(size, cpus, memory)
+            slots = packing.fit(size, wish)
         if slots is None:
             target = packing.emptied(size)
-            _make_room(layout, packing, target, size, cpus, memory)
-            slots = packing.fit(size, cpus, memory) or target
-        packing.put(task, size, cpus, memory, slots)
-        layout.config[task] = wish
-
-    def _stay(self, layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
-        """The same for a job that goes on on its GPUs."""
-        known, size = layout.known, layout.size[task]
-        for wish in (layout.full[task], layout.fair[task]):
-            cpus, memory = float(known.cpus[wish]), float(known.memory_gb[wish])
-            if packing.fits_at(slots, size, cpus, memory):
-                break
-        else:
-            _make_room(layout, packing, slots, size, cpus, memory)
-        packing.put(task, size, cpus, memory, slots)
-        layout.config[task] = wish
+            _make_room(layout, packing, target, size, wish)
+            slots = packing.fit(size, wish) or target
+        packing.put(task, size, wish, slots)
 
 
-def _beyond(packing: Packing, size: int, cpus: float, memory: float) -> bool:
-    """Whether a wish goes beyond the proportional share in anything."""
-    return cpus > size * packing.fair_cpus + _SLACK or memory > size * packing.fair_memory + _SLACK
-
-
-def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, cpus: float, memory: float) -> None:
-    """Let others on these servers give back their excess."""
-    for server, part in target:
-        for task in packing.givers(server, cpus * part / size, memory * part / size):
-            _cut(layout, packing, task)
-
-
-def _cut(layout: Layout, packing: Packing, task: int) -> None:
-    """Take a task back to its proportional share, if it holds more than that of anything."""
-    wish = layout.full[task]
-    cpus, memory = float(layout.known.cpus[wish]), float(layout.known.memory_gb[wish])
-    if _beyond(packing, layout.size[task], cpus, memory):
+def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
+    """The same for a job that goes on on its GPUs."""
+    size, wish = layout.size[task], layout.full[task]
+    if not packing.fits_at(slots, size, wish):
         wish = layout.fair[task]
-        cpus, memory = float(layout.known.cpus[wish]), float(layout.known.memory_gb[wish])
-    packing.change(task, cpus, memory)
-    layout.config[task] = wish
+        if not packing.fits_at(slots, size, wish):
+            _make_room(layout, packing, slots, size, wish)
+    packing.put(task, size, wish, slots)
+
+
+def _beyond(packing: Packing, size: int, wish: int) -> bool:
+    """Whether a wish goes beyond the proportional share in anything."""
+    return (
+        packing.wish_cpus[wish] > size * packing.fair_cpus + _SLACK
+        or packing.wish_memory[wish] > size * packing.fair_memory + _SLACK
+    )
+
+
+def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish: int) -> None:
+    """Let others on these servers give back their excess, server by server."""
+    cpus, memory = packing.wish_cpus[wish], packing.wish_memory[wish]
+    for server, part in target:
+        for row in packing.givers(server, cpus * part / size, memory * part / size, layout.size):
+            task = packing.task[row]
+            full, mine = layout.full[task], layout.size[task]
+            packing.change(row, mine, layout.fair[task] if _beyond(packing, mine, full) else full)
 
 
 def _share_spare(layout: Layout, packing: Packing) -> None:
     """Give whole CPUs and whole GB that are left to jobs that were cut, in the order of serving."""
     known = layout.known
-    for task, slots in packing.slots.items():
-        wish, got = layout.full[task], layout.config[task]
+    for row, (task, got) in enumerate(zip(packing.task, packing.config, strict=True)):
+        wish, size = layout.full[task], layout.size[task]
         if wish == got:
             continue
-        size, (cpus, memory) = packing.size[task], packing.held[task]
-        more_cpus = min(packing.cpus[s] * size / part for s, part in slots)
-        more_memory = min(packing.memory[s] * size / part for s, part in slots)
-        cpus = max(cpus, min(float(known.cpus[wish]), cpus + math.floor(more_cpus + _SLACK)))
-        memory = max(memory, min(float(known.memory_gb[wish]), memory + math.floor(more_memory + _SLACK)))
-        if (cpus, memory) == packing.held[task]:
+        slots = packing.slots(row)
+        more_cpus = min(packing.cpus[server] * size / part for server, part in slots)
+        more_memory = min(packing.memory[server] * size / part for server, part in slots)
+        cpus, memory = packing.wish_cpus[got], packing.wish_memory[got]
+        cpus = max(cpus, min(packing.wish_cpus[wish], cpus + math.floor(more_cpus + _SLACK)))
+        memory = max(memory, min(packing.wish_memory[wish], memory + math.floor(more_memory + _SLACK)))
+        if (cpus, memory) == (packing.wish_cpus[got], packing.wish_memory[got]):
             continue
-        better = known.number(int(layout.group[task]), int(layout.kind[task]), cpus, memory)
+        better = known.number(int(layout.group[task]), layout.kind_number, cpus, memory)
         if known.speed[better] > known.speed[got] + _SLACK:
-            packing.change(task, cpus, memory)
-            layout.config[task] = better
+            packing.know(known)
+            packing.change(row, size, better)

@@ -91,6 +91,8 @@ class Allocation:
     """For a ranking: positions into `jobs`, first served first."""
     static_order: bool = False
     """For a ranking: the order stays the same until a job arrives or leaves."""
+    arrivals_last: bool = False
+    """For a ranking: whoever arrives comes after all that are there."""
     traits: Traits = Traits()
     report: SolveReport = SolveReport()
     memory: Mapping[str, Any] = field(default_factory=dict)

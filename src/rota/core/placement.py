@@ -43,6 +43,8 @@ class Placement:
     """False where it is known that no task has two members."""
     steady: bool = False
     """The same placement would be made again until a job arrives or leaves or the shares change."""
+    closed: bool = False
+    """Whoever arrives has to wait until somebody leaves: arrivals are no reason to look again."""
 
     def __len__(self) -> int:
         return len(self.first)

@@ -20,6 +20,8 @@ class Choice:
     fraction: FloatArray | None = None
     largest_first: bool = False
     """Large jobs are placed before small ones where nobody can fail to fit."""
+    arrivals_last: bool = False
+    """Whoever arrives comes after all that are there."""
     steady: bool = False
     """The same would be chosen again until a job arrives or leaves or the shares change."""
 

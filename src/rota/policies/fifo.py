@@ -24,4 +24,4 @@ class Fifo:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view), static=True, urgent_first=False)
+        return ranked(view, self.key(view), static=True, arrivals_last=True, urgent_first=False)

@@ -14,7 +14,13 @@ ORDERS = ("published", "static")
 
 
 def ranked(
-    view: View, key: FloatArray, *, static: bool = False, traits: Traits | None = None, urgent_first: bool = True
+    view: View,
+    key: FloatArray,
+    *,
+    static: bool = False,
+    arrivals_last: bool = False,
+    traits: Traits | None = None,
+    urgent_first: bool = True,
 ) -> Allocation:
     """The order of jobs by key, as an allocation; `static` means that it stays so until a job arrives or leaves.
 
@@ -28,7 +34,15 @@ def ranked(
     static = static and (view.patient or not urgent_first)
     share = np.zeros((len(view), len(view.types)))
     how = Traits(aware=False) if traits is None else traits
-    return Allocation(jobs=view.jobs, types=view.types, share=share, order=order, static_order=static, traits=how)
+    return Allocation(
+        jobs=view.jobs,
+        types=view.types,
+        share=share,
+        order=order,
+        static_order=static,
+        arrivals_last=arrivals_last,
+        traits=how,
+    )
 
 
 def known_order(order: str) -> str:

@@ -67,7 +67,8 @@ class World:
             if target < math.inf:
                 self._now = max(self._now, target)
         else:
-            events += self._run(self._tasks, min(arrival, until))
+            heed = math.inf if self._tasks.placement.closed else arrival
+            events += self._run(self._tasks, min(heed, until))
         jobs = self._source.take(self._now) if arrival <= self._now else None
         if jobs is not None:
             events.append(JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs))

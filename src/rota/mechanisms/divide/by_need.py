@@ -71,6 +71,7 @@ class _Chosen:
             partner = None if partner is None else partner[order]
         self.view, self.rows, self.partner, self.kind = view, rows, partner, kind
         self.steady = choice.steady
+        self.arrivals_last = choice.arrivals_last
 
     def last_rows(self) -> IntArray:
         """For each task the row of the last placement with the same members on the same type, or -1."""
@@ -112,12 +113,12 @@ class _Chosen:
             and every(last.kept)
         ):
             return last
-        known = self.view.classes.configurations
+        known, gpus = self.view.classes.configurations, self.view.gpus[rows]
         return Placement(
             first=first,
             second=second,
             type=kind,
-            gpus=self.view.gpus[rows],
+            gpus=gpus,
             kept=self._kept(put, start, server, sizes),
             slot_start=start,
             slot_server=server,
@@ -127,11 +128,15 @@ class _Chosen:
             config=config,
             shared=self.partner is not None,
             steady=self.steady,
+            closed=self.arrivals_last and int(gpus.sum()) == self.view.cluster.gpus,
         )
 
     def _kept(self, put: IntArray, start: IntArray, server: IntArray, sizes: IntArray) -> BoolArray:
         """Who holds the very GPUs it had in the round before (who is on the same type, if servers are left out)."""
-        row, last = self.last_rows()[put], self.view.placement
+        last = self.view.placement
+        if len(server) == 0 and len(self.view.types) == 1 and self.partner is None and self.view.last_task is not None:
+            return self.view.last_task[self.rows[put]] >= 0
+        row = self.last_rows()[put]
         kept: BoolArray = row >= 0
         if last is None or len(server) == 0:
             return kept
@@ -169,6 +174,8 @@ class ByNeed:
         self._slots = slots
         self._rules = Rules()
         self._packings: list[Packing] = []
+        self._made: Placement | None = None
+        self._asked = self._asked_kind = _NONE
 
     def follow(self, rules: Rules) -> None:
         """The rules of the run; without servers there is no staying on them."""
@@ -177,6 +184,9 @@ class ByNeed:
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers, CPUs and memory for the chosen options."""
+        again = self._again(view, choice)
+        if again is not None:
+            return again
         chosen = _Chosen(view, choice, largest_first=self.largest_first)
         stays = self.stays and not self._rules.repack
         put: list[IntArray] = []
@@ -188,13 +198,35 @@ class ByNeed:
                 continue
             layout = Layout(chosen, tasks, kind, packing.first, stays=stays)
             packing.know(layout.known)
-            self.lay_out(layout, packing, packing.begin(() if stays else layout.full))
-            put.append(layout.tasks[packing.task])
+            self.lay_out(layout, packing, packing.begin([] if stays else layout.full))
+            put.append(layout.tasks if len(packing.task) == len(tasks) else layout.tasks[packing.task])
             config += packing.config
             if where is not None:
                 shift = packing.first
                 where += [[(s + shift, n) for s, n in packing.slots(row)] for row in range(len(packing.task))]
-        return chosen.placement(np.concatenate(put) if put else _NONE, np.array(config, dtype=np.int64), where)
+        done = np.concatenate(put) if len(put) > 1 else put[0] if put else _NONE
+        self._made = chosen.placement(done, np.array(config, dtype=np.int64), where)
+        self._asked = view.jobs[choice.first]
+        self._asked_kind = choice.type
+        return self._made
+
+    def _again(self, view: View, choice: Choice) -> Placement | None:
+        """The last answer, if the same jobs are chosen in the same order and all of them just go on."""
+        last = self._made
+        if (
+            last is None
+            or last is not view.placement
+            or last.shared
+            or choice.second is not None
+            or choice.wasted is not None
+            or last.steady != choice.steady
+            or len(choice) != len(self._asked)
+            or not every(view.jobs[choice.first] == self._asked)
+            or not every(choice.type == self._asked_kind)
+            or not every(last.kept)
+        ):
+            return None
+        return last
 
     def _empty(self, view: View) -> list[Packing]:
         """The servers of each type; kept between rounds for what they remember."""

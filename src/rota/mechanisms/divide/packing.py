@@ -10,6 +10,7 @@ servers looked on the way, and goes on from there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from rota.core.arrays import FloatArray, IntArray
@@ -26,7 +27,11 @@ _STRIDE = 32
 
 
 class Packing:
-    """Free resources by server, and who holds what."""
+    """Free resources by server, and who holds what.
+
+    Behind the last server stands one that is always free, so that a search needs no bound; and every server has a
+    hair's breadth more than it has, so that sums of fractions do not fail to fit.
+    """
 
     def __init__(
         self,
@@ -45,88 +50,88 @@ class Packing:
         self.first = first
         self.consolidate = consolidate
         self.fair_cpus, self.fair_memory = fair
-        self._start = (gpus.tolist(), cpus.tolist(), memory.tolist())
+        self._start = (
+            [*gpus.tolist(), 1],
+            [*(cpus + _SLACK).tolist(), math.inf],
+            [*(memory + _SLACK).tolist(), math.inf],
+        )
         self._snapshots: list[Snapshot] = []
         self._before: list[int] = []
-        self.wish_cpus: list[float] = []
-        self.wish_memory: list[float] = []
-        self.begin(())
+        self.holds: list[tuple[float, float]] = []
+        """CPUs and memory of each configuration."""
+        self.begin([])
 
-    def begin(self, wishes: Sequence[int]) -> int:
+    def begin(self, wishes: list[int]) -> int:
         """Empty servers, or as they were where these wishes first differ from the last ones; how many tasks that is."""
-        common = 0
-        for mine, last in zip(wishes, self._before, strict=False):
-            if mine != last:
-                break
-            common += 1
+        before, common = self._before, 0
+        while common < len(before) and wishes[common : common + _STRIDE] == before[common : common + _STRIDE]:
+            common += _STRIDE
         while self._snapshots and self._snapshots[-1][0] > common:
             self._snapshots.pop()
-        self._before = list(wishes)
+        self._remember = common > 0
+        self._before = wishes
         self.on: dict[int, list[int]] = {}
         self.came: dict[int, float] = {}
         if not self._snapshots:
             gpus, cpus, memory = self._start
             self.gpus, self.cpus, self.memory = gpus.copy(), cpus.copy(), memory.copy()
-            self.free = sum(gpus)
-            self.hints = [0] * len(self.wish_cpus)
+            self.free = sum(gpus) - 1
+            self.hints = [0] * len(self.holds)
             self.task: list[int] = []
             self.config: list[int] = []
             self.where: list[int | Slots] = []
+            self.gangs: list[int] = []
             return 0
         seen, self.free, gpus, cpus, memory, hints, task, config, where = self._snapshots[-1]
         self.gpus, self.cpus, self.memory, self.hints = gpus.copy(), cpus.copy(), memory.copy(), hints.copy()
-        self.hints += [0] * (len(self.wish_cpus) - len(self.hints))
+        self.hints += [0] * (len(self.holds) - len(self.hints))
         self.task, self.config, self.where = task.copy(), config.copy(), where.copy()
+        self.gangs = [row for row, slots in enumerate(where) if not isinstance(slots, int)]
         return seen
 
     def know(self, known: Configurations) -> None:
         """What configurations hold, including those that are new."""
-        have = len(self.wish_cpus)
+        have = len(self.holds)
         if len(known.cpus) > have:
-            self.wish_cpus += known.cpus[have:].tolist()
-            self.wish_memory += known.memory_gb[have:].tolist()
-            self.hints += [0] * (len(self.wish_cpus) - len(self.hints))
+            self.holds += zip(known.cpus[have:].tolist(), known.memory_gb[have:].tolist(), strict=True)
+            self.hints += [0] * (len(self.holds) - len(self.hints))
 
-    def walk(
-        self, start: int, sizes: Sequence[int], wishes: Sequence[int], otherwise: Callable[[int, int, int], None]
+    def walk(  # noqa: C901 - the inner loop of every round
+        self, start: int, sizes: Sequence[int], wishes: Sequence[int], otherwise: Callable[[int, int, int], bool]
     ) -> None:
         """Put task after task where its wish first fits, as long as there are GPUs.
 
-        `otherwise(task, size, wish)` is called for those that do not fit.
+        `otherwise(task, size, wish)` is called for those that do not fit, and says whether to go on.
         """
-        gpus, cpus, memory, hints = self.gpus, self.cpus, self.memory, self.hints
-        task_of, config_of, where_of = self.task, self.config, self.where
-        wish_cpus, wish_memory = self.wish_cpus, self.wish_memory
-        count, free, one_by_one, on = len(gpus), self.free, not self.consolidate, self.on
-        for task in range(start, len(sizes)):
+        gpus, cpus, memory, hints, holds = self.gpus, self.cpus, self.memory, self.hints, self.holds
+        task_of, config_of, where_of, on = self.task, self.config, self.where, self.on
+        last, free, one_by_one, remember = len(gpus) - 1, self.free, not self.consolidate, self._remember
+        for task in range(start, len(wishes)):
             if free == 0:
                 break
-            if task % _STRIDE == 0 and task > start and not on:
-                self._snapshots.append(
-                    (task, free, gpus.copy(), cpus.copy(), memory.copy(), hints.copy(), task_of.copy(),
-                     config_of.copy(), where_of.copy())
-                )  # fmt: skip
-            size, wish = sizes[task], wishes[task]
-            if size > free:
-                continue
+            if remember and task % _STRIDE == 0 and task > start and not on:
+                self._keep(task, free)
+            wish, size = wishes[task], sizes[task]
             if size == 1 and one_by_one:
-                need_cpus, need_memory = wish_cpus[wish], wish_memory[wish]
-                low_cpus, low_memory = need_cpus - _SLACK, need_memory - _SLACK
+                need_cpus, need_memory = holds[wish]
                 server = hints[wish]  # room only shrinks, so the search goes on where it ended last
-                while server < count and (gpus[server] == 0 or cpus[server] < low_cpus or memory[server] < low_memory):
-                    server += 1
-                hints[wish] = server
-                if server < count:
+                if gpus[server] == 0 or cpus[server] < need_cpus or memory[server] < need_memory:
+                    while gpus[server] == 0 or cpus[server] < need_cpus or memory[server] < need_memory:
+                        server += 1
+                    hints[wish] = server
+                if server != last:
                     gpus[server] -= 1
                     cpus[server] -= need_cpus
                     memory[server] -= need_memory
                     free -= 1
-                    if server in on:
+                    if on and server in on:
                         on[server].append(len(task_of))
                     task_of.append(task)
                     config_of.append(wish)
                     where_of.append(server)
                     continue
+            elif size > free:
+                continue
             else:
                 slots = self.fit(size, wish)
                 if slots is not None:
@@ -134,20 +139,28 @@ class Packing:
                     free -= size
                     continue
             self.free = free
-            otherwise(task, size, wish)
+            if not otherwise(task, size, wish):
+                break
             free, hints = self.free, self.hints
         self.free = free
 
+    def _keep(self, task: int, free: int) -> None:
+        """Remember how things look before this task."""
+        servers = (self.gpus.copy(), self.cpus.copy(), self.memory.copy(), self.hints.copy())
+        self._snapshots.append((task, free, *servers, self.task.copy(), self.config.copy(), self.where.copy()))
+
     def fit(self, size: int, wish: int) -> Slots | None:
         """Where a task would go; None if there is no room."""
-        cpus, memory = self.wish_cpus[wish], self.wish_memory[wish]
+        cpus, memory = self.holds[wish]
         if self.consolidate:
             return self._few_servers(size, cpus, memory)
+        if size == 1:
+            return self._first(cpus, memory)
         return self._in_order(size, cpus / size, memory / size)
 
     def put(self, task: int, size: int, wish: int, slots: Slots) -> None:
         """Let a task hold its slots."""
-        cpus, memory = self.wish_cpus[wish], self.wish_memory[wish]
+        cpus, memory = self.holds[wish]
         for server, part in slots:
             self.gpus[server] -= part
             self.cpus[server] -= cpus * part / size
@@ -157,17 +170,17 @@ class Packing:
         self.free -= size
         self.task.append(task)
         self.config.append(wish)
+        if size > 1:
+            self.gangs.append(len(self.where))
         self.where.append(slots[0][0] if size == 1 else slots)
 
     def change(self, row: int, size: int, wish: int) -> None:
         """Let a task hold another configuration on the same GPUs; it counts as the last that came to its servers."""
-        old = self.config[row]
+        (old_cpus, old_memory), (new_cpus, new_memory) = self.holds[self.config[row]], self.holds[wish]
         self.came[row] = len(self.task) - 0.5 + 1e-6 * len(self.came)
-        cpus = self.wish_cpus[old] - self.wish_cpus[wish]
-        memory = self.wish_memory[old] - self.wish_memory[wish]
         for server, part in self.slots(row):
-            self.cpus[server] += cpus * part / size
-            self.memory[server] += memory * part / size
+            self.cpus[server] += (old_cpus - new_cpus) * part / size
+            self.memory[server] += (old_memory - new_memory) * part / size
             if server in self.on:
                 self.on[server].remove(row)
                 self.on[server].append(row)
@@ -183,11 +196,10 @@ class Packing:
         """Rows of the tasks on a server, in the order in which they came; kept up to date from the first use on."""
         found = self.on.get(server)
         if found is None:
-            found = [
-                row
-                for row, where in enumerate(self.where)
-                if where == server or (not isinstance(where, int) and any(s == server for s, _ in where))
-            ]
+            found = [row for row, where in enumerate(self.where) if where == server]
+            if self.gangs:
+                found += [row for row in self.gangs if any(s == server for s, _ in self.slots(row))]
+                found.sort()
             if self.came:
                 found.sort(key=lambda row: self.came.get(row, row))
             self.on[server] = found
@@ -195,11 +207,11 @@ class Packing:
 
     def fits_at(self, slots: Slots, size: int, wish: int) -> bool:
         """Whether a task would find room on exactly these GPUs."""
-        cpus, memory = self.wish_cpus[wish], self.wish_memory[wish]
+        cpus, memory = self.holds[wish]
         return all(
             self.gpus[server] >= part
-            and self.cpus[server] + _SLACK >= cpus * part / size
-            and self.memory[server] + _SLACK >= memory * part / size
+            and self.cpus[server] >= cpus * part / size
+            and self.memory[server] >= memory * part / size
             for server, part in slots
         )
 
@@ -207,18 +219,25 @@ class Packing:
         """How many GPUs with so much beside each are free on a server, up to `most`."""
         count: int = min(self.gpus[server], most)
         if cpus > 0:
-            count = min(count, int((self.cpus[server] + _SLACK) / cpus))
+            count = min(count, int(self.cpus[server] / cpus))
         if memory > 0:
-            count = min(count, int((self.memory[server] + _SLACK) / memory))
+            count = min(count, int(self.memory[server] / memory))
         return count
+
+    def _first(self, cpus: float, memory: float) -> Slots | None:
+        """The first server with room for one GPU."""
+        server = 0
+        while self.gpus[server] == 0 or self.cpus[server] < cpus or self.memory[server] < memory:
+            server += 1
+        return None if server == len(self.gpus) - 1 else [(server, 1)]
 
     def _in_order(self, size: int, cpus: float, memory: float) -> Slots | None:
         """GPU by GPU from the first server on, at any boundary."""
-        return self._gather(range(len(self.gpus)), size, cpus, memory)
+        return self._gather(range(len(self.gpus) - 1), size, cpus, memory)
 
     def _few_servers(self, size: int, cpus: float, memory: float) -> Slots | None:
         """The fullest server that holds all of it, otherwise from the fullest on what they hold."""
-        order = [server for _, server in sorted((free, server) for server, free in enumerate(self.gpus) if free)]
+        order = [server for _, server in sorted((free, server) for server, free in enumerate(self.gpus[:-1]) if free)]
         if size > 1:
             for server in order:
                 if self._room(server, cpus / size, memory / size, size) == size:
@@ -242,11 +261,11 @@ class Packing:
         One server with all the GPUs if there is one (the first), otherwise those with the fewest free GPUs.
         """
         if size > 1:
-            for server, free in enumerate(self.gpus):
+            for server, free in enumerate(self.gpus[:-1]):
                 if free >= size:
                     return [(server, size)]
         slots: Slots = []
-        for free, server in sorted((free, server) for server, free in enumerate(self.gpus) if free):
+        for free, server in sorted((free, server) for server, free in enumerate(self.gpus[:-1]) if free):
             part = min(free, size)
             slots.append((server, part))
             size -= part
@@ -268,14 +287,13 @@ class Packing:
         for row in here:
             chosen.append(row)
             part = next(p for s, p in self.slots(row) if s == server)
-            ratio, config = part / sizes[self.task[row]], self.config[row]
-            lack_cpus -= max(0.0, self.wish_cpus[config] * ratio - part * self.fair_cpus)
-            lack_memory -= max(0.0, self.wish_memory[config] * ratio - part * self.fair_memory)
+            ratio, (held_cpus, held_memory) = part / sizes[self.task[row]], self.holds[self.config[row]]
+            lack_cpus -= max(0.0, held_cpus * ratio - part * self.fair_cpus)
+            lack_memory -= max(0.0, held_memory * ratio - part * self.fair_memory)
             if lack_cpus <= _SLACK and lack_memory <= _SLACK:
                 break
         return chosen
 
     def _greed(self, row: int, size: int) -> tuple[int, float, float]:
-        where, config = self.where[row], self.config[row]
-        servers = 1 if isinstance(where, int) else len(where)
-        return servers, -self.wish_cpus[config] / size, -self.wish_memory[config] / size
+        where, (cpus, memory) = self.where[row], self.holds[self.config[row]]
+        return 1 if isinstance(where, int) else len(where), -cpus / size, -memory / size

@@ -36,6 +36,7 @@ class Board:
             partner = None if partner is None else partner[runs]
         self.view, self.rows, self.partner, self.kind = view, rows, partner, kind
         self.steady = choice.steady
+        self.arrivals_last = choice.arrivals_last
         self.first = view.jobs[rows]
         self.second = alone(len(rows)) if partner is None else np.where(partner >= 0, view.jobs[partner], NO_JOB)
         self.gpus = view.gpus[rows]
@@ -125,6 +126,7 @@ class Board:
             fraction=self.fraction,
             shared=self.partner is not None,
             steady=self.steady,
+            closed=self.arrivals_last and int(self.gpus.sum()) == self.view.cluster.gpus,
         )
 
 

@@ -49,7 +49,7 @@ class _Squeeze:
         self._layout = layout
         self._packing = packing
 
-    def __call__(self, task: int, size: int, wish: int) -> None:
+    def __call__(self, task: int, size: int, wish: int) -> bool:
         layout, packing = self._layout, self._packing
         slots = None
         if _beyond(packing, size, wish):
@@ -60,6 +60,7 @@ class _Squeeze:
             _make_room(layout, packing, target, size, wish)
             slots = packing.fit(size, wish) or target
         packing.put(task, size, wish, slots)
+        return True
 
 
 def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
@@ -74,15 +75,13 @@ def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
 
 def _beyond(packing: Packing, size: int, wish: int) -> bool:
     """Whether a wish goes beyond the proportional share in anything."""
-    return (
-        packing.wish_cpus[wish] > size * packing.fair_cpus + _SLACK
-        or packing.wish_memory[wish] > size * packing.fair_memory + _SLACK
-    )
+    cpus, memory = packing.holds[wish]
+    return cpus > size * packing.fair_cpus + _SLACK or memory > size * packing.fair_memory + _SLACK
 
 
 def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish: int) -> None:
     """Let others on these servers give back their excess, server by server."""
-    cpus, memory = packing.wish_cpus[wish], packing.wish_memory[wish]
+    cpus, memory = packing.holds[wish]
     for server, part in target:
         for row in packing.givers(server, cpus * part / size, memory * part / size, layout.size):
             task = packing.task[row]
@@ -100,10 +99,10 @@ def _share_spare(layout: Layout, packing: Packing) -> None:
         slots = packing.slots(row)
         more_cpus = min(packing.cpus[server] * size / part for server, part in slots)
         more_memory = min(packing.memory[server] * size / part for server, part in slots)
-        cpus, memory = packing.wish_cpus[got], packing.wish_memory[got]
-        cpus = max(cpus, min(packing.wish_cpus[wish], cpus + math.floor(more_cpus + _SLACK)))
-        memory = max(memory, min(packing.wish_memory[wish], memory + math.floor(more_memory + _SLACK)))
-        if (cpus, memory) == (packing.wish_cpus[got], packing.wish_memory[got]):
+        (cpus, memory), (most_cpus, most_memory) = packing.holds[got], packing.holds[wish]
+        cpus = max(cpus, min(most_cpus, cpus + math.floor(more_cpus)))
+        memory = max(memory, min(most_memory, memory + math.floor(more_memory)))
+        if (cpus, memory) == packing.holds[got]:
             continue
         better = known.number(int(layout.group[task]), layout.kind_number, cpus, memory)
         if known.speed[better] > known.speed[got] + _SLACK:

@@ -41,7 +41,13 @@ class Order:
         alone = allocation.traits.by_gpus_alone
         taken = queue if self._walks and not alone else _by_gpus(view, queue, int(view.capacity[0]))
         static = allocation.static_order or (not view.classes.configurations.sensitive and len(taken) == len(queue))
-        return Choice(first=taken, type=_zeros(len(taken)), largest_first=alone, steady=static)
+        return Choice(
+            first=taken,
+            type=_zeros(len(taken)),
+            largest_first=alone,
+            arrivals_last=allocation.arrivals_last,
+            steady=static,
+        )
 
     def _several_types(self, view: View, allocation: Allocation, order: IntArray) -> Choice:
         free = view.capacity.tolist()
@@ -71,6 +77,7 @@ class Order:
             first=np.array(taken, dtype=np.int64),
             type=np.array(kinds, dtype=np.int64),
             largest_first=allocation.traits.by_gpus_alone,
+            arrivals_last=allocation.arrivals_last,
             steady=allocation.static_order or not refused,
         )
 

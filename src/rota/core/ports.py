@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from rota.core.allocation import Allocation
+from rota.core.arrays import FloatArray
 from rota.core.events import Event
 from rota.core.placement import Placement, Plan
 from rota.core.sensitivity import Sensitivity
@@ -16,6 +17,16 @@ class Policy(Protocol):
 
     def allocate(self, view: View) -> Allocation:
         """Shares or an order for the active jobs of the view."""
+
+
+class RankingPolicy(Policy, Protocol):
+    """A policy that is one sort key."""
+
+    linear: bool
+    """Whether the keys of jobs change by the same amount in every round as long as the same jobs run."""
+
+    def key(self, view: View) -> FloatArray:
+        """[J] the smallest is served first."""
 
 
 class Mechanism(Protocol):

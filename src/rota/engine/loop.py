@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
+from rota.core.arrays import FloatArray
 from rota.core.errors import ConfigError, RotaError
 from rota.core.events import (
     Allocated,
@@ -23,14 +24,18 @@ from rota.core.events import (
     SolveFailed,
 )
 from rota.core.placement import Placement, Plan, nobody
-from rota.core.ports import Clock, Executor, Mechanism, Policy
+from rota.core.ports import Clock, Executor, Mechanism, Policy, RankingPolicy
 from rota.core.view import View
+from rota.engine.outlook import unchanged_rounds
 from rota.engine.state import State
 from rota.engine.trigger import Trigger
 
 log = logging.getLogger(__name__)
 
 Observer = Callable[[Event], None]
+
+_LOOK_AHEAD = 3
+"""Rounds that must be quiet before it is worth asking how long a ranking stays as it is."""
 
 
 class World(Clock, Executor, Protocol):
@@ -39,6 +44,12 @@ class World(Clock, Executor, Protocol):
     @property
     def exhausted(self) -> bool:
         """Whether no job will ever arrive again."""
+
+    def pace(self, least: int) -> FloatArray | None:
+        """Steps of the running tasks in every round; None if rounds differ, or a job arrives or ends within `least`."""
+
+    def hold(self, *, held: bool) -> None:
+        """Whether the tasks of now run on until somebody has to look again."""
 
 
 class Engine:
@@ -53,6 +64,7 @@ class Engine:
         self._mechanism = mechanism
         self._world = world
         self._observers = (state.apply, self.trigger.observe, *observers)
+        self._held_until = 0.0
 
     def continued(self, state: State, trigger: Trigger, world: World, observers: Sequence[Observer]) -> Engine:
         """The same engine in the middle of a run: what was planned last runs on."""
@@ -104,7 +116,7 @@ class Engine:
             return math.inf
         if state.placement is not None and state.placement.steady and not self.trigger.changed:
             return math.inf  # an older ranking gives the same placement
-        return self.trigger.next_due()
+        return max(self.trigger.next_due(), self._held_until)
 
     def decide(self, now: float) -> None:
         """Ask the policy if it is time, then lay out the next round."""
@@ -121,7 +133,29 @@ class Engine:
         if len(placement) == 0 and self._world.exhausted:
             placement = self._last_resort(now)
             view = self.state.view(now)
+        again = placement is self.state.placement
         self._plan(view, placement)
+        if self.trigger.ages and not placement.steady:
+            self._hold(now, again=again)
+
+    def _hold(self, now: float, *, again: bool) -> None:
+        """Let the round go on for as long as the ranking stays what it is and so gives the same placement."""
+        state, world, allocation = self.state, self._world, self.state.allocation
+        self._held_until = 0.0
+        world.hold(held=False)
+        settled = again or state.rules.repack or state.placement is None or state.placement.config is None
+        if allocation is None or not settled or not getattr(self._policy, "linear", False):
+            return
+        steps = world.pace(_LOOK_AHEAD)
+        rows = state.running
+        if steps is None or rows is None or state.newly_urgent:
+            return
+        ranking, view, length = cast("RankingPolicy", self._policy), state.view(now), state.rules.round_s
+        rounds = unchanged_rounds(ranking, view, allocation, rows, steps, length)
+        rounds = min(rounds, state.rounds_until_urgent(now))
+        if rounds > 1:
+            world.hold(held=True)
+            self._held_until = now + (rounds - 0.5) * length
 
     def _solve(self, now: float) -> None:
         view = self.state.view(now)

@@ -6,13 +6,14 @@ arrivals and departures cost two array operations, and a view is a handful of ro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, some, trues
+from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, smallest, some, trues
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -72,6 +73,8 @@ class State:
         self._paired: IntArray = _NONE
         self._by_need = by_need
         self._waiting_long = False
+        self.newly_urgent = False
+        """Whether somebody became urgent after the last ranking was made."""
         self._failing = False
         self._gangs = 0
         self.newcomers = False
@@ -183,6 +186,23 @@ class State:
         promised: IntArray = self._i[_PROMISED]
         return promised
 
+    @property
+    def running(self) -> IntArray | None:
+        """Positions of the jobs that run, in the order of the placement; None if it is out of date."""
+        return self._rows
+
+    def rounds_until_urgent(self, now: float) -> int:
+        """Rounds before the first waiting job becomes urgent under the rules."""
+        if self.rules.starvation_s == 0:
+            return 1 << 40
+        waits = self._i[_URGENT] == 0
+        if self._rows is not None:
+            waits[self._rows] = False
+        since = self._f[_LAST_RAN][waits]
+        if len(since) == 0:
+            return 1 << 40
+        return math.floor((smallest(since) + self.rules.starvation_s - now) / self.rules.round_s) + 1
+
     def given_up(self) -> IntArray:
         """Ids of jobs that failed too often in a row."""
         often: IntArray = self._i[_ID, :0]
@@ -268,9 +288,11 @@ class State:
     def _ranked(self, allocation: Allocation, now: float) -> None:
         """A ranking needs no accounts, but nobody may wait for ever."""
         limit = self.rules.starvation_s
+        self.newly_urgent = False
         if limit > 0:
             late = now - self._f[_LAST_RAN] > limit
             if some(late):
+                self.newly_urgent = some(late & (self._i[_URGENT] == 0))
                 self._i[_URGENT] |= late
                 self._waiting_long = True
         self._i[_PROMISED] = 1

@@ -24,6 +24,8 @@ class Drf:
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
 
+    linear = True
+
     def __init__(self, order: str = "published") -> None:
         self._alone = known_order(order) == "static"
 

@@ -22,6 +22,8 @@ class Ftf:
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
 
+    linear = True
+
     def __init__(self, order: str = "published") -> None:
         self._inverted = known_order(order) == "static"
 

@@ -21,6 +21,8 @@ class Las:
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
 
+    linear = True
+
     def __init__(self, order: str = "published") -> None:
         self._traits = Traits(aware=False, by_gpus_alone=known_order(order) == "static")
 

@@ -16,6 +16,8 @@ from rota.policies.registry import policies
 class Srsf:
     """The job with the fewest GPU-seconds left first."""
 
+    linear = True
+
     def key(self, view: View) -> FloatArray:
         """GPU-seconds left."""
         return view.remaining_s * view.gpus

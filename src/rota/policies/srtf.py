@@ -17,6 +17,8 @@ from rota.policies.registry import policies
 class Srtf:
     """The job that is nearest to its end first."""
 
+    linear = True
+
     def key(self, view: View) -> FloatArray:
         """Seconds left."""
         return view.remaining_s

@@ -23,7 +23,7 @@ class Tetris:
     """
 
     def __init__(self, order: str = "published") -> None:
-        self._work_alone = known_order(order) == "static"
+        self._work_alone = self.linear = known_order(order) == "static"
 
     def key(self, view: View) -> FloatArray:
         """Work left against alignment."""

@@ -50,6 +50,9 @@ class Stepper(Protocol):
     def wake(self, arrival: float) -> float:
         """When an idle cluster looks at a job that arrives at `arrival`."""
 
+    def pace(self, tasks: Tasks) -> FloatArray | None:
+        """Steps that tasks do in every round from now on; None if rounds are not alike."""
+
 
 class Grid:
     """Rounds on a fixed grid, progress is rate x time."""
@@ -63,6 +66,12 @@ class Grid:
         """The next round."""
         return _next_round(arrival, self._length, self._offset)
 
+    def pace(self, tasks: Tasks) -> FloatArray | None:
+        """Rate x time, once nobody has to start any more."""
+        if len(tasks.paired) or (self._restart and tasks.fresh.any()):
+            return None
+        return tasks.rate * self._length
+
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
         """As many rounds as pass before `stop` or until a job is through."""
         lead = np.where(tasks.fresh, self._restart, 0.0)
@@ -72,7 +81,7 @@ class Grid:
         since = now - self._offset
         first = math.floor(since / self._length + _SLACK)
         last = math.ceil((since + min(float(soonest), 1e15)) / self._length - _SLACK)
-        if tasks.placement.steady:
+        if tasks.placement.steady or tasks.held:
             last = min(last, math.ceil((min(stop, 1e15) - self._offset) / self._length - _SLACK))
             rounds = max(1, last - first)
         else:
@@ -114,14 +123,18 @@ class Whole:
         """The next round."""
         return _next_round(arrival, self._length, self._offset)
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
-        """As many rounds as pass before `stop` or until a job is through."""
+    def pace(self, tasks: Tasks) -> FloatArray:
+        """Whole steps, at least one."""
         if tasks.chunk is None:
             step_s = 1.0 / tasks.pace if tasks.step_s is None else tasks.step_s
             tasks.chunk = np.maximum(np.floor(self._length / step_s), 1.0)
-        chunk, left, pairs, placement = tasks.chunk, tasks.left, tasks.paired, tasks.placement
+        return tasks.chunk
+
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
+        """As many rounds as pass before `stop` or until a job is through."""
+        chunk, left, pairs, placement = self.pace(tasks), tasks.left, tasks.paired, tasks.placement
         rounds = 1
-        if placement.steady:
+        if placement.steady or tasks.held:
             rounds = 1 if len(pairs) else math.ceil(smallest(left / chunk))
             rounds = max(1, min(rounds, math.ceil((min(stop, 1e15) - now) / self._length - _SLACK)))
         end = now + rounds * self._length
@@ -151,6 +164,9 @@ class SlowestTask:
     def wake(self, arrival: float) -> float:
         """At once."""
         return arrival
+
+    def pace(self, tasks: Tasks) -> None:
+        """A round ends with its slowest task."""
 
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
         """Full rounds first, all alike, then the round in which a job comes to its end."""
@@ -255,6 +271,9 @@ class Fluid:
     def wake(self, arrival: float) -> float:
         """At once."""
         return arrival
+
+    def pace(self, tasks: Tasks) -> None:
+        """There are no rounds."""
 
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
         """Every task runs its fraction of the time; that a pair does not fit is noticed at once."""

@@ -32,6 +32,8 @@ class Tasks:
     partner_pace: FloatArray
     step_s: FloatArray | None = None
     """Seconds per step to the last bit, where the rules ask for it."""
+    held: bool = False
+    """The same tasks run until the time is up, a job arrives or one ends."""
     chunk: FloatArray | None = None
     """Steps of a whole round, once a stepper has worked them out."""
     misfit: bool = False

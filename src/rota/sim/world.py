@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from rota.core.arrays import FloatArray, smallest
 from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
 from rota.core.jobs import Source
 from rota.core.placement import Plan
@@ -28,6 +29,7 @@ class World:
         self._source = source
         self._classes = classes
         self._spread_costs = rules.spread_costs
+        self._round_s = rules.round_s
         self._exact = rules.rounds == "whole"
         self._rounds: Stepper = _stepper(rules, late=bool(getattr(source, "static", False)))
         self._fluid: Stepper = Fluid()
@@ -56,6 +58,22 @@ class World:
 
     def close(self) -> None:
         """Nothing to stop."""
+
+    def pace(self, least: int) -> FloatArray | None:
+        """Steps of the running tasks in every round; None if rounds differ, or a job arrives or ends within `least`."""
+        tasks = self._tasks
+        if tasks is None or tasks.placement.fraction is not None or len(tasks.paired):
+            return None
+        arrival = math.inf if tasks.placement.closed else self._source.peek()
+        if arrival <= self._now + least * self._round_s:
+            return None
+        steps = self._rounds.pace(tasks)
+        return None if steps is None or smallest(tasks.left / steps) <= least else steps
+
+    def hold(self, *, held: bool) -> None:
+        """Whether the tasks of now run on until somebody has to look again."""
+        if self._tasks is not None:
+            self._tasks.held = held
 
     def advance(self, until: float) -> list[Event]:
         """Go to the next decision point: a change of the queue, or the first one at or after `until`."""

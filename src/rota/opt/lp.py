@@ -13,13 +13,14 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.arrays import FloatArray
+from rota.core.arrays import FloatArray, every
 from rota.core.errors import InfeasibleError, RotaError, SolveError
 
 Int32Array = NDArray[np.int32]
@@ -33,7 +34,9 @@ _MINIMISE = 1
 _OPTIMAL = highspy.HighsModelStatus.kOptimal
 _INFEASIBLE = {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}
 _BASIC = highspy.HighsBasisStatus.kBasic
-_NONBASIC = highspy.HighsBasisStatus.kNonbasic
+_AT_LOWER = highspy.HighsBasisStatus.kLower
+_AT_UPPER = highspy.HighsBasisStatus.kUpper
+_AT_ZERO = highspy.HighsBasisStatus.kZero
 
 
 STRICT: Mapping[str, object] = {
@@ -164,7 +167,7 @@ class LinearProgram:
         if cost is not None:
             self.cost = cost
             if held:
-                _solver.highs.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost)
+                _solver.highs.changeColsCost(len(cost), _counting(len(cost)), cost)
         if column is not None:
             at, lower, upper = column
             self.lower[at], self.upper[at] = lower, upper
@@ -175,7 +178,7 @@ class LinearProgram:
         """Replace the lower bounds of the first rows; their upper bounds stay."""
         self.row_lower[: len(need)] = need
         if _solver.holds is self:
-            rows = np.arange(len(need), dtype=np.int32)
+            rows = _counting(len(need))
             _solver.highs.changeRowsBounds(len(need), rows, self.row_lower[: len(need)], self.row_upper[: len(need)])
 
     def _satisfied_by(self, x: FloatArray) -> bool:
@@ -185,11 +188,11 @@ class LinearProgram:
         entries[-1] = len(self.value) - self.start[-1]
         row = np.bincount(self.index, weights=self.value * np.repeat(x, entries), minlength=len(self.row_lower))
         room = CREDIBLE * (1 + np.abs(row))
-        return bool(
-            (row >= self.row_lower - room).all()
-            and (row <= self.row_upper + room).all()
-            and (x >= self.lower - CREDIBLE).all()
-            and (x <= self.upper + CREDIBLE).all()
+        return (
+            every(row >= self.row_lower - room)
+            and every(row <= self.row_upper + room)
+            and every(x >= self.lower - CREDIBLE)
+            and every(x <= self.upper + CREDIBLE)
         )
 
     def _failure(self, status: Any) -> RotaError:
@@ -225,7 +228,7 @@ class LinearProgram:
         _solver.holds = self
 
     def _start_from(self, basis: Int32Array) -> None:
-        columns, rows = [_NONBASIC] * len(self.cost), [_NONBASIC] * len(self.row_lower)
+        columns, rows = _resting(self.lower, self.upper), _resting(self.row_lower, self.row_upper)
         for variable in basis.tolist():
             if variable >= 0:
                 if variable >= len(columns):
@@ -235,6 +238,7 @@ class LinearProgram:
                 rows[-1 - variable] = _BASIC
         start = highspy.HighsBasis()
         start.col_status, start.row_status, start.valid = columns, rows, True
+        start.alien = False  # it came from a program of this shape: not to be factored once more to find out
         _solver.highs.setBasis(start)
 
     def _run(self) -> Any:
@@ -250,3 +254,17 @@ class LinearProgram:
             objective=highs.getObjectiveValue(),
             basis=np.asarray(highs.getBasicVariables()[1], dtype=np.int32),
         )
+
+
+def _resting(lower: FloatArray, upper: FloatArray) -> list[Any]:
+    """Where each variable stands while it is not basic: at its finite bound, of two at the one nearer to 0."""
+    found, limits = [_AT_LOWER] * len(lower), upper.tolist()
+    above = (lower == -np.inf) | (np.abs(upper) < np.abs(lower))
+    for at in above.nonzero()[0].tolist():
+        found[at] = _AT_UPPER if limits[at] < np.inf else _AT_ZERO
+    return found
+
+
+@lru_cache(maxsize=64)
+def _counting(count: int) -> Int32Array:
+    return np.arange(count, dtype=np.int32)

@@ -60,45 +60,44 @@ class Polytope:
     ) -> LinearProgram:
         """The linear program; its special column is a level (coefficients given) or, without, the overuse."""
         groups, types = self.rate.shape
-        start, index, value, upper = self._singles()
-        where = np.arange(groups) if level is not None else np.arange(2 * groups, 2 * groups + types)
-        index.append(where.astype(np.int32))
-        value.append(-self.capacity if level is None else -level)
-        start.append(np.array([3 * groups * types], dtype=np.int32))
-        upper.append(np.array([bounds[1]]))
+        start, index = _pattern(groups, types, has_level=level is not None)
+        value, upper = self._alone(-self.capacity if level is None else -level, bounds[1])
         if self.pairs is not None:
             gains = (
                 self.pairs.rate_first * self.scale[self.pairs.first],
                 self.pairs.rate_second * self.scale[self.pairs.second],
             )
-            begin, entries, values = self.pairs.columns(gains, groups, offset=3 * groups * types + len(where))
-            start.append(begin)
-            index.append(entries)
-            value.append(values)
-            upper.append(self.pairs.limits(self.groups.count))
+            begin, entries, values = self.pairs.columns(gains, groups, offset=len(index))
+            start, index = np.concatenate([start, begin]), np.concatenate([index, entries])
+            value = np.concatenate([value, values])
+            upper = np.concatenate([upper, self.pairs.limits(self.groups.count)])
         lower = np.zeros(len(cost))
         lower[self.special] = bounds[0]
         free = np.full(groups + types, -INFINITY)
         return LinearProgram(
             cost=cost,
             lower=lower,
-            upper=np.concatenate(upper),
+            upper=upper,
             row_lower=np.concatenate([need, free]),
             row_upper=np.concatenate([-free[:groups], self.groups.count, self.capacity]),
-            start=np.concatenate(start),
-            index=np.concatenate(index),
-            value=np.concatenate(value),
+            start=start,
+            index=index,
+            value=value,
             name=name,
         )
 
-    def _singles(self) -> tuple[list[Int32Array], list[Int32Array], list[FloatArray], list[FloatArray]]:
-        groups, types = self.rate.shape
-        start, index = _single_pattern(groups, types)
-        value = np.empty((groups, types, 3))
-        value[:, :, 0] = self.gain
-        value[:, :, 1] = 1.0
-        value[:, :, 2] = self.groups.gpus[:, None]
-        return [start], [index], [value.ravel()], [np.where(self.rate.ravel() > 0, INFINITY, 0.0)]
+    def _alone(self, special: FloatArray, limit: float) -> tuple[FloatArray, FloatArray]:
+        """Coefficients and upper bounds of the times alone, then of the special column."""
+        size = self.rate.size
+        value, upper = np.empty(3 * size + len(special)), np.empty(size + 1)
+        block = value[: 3 * size].reshape(*self.rate.shape, 3)
+        block[:, :, 0] = self.gain
+        block[:, :, 1] = 1.0
+        block[:, :, 2] = self.groups.gpus[:, None]
+        value[3 * size :] = special
+        upper[:size] = np.where(self.rate > 0, INFINITY, 0.0).reshape(-1)
+        upper[size] = limit
+        return value, upper
 
     def costs(self, value: FloatArray, special: float = 0.0) -> FloatArray:
         """Costs that maximise the sum of `value` ([G, 1] or [G, T]) times steps done."""
@@ -139,7 +138,9 @@ class Times:
 
 
 @lru_cache(maxsize=64)
-def _single_pattern(groups: int, types: int) -> tuple[Int32Array, Int32Array]:
+def _pattern(groups: int, types: int, *, has_level: bool) -> tuple[Int32Array, Int32Array]:
+    """Where the columns of times alone begin and which rows they are in; then the special column."""
     group = np.repeat(np.arange(groups), types)
     index = np.stack([group, groups + group, 2 * groups + np.tile(np.arange(types), groups)], axis=1)
-    return np.arange(0, index.size, 3, dtype=np.int32), index.astype(np.int32).ravel()
+    special = np.arange(groups) if has_level else np.arange(2 * groups, 2 * groups + types)
+    return np.arange(0, index.size + 1, 3, dtype=np.int32), np.append(index.ravel(), special).astype(np.int32)

@@ -1,6 +1,7 @@
 """Everything that can happen. State changes only through these, our own decisions included.
 
-Events are batched: one event carries arrays. `engine/log.py` writes them as JSON lines and reads them back.
+Events are batched: one event carries arrays. `engine/log.py` writes them as JSON lines and reads them back. None is ever
+changed after it is made (those made every round are not frozen, which would cost as much as all else in making them).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class SolveFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Planned:
     """A round was decided."""
 
@@ -65,7 +66,7 @@ class Planned:
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class RoundsRan:
     """One round, or several alike, came to its end at `at`; what every task of the plan did in them."""
 

@@ -72,9 +72,9 @@ class Placement:
     __hash__ = None  # type: ignore[assignment]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Plan:
-    """One round: who runs, and how that differs from the round before."""
+    """One round: who runs, and how that differs from the round before. Never changed after it is made."""
 
     round: int
     start: float

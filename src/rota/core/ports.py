@@ -35,6 +35,9 @@ class Mechanism(Protocol):
     def place(self, view: View, allocation: Allocation) -> Placement:
         """Which options run in the coming round, and where."""
 
+    def unmoved(self, view: View, allocation: Allocation) -> bool:
+        """Whether the last placement, a steady one, would be made again although jobs arrived since; False if unsure."""
+
 
 class Clock(Protocol):
     """Where time comes from."""

@@ -20,6 +20,7 @@ from rota.core.events import (
     JobsRejected,
     JobsSubmitted,
     Planned,
+    RoundsRan,
     RunEnded,
     SolveFailed,
 )
@@ -65,6 +66,8 @@ class Engine:
         self._world = world
         self._observers = (state.apply, self.trigger.observe, *observers)
         self._held_until = 0.0
+        self._settled = False
+        """Since the last round was laid out nothing happened but rounds and arrivals."""
 
     def continued(self, state: State, trigger: Trigger, world: World, observers: Sequence[Observer]) -> Engine:
         """The same engine in the middle of a run: what was planned last runs on."""
@@ -98,6 +101,8 @@ class Engine:
                 self.emit(event)
                 if isinstance(event, JobsSubmitted):
                     self._refuse_impossible(event)
+                elif not isinstance(event, RoundsRan):
+                    self._settled = False
             self._drop_failed()
             if len(state) == 0:
                 if world.exhausted:
@@ -122,6 +127,9 @@ class Engine:
         """Ask the policy if it is time, then lay out the next round."""
         if self.trigger.due(now):
             self._solve(now)
+        elif self._settled and self._goes_on(now):
+            return
+        self._settled = True
         allocation = self.state.allocation
         if allocation is None:
             if self._world.exhausted:  # nobody will change the policy's mind
@@ -135,13 +143,13 @@ class Engine:
             view = self.state.view(now)
         again = placement is self.state.placement
         self._plan(view, placement)
+        self._held_until = 0.0
         if self.trigger.ages and not placement.steady:
             self._hold(now, again=again)
 
     def _hold(self, now: float, *, again: bool) -> None:
         """Let the round go on for as long as the ranking stays what it is and so gives the same placement."""
         state, world, allocation = self.state, self._world, self.state.allocation
-        self._held_until = 0.0
         world.hold(held=False)
         settled = again or state.rules.repack or state.placement is None or state.placement.config is None
         if allocation is None or not settled or not getattr(self._policy, "linear", False):
@@ -156,6 +164,13 @@ class Engine:
         if rounds > 1:
             world.hold(held=True)
             self._held_until = now + (rounds - 0.5) * length
+
+    def _goes_on(self, now: float) -> bool:
+        """Whether nobody has to be placed anew: those who arrived have to wait for the policy."""
+        state = self.state
+        if state.allocation is None or state.placement is None or not (len(state.placement) and state.placement.steady):
+            return False
+        return self._mechanism.unmoved(state.view(now), state.allocation)
 
     def _solve(self, now: float) -> None:
         view = self.state.view(now)
@@ -205,12 +220,14 @@ class Engine:
         bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]
         for job in bad.tolist():
             self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
+            self._settled = False
 
     def _drop_failed(self) -> None:
         jobs = self.state.given_up()
         if len(jobs):
             reason = f"{self.state.rules.max_failures} failed attempts in a row"
             self.emit(JobsDropped(at=self._world.now(), jobs=jobs.copy(), reason=reason))
+            self._settled = False
 
 
 def _why(view: View, job: int) -> str:

@@ -205,9 +205,9 @@ class State:
 
     def given_up(self) -> IntArray:
         """Ids of jobs that failed too often in a row."""
-        often: IntArray = self._i[_ID, :0]
-        if self._failing:
-            often = self._i[_ID, self._i[_FAILURES] >= self.rules.max_failures]
+        if not self._failing:
+            return _NONE
+        often: IntArray = self._i[_ID, self._i[_FAILURES] >= self.rules.max_failures]
         return often
 
     @property
@@ -361,14 +361,14 @@ class State:
 
     def _receive(self, event: RoundsRan, kinds: IntArray, rows: IntArray, part: IntArray | None) -> None:
         """Book time received, one round after the other: the last bit decides ties of the published simulator."""
-        seconds = _by_round(event)
+        rounds = (event.seconds,) if event.each is None else event.each
         if part is not None:
-            kinds, rows, seconds = kinds[part], rows[part], seconds[:, part]
+            kinds, rows, rounds = kinds[part], rows[part], [seconds[part] for seconds in rounds]
         accounts = self._f[self._received].reshape(-1)  # shares its memory with the columns
         cells = kinds * len(self) + rows
         account = accounts[cells]
-        for row in seconds:
-            account += row
+        for seconds in rounds:
+            account += seconds
         accounts[cells] = account
 
     def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:

@@ -48,6 +48,11 @@ class Halves:
         select: Select = self._shares if allocation.order is None else self._order
         return self._divide.divide(view, select.choose(view, allocation))
 
+    def unmoved(self, view: View, allocation: Allocation) -> bool:
+        """As the selecting half says, if it says so."""
+        ask = getattr(self._shares, "unmoved", None)
+        return ask is not None and allocation.order is None and ask(view, allocation)
+
 
 def build(
     name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None, *, watched: bool = True

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest, some
+from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest
 from rota.core.rules import Rules
 from rota.sim.tasks import Tasks
 
@@ -240,10 +240,12 @@ class SlowestTask:
             steps, partner_steps, seconds = (np.where(failed, 0.0, v) for v in (steps, partner_steps, seconds))
             lost = placement.first[failed & (placement.second < 0)]
         tasks.left = tasks.left - steps
-        through = tasks.left <= 0
-        if failed is not None:
-            through &= ~failed
-        ids, times = (placement.first[through], finish[through]) if some(through) else (_NO_IDS, _NO_TIMES)
+        ids, times = _NO_IDS, _NO_TIMES
+        if smallest(tasks.left) <= 0:
+            through = tasks.left <= 0
+            if failed is not None:
+                through &= ~failed
+            ids, times = placement.first[through], finish[through]
         if len(pairs):
             tasks.partner_left = tasks.partner_left - partner_steps
             done = pairs[tasks.partner_left[pairs] <= 0]
@@ -257,7 +259,8 @@ class SlowestTask:
         gpus, pairs = tasks.placement.gpus, tasks.paired
         if not self._split_fails:
             return None
-        if every(steps >= gpus) and (len(pairs) == 0 or every(partner_steps[pairs] >= gpus[pairs])):
+        most = gpus[gpus.argmax()]
+        if smallest(steps) >= most and (len(pairs) == 0 or every(partner_steps[pairs] >= gpus[pairs])):
             return None
         failed = _split_fails(steps, gpus)
         if len(pairs):

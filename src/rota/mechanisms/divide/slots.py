@@ -24,8 +24,19 @@ def alone(count: int) -> IntArray:
     return _NOBODY[:count] if count <= len(_NOBODY) else np.full(count, NO_JOB, dtype=np.int64)
 
 
+_ZEROS: IntArray = np.zeros(1 << 16, dtype=np.int64)
+_ZEROS.setflags(write=False)
+
+
+def _zeros(count: int) -> IntArray:
+    return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count, dtype=np.int64)
+
+
 class Board:
     """Free GPUs by server while one round is laid out, and the slots each task gets."""
+
+    free: IntArray
+    bounds: list[int]
 
     def __init__(self, view: View, choice: Choice) -> None:
         rows, partner, kind = choice.first, choice.second, choice.type
@@ -40,8 +51,6 @@ class Board:
         self.first = view.jobs[rows]
         self.second = alone(len(rows)) if partner is None else np.where(partner >= 0, view.jobs[partner], NO_JOB)
         self.gpus = view.gpus[rows]
-        self.free = view.cluster.server_gpus.copy()
-        self.bounds = view.cluster.server_bounds
 
     def lay_out(
         self, order_singles: Callable[[IntArray], IntArray], spread: Spread, *, slots: bool = True
@@ -53,10 +62,12 @@ class Board:
         last = self.view.placement
         row = self._last_rows(last)
         kept = row >= 0
-        if last is not None and len(last) == len(row) and last.steady == self.steady and _everybody_stays(row):
+        if last is not None and last.steady == self.steady and len(last.first) == len(row) and _everybody_stays(row):
             return last
         if not slots:
-            return self._placement(kept, np.zeros(len(row) + 1, dtype=np.int64), _NOBODY[:0], _NOBODY[:0])
+            return self._placement(kept, _zeros(len(row) + 1), _NOBODY[:0], _NOBODY[:0])
+        self.free = self.view.cluster.server_gpus.copy()
+        self.bounds = self.view.cluster.server_bounds
         if self.view.single_gpu or len(row) == 0 or self.gpus.max() == 1:
             return self._ones(last, row, kept, order_singles)
         return self._any(last, row, kept, spread)
@@ -64,7 +75,7 @@ class Board:
     def _last_rows(self, last: Placement | None) -> IntArray:
         """For each task the row of the last placement with the same members on the same type, or -1."""
         tasks = self.view.last_task
-        if last is None or tasks is None or len(last) == 0 or last.fraction is not None:
+        if last is None or tasks is None or len(last.first) == 0 or last.fraction is not None:
             return np.full(len(self.rows), -1, dtype=np.int64)
         row = tasks[self.rows]
         moved = last.type[row] != self.kind

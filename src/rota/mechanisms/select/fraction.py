@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
-from rota.core.arrays import BoolArray, FloatArray, IntArray, trues
+from rota.core.arrays import BoolArray, FloatArray, IntArray, some, trues
 from rota.core.rules import Rules
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
@@ -48,10 +48,31 @@ class Fraction:
                 walk.one_type(kind)
         return walk.choice(steady=aware)
 
+    def unmoved(self, view: View, allocation: Allocation) -> bool:
+        """Whether newcomers leave a steady placement as it is: they have no share, so at most they fill.
+
+        Then they take GPUs without running on them; nobody gives way where all of them fit, or where only jobs with a
+        share run.
+        """
+        traits, last, accounts = allocation.traits, view.placement, view.accounts
+        if traits.packs or last is None or accounts is None:
+            return False
+        if not traits.fills:
+            return True
+        if not (self._rules.newcomers_waste_slots and view.single_gpu):
+            return False
+        running = np.bincount(last.type, minlength=len(view.capacity))
+        newcomers = len(view) - int(np.count_nonzero(accounts.promised))
+        crowded = running + newcomers > view.capacity
+        if not some(crowded):
+            return True
+        rows = view.jobs.searchsorted(last.first)
+        return not some(crowded[last.type] & ~accounts.wants[last.type, rows])
+
     def _single_gpus(self, view: View, accounts: Accounts, allocation: Allocation, order: list[int]) -> Choice:
         """The same for jobs of one GPU each, nobody sharing: each type takes its best, without a walk."""
         wants, capacity, traits = accounts.wants, view.capacity.tolist(), allocation.traits
-        count = len(view)
+        count, ahead = len(view), None
         rows, kinds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
         unchosen, steady, at = trues(count), traits.aware, 0
         for kind in order:
@@ -61,7 +82,8 @@ class Fraction:
             taken = (wants[kind] & unchosen).nonzero()[0]
             if len(taken) > free:
                 steady = False
-                taken = taken[self._best(view, accounts, kind, taken, free)]
+                ahead = self._priorities(accounts) if ahead is None else ahead
+                taken = taken[_best(view, accounts, kind, taken, ahead[kind][taken], free)]
             unchosen[taken] = False
             at += len(taken)
             rows[begin:at] = taken
@@ -77,15 +99,10 @@ class Fraction:
         wasted = _unknown(self._rules, accounts, first, None)
         return Choice(first=first, type=kinds[:at], wasted=wasted, steady=steady)
 
-    def _best(self, view: View, accounts: Accounts, kind: int, rows: IntArray, free: int) -> IntArray:
-        """Positions within `rows` of the best by priority; ties by time owed, share, age of the account."""
-        share, received, total = accounts.share[kind][rows], accounts.received[kind][rows], accounts.type_time[kind]
-        priority = share / (received / total) if self._credit else _priority(share, received, total)
-        order = (-priority).argsort(kind="stable")
-        if priority[order[free - 1]] == priority[order[free]]:
-            order = _ranked(view, accounts, kind, rows, priority)
-        best: IntArray = order[:free]
-        return best
+    def _priorities(self, accounts: Accounts) -> FloatArray:
+        """[T, J] share over fraction of the time received, of all types at once."""
+        share, received, total = accounts.share, accounts.received, accounts.type_time[:, None]
+        return share / (received / total) if self._credit else _priority(share, received, total)
 
 
 class _Walk:
@@ -271,6 +288,17 @@ def _joined(groups: list[tuple[int, IntArray]]) -> tuple[IntArray, IntArray]:
         kinds[at : at + len(part)] = kind
         at += len(part)
     return rows, kinds
+
+
+def _best(
+    view: View, accounts: Accounts, kind: int, rows: IntArray, priority: FloatArray, free: int
+) -> IntArray:
+    """Positions within `rows` of the best by priority; ties by time owed, share, age of the account."""
+    order = (-priority).argsort(kind="stable")
+    if priority[order[free - 1]] == priority[order[free]]:
+        order = _ranked(view, accounts, kind, rows, priority)
+    best: IntArray = order[:free]
+    return best
 
 
 def _ranked(view: View, accounts: Accounts, kind: int, rows: IntArray, priority: FloatArray) -> IntArray:

@@ -64,6 +64,10 @@ class Watch:
             first, last = self._measure
             self.done += int(np.count_nonzero((event.jobs >= first) & (event.jobs < last)))
 
+    def handler(self, kind: type) -> Callable[[Event], None] | None:
+        """`observe` for the kinds of events that it looks at."""
+        return self.observe if kind in (JobsFinished, JobsDropped, JobsRejected) else None
+
     def satisfied(self) -> bool:
         """Whether the run can stop."""
         return self.stop_asked or self.done == self.target

@@ -12,6 +12,7 @@ is past (or that was given up).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,11 @@ class Metrics:
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
+
+    def handler(self, kind: type) -> Callable[[Any], None] | None:
+        """The part of `observe` for events of a kind."""
+        handler = _HANDLERS.get(kind)
+        return None if handler is None else partial(handler, self)
 
     def _planned(self, event: Planned) -> None:
         placement = event.plan.placement

@@ -1,7 +1,7 @@
 """Everything that can happen. State changes only through these, our own decisions included.
 
-Events are batched: one event carries arrays. `engine/log.py` writes them as JSON lines and reads them back. None is ever
-changed after it is made (those made every round are not frozen, which would cost as much as all else in making them).
+Events are batched: one event carries arrays. `engine/log.py` writes them as JSON lines and reads them back. None is
+ever changed after it is made (those made every round are not frozen: that would cost more than all else about them).
 """
 
 from __future__ import annotations

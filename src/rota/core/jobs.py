@@ -58,8 +58,12 @@ class Jobs:
 
     def rows(self, start: int, stop: int) -> Jobs:
         """A slice of the table; text tables are shared."""
-        part = {name: getattr(self, name)[start:stop] for name in COLUMNS}
-        return Jobs(profiles=self.profiles, tenants=self.tenants, launches=self.launches, **part)
+        columns = self.__dict__.copy()
+        for name in COLUMNS:
+            columns[name] = columns[name][start:stop]
+        part = object.__new__(Jobs)  # not made anew: one is taken at every arrival, and this one is known to be sound
+        part.__dict__.update(columns)
+        return part
 
 
 COLUMNS = (

@@ -36,7 +36,7 @@ class Mechanism(Protocol):
         """Which options run in the coming round, and where."""
 
     def unmoved(self, view: View, allocation: Allocation) -> bool:
-        """Whether the last placement, a steady one, would be made again although jobs arrived since; False if unsure."""
+        """Whether the last placement, a steady one, would be made again although jobs arrived; False if unsure."""
 
 
 class Clock(Protocol):

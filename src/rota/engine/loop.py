@@ -53,6 +53,28 @@ class World(Clock, Executor, Protocol):
         """Whether the tasks of now run on until somebody has to look again."""
 
 
+class _Routes(dict[type, tuple[Observer, ...]]):
+    """Who has to hear of events of a kind, found out once by kind.
+
+    An observer that is a method of something with a `handler(kind)` is asked which part of it that is; None is no one.
+    """
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        super().__init__()
+        self._observers = observers
+
+    def __missing__(self, kind: type) -> tuple[Observer, ...]:
+        parts = (_part(observer, kind) for observer in self._observers)
+        self[kind] = found = tuple(part for part in parts if part is not None)
+        return found
+
+
+def _part(observer: Observer, kind: type) -> Observer | None:
+    ask: Callable[[type], Observer | None] | None
+    ask = getattr(getattr(observer, "__self__", None), "handler", None)
+    return observer if ask is None else ask(kind)
+
+
 class Engine:
     """Runs one cluster."""
 
@@ -64,7 +86,7 @@ class Engine:
         self._policy = policy
         self._mechanism = mechanism
         self._world = world
-        self._observers = (state.apply, self.trigger.observe, *observers)
+        self._routes = _Routes((state.apply, self.trigger.observe, *observers))
         self._held_until = 0.0
         self._settled = False
         """Since the last round was laid out nothing happened but rounds and arrivals."""
@@ -73,7 +95,7 @@ class Engine:
         """The same engine in the middle of a run: what was planned last runs on."""
         engine = Engine(state=state, policy=self._policy, mechanism=self._mechanism, world=world, observers=())
         engine.trigger = trigger
-        engine._observers = (state.apply, trigger.observe, *observers)
+        engine._routes = _Routes((state.apply, trigger.observe, *observers))
         if state.placement is not None:
             plan = Plan(round=state.round, start=world.now(), placement=state.placement, last=state.placement)
             world.apply(plan, state.view(world.now()))
@@ -81,7 +103,7 @@ class Engine:
 
     def emit(self, event: Event) -> None:
         """Make an event happen: state first, then whoever listens."""
-        for observer in self._observers:
+        for observer in self._routes[type(event)]:
             observer(event)
 
     def run(self, finished: Callable[[], bool], until: float = math.inf) -> str:

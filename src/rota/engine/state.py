@@ -117,6 +117,10 @@ class State:
         if handler is not None:
             handler(event)
 
+    def handler(self, kind: type) -> Callable[[Any], None] | None:
+        """The part of `apply` for events of a kind."""
+        return self._apply.get(kind)
+
     def view(self, now: float) -> View:
         """A read-only look at this instant."""
         self.now = now
@@ -231,7 +235,8 @@ class State:
         f[_LAST_RAN] = jobs.submitted
         f[_SPEED] = self._speeds_at_best(i[_CLASS])
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
-        i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
+        if len(self._tenants) > 1:
+            i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
         if len(self._tenants) != len(self._tenant_names):
             self._tenant_names = tuple(self._tenants)
         self._gangs += int(np.count_nonzero(jobs.gpus > 1))
@@ -361,7 +366,7 @@ class State:
 
     def _receive(self, event: RoundsRan, kinds: IntArray, rows: IntArray, part: IntArray | None) -> None:
         """Book time received, one round after the other: the last bit decides ties of the published simulator."""
-        rounds = (event.seconds,) if event.each is None else event.each
+        rounds = [event.seconds] if event.each is None else list(event.each)
         if part is not None:
             kinds, rows, rounds = kinds[part], rows[part], [seconds[part] for seconds in rounds]
         accounts = self._f[self._received].reshape(-1)  # shares its memory with the columns

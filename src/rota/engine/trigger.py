@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from rota.core.events import (
     Allocated,
@@ -41,6 +42,10 @@ class Trigger:
             assert isinstance(event, Allocated)  # noqa: S101 - for the type checker
             self.ages = event.allocation.order is not None and not event.allocation.static_order
             self.changed, self.last, self.asked = False, event.at, True
+
+    def handler(self, kind: type) -> Callable[[Event], None] | None:
+        """`observe` for the kinds of events that it looks at."""
+        return self.observe if kind in _CHANGES or kind in (Allocated, RoundsRan) else None
 
     def due(self, now: float) -> bool:
         """Whether to ask the policy now."""

@@ -8,6 +8,9 @@ it. Single-GPU jobs only. `alpha` limits the matching to the longest-waiting max
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
@@ -18,6 +21,7 @@ from rota.opt.matching import load_matching
 from rota.policies.registry import policies
 
 _NO_SPEED = 1e-10
+_TRAITS = Traits()
 
 
 @policies.register("allox")
@@ -37,54 +41,70 @@ class AlloX:
                 "Use another policy, e.g. max-min-fairness-perf."
             )
         old = _shares_so_far(view)
-        frozen = old.sum(axis=1) == 1.0
-        share = np.where(frozen[:, None], old, 0.0)
+        frozen = np.add.reduce(old) == 1.0
+        share = np.where(frozen, old, 0.0)
         waiting = (~frozen).nonzero()[0]
         if len(waiting):
-            free = view.capacity - share.sum(axis=0).astype(np.int64)
-            workers = int(free.sum())
-            waiting = waiting[np.argsort(-view.age[waiting], kind="stable")]
+            free = view.capacity - np.add.reduce(share, axis=1).astype(np.int64)
+            workers = sum(free.tolist())
+            if len(waiting) > 1:
+                waiting = waiting[(-view.age[waiting]).argsort(kind="stable")]
             waiting = waiting[: max(int(self._alpha * len(view)), workers)]
             if workers > 0 and len(waiting):
                 self._match(view, share, waiting, free)
-        return Allocation(jobs=view.jobs, types=view.types, share=share, traits=Traits())
+        return Allocation(jobs=view.jobs, types=view.types, share=share.T, traits=_TRAITS)
 
     def _match(self, view: View, share: FloatArray, jobs: IntArray, free: IntArray) -> None:
-        rate = view.throughput[jobs]
-        duration = view.steps_left[jobs][:, None] / np.where(rate == 0, _NO_SPEED, rate)
-        kind, worker, place = _positions(free, len(jobs))
-        cost = place * duration[:, kind] + view.age[jobs][:, None]
+        rate = view.classes.throughput[view.job_class[jobs]]
+        left = view.total_steps[jobs] - view.steps_done[jobs]
+        duration = left[:, None] / np.where(rate == 0, _NO_SPEED, rate)
+        spots = _spots(tuple(np.minimum(free, len(jobs)).tolist()), len(jobs))
+        cost = spots.place * duration[:, spots.kind] + (view.now - view.submitted[jobs])[:, None]
         rows, columns = self._cheapest(cost)
-        first: dict[int, tuple[int, int]] = {}
-        for row, column in sorted(zip(rows.tolist(), columns.tolist(), strict=True), key=lambda rc: int(place[rc[1]])):
-            first[int(worker[column])] = (row, int(kind[column]))
-        for row, chosen in first.values():
-            share[jobs[row], chosen] = 1.0
+        first: dict[int, tuple[float, int, int]] = {}
+        kinds, workers, places = spots.listed
+        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            worker, place = workers[column], places[column]
+            if worker not in first or place > first[worker][0]:
+                first[worker] = (place, row, kinds[column])
+        for _, row, kind in first.values():
+            share[kind, jobs[row]] = 1.0
 
 
 def _shares_so_far(view: View) -> FloatArray:
-    """[J, T] what the last allocation gave to each job; 0 for jobs it did not know."""
+    """[T, J] what the last allocation gave to each job; 0 for jobs it did not know."""
     if view.accounts is not None:
-        return view.accounts.share.T
+        return view.accounts.share
     previous = view.previous
     if previous is None or len(previous.jobs) == 0:
-        return np.zeros((len(view), len(view.types)))
+        return np.zeros((len(view.types), len(view)))
     at = np.minimum(previous.jobs.searchsorted(view.jobs), len(previous.jobs) - 1)
     known = previous.jobs[at] == view.jobs
-    return np.where(known[:, None], previous.share[at], 0.0)
+    return np.where(known, previous.share[at].T, 0.0)
 
 
-def _positions(free: IntArray, count: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Queue positions that a cheapest matching of `count` jobs can use: type, worker and place from the end.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Spots:
+    """Queue positions that a matching can use: type, worker and place from the end."""
+
+    kind: IntArray
+    place: FloatArray
+    listed: tuple[list[int], list[int], list[float]]
+    """Types, workers and places once more, for a walk over the matched."""
+
+
+@lru_cache(maxsize=256)
+def _spots(workers: tuple[int, ...], count: int) -> _Spots:
+    """The positions that a cheapest matching of `count` jobs to so many workers by type can use.
 
     Of a type with more free workers than jobs, as many as there are jobs suffice; and queues of one type are never
     longer than jobs / workers, because the last job of a longer one would move to a shorter one.
     """
-    used = np.minimum(free, count)
-    kind = np.repeat(np.arange(len(free)), used)
+    used = np.array(workers, dtype=np.int64)
+    kind = np.repeat(np.arange(len(used)), used)
     worker = np.arange(len(kind))
     longest = np.ceil(count / np.maximum(used, 1)).astype(np.int64)[kind]
     blocks = [(worker[longest >= k], k) for k in range(1, int(longest.max(initial=0)) + 1)]
     at = np.concatenate([w for w, _ in blocks])
     place = np.concatenate([np.full(len(w), float(k)) for w, k in blocks])
-    return kind[at], at, place
+    return _Spots(kind[at], place, (kind[at].tolist(), at.tolist(), place.tolist()))

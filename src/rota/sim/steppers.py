@@ -212,12 +212,12 @@ class SlowestTask:
         each[:rounds] -= began[:, None]
         if end >= stop:
             each = each[:rounds]
-            seconds = each.sum(axis=0)
+            seconds = np.add.reduce(each)
             return Stretch(start, end, rounds, steps, partner_steps, seconds, _NO_IDS, _NO_TIMES, _NO_IDS, each)
         rest = self._one(tasks, end, end, chunk, partner)
         rest.start, rest.rounds = start, rounds + rest.rounds
         each[rounds] = rest.seconds
-        rest.each, rest.seconds = each, each.sum(axis=0)
+        rest.each, rest.seconds = each, np.add.reduce(each)
         rest.steps = rest.steps + steps
         if len(pairs):
             rest.partner_steps = rest.partner_steps + partner_steps

@@ -37,6 +37,8 @@ class World:
         self._now = 0.0
         self._last_end = 0.0
         self._taken = 0
+        self._next: float | None = None
+        """When the next job arrives, once it was asked for."""
 
     def now(self) -> float:
         """Simulated seconds."""
@@ -45,7 +47,7 @@ class World:
     @property
     def exhausted(self) -> bool:
         """Whether no job will ever arrive again."""
-        return math.isinf(self._source.peek())
+        return math.isinf(self._arrival())
 
     def apply(self, plan: Plan, view: View) -> None:
         """From now on these tasks run."""
@@ -77,7 +79,7 @@ class World:
 
     def advance(self, until: float) -> list[Event]:
         """Go to the next decision point: a change of the queue, or the first one at or after `until`."""
-        arrival = self._source.peek()
+        arrival = self._arrival()
         events: list[Event] = []
         if self._tasks is None:
             wake = self._rounds.wake(arrival) if arrival < math.inf else math.inf
@@ -89,9 +91,15 @@ class World:
             events += self._run(self._tasks, min(heed, until))
         jobs = self._source.take(self._now) if arrival <= self._now else None
         if jobs is not None:
+            self._next = None
             events.append(JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs))
             self._taken += len(jobs)
         return events
+
+    def _arrival(self) -> float:
+        if self._next is None:
+            self._next = self._source.peek()
+        return self._next
 
     def _run(self, tasks: Tasks, stop: float) -> list[Event]:
         fluid = tasks.placement.fraction is not None
@@ -115,6 +123,7 @@ class World:
     def restore(self, saved: dict[str, float]) -> None:
         """Go on from a snapshot; the source is moved forward by its own restore."""
         self._now, self._last_end, self._taken = saved["now"], saved["last_end"], int(saved["taken"])
+        self._next = None
 
 
 def _stepper(rules: Rules, *, late: bool) -> Stepper:

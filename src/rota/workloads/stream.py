@@ -40,7 +40,7 @@ class Stream:
             raise ConfigError("an endless workload cannot be taken whole; give jobs=N or ask for the next N jobs")
         parts: list[Jobs] = []
         while (block := self._current()) is not None:
-            stop = int(np.searchsorted(block.submitted, now, side="right"))
+            stop = int(block.submitted.searchsorted(now, side="right"))
             if stop > self._next:
                 parts.append(self._advance(block, stop))
             if stop < len(block):

@@ -72,7 +72,7 @@ class Fraction:
     def _single_gpus(self, view: View, accounts: Accounts, allocation: Allocation, order: list[int]) -> Choice:
         """The same for jobs of one GPU each, nobody sharing: each type takes its best, without a walk."""
         wants, capacity, traits = accounts.wants, view.capacity.tolist(), allocation.traits
-        count, ahead = len(view), None
+        count, behind, spare = len(view), None, None
         rows, kinds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
         unchosen, steady, at = trues(count), traits.aware, 0
         for kind in order:
@@ -82,15 +82,17 @@ class Fraction:
             taken = (wants[kind] & unchosen).nonzero()[0]
             if len(taken) > free:
                 steady = False
-                ahead = self._priorities(accounts) if ahead is None else ahead
-                taken = taken[_best(view, accounts, kind, taken, ahead[kind][taken], free)]
+                behind = self._behind(accounts) if behind is None else behind
+                taken = taken[_best(view, accounts, kind, taken, behind[kind][taken], free)]
             unchosen[taken] = False
             at += len(taken)
             rows[begin:at] = taken
             if at - begin < free and at < count and traits.fills:
-                idle = (unchosen & accounts.runs[kind] & ~wants[kind]).nonzero()[0]
-                owed = accounts.owed[kind][idle]
-                idle = idle[_waiting(view, kind, idle, owed, traits)[: free - len(taken)]]
+                spare = accounts.runs & ~wants if spare is None else spare
+                idle = (unchosen & spare[kind]).nonzero()[0]
+                if len(idle) > 1:
+                    owed = accounts.owed[kind][idle]
+                    idle = idle[_waiting(view, kind, idle, owed, traits)[: free - len(taken)]]
                 unchosen[idle] = False
                 rows[at : at + len(idle)] = idle
                 at += len(idle)
@@ -99,10 +101,10 @@ class Fraction:
         wasted = _unknown(self._rules, accounts, first, None)
         return Choice(first=first, type=kinds[:at], wasted=wasted, steady=steady)
 
-    def _priorities(self, accounts: Accounts) -> FloatArray:
-        """[T, J] share over fraction of the time received, of all types at once."""
+    def _behind(self, accounts: Accounts) -> FloatArray:
+        """[T, J] minus share over fraction of the time received, of all types at once: who is first sorts first."""
         share, received, total = accounts.share, accounts.received, accounts.type_time[:, None]
-        return share / (received / total) if self._credit else _priority(share, received, total)
+        return -(share / (received / total) if self._credit else _priority(share, received, total))
 
 
 class _Walk:
@@ -142,7 +144,7 @@ class _Walk:
         wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
         share, received = self.share[kind][wanting], self.received[kind][wanting]
         priority = _priority(share, received, self.accounts.type_time[kind])
-        self._take_fitting(wanting[_ranked(self.view, self.accounts, kind, wanting, priority)], kind)
+        self._take_fitting(wanting[_ranked(self.view, self.accounts, kind, wanting, -priority)], kind)
 
     def _take_fitting(self, ranked: IntArray, kind: int) -> None:
         free, taken = self.left[kind], []
@@ -290,28 +292,26 @@ def _joined(groups: list[tuple[int, IntArray]]) -> tuple[IntArray, IntArray]:
     return rows, kinds
 
 
-def _best(
-    view: View, accounts: Accounts, kind: int, rows: IntArray, priority: FloatArray, free: int
-) -> IntArray:
-    """Positions within `rows` of the best by priority; ties by time owed, share, age of the account."""
-    order = (-priority).argsort(kind="stable")
-    if priority[order[free - 1]] == priority[order[free]]:
-        order = _ranked(view, accounts, kind, rows, priority)
+def _best(view: View, accounts: Accounts, kind: int, rows: IntArray, behind: FloatArray, free: int) -> IntArray:
+    """Positions within `rows` of those least behind; ties by time owed, share, age of the account."""
+    order = behind.argsort(kind="stable")
+    if behind[order[free - 1]] == behind[order[free]]:
+        order = _ranked(view, accounts, kind, rows, behind)
     best: IntArray = order[:free]
     return best
 
 
-def _ranked(view: View, accounts: Accounts, kind: int, rows: IntArray, priority: FloatArray) -> IntArray:
+def _ranked(view: View, accounts: Accounts, kind: int, rows: IntArray, behind: FloatArray) -> IntArray:
     """Positions within `rows`, best first; ties by time owed, share and age, or by scattered numbers."""
     if view.previous is not None and view.previous.traits.scatters_ties:
-        return np.lexsort((np.modf(view.jobs[rows] * _GOLDEN)[0], -priority))
-    return np.lexsort((-accounts.share[kind][rows], -accounts.owed[kind][rows], -priority))
+        return np.lexsort((np.modf(view.jobs[rows] * _GOLDEN)[0], behind))
+    return np.lexsort((-accounts.share[kind][rows], -accounts.owed[kind][rows], behind))
 
 
 def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Traits) -> IntArray:
     """Jobs without a share here, in the order in which they may fill."""
     if not traits.fills_by_speed:
-        return np.argsort(-owed, kind="stable")
+        return (-owed).argsort(kind="stable")
     rates = view.classes.throughput[view.job_class[idle]]  # not of all classes: a refused one may have no speed at all
     good = rates[:, kind] / rates.max(axis=1)
     return np.lexsort((-owed, -good))

@@ -190,7 +190,7 @@ class Run:
 
 def a_run(
     jobs=3, *, cluster=None, policy="fifo-perf", mechanism=None, rules="default", speeds=None, seed=0, until=np.inf,
-    observe=None,
+    observe=None, observers=(),
 ):  # fmt: skip
     """Simulate in memory, with every event kept; `observe(event, run)` looks at each as it happens."""
     asked = some_jobs(jobs) if isinstance(jobs, int) else jobs
@@ -209,7 +209,7 @@ def a_run(
         policy=policies.create(policy) if isinstance(policy, str) else policy,
         mechanism=build(mechanism or how.mechanism, how, seed),
         world=World(TableSource(asked), state.classes, how),
-        observers=(note,),
+        observers=(note, *observers),
     )
     run.reason = engine.run(lambda: False, until)
     return run

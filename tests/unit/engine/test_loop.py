@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rota
 from builders import FAST, SLOW, Speeds, a_cluster, a_run, shares, some_jobs
 from rota.core.allocation import Traits
 from rota.core.errors import ConfigError, SolveError
@@ -17,6 +18,7 @@ from rota.core.events import (
     SolveFailed,
 )
 from rota.core.rules import Rules, preset
+from rota.mechanisms.registry import Halves
 
 ONE = {"cluster": a_cluster(v100=1)}
 
@@ -179,3 +181,49 @@ def test_a_policy_that_never_answers_does_not_keep_the_run_going_for_ever():
     assert set(run.given_up) == {0, 1}
     assert run.reason == "all jobs are done"
     assert run.of(SolveFailed)
+
+
+class Asking(Halves):
+    """A mechanism that looks again every time, and counts how often it need not have."""
+
+    spared = 0
+
+    def unmoved(self, view, allocation):
+        Asking.spared += super().unmoved(view, allocation)
+        return False
+
+
+@pytest.mark.parametrize("interarrival_s", [1500, 6000])
+@pytest.mark.parametrize("policy", ["allox", "fifo-perf", "max-min-fairness-perf", "min-total-duration-perf"])
+def test_leaving_the_round_as_it_is_after_arrivals_gives_the_same_as_placing_anew(policy, interarrival_s, monkeypatch):
+    def run():
+        result = rota.simulate(
+            workload="gavel-continuous", settings={"interarrival_s": interarrival_s, "jobs": 120}, seed=3,
+            cluster="v100=6,p100=6,k80=6", policy=policy, rules="gavel-artifact",
+        )  # fmt: skip
+        costs = {"cpu_s", "wall_s", "peak_rss_mb"}
+        measured = {name: value for name, value in result.summary.items() if name not in costs}
+        return measured, result.jobs["finish_s"].tolist()
+
+    spared = run()
+    monkeypatch.setattr("rota.mechanisms.registry.Halves", Asking)
+    monkeypatch.setattr(Asking, "spared", 0)
+
+    assert run() == spared
+    assert Asking.spared > 0
+
+
+def test_an_observer_may_say_which_events_it_looks_at():
+    heard, everything = [], []
+
+    class Choosy:
+        def observe(self, event):
+            heard.append(event)
+
+        def handler(self, kind):
+            return self.observe if kind is JobsFinished else None
+
+    run = a_run(1, observers=(Choosy().observe, everything.append))
+
+    assert everything == run.events
+    assert heard == [event for event in run.events if isinstance(event, JobsFinished)] != []

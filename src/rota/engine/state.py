@@ -278,11 +278,11 @@ class State:
             return
         credit = self.rules.opening_credit * self.rules.round_s
         elapsed = event.at - self.solved_at
-        f, count = self._f, len(self)
-        f[self._owed] += f[self._share] * elapsed - (f[self._received] - credit)
-        f[self._received] = credit
-        share = allocation.share[:count].T
-        f[self._share] = np.where(share > _NOISE, share, 0.0)
+        share, received, owed = self.share, self.received, self.owed
+        owed += share * elapsed - (received - credit)
+        received[:] = credit
+        given = allocation.share[: len(self)].T
+        share[:] = np.where(given > _NOISE, given, 0.0)
         self._wants = None
         self._i[_PROMISED] = 1
         self.newcomers = False

@@ -34,9 +34,13 @@ _MINIMISE = 1
 _OPTIMAL = highspy.HighsModelStatus.kOptimal
 _INFEASIBLE = {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}
 _BASIC = highspy.HighsBasisStatus.kBasic
-_AT_LOWER = highspy.HighsBasisStatus.kLower
-_AT_UPPER = highspy.HighsBasisStatus.kUpper
-_AT_ZERO = highspy.HighsBasisStatus.kZero
+_REST = {
+    (0, 0): highspy.HighsBasisStatus.kLower,
+    (0, 1): highspy.HighsBasisStatus.kUpper,
+    (1, 1): highspy.HighsBasisStatus.kUpper,
+    (1, 0): highspy.HighsBasisStatus.kZero,
+}
+"""Where a variable stands while it is not basic, by (it has no lower bound, its upper bound is nearer to 0)."""
 
 
 STRICT: Mapping[str, object] = {
@@ -228,18 +232,10 @@ class LinearProgram:
         _solver.holds = self
 
     def _start_from(self, basis: Int32Array) -> None:
-        columns, rows = _resting(self.lower, self.upper), _resting(self.row_lower, self.row_upper)
-        for variable in basis.tolist():
-            if variable >= 0:
-                if variable >= len(columns):
-                    return
-                columns[variable] = _BASIC
-            else:
-                rows[-1 - variable] = _BASIC
-        start = highspy.HighsBasis()
-        start.col_status, start.row_status, start.valid = columns, rows, True
-        start.alien = False  # it came from a program of this shape: not to be factored once more to find out
-        _solver.highs.setBasis(start)
+        resting = (*_resting(self.lower, self.upper), *_resting(self.row_lower, self.row_upper))
+        start = _start(basis.tobytes(), *resting)
+        if start is not None:
+            _solver.highs.setBasis(start)
 
     def _run(self) -> Any:
         _solver.highs.run()
@@ -256,13 +252,26 @@ class LinearProgram:
         )
 
 
-def _resting(lower: FloatArray, upper: FloatArray) -> list[Any]:
-    """Where each variable stands while it is not basic: at its finite bound, of two at the one nearer to 0."""
-    found, limits = [_AT_LOWER] * len(lower), upper.tolist()
-    above = (lower == -np.inf) | (np.abs(upper) < np.abs(lower))
-    for at in above.nonzero()[0].tolist():
-        found[at] = _AT_UPPER if limits[at] < np.inf else _AT_ZERO
-    return found
+def _resting(lower: FloatArray, upper: FloatArray) -> tuple[bytes, bytes]:
+    """What decides where variables stand while they are not basic: no lower bound; an upper one that is nearer to 0."""
+    return (lower == -np.inf).tobytes(), (np.abs(upper) < np.abs(lower)).tobytes()
+
+
+@lru_cache(maxsize=64)
+def _start(basis: bytes, open_: bytes, above: bytes, row_open: bytes, row_above: bytes) -> Any | None:
+    """A basis as HiGHS takes it, or None if it does not fit. Most solves start from the basis of the one before."""
+    columns, rows = ([_REST[pair] for pair in zip(*b, strict=True)] for b in ((open_, above), (row_open, row_above)))
+    for variable in np.frombuffer(basis, dtype=np.int32).tolist():
+        if variable >= len(columns):
+            return None
+        if variable >= 0:
+            columns[variable] = _BASIC
+        else:
+            rows[-1 - variable] = _BASIC
+    start: Any = highspy.HighsBasis()
+    start.col_status, start.row_status, start.valid = columns, rows, True
+    start.alien = False  # it came from a program of this shape: not to be factored once more to find out
+    return start
 
 
 @lru_cache(maxsize=64)

@@ -313,7 +313,7 @@ def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Tr
     if not traits.fills_by_speed:
         return (-owed).argsort(kind="stable")
     rates = view.classes.throughput[view.job_class[idle]]  # not of all classes: a refused one may have no speed at all
-    good = rates[:, kind] / rates.max(axis=1)
+    good = rates[:, kind] / np.maximum.reduce(rates, axis=1)
     return np.lexsort((-owed, -good))
 
 

@@ -8,6 +8,7 @@ total time, and every member gets an equal part. A model has some 80 classes how
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -81,6 +82,20 @@ def proportional_rate(rate: FloatArray, capacity: IntArray) -> FloatArray:
     """[C] rate with time divided over the types in proportion to their GPUs: p = sum_j T_j N_j / sum_j N_j."""
     proportional: FloatArray = rate @ (capacity / max(1, capacity.sum()))
     return proportional
+
+
+def worth_of_a_step(rate: FloatArray, gpus: FloatArray, capacity: IntArray) -> FloatArray:
+    """[C] normalised throughput of one step, s / p; 0 for a class that cannot run."""
+    return _worth_of_a_step(rate.shape, rate.tobytes(), gpus.tobytes(), capacity.tobytes())
+
+
+@lru_cache(maxsize=4)
+def _worth_of_a_step(shape: tuple[int, int], rate: bytes, gpus: bytes, capacity: bytes) -> FloatArray:
+    """Asked for at every solve, and the same until a new class of jobs appears."""
+    by_class = proportional_rate(np.frombuffer(rate).reshape(shape), np.frombuffer(capacity, dtype=np.int64))
+    worth: FloatArray = np.frombuffer(gpus) * ratio(np.ones(shape[0]), by_class)
+    worth.setflags(write=False)
+    return worth
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

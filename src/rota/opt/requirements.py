@@ -14,7 +14,7 @@ from rota.core.view import View
 from rota.opt import one_type
 from rota.opt.chains import MOST_TYPES, climb
 from rota.opt.columns import pair_source
-from rota.opt.groups import by_job, proportional_rate, ratio
+from rota.opt.groups import by_job, ratio, worth_of_a_step
 from rota.opt.memory import recalled
 from rota.opt.paced import highest_paced_target
 from rota.opt.pairs import Pairs, spread
@@ -131,8 +131,7 @@ def _pace(fastest: FloatArray, need: Requirement) -> Pace:
 
 def _worth(view: View, rate: FloatArray) -> FloatArray:
     """[C] normalised throughput of one step: s / p."""
-    gpus = view.classes.gpus.astype(np.float64)
-    return gpus * ratio(np.ones(len(rate)), proportional_rate(rate, view.capacity))
+    return worth_of_a_step(rate, view.classes.gpus.astype(np.float64), view.capacity)
 
 
 def _by_job(view: View, rate: FloatArray, scale: FloatArray) -> Polytope:

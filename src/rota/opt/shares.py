@@ -88,21 +88,22 @@ class Polytope:
 
     def _alone(self, special: FloatArray, limit: float) -> tuple[FloatArray, FloatArray]:
         """Coefficients and upper bounds of the times alone, then of the special column."""
-        size = self.rate.size
-        value, upper = np.empty(3 * size + len(special)), np.empty(size + 1)
-        block = value[: 3 * size].reshape(*self.rate.shape, 3)
-        block[:, :, 0] = self.gain
-        block[:, :, 1] = 1.0
-        block[:, :, 2] = self.groups.gpus[:, None]
-        value[3 * size :] = special
-        upper[:size] = np.where(self.rate > 0, INFINITY, 0.0).reshape(-1)
-        upper[size] = limit
+        gpus = self.groups.gpus
+        known, most = _coefficients(self.rate.shape, self.rate.tobytes(), self.scale.tobytes(), gpus.tobytes())
+        value, upper = np.empty(len(known) + len(special)), np.empty(len(most) + 1)
+        value[: len(known)] = known
+        value[len(known) :] = special
+        upper[:-1] = most
+        upper[-1] = limit
         return value, upper
 
     def costs(self, value: FloatArray, special: float = 0.0) -> FloatArray:
         """Costs that maximise the sum of `value` ([G, 1] or [G, T]) times steps done."""
         cost = np.empty(self.size)
-        cost[: self.special] = (-self.rate * value).ravel()
+        if value.shape[1] == 1:
+            cost[: self.special] = _worths(self.rate.shape, self.rate.tobytes(), value.tobytes())
+        else:
+            cost[: self.special] = (-self.rate * value).ravel()
         cost[self.special] = special
         if self.pairs is not None:
             p = self.pairs
@@ -144,3 +145,20 @@ def _pattern(groups: int, types: int, *, has_level: bool) -> tuple[Int32Array, I
     index = np.stack([group, groups + group, 2 * groups + np.tile(np.arange(types), groups)], axis=1)
     special = np.arange(groups) if has_level else np.arange(2 * groups, 2 * groups + types)
     return np.arange(0, index.size + 1, 3, dtype=np.int32), np.append(index.ravel(), special).astype(np.int32)
+
+
+@lru_cache(maxsize=4)
+def _coefficients(shape: tuple[int, int], rate: bytes, scale: bytes, gpus: bytes) -> tuple[FloatArray, FloatArray]:
+    """Coefficients and upper bounds of the times alone: by class, they are the same until a new class appears."""
+    rates = np.frombuffer(rate).reshape(shape)
+    value = np.empty((*shape, 3))
+    value[:, :, 0] = rates * np.frombuffer(scale)[:, None]
+    value[:, :, 1] = 1.0
+    value[:, :, 2] = np.frombuffer(gpus)[:, None]
+    return value.ravel(), np.where(rates > 0, INFINITY, 0.0).ravel()
+
+
+@lru_cache(maxsize=4)
+def _worths(shape: tuple[int, int], rate: bytes, value: bytes) -> FloatArray:
+    """Costs of the times alone for a value by group; the same until a new class appears."""
+    return (-np.frombuffer(rate).reshape(shape) * np.frombuffer(value)[:, None]).ravel()

@@ -13,7 +13,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.view import View
-from rota.opt.groups import by_class, can_run, proportional_rate, ratio, usable_rate
+from rota.opt.groups import by_class, can_run, usable_rate, worth_of_a_step
 from rota.opt.max_min import max_min
 from rota.opt.one_type import fill, over_types
 from rota.opt.shares import Polytope
@@ -34,7 +34,7 @@ class MaxMinFairness:
             return self._blindly(view)
         groups = by_class(view)
         rate = usable_rate(view)
-        worth = groups.gpus * ratio(np.ones(len(groups)), proportional_rate(rate, view.capacity))
+        worth = worth_of_a_step(rate, groups.gpus, view.capacity)
         polytope = Polytope(
             groups=groups,
             capacity=view.capacity.astype(np.float64),

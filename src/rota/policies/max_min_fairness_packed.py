@@ -11,7 +11,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.view import View
-from rota.opt.groups import by_class, proportional_rate, ratio, usable_rate
+from rota.opt.groups import by_class, usable_rate, worth_of_a_step
 from rota.opt.max_min import max_min
 from rota.opt.pairs import spread, useful_pairs
 from rota.opt.shares import Polytope
@@ -26,7 +26,7 @@ class MaxMinFairnessPacked:
         """Shares of jobs and of pairs that maximise the worst normalised throughput, then the total."""
         groups = by_class(view)
         rate = usable_rate(view)
-        worth = groups.gpus * ratio(np.ones(len(groups)), proportional_rate(rate, view.capacity))
+        worth = worth_of_a_step(rate, groups.gpus, view.capacity)
         pairs = useful_pairs(view, groups)
         polytope = Polytope(
             groups=groups,

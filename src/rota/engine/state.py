@@ -6,14 +6,13 @@ arrivals and departures cost two array operations, and a view is a handful of ro
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, smallest, some, trues
+from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, trues
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -32,6 +31,7 @@ from rota.core.placement import Placement
 from rota.core.ports import Throughputs
 from rota.core.rules import Rules
 from rota.core.view import View
+from rota.engine import urgency
 from rota.engine.classes import ClassTable
 from rota.engine.configurations import Configurations, shapes
 from rota.engine.pairs import PairAccounts
@@ -197,15 +197,7 @@ class State:
 
     def rounds_until_urgent(self, now: float) -> int:
         """Rounds before the first waiting job becomes urgent under the rules."""
-        if self.rules.starvation_s == 0:
-            return 1 << 40
-        waits = self._i[_URGENT] == 0
-        if self._rows is not None:
-            waits[self._rows] = False
-        since = self._f[_LAST_RAN][waits]
-        if len(since) == 0:
-            return 1 << 40
-        return math.floor((smallest(since) + self.rules.starvation_s - now) / self.rules.round_s) + 1
+        return urgency.rounds_until(self._i[_URGENT], self._f[_LAST_RAN], self._rows, now, self.rules)
 
     def given_up(self) -> IntArray:
         """Ids of jobs that failed too often in a row."""
@@ -292,14 +284,8 @@ class State:
 
     def _ranked(self, allocation: Allocation, now: float) -> None:
         """A ranking needs no accounts, but nobody may wait for ever."""
-        limit = self.rules.starvation_s
-        self.newly_urgent = False
-        if limit > 0:
-            late = now - self._f[_LAST_RAN] > limit
-            if some(late):
-                self.newly_urgent = some(late & (self._i[_URGENT] == 0))
-                self._i[_URGENT] |= late
-                self._waiting_long = True
+        self.newly_urgent = urgency.mark(self._i[_URGENT], self._f[_LAST_RAN], now, self.rules.starvation_s)
+        self._waiting_long = self._waiting_long or self.newly_urgent
         self._i[_PROMISED] = 1
         self.newcomers = False
         self.allocation = allocation

@@ -186,10 +186,12 @@ def default_seed(workload: str | None) -> int:
 
 
 def generated(name: str, settings: Settings | None, cluster: Cluster, seed: int) -> Source:
-    """Jobs from a generator; it gets the seed of the run and, if it asks for it, the GPUs by type."""
+    """Jobs from a generator; it gets the seed of the run and the GPUs by type if it asks for them."""
     wanted = dict(settings or {})
-    wanted.setdefault("seed", seed)
-    if "capacity" in workloads.workloads.entry(name).parameters() and "capacity" not in wanted:
+    known = workloads.workloads.entry(name).parameters()
+    if "seed" in known:
+        wanted.setdefault("seed", seed)
+    if "capacity" in known and "capacity" not in wanted:
         wanted["capacity"] = dict(zip(cluster.types, cluster.capacity.tolist(), strict=True))
     return workloads.workload(name, **wanted)
 

@@ -14,6 +14,7 @@ PAGES = [
     "docs/tutorial.md",
     "docs/workloads.md",
     "docs/python-api.md",
+    "docs/synergy.md",
     "docs/determinism.md",
     "docs/event-log.md",
     "docs/add-a-policy.md",

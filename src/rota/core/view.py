@@ -15,6 +15,7 @@ import numpy as np
 from rota.core.allocation import Allocation, Options
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
+from rota.core.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from rota.core.placement import Placement
@@ -37,6 +38,9 @@ class Configurations(Protocol):
 
     def number(self, group: int, kind: int, cpus: float, memory_gb: float) -> int:
         """The row for so much of everything; a new one if there was none yet."""
+
+    def measured(self, group: int, kind: int) -> Sensitivity | None:
+        """What was measured for a class on a type."""
 
 
 class Classes(Protocol):

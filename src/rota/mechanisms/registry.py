@@ -53,6 +53,16 @@ class Halves:
         ask = getattr(self._shares, "unmoved", None)
         return ask is not None and allocation.order is None and ask(view, allocation)
 
+    def remarks(self) -> list[str]:
+        """What the dividing half has to say about the run so far."""
+        own = getattr(self._divide, "remarks", None)
+        return [] if own is None else list(own())
+
+
+def may_starve(name: str) -> bool:
+    """Whether jobs may find no room under this mechanism although there are enough GPUs."""
+    return bool(getattr(mechanisms.entry(name).factory, "walks", False))
+
 
 def build(
     name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None, *, watched: bool = True

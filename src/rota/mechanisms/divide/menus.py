@@ -1,0 +1,93 @@
+"""What jobs of a class may hold beside their GPUs: the proportional share and whatever was measured and is no slower.
+
+An option that needs no less of anything than another one and is no faster is left out. One server must be able to
+give all of it; jobs larger than any server hold no more per GPU than their share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from rota.core.errors import ProfileMissing
+from rota.core.view import Configurations
+from rota.mechanisms.divide.filling import Kind, Option, Server
+
+_SLACK = 1e-9
+_SAME = 1e-9
+
+
+def menu(
+    known: Configurations, group: int, kind: int, gpus: int, servers: list[Server], *, shared: bool, between: bool
+) -> Kind:
+    """The options of a class on a type.
+
+    Jobs that are `shared` with others hold the proportional share. With `between`, whole CPUs of a job between the
+    measured amounts are there for what is left in the end.
+    """
+    fair = int(known.fair[group, kind])
+    share = (float(known.cpus[fair]), float(known.memory_gb[fair]))
+    options = [Option(*share, float(known.speed[fair]), fair)]
+    if not shared:
+        full = int(known.full[group, kind])
+        options.append(Option(float(known.cpus[full]), float(known.memory_gb[full]), float(known.speed[full]), full))
+        most = (max(s[1] for s in servers), max(s[2] for s in servers))
+        if gpus > max(s[0] for s in servers):
+            most = share
+        options += _measured(known, group, kind, gpus, most, between=between)
+    able = [o for o in options if o.config == fair or (o.speed >= 1 - _SAME and _given(o, gpus, share, servers))]
+    kept = tuple(_useful(able))
+    inside = [n for n, o in enumerate(kept) if o.cpus <= share[0] + _SLACK and o.memory <= share[1] + _SLACK]
+    return Kind(gpus=gpus, options=kept, floor=inside[-1])
+
+
+def _measured(
+    known: Configurations, group: int, kind: int, gpus: int, most: tuple[float, float], *, between: bool
+) -> Iterator[Option]:
+    """What was measured up to `most` CPUs and GB of a job, and what lies between where that makes a difference."""
+    found = known.measured(group, kind)
+    if found is None:
+        return
+    for memory in (float(m) * gpus for m in found.memory_gb):
+        last: Option | None = None
+        for cpus in (float(c) * gpus for c in found.cpus):
+            if cpus > most[0] + _SLACK or memory > most[1] + _SLACK:
+                break
+            option = _option(known, group, kind, cpus, memory)
+            if option is None:
+                continue
+            if between and last is not None and option.speed > max(1.0, last.speed) + _SAME:
+                whole = range(math.floor(last.cpus) + 1, math.ceil(cpus))
+                made = (_option(known, group, kind, float(c), memory, offered=False) for c in whole)
+                yield from (o for o in made if o is not None)
+            yield option
+            last = option
+
+
+def _option(
+    known: Configurations, group: int, kind: int, cpus: float, memory: float, *, offered: bool = True
+) -> Option | None:
+    try:
+        config = known.number(group, kind, cpus, memory)
+    except ProfileMissing:  # a cell that was not measured is no option
+        return None
+    return Option(cpus, memory, float(known.speed[config]), config, offered)
+
+
+def _given(option: Option, gpus: int, share: tuple[float, float], servers: list[Server]) -> bool:
+    """Whether one server can give it, or for a job larger than any server, whether it is within its share."""
+    if gpus > max(s[0] for s in servers):
+        return option.cpus <= share[0] + _SLACK and option.memory <= share[1] + _SLACK
+    return any(gpus <= s[0] and option.cpus <= s[1] + _SLACK and option.memory <= s[2] + _SLACK for s in servers)
+
+
+def _useful(options: list[Option]) -> list[Option]:
+    """Without those that another one makes useless, slow ones first."""
+    kept: list[Option] = []
+    for option in sorted(options, key=lambda o: (-o.speed, o.cpus, o.memory, not o.offered)):
+        if not any(
+            k.cpus <= option.cpus + _SLACK and k.memory <= option.memory + _SLACK and (k.offered or not option.offered)
+            for k in kept
+        ):
+            kept.append(option)
+    return kept[::-1]

@@ -1,0 +1,202 @@
+"""The CPUs and memory that make the jobs of a round fastest together (Synergy-Opt; Mohan et al., OSDI 2022).
+
+1. An integer program chooses what each job holds, from what was measured: the sum of the speeds, relative to the
+   proportional share, is as large as all CPUs and all memory of the type allow, and nobody is below its share. Jobs of
+   a class are interchangeable, so it has a variable per class and option. Its linear relaxation is the bound.
+2. The jobs go to servers (`filling`). If that loses more than `gap`, integer programs look for better layouts of a few
+   servers at a time (`mending`), of all if there are few.
+
+If the solver finds nothing in `time_limit_s` seconds, the round is laid out by `tune`. The same classes of jobs have
+the same answer, so it is remembered; which job takes which place follows from where it runs already (unless the rules
+say `repack`) and from the order of the queue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.core.arrays import IntArray
+from rota.core.errors import ConfigError
+from rota.core.placement import Placement
+from rota.core.view import Configurations, View
+from rota.mechanisms.choice import Choice
+from rota.mechanisms.divide.by_need import Layout
+from rota.mechanisms.divide.filling import Filling, Item, Kind, Server, filled
+from rota.mechanisms.divide.mending import Mending, columns
+from rota.mechanisms.divide.menus import menu
+from rota.mechanisms.divide.packing import Packing
+from rota.mechanisms.divide.places import Place, named, settled
+from rota.mechanisms.divide.proportional import Proportional
+from rota.mechanisms.divide.tune import Tune
+from rota.mechanisms.registry import mechanisms
+from rota.opt.placement import Counts, most_speed
+
+_REMEMBERED = 4096
+_ROUNDS = 16
+"""Programs over some servers that are tried."""
+_SPLIT = 1e-4
+"""What a job on several servers must gain to be cut."""
+
+Mix = tuple[tuple[int, bool, int], ...]
+"""(class, whether it shares its GPUs, how many jobs), ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Places for the jobs of a mix, by (class, shares); None if it is left to `tune`."""
+
+    places: dict[tuple[int, bool], list[Place]] | None
+    total: float = 0.0
+    bound: float = 0.0
+
+
+@mechanisms.register("optimal")
+class Optimal(Tune):
+    """CPUs and memory for the most total speed, never less than the proportional share (integer programs).
+
+    Parameters: consolidate - never cut a job that fits on one server, even if others are slower for it; slots -
+    whether to report the servers; time_limit_s - seconds for the solver, then tune; gap - the loss against the program
+    without servers that is good enough.
+    """
+
+    largest_first = False
+
+    def __init__(
+        self, consolidate: bool = False, slots: bool = True, time_limit_s: float = 5.0, gap: float = 0.002
+    ) -> None:
+        super().__init__(consolidate=consolidate, slots=slots)
+        if not time_limit_s >= 0:
+            raise ConfigError(f"mechanism 'optimal': time_limit_s={time_limit_s} is not possible; give 0 or more")
+        if not 0 <= gap < 1:
+            raise ConfigError(f"mechanism 'optimal': gap={gap} is not possible; give 0 or more and less than 1")
+        self._time_limit_s, self._gap = time_limit_s, gap
+        self._plain = Proportional(consolidate=True, slots=self._slots)
+        self._known: Configurations | None = None
+        self._answers: dict[tuple[int, Mix], Answer] = {}
+        self._menus: dict[tuple[int, int, bool], Kind] = {}
+        self.gaps: list[float] = []
+        """What was lost against the linear bound, by decision."""
+        self.fallbacks = 0
+        """Decisions left to `tune`."""
+        self.late = 0
+        """Searches for a better layout that the time limit ended: they depend on the machine."""
+
+    def divide(self, view: View, choice: Choice) -> Placement:
+        """Servers, CPUs and memory for the chosen options; plain placement where nobody cares about CPUs and memory."""
+        known = view.classes.configurations
+        if not known.sensitive:
+            return self._plain.divide(view, choice)
+        if known is not self._known:
+            self._known = known
+            self._answers.clear()
+            self._menus.clear()
+        return super().divide(view, choice)
+
+    def remarks(self) -> list[str]:
+        """How far from the bound the decisions were."""
+        said = []
+        if self.gaps:
+            mean, worst = 100 * sum(self.gaps) / len(self.gaps), 100 * max(self.gaps)
+            said.append(f"mean gap {mean:.2f} % to the linear bound, worst {worst:.2f} %")
+        if self.fallbacks:
+            said.append(f"{self.fallbacks} of {self.fallbacks + len(self.gaps)} decisions left to tune")
+        if self.late:
+            said.append(f"{self.late} searches ended by time_limit_s, which depends on the machine")
+        return [f"optimal: {', '.join(said)}"] if said else []
+
+    def lay_out(self, layout: Layout, packing: Packing, tasks: list[int]) -> None:
+        """Put the tasks of one type on its servers."""
+        kind = int(layout.kind[tasks[0]])
+        classes = [_class_of(layout, task) for task in tasks]
+        mix: Mix = tuple(sorted((*key, count) for key, count in Counter(classes).items()))
+        answer = self._answers.get((kind, mix))
+        if answer is None:
+            if len(self._answers) >= _REMEMBERED:
+                self._answers.clear()
+            servers = list(zip(packing.gpus, packing.cpus, packing.memory, strict=True))
+            answer = self._answers[kind, mix] = self._solve(layout, kind, mix, servers)
+        if answer.places is None:
+            self.fallbacks += 1
+            super().lay_out(layout, packing, tasks)
+            return
+        self.gaps.append(max(0.0, 1 - answer.total / answer.bound))
+        places, last = answer.places, None
+        if not self._rules.repack:
+            last = layout.last_slots(packing.first)
+            places = settled(places, packing, {t: (c, last[t]) for t, c in zip(tasks, classes, strict=True)})
+        known = layout.known
+        for task, (slots, config) in named(places, tasks, classes, last, _last_config(layout)):
+            packing.put(task, layout.size[task], float(known.cpus[config]), float(known.memory_gb[config]), slots)
+            layout.config[task] = config
+
+    def _menu(self, layout: Layout, kind: int, group: int, shared: bool, servers: list[Server]) -> Kind:
+        found = self._menus.get((kind, group, shared))
+        if found is None:
+            gpus, between = int(layout.view.classes.gpus[group]), self._rules.spare_is_shared
+            found = menu(layout.known, group, kind, gpus, servers, shared=shared, between=between)
+            self._menus[kind, group, shared] = found
+        return found
+
+    def _solve(self, layout: Layout, kind: int, mix: Mix, servers: list[Server]) -> Answer:
+        kinds = [self._menu(layout, kind, group, shared, servers) for group, shared, _ in mix]
+        counts = [count for *_, count in mix]
+        offered = [[n for n, o in enumerate(k.options) if o.offered] for k in kinds]
+        menus = [columns(k, rows, count) for k, rows, count in zip(kinds, offered, counts, strict=True)]
+        cpus, memory = sum(s[1] for s in servers), sum(s[2] for s in servers)
+        chosen = most_speed(menus, cpus, memory, time_limit_s=self._time_limit_s, gap=self._gap / 10)
+        if chosen is None:
+            return Answer(None)
+        filling = self._fill(kinds, offered, servers, chosen)
+        if filling is None:
+            return Answer(None)
+        split = 10 * max(o.speed for k in kinds for o in k.options) if self._consolidate else _SPLIT
+        enough, left_s = chosen.total * (1 - self._gap) - 1e-9, self._time_limit_s - chosen.seconds
+        if not Mending(filling, chosen, split_cost=split, gap=self._gap).mend(enough, _ROUNDS, left_s):
+            self.late += 1
+        places: dict[tuple[int, bool], list[Place]] = {}
+        for item in filling.items:
+            group, shared, _ = mix[item.kind]
+            place = (item.slots, kinds[item.kind].options[item.option].config)
+            places.setdefault((group, shared), []).append(place)
+        for key, kind_ in zip(((g, s) for g, s, _ in mix), kinds, strict=True):
+            speed = {o.config: o.speed for o in kind_.options}
+            places[key].sort(key=lambda p: (-speed[p[1]], p[0]))
+        return Answer(places, filling.total, max(chosen.bound, filling.total))
+
+    def _fill(
+        self, kinds: list[Kind], offered: list[list[int]], servers: list[Server], chosen: Counts
+    ) -> Filling | None:
+        """Jobs whole on servers if that costs next to nothing or is asked for, otherwise cut where it helps."""
+
+        def make() -> list[Item]:
+            return [
+                Item(kind, rows[option])
+                for kind, rows in enumerate(offered)
+                for option, count in enumerate(chosen.chosen[kind].tolist())
+                for _ in range(count)
+            ]
+
+        enough = chosen.total * (1 - self._gap)
+        best = filled(kinds, servers, make, whole=True, limit=enough)
+        if best is None or self._consolidate or all(k.gpus == 1 for k in kinds):
+            return best
+        if best.total >= chosen.total * (1 - self._gap / 10) - 1e-9:
+            return best
+        other = filled(kinds, servers, make, whole=False, limit=enough)
+        return other if other is not None and other.total > best.total + _SPLIT else best
+
+
+def _class_of(layout: Layout, task: int) -> tuple[int, bool]:
+    return int(layout.group[task]), layout.partner is not None and bool(layout.partner[task] >= 0)
+
+
+def _last_config(layout: Layout) -> IntArray | None:
+    """What each task held in the last round, -1 without one."""
+    last, tasks = layout.view.placement, layout.view.last_task
+    if last is None or tasks is None or last.config is None or len(last) == 0:
+        return None
+    row = tasks[layout.rows]
+    return np.where(row >= 0, last.config[row], -1)

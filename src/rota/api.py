@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rota import clusters, workloads
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import whole_file
-from rota.assembly import Request, assemble, cluster_from, default_seed, make_throughputs
+from rota.assembly import Request, assemble, cluster_from, default_seed, make_throughputs, waiting_under
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
 from rota.core.events import RunStarted
@@ -30,6 +30,7 @@ from rota.core.rules import Rules
 from rota.core.view import View
 from rota.engine.log import read_events
 from rota.engine.state import State
+from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
 from rota.session import Progress, Session, Watch
 from rota.sim.world import World
@@ -110,7 +111,9 @@ def replay(path: str | Path) -> Result:
         cluster = cluster_from(config["cluster"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
-    metrics, watch, now = Metrics(cluster, measure), Watch(measure), 0.0
+    mechanism = config.get("mechanism")
+    waiting = waiting_under(mechanism, cluster) if mechanism in mechanisms.names() else None
+    metrics, watch, now = Metrics(cluster, measure), Watch(measure, waiting=waiting), 0.0
     for event in events:
         metrics.observe(event)
         watch.observe(event)
@@ -134,7 +137,7 @@ def _result(session: Session, cpu: float, wall: float) -> Result:
     summary = session.metrics.summary(world.now())
     summary["cpu_s"], summary["wall_s"] = cpu, wall
     summary["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    notes = watch.remarks()
+    notes = watch.remarks() + session.engine.remarks()
     if watch.target is not None and not watch.satisfied() and world.exhausted and len(session.engine.state) == 0:
         missing = watch.target - watch.done
         notes.append(f"{missing} of the measured jobs never arrived: the workload is shorter than --measure asks")

@@ -15,6 +15,7 @@ import numpy as np
 from rota import clusters, profiles, workloads
 from rota._version import __version__
 from rota.analysis.metrics import Metrics
+from rota.analysis.waiting import Waiting
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.jobs import COLUMNS, Jobs, Source, TableSource
@@ -25,7 +26,7 @@ from rota.engine import checkpoint as checkpoints
 from rota.engine.log import EventLog
 from rota.engine.loop import Engine
 from rota.engine.state import State
-from rota.mechanisms.registry import build
+from rota.mechanisms.registry import build, may_starve
 from rota.policies.registry import policies
 from rota.profiles.estimator import estimated
 from rota.session import Progress, Session, Watch
@@ -85,7 +86,8 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure)
-    watch, world = Watch(request.measure, request.progress), World(source, state.classes, rules)
+    watch = Watch(request.measure, request.progress, waiting_under(name, cluster))
+    world = World(source, state.classes, rules)
     log = None if request.events is None else EventLog(request.events)
     observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
     engine = Engine(state=state, policy=policy, mechanism=mechanism, world=world, observers=observers)
@@ -94,6 +96,11 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     if request.resume is not None:
         session = session.resumed(checkpoints.load(request.resume, config).parts, speeds)
     return session, log
+
+
+def waiting_under(mechanism: str, cluster: Cluster) -> Waiting | None:
+    """Who counts jobs that wait beside idle GPUs, for a mechanism that lets that happen."""
+    return Waiting(mechanism, cluster.gpus) if may_starve(mechanism) else None
 
 
 def _check(request: Request) -> None:

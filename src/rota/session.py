@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rota.analysis.metrics import Metrics
+from rota.analysis.waiting import Waiting
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, RunStarted
 from rota.core.jobs import Source
 from rota.core.ports import Throughputs
@@ -41,19 +42,28 @@ class Progress:
 class Watch:
     """Counts measured jobs, reports progress and remembers what happened to jobs that did not finish."""
 
-    def __init__(self, measure: tuple[int, int] | None, progress: Callable[[Progress], None] | None = None) -> None:
+    def __init__(
+        self,
+        measure: tuple[int, int] | None,
+        progress: Callable[[Progress], None] | None = None,
+        waiting: Waiting | None = None,
+    ) -> None:
+        """`waiting` looks at who waits beside idle GPUs, for mechanisms under which that happens."""
         self.stop_asked = False
         self.finished = 0
         self.target = None if measure is None else measure[1] - measure[0]
         self.done = 0
         self.notes: dict[str, list[int]] = {}
         self._measure = measure
+        self._waiting = waiting
         self._progress = progress
         self._polls = 0
         self._next_report = 0.0
 
     def observe(self, event: Event) -> None:
         """Count jobs that are done, in whatever way."""
+        if self._waiting is not None:
+            self._waiting.observe(event)
         if not isinstance(event, JobsFinished | JobsDropped | JobsRejected):
             return
         if isinstance(event, JobsFinished):
@@ -83,20 +93,20 @@ class Watch:
         self._progress(Progress(session.world.now(), count, self.target, active, rounds))
 
     def remarks(self) -> list[str]:
-        """What a user should know about jobs that did not run to the end."""
+        """What a user should know about jobs that did not run to the end, or that waited beside idle GPUs."""
         said = []
         for reason, jobs in self.notes.items():
             names = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
             said.append(f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} did not run to the end ({names}): {reason}")
-        return said
+        return said if self._waiting is None else said + self._waiting.remarks()
 
-    def saved(self) -> tuple[int, int, dict[str, list[int]]]:
+    def saved(self) -> tuple[int, int, dict[str, list[int]], Waiting | None]:
         """What a checkpoint must hold."""
-        return self.done, self.finished, self.notes
+        return self.done, self.finished, self.notes, self._waiting
 
-    def restore(self, saved: tuple[int, int, dict[str, list[int]]]) -> None:
+    def restore(self, saved: tuple[int, int, dict[str, list[int]], Waiting | None]) -> None:
         """Go on from a checkpoint."""
-        self.done, self.finished, self.notes = saved
+        self.done, self.finished, self.notes, self._waiting = saved
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,69 @@
+"""Jobs that wait although their GPUs are idle, as happens where CPUs or memory decide who may start."""
+
+from __future__ import annotations
+
+from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, Planned, RoundsRan
+
+
+class Waiting:
+    """Observes a run: idle GPUs while somebody waits for no more than them, and who waited longest at a stretch."""
+
+    def __init__(self, mechanism: str, gpus: int) -> None:
+        self._mechanism, self._gpus = mechanism, gpus
+        self._size: dict[int, int] = {}
+        self._since: dict[int, float] = {}
+        """When each waiting job arrived or was stopped."""
+        self._running: set[int] = set()
+        self._busy = 0
+        self._now = 0.0
+        self._idle_gpu_s = 0.0
+        self._hungry_s = 0.0
+        self._longest = (0.0, -1)
+        """Seconds and job."""
+
+    def observe(self, event: Event) -> None:
+        """Take an event into account; events come in the order in which they happened."""
+        self._now = event.at
+        if isinstance(event, JobsSubmitted):
+            for job, (gpus, at) in enumerate(
+                zip(event.jobs.gpus.tolist(), event.jobs.submitted.tolist(), strict=True), event.first_id
+            ):
+                self._size[job], self._since[job] = gpus, at
+        elif isinstance(event, Planned):
+            self._planned(event)
+        elif isinstance(event, RoundsRan):
+            self._ran(event)
+        elif isinstance(event, JobsFinished | JobsDropped | JobsRejected):
+            for job in event.jobs.tolist():
+                self._size.pop(job, None)
+                self._end(job, event.at)
+            self._running.difference_update(event.jobs.tolist())
+
+    def _planned(self, event: Planned) -> None:
+        placement = event.plan.placement
+        members = set(placement.first.tolist()) | set(placement.second[placement.second >= 0].tolist())
+        for job in members - self._running:
+            self._end(job, event.at)
+        for job in self._running - members:
+            self._since[job] = event.at
+        self._running, self._busy = members, int(placement.gpus.sum())
+
+    def _ran(self, event: RoundsRan) -> None:
+        idle = self._gpus - self._busy
+        if idle > 0 and any(self._size[job] <= idle and at <= event.start for job, at in self._since.items()):
+            self._idle_gpu_s += idle * (event.at - event.start)
+            self._hungry_s += event.at - event.start
+
+    def _end(self, job: int, now: float) -> None:
+        since = self._since.pop(job, None)
+        if since is not None and now - since > self._longest[0]:
+            self._longest = (now - since, job)
+
+    def remarks(self) -> list[str]:
+        """One sentence if GPUs were idle beside waiting jobs."""
+        if self._hungry_s <= 0:
+            return []
+        seconds, job = max([self._longest, *((self._now - at, job) for job, at in self._since.items())])
+        mean, hours = self._idle_gpu_s / self._hungry_s, self._hungry_s / 3600
+        idle = f"{self._mechanism} left {mean:.1f} GPUs idle on average for {hours:.1f} h while jobs waited"
+        return [f"{idle} that asked for no more; job {job} waited longest ({seconds / 3600:.1f} h)"]

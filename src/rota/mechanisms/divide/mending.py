@@ -37,6 +37,7 @@ class Mending:
         filling, servers = self.filling, range(len(self.filling.gpus))
         choose = Random(0)
         tried: set[tuple[int, ...]] = set()
+        limit_s = time_limit_s
         for _ in range(rounds):
             if filling.total >= enough:
                 return True
@@ -49,11 +50,11 @@ class Mending:
             others = [s for s in servers if s not in lead]
             chosen = tuple(sorted(lead + choose.sample(others, min(len(others), _AT_ONCE - len(lead)))))
             if chosen in tried:
-                if len(servers) <= _AT_ONCE:
-                    return True
                 continue
             better, seconds = self._again(chosen, sum(loss[s] for s in chosen), time_limit_s)
             time_limit_s -= seconds
+            if len(servers) <= _AT_ONCE:  # there is nothing else to try
+                return seconds < limit_s
             tried = set() if better else tried | {chosen}
         return True
 
@@ -108,7 +109,7 @@ class Mending:
         return [
             (kind, [
                 n for n, option in enumerate(self.filling.kinds[kind].options)
-                if (kind, n) in held or self._reduced(kind, option) <= loss + _GAIN
+                if (kind, n) in held or (option.offered and self._reduced(kind, option) <= loss + _GAIN)
             ], count)
             for kind, count in sorted(Counter(i.kind for i in items).items())
         ]  # fmt: skip

@@ -263,6 +263,14 @@ def assert_fits(placement, view):
     servers = len(view.cluster.server_gpus)
     used = np.bincount(placement.slot_server, weights=placement.slot_gpus, minlength=servers)
     assert (used <= view.cluster.server_gpus).all(), "a server over its GPUs"
+    for held, there, what in (
+        (placement.cpus, view.cluster.server_cpus, "CPUs"),
+        (placement.memory_gb, view.cluster.server_memory_gb, "memory"),
+    ):
+        if held is not None:
+            part = held[task] * placement.slot_gpus / placement.gpus[task]
+            used = np.bincount(placement.slot_server, weights=part, minlength=servers)
+            assert (used <= there * (1 + 1e-12) + 1e-6).all(), f"a server over its {what}"
 
 
 def _assert_fits_fluid(placement, view, members):

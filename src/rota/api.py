@@ -21,12 +21,13 @@ from rota import clusters, workloads
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import whole_file
 from rota.assembly import Request, assemble, cluster_from, default_seed, make_throughputs, waiting_under
+from rota.core.allocation import Allocation
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
-from rota.core.events import RunStarted
+from rota.core.events import JobsSubmitted, RunStarted
 from rota.core.jobs import Jobs
 from rota.core.ports import Policy, Throughputs
-from rota.core.rules import Rules
+from rota.core.rules import Rules, preset
 from rota.core.view import View
 from rota.engine.log import read_events
 from rota.engine.state import State
@@ -35,7 +36,7 @@ from rota.policies.registry import policies
 from rota.session import Progress, Session, Watch
 from rota.sim.world import World
 
-__all__ = ["Progress", "Result", "replay", "simulate", "solve_view"]
+__all__ = ["Progress", "Result", "place_view", "replay", "simulate", "solve_view"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +130,18 @@ def solve_view(policy: str, jobs: int, *, multi_gpu: bool = False, seed: int = 0
     for event in World(source, state.classes, state.rules).advance(math.inf):
         state.apply(event)
     return policies.create(policy), state.view(0.0)
+
+
+def place_view(
+    jobs: int, *, cluster: str = "philly-512", multi_gpu: bool = False, seed: int = 42, rules: str = "default"
+) -> tuple[View, Allocation]:
+    """A view of that many jobs of Synergy's mix and their order of arrival, for measuring one round of a mechanism."""
+    how = preset(rules)
+    state = State(clusters.load(cluster), make_throughputs("synergy"), how, by_need=True)
+    source = workloads.workload("philly-derived", static=True, jobs=jobs, multi_gpu=multi_gpu, seed=seed)
+    state.apply(JobsSubmitted(at=1.0, first_id=0, jobs=workloads.materialise(source)))
+    view = state.view(1.0)
+    return view, policies.create("fifo").allocate(view)
 
 
 def _result(session: Session, cpu: float, wall: float) -> Result:

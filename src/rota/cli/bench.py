@@ -52,3 +52,53 @@ def solve(*, policy: str, jobs: int, multi_gpu: bool, seed: int, as_json: bool) 
 
     rows = [("CPU, best of three", f"{1000 * min(times):.2f} ms"), ("Status", report.status)]
     show_pairs(f"{policy}, {jobs:,} jobs", [*rows, ("Objective", f"{report.objective:g}")])
+
+
+@command.command("place", epilog="Example: rota bench place --mechanism optimal --jobs 512 --json")
+@click.option(
+    "--mechanism",
+    default="optimal",
+    show_default=True,
+    metavar="NAME",
+    shell_complete=completes(names.mechanisms),
+    help="Mechanism to measure.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=512, show_default=True, help="Jobs of Synergy's mix.")
+@click.option("--cluster", default="philly-512", show_default=True, metavar="NAME", help="Where they run.")
+@click.option("--rules", default="default", show_default=True, metavar="NAME", help="Rules of the run.")
+@click.option("--multi-gpu", is_flag=True, help="GPU counts of the Philly log.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Which jobs.")
+@json_option
+def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: bool, seed: int, as_json: bool) -> None:
+    """CPU seconds of one round from nothing, the best of three, and what it loses against the bound if there is one."""
+    from rota import api  # noqa: PLC0415 - numpy only when needed
+    from rota.core.rules import preset  # noqa: PLC0415
+    from rota.mechanisms.registry import build  # noqa: PLC0415
+
+    times = []
+    for _ in range(REPEATS):
+        view, order = api.place_view(jobs, cluster=cluster, multi_gpu=multi_gpu, seed=seed, rules=rules)
+        halves = build(mechanism, preset(rules), 0)
+        start = time.process_time()
+        placement = halves.place(view, order)
+        times.append(time.process_time() - start)
+    known, config = view.classes.configurations, placement.config
+    result = {
+        "mechanism": mechanism,
+        "jobs": jobs,
+        "multi_gpu": multi_gpu,
+        "running": len(placement),
+        "cpu_s": min(times),
+        "all_cpu_s": times,
+        "total_speed": float(len(placement) if config is None else known.speed[config].sum()),
+        "gap": halves.gaps[0] if halves.gaps else None,
+        "notes": halves.remarks(),
+    }
+    if as_json:
+        echo_json(result)
+        return
+    from rota.cli.tables import show_pairs  # noqa: PLC0415
+
+    rows = [("CPU, best of three", f"{1000 * min(times):.2f} ms"), ("Running", f"{len(placement):,}")]
+    gap = [] if not halves.gaps else [("Below the bound", f"{100 * halves.gaps[0]:.3f} %")]
+    show_pairs(f"{mechanism}, {jobs:,} jobs", [*rows, ("Total speed", f"{result['total_speed']:.2f}"), *gap])

@@ -53,6 +53,11 @@ class Halves:
         ask = getattr(self._shares, "unmoved", None)
         return ask is not None and allocation.order is None and ask(view, allocation)
 
+    @property
+    def gaps(self) -> list[float]:
+        """What was lost against a bound, by decision, if the dividing half knows one."""
+        return list(getattr(self._divide, "gaps", []))
+
     def remarks(self) -> list[str]:
         """What the dividing half has to say about the run so far."""
         own = getattr(self._divide, "remarks", None)

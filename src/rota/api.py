@@ -150,7 +150,7 @@ def _result(session: Session, cpu: float, wall: float) -> Result:
     summary = session.metrics.summary(world.now())
     summary["cpu_s"], summary["wall_s"] = cpu, wall
     summary["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-    notes = watch.remarks() + session.engine.remarks()
+    notes = watch.remarks() + session.remarks()
     if watch.target is not None and not watch.satisfied() and world.exhausted and len(session.engine.state) == 0:
         missing = watch.target - watch.done
         notes.append(f"{missing} of the measured jobs never arrived: the workload is shorter than --measure asks")

@@ -22,6 +22,7 @@ from rota.core.ports import Throughputs
 from rota.engine import checkpoint as checkpoints
 from rota.engine.loop import Engine
 from rota.engine.state import State
+from rota.mechanisms.registry import Halves
 from rota.sim.world import World
 
 _REPORT_EVERY_S = 0.1
@@ -100,13 +101,15 @@ class Watch:
             said.append(f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} did not run to the end ({names}): {reason}")
         return said if self._waiting is None else said + self._waiting.remarks()
 
-    def saved(self) -> tuple[int, int, dict[str, list[int]], Waiting | None]:
+    def saved(self) -> tuple[int, int, dict[str, list[int]], dict[str, Any] | None]:
         """What a checkpoint must hold."""
-        return self.done, self.finished, self.notes, self._waiting
+        return self.done, self.finished, self.notes, None if self._waiting is None else self._waiting.saved()
 
-    def restore(self, saved: tuple[int, int, dict[str, list[int]], Waiting | None]) -> None:
+    def restore(self, saved: tuple[int, int, dict[str, list[int]], dict[str, Any] | None]) -> None:
         """Go on from a checkpoint."""
-        self.done, self.finished, self.notes, self._waiting = saved
+        self.done, self.finished, self.notes, waiting = saved
+        if self._waiting is not None and waiting is not None:
+            self._waiting.restore(waiting)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +150,13 @@ class Session:
             "world": self.world.snapshot(),
             "source": self.source.snapshot(),
             "watch": self.watch.saved(),
+            "tally": self.engine.mechanism.saved() if isinstance(self.engine.mechanism, Halves) else None,
         }
+
+    def remarks(self) -> list[str]:
+        """What the mechanism has to say about the run so far."""
+        own = getattr(self.engine.mechanism, "remarks", None)
+        return [] if own is None else list(own())
 
     def resumed(self, parts: Mapping[str, Any], speeds: Throughputs) -> Session:
         """The same session with the parts of a checkpoint in the place of fresh ones."""
@@ -158,6 +167,8 @@ class Session:
         self.source.restore(parts["source"])
         world = World(self.source, state.classes, state.rules)
         world.restore(parts["world"])
+        if isinstance(self.engine.mechanism, Halves):
+            self.engine.mechanism.restore(parts["tally"])
         engine = self.engine.continued(state, parts["trigger"], world, [metrics.observe, self.watch.observe])
         return Session(
             engine=engine, world=world, source=self.source, metrics=metrics, watch=self.watch, config=self.config

@@ -159,6 +159,16 @@ def test_bench_solve_tells_cpu_seconds():
     assert 0 < json.loads(done.stdout)["cpu_s"] < 5
 
 
+def test_bench_place_tells_cpu_seconds_and_the_gap():
+    done = rota("bench", "place", "--cluster", "synergy-32", "--jobs", "32", "--multi-gpu", "--json")
+
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert 0 < answer["cpu_s"] < 5
+    assert 0 <= answer["gap"] < 0.05
+    assert answer["running"] > 1
+
+
 BAD_TRACES = {
     "columns": "a\tb\tc\n",
     "negative": "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t-1\t-5\n",

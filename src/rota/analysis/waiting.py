@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, Planned, RoundsRan
 
 
@@ -58,6 +60,14 @@ class Waiting:
         since = self._since.pop(job, None)
         if since is not None and now - since > self._longest[0]:
             self._longest = (now - since, job)
+
+    def saved(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return dict(self.__dict__)
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.__dict__.update(saved)
 
     def remarks(self) -> list[str]:
         """One sentence if GPUs were idle beside waiting jobs."""

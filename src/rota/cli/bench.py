@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
@@ -83,7 +84,7 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
         placement = halves.place(view, order)
         times.append(time.process_time() - start)
     known, config = view.classes.configurations, placement.config
-    result = {
+    result: dict[str, Any] = {
         "mechanism": mechanism,
         "jobs": jobs,
         "multi_gpu": multi_gpu,
@@ -91,7 +92,7 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
         "cpu_s": min(times),
         "all_cpu_s": times,
         "total_speed": float(len(placement) if config is None else known.speed[config].sum()),
-        "gap": halves.gaps[0] if halves.gaps else None,
+        "gap": None if halves.tally is None else halves.tally.last,
         "notes": halves.remarks(),
     }
     if as_json:
@@ -100,5 +101,5 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
     from rota.cli.tables import show_pairs  # noqa: PLC0415
 
     rows = [("CPU, best of three", f"{1000 * min(times):.2f} ms"), ("Running", f"{len(placement):,}")]
-    gap = [] if not halves.gaps else [("Below the bound", f"{100 * halves.gaps[0]:.3f} %")]
+    gap = [] if result["gap"] is None else [("Below the bound", f"{100 * result['gap']:.3f} %")]
     show_pairs(f"{mechanism}, {jobs:,} jobs", [*rows, ("Total speed", f"{result['total_speed']:.2f}"), *gap])

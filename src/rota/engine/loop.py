@@ -101,10 +101,10 @@ class Engine:
             world.apply(plan, state.view(world.now()))
         return engine
 
-    def remarks(self) -> list[str]:
-        """What the mechanism has to say about the run so far."""
-        own = getattr(self._mechanism, "remarks", None)
-        return [] if own is None else list(own())
+    @property
+    def mechanism(self) -> Mechanism:
+        """Who lays out rounds."""
+        return self._mechanism
 
     def emit(self, event: Event) -> None:
         """Make an event happen: state first, then whoever listens."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Protocol
 
 from rota.core.allocation import Allocation
@@ -54,9 +55,19 @@ class Halves:
         return ask is not None and allocation.order is None and ask(view, allocation)
 
     @property
-    def gaps(self) -> list[float]:
-        """What was lost against a bound, by decision, if the dividing half knows one."""
-        return list(getattr(self._divide, "gaps", []))
+    def tally(self) -> Any:
+        """What the dividing half counts about its decisions (a dataclass of numbers); None if it does not."""
+        return getattr(self._divide, "tally", None)
+
+    def saved(self) -> tuple[Any, ...] | None:
+        """Plain values of the tally for a checkpoint."""
+        return None if self.tally is None else dataclasses.astuple(self.tally)
+
+    def restore(self, saved: tuple[Any, ...] | None) -> None:
+        """Go on counting from a checkpoint."""
+        if self.tally is not None and saved is not None:
+            for field, value in zip(dataclasses.fields(self.tally), saved, strict=True):
+                setattr(self.tally, field.name, value)
 
     def remarks(self) -> list[str]:
         """What the dividing half has to say about the run so far."""

@@ -53,6 +53,39 @@ class Answer:
     bound: float = 0.0
 
 
+@dataclass(slots=True)
+class Tally:
+    """How far from the linear bound decisions were."""
+
+    decisions: int = 0
+    """Without those left to `tune`."""
+    sum_of_gaps: float = 0.0
+    worst: float = 0.0
+    last: float = 0.0
+    fallbacks: int = 0
+    """Decisions left to `tune`."""
+    late: int = 0
+    """Searches for a better layout that the time limit ended: they depend on the machine."""
+
+    def add(self, gap: float) -> None:
+        """Count a decision."""
+        self.decisions += 1
+        self.sum_of_gaps += gap
+        self.worst, self.last = max(self.worst, gap), gap
+
+    def remarks(self) -> list[str]:
+        """One sentence for the notes of a result."""
+        said = []
+        if self.decisions:
+            mean, worst = 100 * self.sum_of_gaps / self.decisions, 100 * self.worst
+            said.append(f"mean gap {mean:.2f} % to the linear bound, worst {worst:.2f} %")
+        if self.fallbacks:
+            said.append(f"{self.fallbacks} of {self.fallbacks + self.decisions} decisions left to tune")
+        if self.late:
+            said.append(f"{self.late} searches ended by time_limit_s, which depends on the machine")
+        return [f"optimal: {', '.join(said)}"] if said else []
+
+
 @mechanisms.register("optimal")
 class Optimal(Tune):
     """CPUs and memory for the most total speed, never less than the proportional share (integer programs).
@@ -77,12 +110,7 @@ class Optimal(Tune):
         self._known: Configurations | None = None
         self._answers: dict[tuple[int, Mix], Answer] = {}
         self._menus: dict[tuple[int, int, bool], Kind] = {}
-        self.gaps: list[float] = []
-        """What was lost against the linear bound, by decision."""
-        self.fallbacks = 0
-        """Decisions left to `tune`."""
-        self.late = 0
-        """Searches for a better layout that the time limit ended: they depend on the machine."""
+        self.tally = Tally()
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers, CPUs and memory for the chosen options; plain placement where nobody cares about CPUs and memory."""
@@ -97,15 +125,7 @@ class Optimal(Tune):
 
     def remarks(self) -> list[str]:
         """How far from the bound the decisions were."""
-        said = []
-        if self.gaps:
-            mean, worst = 100 * sum(self.gaps) / len(self.gaps), 100 * max(self.gaps)
-            said.append(f"mean gap {mean:.2f} % to the linear bound, worst {worst:.2f} %")
-        if self.fallbacks:
-            said.append(f"{self.fallbacks} of {self.fallbacks + len(self.gaps)} decisions left to tune")
-        if self.late:
-            said.append(f"{self.late} searches ended by time_limit_s, which depends on the machine")
-        return [f"optimal: {', '.join(said)}"] if said else []
+        return self.tally.remarks()
 
     def lay_out(self, layout: Layout, packing: Packing, tasks: list[int]) -> None:
         """Put the tasks of one type on its servers."""
@@ -119,10 +139,10 @@ class Optimal(Tune):
             servers = list(zip(packing.gpus, packing.cpus, packing.memory, strict=True))
             answer = self._answers[kind, mix] = self._solve(layout, kind, mix, servers)
         if answer.places is None:
-            self.fallbacks += 1
+            self.tally.fallbacks += 1
             super().lay_out(layout, packing, tasks)
             return
-        self.gaps.append(max(0.0, 1 - answer.total / answer.bound))
+        self.tally.add(max(0.0, 1 - answer.total / answer.bound))
         places, last = answer.places, None
         if not self._rules.repack:
             last = layout.last_slots(packing.first)
@@ -155,7 +175,7 @@ class Optimal(Tune):
         split = 10 * max(o.speed for k in kinds for o in k.options) if self._consolidate else _SPLIT
         enough, left_s = chosen.total * (1 - self._gap) - 1e-9, self._time_limit_s - chosen.seconds
         if not Mending(filling, chosen, split_cost=split, gap=self._gap).mend(enough, _ROUNDS, left_s):
-            self.late += 1
+            self.tally.late += 1
         places: dict[tuple[int, bool], list[Place]] = {}
         for item in filling.items:
             group, shared, _ = mix[item.kind]

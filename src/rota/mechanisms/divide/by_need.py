@@ -23,7 +23,8 @@ class Layout:
     """The tasks of one type in the order of serving, and what they would like to hold."""
 
     def __init__(self, chosen: _Chosen, tasks: IntArray, kind: int, first_server: int, *, stays: bool) -> None:
-        view = chosen.view
+        self.view = view = chosen.view
+        self._chosen, self._first_server = chosen, first_server
         self.kind_number = kind
         self.known = known = view.classes.configurations
         self.tasks = tasks
@@ -32,14 +33,24 @@ class Layout:
         """Where the first so many of them have to stay."""
         if stays:
             tasks = self._first_those_who_stay(chosen, tasks, first_server)
-        rows = chosen.rows[tasks]
+        self.rows = rows = chosen.rows[tasks]
         self.group = group = view.job_class[rows]
         fair, full = known.fair[:, kind][group], known.full[:, kind][group]
+        self.shares: BoolArray | None = None
+        """Which of them are two jobs on the same GPUs."""
         if chosen.partner is not None:
-            full = np.where(chosen.partner[tasks] >= 0, fair, full)
+            self.shares = chosen.partner[tasks] >= 0
+            full = np.where(self.shares, fair, full)
         self.fair: list[int] = fair.tolist()
         self.full: list[int] = full.tolist()
         self.size: list[int] = view.gpus[rows].tolist()
+
+    def last_slots(self) -> list[Slots | None]:
+        """Where each task ran in the last round, with the same members on the same type; None for the others."""
+        row, last = self._chosen.last_rows()[self.tasks].tolist(), self.view.placement
+        if last is None or len(last.slot_server) == 0:
+            return [None] * len(row)
+        return [None if old < 0 else _slots_of(last, old, self._first_server) for old in row]
 
     def _first_those_who_stay(self, chosen: _Chosen, tasks: IntArray, first_server: int) -> IntArray:
         row = chosen.last_rows()[tasks]
@@ -47,13 +58,15 @@ class Layout:
         if last is None or len(last.slot_server) == 0:
             return tasks
         stays = row >= 0
-        start, sizes = last.slot_start.tolist(), last.slot_gpus.tolist()
-        servers = (last.slot_server - first_server).tolist()
-        for old in row[stays].tolist():
-            part = slice(start[old], start[old + 1])
-            self.stay.append(list(zip(servers[part], sizes[part], strict=True)))
+        self.stay = [_slots_of(last, old, first_server) for old in row[stays].tolist()]
         self.tasks = np.concatenate([tasks[stays], tasks[~stays]])
         return self.tasks
+
+
+def _slots_of(last: Placement, row: int, first_server: int) -> Slots:
+    """The slots of a task, servers counted from the first of their type."""
+    part = slice(int(last.slot_start[row]), int(last.slot_start[row + 1]))
+    return list(zip((last.slot_server[part] - first_server).tolist(), last.slot_gpus[part].tolist(), strict=True))
 
 
 class _Chosen:
@@ -168,6 +181,8 @@ class ByNeed:
     largest_first = False
     stays = False
     """Whether jobs stay on their servers, unless the rules lay out every round afresh."""
+    remembers = True
+    """Whether a round is laid out from where its wishes differ from the last ones."""
 
     def __init__(self, consolidate: bool = False, slots: bool = True) -> None:
         self._consolidate = consolidate
@@ -198,8 +213,9 @@ class ByNeed:
                 continue
             layout = Layout(chosen, tasks, kind, packing.first, stays=stays)
             packing.know(layout.known)
-            self.lay_out(layout, packing, packing.begin([] if stays else layout.full))
-            put.append(layout.tasks if len(packing.task) == len(tasks) else layout.tasks[packing.task])
+            self.lay_out(layout, packing, packing.begin(layout.full if self.remembers and not stays else []))
+            all_in_order = self.remembers and len(packing.task) == len(tasks)
+            put.append(layout.tasks if all_in_order else layout.tasks[packing.task])
             config += packing.config
             if where is not None:
                 shift = packing.first

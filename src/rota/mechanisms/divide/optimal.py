@@ -96,6 +96,8 @@ class Optimal(Tune):
     """
 
     largest_first = False
+    stays = False  # who stays follows from the answer
+    remembers = False
 
     def __init__(
         self, consolidate: bool = False, slots: bool = True, time_limit_s: float = 5.0, gap: float = 0.002
@@ -127,30 +129,28 @@ class Optimal(Tune):
         """How far from the bound the decisions were."""
         return self.tally.remarks()
 
-    def lay_out(self, layout: Layout, packing: Packing, tasks: list[int]) -> None:
+    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
         """Put the tasks of one type on its servers."""
-        kind = int(layout.kind[tasks[0]])
+        kind, tasks = layout.kind_number, list(range(len(layout.size)))
         classes = [_class_of(layout, task) for task in tasks]
         mix: Mix = tuple(sorted((*key, count) for key, count in Counter(classes).items()))
         answer = self._answers.get((kind, mix))
         if answer is None:
             if len(self._answers) >= _REMEMBERED:
                 self._answers.clear()
-            servers = list(zip(packing.gpus, packing.cpus, packing.memory, strict=True))
-            answer = self._answers[kind, mix] = self._solve(layout, kind, mix, servers)
+            answer = self._answers[kind, mix] = self._solve(layout, kind, mix, packing.servers)
         if answer.places is None:
             self.tally.fallbacks += 1
-            super().lay_out(layout, packing, tasks)
+            super().lay_out(layout, packing, start)
             return
         self.tally.add(max(0.0, 1 - answer.total / answer.bound))
         places, last = answer.places, None
         if not self._rules.repack:
-            last = layout.last_slots(packing.first)
+            last = layout.last_slots()
             places = settled(places, packing, {t: (c, last[t]) for t, c in zip(tasks, classes, strict=True)})
-        known = layout.known
+        packing.know(layout.known)
         for task, (slots, config) in named(places, tasks, classes, last, _last_config(layout)):
-            packing.put(task, layout.size[task], float(known.cpus[config]), float(known.memory_gb[config]), slots)
-            layout.config[task] = config
+            packing.put(task, layout.size[task], config, slots)
 
     def _menu(self, layout: Layout, kind: int, group: int, shared: bool, servers: list[Server]) -> Kind:
         found = self._menus.get((kind, group, shared))
@@ -210,7 +210,7 @@ class Optimal(Tune):
 
 
 def _class_of(layout: Layout, task: int) -> tuple[int, bool]:
-    return int(layout.group[task]), layout.partner is not None and bool(layout.partner[task] >= 0)
+    return int(layout.group[task]), layout.shares is not None and bool(layout.shares[task])
 
 
 def _last_config(layout: Layout) -> IntArray | None:

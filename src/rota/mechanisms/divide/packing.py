@@ -50,6 +50,8 @@ class Packing:
         self.first = first
         self.consolidate = consolidate
         self.fair_cpus, self.fair_memory = fair
+        self.servers = list(zip(gpus.tolist(), cpus.tolist(), memory.tolist(), strict=True))
+        """GPUs, CPUs and memory of each when it is empty."""
         self._start = (
             [*gpus.tolist(), 1],
             [*(cpus + _SLACK).tolist(), math.inf],

@@ -19,7 +19,8 @@ def settled(places: Places, packing: Packing, last: Mapping[int, tuple[Class, Sl
 
     Whoever has nothing to stay for leaves them as they are.
     """
-    count = len(packing.gpus)
+    shape = packing.servers
+    count = len(shape)
     held: list[Counter[Class]] = [Counter() for _ in range(count)]
     for key, slots in last.values():
         for server, part in slots or ():
@@ -31,7 +32,6 @@ def settled(places: Places, packing: Packing, last: Mapping[int, tuple[Class, Sl
         for slots, _ in each:
             for server, part in slots:
                 wanted[server][key] += part
-    shape = list(zip(packing.gpus, packing.cpus, packing.memory, strict=True))
     to = _matched(wanted, held, shape)
     if all(to[s] == s for s in range(count)):
         return places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +29,8 @@ def command(name: str | None, *, as_json: bool) -> None:
     catalogue = profiles.load(name)
     if as_json:
         rows = [_as_fields(row) for row in catalogue.describe()]
-        echo_json({"name": catalogue.name, "about": catalogue.about, "types": catalogue.types, "rows": rows})
+        shown = {"name": catalogue.name, "about": catalogue.about, "types": catalogue.types, "rows": rows}
+        echo_json(shown if not catalogue.fits else {**shown, "fits": [asdict(fit) for fit in catalogue.fits]})
         return
     _show(catalogue)
 
@@ -59,6 +61,7 @@ def _show(catalogue: Catalogue) -> None:
     rows = catalogue.describe()
     if any(row.step_s for row in rows):
         _show_models(catalogue.name, rows)
+        _show_fits(catalogue)
     else:
         _show_rates(catalogue, rows)
 
@@ -90,6 +93,34 @@ def _show_models(name: str, rows: list[ProfileRow]) -> None:
         cells,
         numbers=5,
     )
+
+
+def _show_fits(catalogue: Catalogue) -> None:
+    """The formula behind a derived catalogue, and how far it is from what was measured."""
+    from rota.cli.tables import show_pairs, show_table  # noqa: PLC0415
+
+    if not catalogue.fits:
+        return
+    click.echo()
+    cells = [
+        (
+            fit.profile,
+            *("-" if v is None else f"{v:.3g}" for v in (fit.pipeline.gpu, fit.pipeline.cpu, fit.pipeline.storage)),
+            "-" if fit.pipeline.data_gb is None else f"{fit.pipeline.data_gb:g}",
+            f"{100 * fit.mean_error:.1f} %",
+            f"{100 * fit.max_error:.1f} %",
+        )
+        for fit in catalogue.fits
+    ]
+    header = ("profile", "GPU", "per CPU", "storage", "data GB", "mean error", "largest error")
+    show_table("fit on v100, steps/s per GPU; errors relative to the measured cells", header, cells, numbers=6)
+    click.echo()
+    ratios = [
+        (fit.profile, f"{fit.counterpart}: " + ", ".join(f"{t} {r:.3f}" for t, r in fit.ratios.items()))
+        for fit in catalogue.fits
+        if fit.counterpart is not None
+    ]
+    show_pairs("speed of the GPU relative to v100; models without a line have no counterpart there", ratios)
 
 
 def _ideal(found: Sensitivity | None) -> tuple[str, str, str]:

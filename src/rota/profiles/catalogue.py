@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from rota.core.errors import ProfileMissing, UnknownName
 from rota.core.sensitivity import Sensitivity
 from rota.profiles.models import Model, Models
+
+if TYPE_CHECKING:
+    from rota.profiles.pipeline import Fit
 
 AloneRates: TypeAlias = Mapping[tuple[str, int, str, bool], float]
 """(profile, GPUs, type, spread) -> steps/s."""
@@ -57,12 +60,15 @@ class Catalogue:
         pairs: Callable[[], PairRates] = dict,
         about: Mapping[str, str] | None = None,
         models: Models | None = None,
+        fits: Sequence[Fit] = (),
     ) -> None:
         self.name = name
         self.alone = alone
         self.models: Models = models or {}
         self.about: Mapping[str, str] = about or {}
         """`title`, `source` and `licence` where the file gives them."""
+        self.fits = tuple(fits)
+        """For a catalogue that is derived from others: the formulas it was made with, and their errors."""
         self._read_pairs = pairs
 
     @cached_property

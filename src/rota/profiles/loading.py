@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.profiles import pipeline
 from rota.profiles.catalogue import AloneRates, Catalogue, PairRates
 from rota.profiles.models import Models, read_models
 from rota.profiles.rows import Rows, gpu_counts, rates, read_rows, spreads
@@ -26,26 +27,31 @@ BUILT_IN = {
     "synergy-cpu5": "synergy-cpu5.toml",
     "synergy-cpu6": "synergy-cpu6.toml",
 }
+DERIVED = {"pipeline": (pipeline.catalogue, ("synergy", "gavel"))}
+"""Catalogues that are computed from others."""
 
 
 def names() -> list[str]:
     """Names of the built-in catalogues."""
-    return sorted(BUILT_IN)
+    return sorted([*BUILT_IN, *DERIVED])
 
 
 def load(name_or_path: str | Path) -> Catalogue:
     """A built-in catalogue (read once per process), or one from a file."""
     text = str(name_or_path)
-    if text in BUILT_IN:
+    if text in BUILT_IN or text in DERIVED:
         return _built_in(text)
     path = Path(text)
     if path.suffix not in {".csv", ".toml", ".json", ".gz"} and not path.exists():
-        raise UnknownName("catalogue", text, BUILT_IN)
+        raise UnknownName("catalogue", text, names())
     return _from_file(path)
 
 
 @cache
 def _built_in(name: str) -> Catalogue:
+    if name in DERIVED:
+        make, sources = DERIVED[name]
+        return make(*map(_built_in, sources))
     return _from_file(DATA / BUILT_IN[name])
 
 
@@ -100,8 +106,8 @@ def _base(rows: Rows) -> Catalogue | None:
     name = rows.about.get("base")
     if name is None:
         return None
-    if name not in BUILT_IN:
-        raise UnknownName(f"base catalogue in {rows.path}:", name, BUILT_IN)
+    if name not in names():
+        raise UnknownName(f"base catalogue in {rows.path}:", name, names())
     return _built_in(name)
 
 

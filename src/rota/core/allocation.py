@@ -93,6 +93,9 @@ class Allocation:
     """For a ranking: the order stays the same until a job arrives or leaves."""
     arrivals_last: bool = False
     """For a ranking: whoever arrives comes after all that are there."""
+    wish: IntArray | None = None
+    """[len(jobs), T] which configuration of CPUs and memory (`view.classes.configurations`) each job should hold while
+    it runs on a type; None leaves that to the mechanism, which then aims at the full one."""
     traits: Traits = Traits()
     report: SolveReport = SolveReport()
     memory: Mapping[str, Any] = field(default_factory=dict)
@@ -106,6 +109,7 @@ class Allocation:
             and same(self.share, other.share)
             and self.extras == other.extras
             and same(self.order, other.order)
+            and same(self.wish, other.wish)
             and self.traits == other.traits
         )
 

@@ -42,6 +42,9 @@ class Configurations(Protocol):
     def measured(self, group: int, kind: int) -> Sensitivity | None:
         """What was measured for a class on a type."""
 
+    def choices(self, group: int, kind: int) -> IntArray:
+        """Rows that a policy may choose from: no slower than the proportional share, none worse in every respect."""
+
 
 class Classes(Protocol):
     """Job classes seen so far, as columns. Class numbers never change; new ones are appended."""

@@ -8,13 +8,16 @@ for others; rows are appended and never change their number.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import Cluster
+from rota.core.errors import ProfileMissing
 from rota.core.sensitivity import Sensitivity
 
 _GAIN = 1e-9
@@ -68,6 +71,7 @@ class Configurations:
         """[C, T] the proportional share of a class on a type."""
         self.full: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
         """[C, T] the least with which it is as fast as it can get."""
+        self._choices: dict[tuple[int, int], IntArray] = {}
         self.sensitive = False
         """Whether some class gains by more than its proportional share, or can do with less."""
 
@@ -100,6 +104,16 @@ class Configurations:
             return found
         return self._append(group, kind, cpus, memory_gb, self._measured(group, kind, cpus, memory_gb))
 
+    def choices(self, group: int, kind: int) -> IntArray:
+        """Rows that a policy may choose from: no slower than the proportional share, none worse in every respect.
+
+        The amounts are those that were measured, the proportional share and the full one, as far as a server goes.
+        """
+        found = self._choices.get((group, kind))
+        if found is None:
+            found = self._choices[group, kind] = np.array(self._efficient(group, kind), dtype=np.int64)
+        return found
+
     def measured(self, group: int, kind: int) -> Sensitivity | None:
         """What was measured for a class on a type."""
         found = self._sensitivity.get((group, kind))
@@ -112,6 +126,31 @@ class Configurations:
         sensitivity, base = found
         gpus = self._gpus[group]
         return sensitivity.at(cpus / gpus, memory_gb / gpus) / base
+
+    def _efficient(self, group: int, kind: int) -> list[int]:
+        """Rows that no other row beats, the fastest first."""
+        fair, full = int(self.fair[group, kind]), int(self.full[group, kind])
+        tried = {(float(self.cpus[n]), float(self.memory_gb[n])): float(self.speed[n]) for n in (full, fair)}
+        measured = self._sensitivity.get((group, kind))
+        if measured is not None and not self._two_valued:
+            for amounts in self._grid(group, kind, measured[0]):
+                with contextlib.suppress(ProfileMissing):
+                    tried.setdefault(amounts, self._measured(group, kind, *amounts))
+        kept: list[tuple[float, float]] = []
+        for (cpus, memory), speed in sorted(tried.items(), key=lambda item: (-round(item[1] / _GAIN), item[0])):
+            if speed >= 1 - _GAIN and not any(c <= cpus + _GAIN and m <= memory + _GAIN for c, m in kept):
+                kept.append((cpus, memory))
+        return [self._append(group, kind, *amounts, tried[amounts]) for amounts in kept]
+
+    def _grid(self, group: int, kind: int, found: Sensitivity) -> Iterator[tuple[float, float]]:
+        """Measured amounts and the proportional share, for the whole job, as far as one server has them."""
+        gpus, shape = self._gpus[group], self.shapes[kind]
+        spread = gpus > shape.gpus
+        most_cpus = gpus * shape.fair_cpus if spread else shape.cpus
+        most_memory = gpus * shape.fair_memory if spread else shape.memory
+        cpus = sorted({gpus * c for c in (*found.cpus.tolist(), shape.fair_cpus)})
+        memory = sorted({gpus * m for m in (*found.memory_gb.tolist(), shape.fair_memory)})
+        return itertools.product([c for c in cpus if c <= most_cpus], [m for m in memory if m <= most_memory])
 
     def _full(self, group: int, kind: int, shape: Shape, found: Sensitivity, fair: int) -> int:
         gpus = self._gpus[group]

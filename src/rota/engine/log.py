@@ -144,6 +144,8 @@ def _allocation_fields(event: Allocated) -> dict[str, Any]:
     if len(allocation.extras):
         extras = allocation.extras
         fields["extras"] = [extras.first.tolist(), extras.second.tolist(), extras.gpus.tolist()]
+    if allocation.wish is not None:
+        fields["wish"] = allocation.wish.tolist()
     traits, report = allocation.traits, allocation.report
     fields["traits"] = [getattr(traits, name) for name in _TRAITS]
     fields["objective"] = report.objective if np.isfinite(report.objective) else None
@@ -229,6 +231,7 @@ def _allocated(fields: Mapping[str, Any]) -> Allocated:
         share=share,
         extras=extras,
         order=_ints(fields["order"]) if "order" in fields else None,
+        wish=_ints(fields["wish"]).reshape(-1, len(types)) if "wish" in fields else None,
         traits=Traits(**dict(zip(_TRAITS, fields["traits"], strict=False))),
         report=SolveReport(status=fields["status"], objective=np.nan if objective is None else objective),
     )

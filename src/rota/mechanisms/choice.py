@@ -18,6 +18,8 @@ class Choice:
     wasted: BoolArray | None = None
     """Chosen options that take GPUs without running on them (an accident of the Gavel artifact)."""
     fraction: FloatArray | None = None
+    wish: IntArray | None = None
+    """The configuration that the policy wants for each option, or -1; None if it has no wishes."""
     largest_first: bool = False
     """Large jobs are placed before small ones where nobody can fail to fit."""
     arrivals_last: bool = False

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Protocol
 
+import numpy as np
+
 from rota.core.allocation import Allocation
+from rota.core.arrays import IntArray
 from rota.core.errors import UnknownName
 from rota.core.placement import Placement
 from rota.core.registry import Registry
@@ -47,7 +50,10 @@ class Halves:
     def place(self, view: View, allocation: Allocation) -> Placement:
         """Select, then divide."""
         select: Select = self._shares if allocation.order is None else self._order
-        return self._divide.divide(view, select.choose(view, allocation))
+        choice = select.choose(view, allocation)
+        if allocation.wish is not None and self.by_need:
+            choice = dataclasses.replace(choice, wish=_wishes(view, allocation.jobs, allocation.wish, choice))
+        return self._divide.divide(view, choice)
 
     def unmoved(self, view: View, allocation: Allocation) -> bool:
         """As the selecting half says, if it says so."""
@@ -73,6 +79,15 @@ class Halves:
         """What the dividing half has to say about the run so far."""
         own = getattr(self._divide, "remarks", None)
         return [] if own is None else list(own())
+
+
+def _wishes(view: View, known: IntArray, wish: IntArray, choice: Choice) -> IntArray:
+    """What the policy wants for each chosen option; -1 for jobs that came after it was asked."""
+    if len(known) == 0:
+        return np.full(len(choice), -1, dtype=np.int64)
+    jobs = view.jobs[choice.first]
+    at = np.minimum(known.searchsorted(jobs), len(known) - 1)
+    return np.where(known[at] == jobs, wish[at, choice.type], -1)
 
 
 def may_starve(name: str) -> bool:

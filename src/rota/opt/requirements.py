@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Options
-from rota.core.arrays import FloatArray
+from rota.core.arrays import FloatArray, IntArray
 from rota.core.view import View
 from rota.opt import one_type
 from rota.opt.chains import MOST_TYPES, climb
 from rota.opt.columns import pair_source
+from rota.opt.configured import Configured, columns, highest, total_worth
 from rota.opt.groups import by_job, ratio, worth_of_a_step
 from rota.opt.memory import recalled
 from rota.opt.paced import highest_paced_target
 from rota.opt.pairs import Pairs, spread
 from rota.opt.shares import Polytope
 from rota.opt.targets import Pace, highest_target
+from rota.opt.wishes import shares, wishes
 
 REFERENCE = "v100"
 """The type whose throughput stands for all types in policies that do not distinguish them."""
@@ -42,6 +44,8 @@ class Met:
     share: FloatArray
     memory: Mapping[str, Any]
     extras: Options = field(default_factory=lambda: NO_OPTIONS)
+    wish: IntArray | None = None
+    """[J, T] configurations of CPUs and memory, where they were chosen too."""
 
 
 def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | None = None) -> Met:
@@ -85,6 +89,24 @@ def meet_blindly(view: View, rate: FloatArray, need: Requirement) -> Met:
     least = ratio(pace.rate(target), pace.fastest)
     time, _ = one_type.fill(least, np.where(pace.fastest > 0, 1.0, 0.0), size, pool)
     return Met(target, one_type.over_types(time, view.capacity), {})
+
+
+def meet_configured(view: View, need: Requirement, favour: FloatArray | None = None) -> Met:
+    """The same where CPUs and memory are chosen too: a row per job, a column per configuration."""
+    groups = by_job(view)
+    ways = columns(view, groups)
+    unscaled = Configured(groups=groups, columns=ways, scale=np.ones(len(view)))
+    pace = _pace(unscaled.fastest, need)
+    scale = ratio(np.ones(len(view)), pace.fastest)
+    worth = total_worth(view) if favour is None else total_worth(view) * favour
+    problem = replace(unscaled, scale=scale)
+    found = highest(problem, pace.scaled(scale), worth[view.job_class], _first_guess(view))
+    return Met(
+        found.value,
+        shares(groups, ways, found.times, len(view.capacity)),
+        {"target": found.value},
+        wish=wishes(view, groups, ways, found.times),
+    )
 
 
 def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatArray) -> Met:

@@ -38,7 +38,7 @@ class MinTotalDuration:
             rate = reference_rate(view, rate)
         count = len(view)
         need = Requirement(steps=view.steps_left, slack=np.ones(count), age=np.zeros(count))
-        found = meet(view, rate, need, _long_ones(view, rate)) if self.aware else meet_blindly(view, rate, need)
+        found = meet(view, rate, need, long_ones(view, rate)) if self.aware else meet_blindly(view, rate, need)
         return Allocation(
             jobs=view.jobs,
             types=view.types,
@@ -49,7 +49,7 @@ class MinTotalDuration:
         )
 
 
-def _long_ones(view: View, rate: FloatArray) -> FloatArray:
+def long_ones(view: View, rate: FloatArray) -> FloatArray:
     """[C] the longest time that a job of each class still needs at its fastest, not less than a part of the most."""
     time = ratio(view.steps_left, rate.max(axis=1, initial=0.0)[view.job_class])
     longest = np.zeros(len(rate))

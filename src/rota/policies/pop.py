@@ -43,14 +43,18 @@ class Pop:
         if any(answer.order is not None for _, answer in found):
             raise ConfigError(f"policy 'pop': {self.inner!r} answers with an order of jobs, which cannot be divided")
         share = np.zeros((len(view), len(view.capacity)))
+        wish = np.full(share.shape, -1, dtype=np.int64)
         for keep, answer in found:
             share[keep] = answer.share[: len(keep)]
+            if answer.wish is not None:
+                wish[keep] = answer.wish
         extras, together = _extras([(len(keep), answer) for keep, answer in found])
         return Allocation(
             jobs=view.jobs,
             types=view.types,
             share=np.concatenate([share, together]),
             extras=extras,
+            wish=wish if (wish >= 0).any() else None,
             traits=found[0][1].traits,
             report=SolveReport(size=max(answer.report.size for _, answer in found)),
         )

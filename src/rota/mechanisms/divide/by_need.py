@@ -17,6 +17,7 @@ from rota.mechanisms.divide.packing import Packing, Slots
 from rota.mechanisms.divide.slots import alone
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
+_SLACK = 1e-9
 
 
 class Layout:
@@ -41,8 +42,15 @@ class Layout:
         if chosen.partner is not None:
             self.shares = chosen.partner[tasks] >= 0
             full = np.where(self.shares, fair, full)
+        self.most: list[int] = full.tolist()
+        """What makes each task as fast as it can get."""
+        if chosen.wish is not None:  # a wish that costs speed is none: nobody is to be slower than with its share
+            wish = chosen.wish[tasks]
+            good = (wish >= 0) & (known.speed[wish] >= 1 - _SLACK)
+            full = np.where(good if self.shares is None else good & ~self.shares, wish, full)
         self.fair: list[int] = fair.tolist()
-        self.full: list[int] = full.tolist()
+        self.full: list[int] = self.most if chosen.wish is None else full.tolist()
+        """What each task is to get if it is there: the policy's wish, or else `most`."""
         self.size: list[int] = view.gpus[rows].tolist()
 
     def last_slots(self) -> list[Slots | None]:
@@ -73,7 +81,7 @@ class _Chosen:
     """The tasks of a round as columns, and how they end as a placement."""
 
     def __init__(self, view: View, choice: Choice, *, largest_first: bool) -> None:
-        rows, partner, kind = choice.first, choice.second, choice.type
+        rows, partner, kind, wish = choice.first, choice.second, choice.type, choice.wish
         order: IntArray | None = None
         if choice.wasted is not None:
             order = (~choice.wasted).nonzero()[0]
@@ -82,7 +90,8 @@ class _Chosen:
         if order is not None:
             rows, kind = rows[order], kind[order]
             partner = None if partner is None else partner[order]
-        self.view, self.rows, self.partner, self.kind = view, rows, partner, kind
+            wish = None if wish is None else wish[order]
+        self.view, self.rows, self.partner, self.kind, self.wish = view, rows, partner, kind, wish
         self.steady = choice.steady
         self.arrivals_last = choice.arrivals_last
 
@@ -213,6 +222,7 @@ class ByNeed:
                 continue
             layout = Layout(chosen, tasks, kind, packing.first, stays=stays)
             packing.know(layout.known)
+            packing.balance = choice.wish is not None
             self.lay_out(layout, packing, packing.begin(layout.full if self.remembers and not stays else []))
             all_in_order = self.remembers and len(packing.task) == len(tasks)
             put.append(layout.tasks if all_in_order else layout.tasks[packing.task])
@@ -235,6 +245,7 @@ class ByNeed:
             or last.shared
             or choice.second is not None
             or choice.wasted is not None
+            or choice.wish is not None
             or last.steady != choice.steady
             or len(choice) != len(self._asked)
             or not every(view.jobs[choice.first] == self._asked)

@@ -45,9 +45,11 @@ class Packing:
     ) -> None:
         """`fair` is what a GPU has as its proportional share; with `consolidate`, jobs are kept on few servers.
 
-        Servers are counted from 0; `first` is the number of the first one in the cluster.
+        Servers are counted from 0; `first` is the number of the first one in the cluster. While `balance` is set,
+        jobs go where the rest of the CPUs suits the rest of the GPUs.
         """
         self.first = first
+        self.balance = False
         self.consolidate = consolidate
         self.fair_cpus, self.fair_memory = fair
         self.servers = list(zip(gpus.tolist(), cpus.tolist(), memory.tolist(), strict=True))
@@ -107,7 +109,8 @@ class Packing:
         """
         gpus, cpus, memory, hints, holds = self.gpus, self.cpus, self.memory, self.hints, self.holds
         task_of, config_of, where_of, on = self.task, self.config, self.where, self.on
-        last, free, one_by_one, remember = len(gpus) - 1, self.free, not self.consolidate, self._remember
+        last, free, remember = len(gpus) - 1, self.free, self._remember
+        one_by_one = not (self.consolidate or self.balance)
         for task in range(start, len(wishes)):
             if free == 0:
                 break
@@ -156,6 +159,8 @@ class Packing:
         cpus, memory = self.holds[wish]
         if self.consolidate:
             return self._few_servers(size, cpus, memory)
+        if self.balance:
+            return self._balanced(size, cpus, memory)
         if size == 1:
             return self._first(cpus, memory)
         return self._in_order(size, cpus / size, memory / size)
@@ -225,6 +230,25 @@ class Packing:
         if memory > 0:
             count = min(count, int(self.memory[server] / memory))
         return count
+
+    def _balanced(self, size: int, cpus: float, memory: float) -> Slots | None:
+        """One server on which the CPUs that stay suit the GPUs that stay; GPU by GPU if none has room for all of it.
+
+        Who takes more than a proportional share goes where most is left per free GPU, others where least is: CPUs
+        and GPUs then run out together, and wishes come true that first fit would cut.
+        """
+        demanding = cpus > size * self.fair_cpus + _SLACK
+        best, found = -math.inf, -1
+        for server, free in enumerate(self.gpus[:-1]):
+            if free < size or self.cpus[server] < cpus or self.memory[server] < memory:
+                continue
+            left = self.cpus[server] / free
+            worth = left if demanding else -left
+            if worth > best + _SLACK:
+                best, found = worth, server
+        if found >= 0:
+            return [(found, size)]
+        return None if size == 1 else self._in_order(size, cpus / size, memory / size)
 
     def _first(self, cpus: float, memory: float) -> Slots | None:
         """The first server with room for one GPU."""

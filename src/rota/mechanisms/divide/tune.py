@@ -1,6 +1,7 @@
 """Synergy-Tune (Mohan et al., OSDI 2022): what every job would like if it is there, never less than its share.
 
-For one job after the other:
+What a job would like is what the policy wishes for it, if it does (`Allocation.wish`), otherwise the least that makes
+it as fast as it can get. For one job after the other:
 
 1. Put it where its GPUs, CPUs and memory are free together.
 2. Otherwise cut its wish to the proportional share, if it goes beyond that, and try again.
@@ -39,7 +40,9 @@ class Tune(ByNeed):
             _stay(layout, packing, task, slots)
         packing.walk(max(start, len(layout.stay)), layout.size, layout.full, _Squeeze(layout, packing))
         if self._rules.spare_is_shared:
-            _share_spare(layout, packing)
+            _share_spare(layout, packing, layout.full)
+            if layout.most != layout.full:
+                _share_spare(layout, packing, layout.most)
 
 
 class _Squeeze:
@@ -89,11 +92,11 @@ def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish:
             packing.change(row, mine, layout.fair[task] if _beyond(packing, mine, full) else full)
 
 
-def _share_spare(layout: Layout, packing: Packing) -> None:
-    """Give whole CPUs and whole GB that are left to jobs that were cut, in the order of serving."""
+def _share_spare(layout: Layout, packing: Packing, wishes: list[int]) -> None:
+    """Give whole CPUs and whole GB that are left to jobs that have less than their wish, in the order of serving."""
     known = layout.known
     for row, (task, got) in enumerate(zip(packing.task, packing.config, strict=True)):
-        wish, size = layout.full[task], layout.size[task]
+        wish, size = wishes[task], layout.size[task]
         if wish == got:
             continue
         slots = packing.slots(row)

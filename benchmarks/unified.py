@@ -1,0 +1,166 @@
+"""Do gains from GPU types and from CPUs and memory add up? The experiment of docs/unified.md.
+
+    python benchmarks/unified.py                 # all of it, a table per part; some minutes
+    python benchmarks/unified.py --seeds 2 --parts stream --vision 60 --load 18
+
+A cluster of 32 V100, 32 P100 and 32 K80 in servers of 8 with 24 CPUs and 500 GB, the catalogue `pipeline`, and jobs
+with the lengths of Synergy's small trace, restricted to the models that the catalogue has. Five ways to decide run on
+the same jobs; numbers are means over seeds with 95 % confidence intervals (Student's t), gains are paired by seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import fmean, quantiles, stdev
+from typing import NamedTuple
+
+import rota
+from rota import profiles
+from rota.core.jobs import Jobs, table
+
+SERVER = "cpus=24:memory=500"
+CLUSTER = ",".join(f"{kind}=32/8:{SERVER}" for kind in ("v100", "p100", "k80"))
+VISION, LANGUAGE = ("res18", "res50"), ("transformer", "lstm")
+WAYS = {
+    "baseline": ("", "proportional"),
+    "types only": ("-perf", "proportional"),
+    "CPUs only": ("", "tune"),
+    "both, apart": ("-perf", "tune"),
+    "unified": ("-unified", "tune"),
+}
+"""What is added to the policy's name, and the mechanism."""
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""97.5 % quantile of Student's t by number of seeds."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment: which policies, which number, which jobs."""
+
+    title: str
+    policy: str
+    number: str
+    jobs: int
+    measure: tuple[int, int] | None
+
+
+PARTS = {
+    "stream": Part("mean JCT, jobs arriving", "max-min-fairness", "mean_jct_s", 1000, (200, 800)),
+    "batch": Part("makespan, all jobs at the start", "min-total-duration", "makespan_s", 400, None),
+}
+
+
+def jobs_of(part: Part, load: float | None, vision: float, seed: int) -> Jobs:
+    """Lengths of Synergy's small trace; steps so that a job takes its length on a V100 with the proportional share.
+
+    Half an hour to 8 hours, 3 on average: with the lengths of its stream, up to a week, a run of some minutes would not
+    come near a steady state. `load` is in jobs per hour; without one all jobs are there at the start.
+    """
+    random, catalogue = Random(seed), profiles.load("pipeline")
+    names, steps, arrivals, at = [], [], [], 0.0
+    for _ in range(part.jobs):
+        long = random.random() >= 0.8
+        length = 60 * 10 ** (random.uniform(2.5, 2.7) if long else random.uniform(1.5, 2.5))
+        name = random.choice(VISION if random.random() < vision / 100 else LANGUAGE)
+        at += 0.0 if load is None else random.expovariate(load / 3600)
+        names.append(name)
+        steps.append(math.floor(length / catalogue.step_s(name, 1, "v100")))
+        arrivals.append(at)
+    return table(profile_names=names, gpus=[1] * part.jobs, total_steps=steps, submitted=arrivals)
+
+
+class Outcome(NamedTuple):
+    """What one run gave."""
+
+    hours: float
+    used: float
+    """Part of the GPUs that was in use."""
+    slowdown: float
+    """95th percentile of the time from arrival to finish over the job's length."""
+
+
+def run(part: Part, way: str, load: float | None, vision: float, seed: int) -> Outcome:
+    """One way on the jobs of one seed."""
+    suffix, mechanism = WAYS[way]
+    result = rota.simulate(
+        jobs=jobs_of(part, load, vision, seed), cluster=CLUSTER, policy=part.policy + suffix, mechanism=mechanism,
+        profiles="pipeline", seed=seed, measure=part.measure,
+    )  # fmt: skip
+    if result.summary["solve_failures"] or result.notes:
+        print(f"{way}, seed {seed}: {result.summary['solve_failures']} solves failed; {result.notes}", file=sys.stderr)
+    jobs, step_s = result.jobs, profiles.load("pipeline").step_s
+    slowdown = [
+        jct / (steps * step_s(str(name), 1, "v100"))
+        for jct, steps, name, counts in zip(
+            jobs["jct_s"], jobs["steps"], jobs["profile"], jobs["measured"], strict=True
+        )
+        if counts
+    ]
+    hours = float(result.summary[part.number]) / 3600
+    return Outcome(hours, float(result.summary["utilization"]), quantiles(slowdown, n=20)[-1])
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half the width of its 95 % confidence interval."""
+    return fmean(values), STUDENT[len(values)] * stdev(values) / math.sqrt(len(values))
+
+
+def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str, list[float]]:
+    """All ways on all seeds, as a table on the screen and as numbers."""
+    found: dict[str, list[float]] = {}
+    rate = "" if load is None else f" at {load:g} per hour"
+    print(f"\n{part.title}{rate}; {vision:g} % vision; {seeds} seeds")
+    print(f"{'way':28} {'policy':34} {'hours':>14} {'gain over baseline':>18}", end=" ")
+    print(f"{'GPUs in use':>11} {'slowdown p95':>15} {'CPU s':>6}")
+    for way, (suffix, mechanism) in WAYS.items():
+        start = time.process_time()
+        runs = [run(part, way, load, vision, seed) for seed in range(1, seeds + 1)]
+        found[way] = [outcome.hours for outcome in runs]
+        mean, half = interval(found[way])
+        tail, spread = interval([outcome.slowdown for outcome in runs])
+        ratio, width = interval([b / v for b, v in zip(found["baseline"], found[way], strict=True)])
+        names = f"{part.policy}{suffix} + {mechanism}".replace("proportional", "prop.")
+        print(
+            f"{way:28} {names:34} {mean:6.2f} +- {half:4.2f} {ratio:9.3f} +- {width:5.3f} "
+            f"{fmean(outcome.used for outcome in runs):10.0%} {tail:9.2f} +- {spread:4.2f} "
+            f"{time.process_time() - start:6.1f}",
+            flush=True,
+        )
+    product = [
+        b / t * b / c for b, t, c in zip(found["baseline"], found["types only"], found["CPUs only"], strict=True)
+    ]
+    edge = [a / u for a, u in zip(found["both, apart"], found["unified"], strict=True)]
+    for what, values in (("product of the single gains", product), ("unified against apart", edge)):
+        ratio, width = interval(values)
+        print(f"{what:28} {'':34} {'':14} {ratio:9.3f} +- {width:5.3f}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5, choices=sorted(STUDENT), help="seeds 1 to N (default 5)")
+    parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=["stream", "batch"])
+    parser.add_argument("--vision", nargs="+", type=float, default=[20.0, 60.0], help="percent of vision jobs")
+    parser.add_argument("--load", nargs="+", type=float, default=[14.0, 18.0, 22.0], help="jobs per hour of the stream")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers, hours by seed")
+    asked = parser.parse_args()
+    found = {}
+    for name in asked.parts:
+        for load in asked.load if name == "stream" else [None]:
+            for vision in asked.vision:
+                key = name if load is None else f"{name} {load:g} per hour"
+                found[f"{key}, {vision:g} % vision"] = study(PARTS[name], load, vision, asked.seeds)
+    if asked.json:
+        Path(asked.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Which amounts of CPUs and memory a policy may choose from."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from builders import a_cluster, a_view, some_jobs
+from rota import clusters, profiles
+from rota.core.rules import Rules
+
+PIPELINE = profiles.load("pipeline")
+CLUSTER = clusters.load("v100=16/8:cpus=24:memory=500,p100=8/8:cpus=24:memory=500,k80=8/8:cpus=24:memory=500")
+
+
+def choices_of(model, gpus=1, cluster=CLUSTER, **more):
+    view = a_view(some_jobs(1, profiles=[model], gpus=gpus), speeds=PIPELINE, cluster=cluster, **more)
+    known = view.classes.configurations
+    return known, [known.choices(0, t).tolist() for t in range(len(view.types))]
+
+
+@pytest.mark.parametrize("gpus", [1, 4, 8, 16])
+@pytest.mark.parametrize("model", ["res18", "res50", "lstm"])
+def test_none_is_slower_than_the_share_or_worse_in_every_respect_or_more_than_a_server_has(model, gpus):
+    known, by_type = choices_of(model, gpus)
+
+    for kind, rows in enumerate(by_type):
+        assert rows
+        assert (known.speed[rows] >= 1 - 1e-9).all()
+        assert known.speed[rows].max() == pytest.approx(known.speed[known.full[0, kind]])
+        most = 24 * max(1, gpus / 8), 500 * max(1, gpus / 8)
+        assert known.cpus[rows].max() <= most[0]
+        assert known.memory_gb[rows].max() <= most[1]
+        for one, other in itertools.permutations(rows, 2):
+            assert (
+                known.speed[one] > known.speed[other]
+                or known.cpus[one] < known.cpus[other]
+                or known.memory_gb[one] < known.memory_gb[other]
+            )
+
+
+def test_they_are_the_steps_from_the_share_to_full_speed():
+    known, (k80, _, v100) = choices_of("res18")
+
+    assert known.cpus[k80].tolist() == [1]
+    assert sorted(set(known.cpus[v100].tolist())) == [3, 4, 5, 6, 7, 8]
+
+
+def test_asking_again_adds_nothing():
+    known, first = choices_of("res18")
+    rows = len(known.cpus)
+
+    assert [known.choices(0, t).tolist() for t in range(3)] == first
+    assert len(known.cpus) == rows
+
+
+def test_without_cpus_in_the_cluster_there_is_only_the_share():
+    known, by_type = choices_of("res18", cluster=a_cluster(v100=2))
+
+    assert by_type == [[known.fair[0, 0]]]
+
+
+def test_rules_with_two_speeds_offer_two_configurations_at_most():
+    known, by_type = choices_of("res18", rules=Rules(speeds="two-valued"))
+
+    for kind, rows in enumerate(by_type):
+        assert set(rows) <= {int(known.fair[0, kind]), int(known.full[0, kind])}

@@ -1,0 +1,254 @@
+"""Unified policies from outside: equal to the plain ones without CPUs, different where CPUs and types interact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import rota
+from builders import a_cluster, a_run, a_view, assert_same_allocation, some_jobs
+from rota import clusters, profiles
+from rota.core.allocation import Allocation
+from rota.core.events import Allocated, Planned
+from rota.core.rules import Rules
+from rota.engine.log import read_events
+from rota.mechanisms.choice import Choice
+from rota.mechanisms.divide.tune import Tune
+from rota.mechanisms.registry import Halves, _wishes
+from rota.opt.configured import total_worth
+from rota.policies.registry import policies
+
+UNIFIED = [n for n in policies.names() if n.endswith("-unified")]
+PIPELINE, GAVEL = profiles.load("pipeline"), profiles.load("gavel")
+TWO_TYPES = clusters.load("v100=8/8:cpus=24:memory=500,p100=8/8:cpus=24:memory=500")
+
+
+def test_there_are_four_of_them():
+    assert UNIFIED == [
+        "finish-time-fairness-unified",
+        "max-min-fairness-unified",
+        "max-sum-throughput-unified",
+        "min-total-duration-unified",
+    ]
+
+
+@pytest.mark.parametrize("name", UNIFIED)
+@pytest.mark.parametrize(
+    ("speeds", "cluster", "models"),
+    [
+        (GAVEL, TWO_TYPES, ["A3C", "LM (batch size 20)", "CycleGAN", "A3C"]),
+        (PIPELINE, a_cluster(v100=2, p100=1), ["res18", "lstm", "res50", "res18"]),
+    ],
+    ids=["profiles without CPUs", "servers without CPUs"],
+)
+def test_where_nothing_is_known_about_cpus_it_is_the_plain_policy(name, speeds, cluster, models):
+    view = a_view(some_jobs(4, profiles=models), speeds=speeds, cluster=cluster)
+
+    mine, plain = (policies.create(n).allocate(view) for n in (name, name.replace("-unified", "-perf")))
+
+    assert_same_allocation(mine, plain)
+    assert mine.wish is None
+
+
+@pytest.mark.parametrize("name", UNIFIED)
+def test_where_cpus_and_memory_never_limit_the_program_finds_what_the_plain_one_finds(name):
+    """Language models hold one CPU and are as fast as they get: the extra rows and columns must change nothing."""
+    view = a_view(some_jobs(6, profiles=["lstm", "transformer"] * 3), speeds=PIPELINE, cluster=TWO_TYPES)
+    assert view.classes.configurations.sensitive
+
+    mine, plain = (policies.create(n).allocate(view) for n in (name, name.replace("-unified", "-perf")))
+
+    assert mine.report.objective == pytest.approx(plain.report.objective, rel=1e-7)
+    assert mine.wish is not None
+
+
+def test_only_the_unified_policy_sees_that_a_v100_is_worth_its_cpus():
+    """With 3 CPUs a res18 is as fast on a p100 as on a v100, so the plain policy sends it away from v100 for ever."""
+    view = a_view(some_jobs(16, profiles=["res18"] * 4 + ["transformer"] * 12), speeds=PIPELINE, cluster=TWO_TYPES)
+    p100, v100 = range(2)
+
+    plain = policies.create("max-min-fairness-perf").allocate(view)
+    mine = policies.create("max-min-fairness-unified").allocate(view)
+
+    known = view.classes.configurations
+    assert plain.share[:4, v100].max() < 1e-6
+    assert mine.report.objective > plain.report.objective * 1.001
+    speed = known.speed[mine.wish[:4]] * mine.share[:4]
+    assert speed.sum() > plain.share[:4].sum() * 1.3
+    assert known.cpus[mine.wish[:4, p100]].max() > 3
+
+
+@pytest.mark.parametrize("name", UNIFIED)
+def test_a_run_with_tune_finishes_and_nobody_is_slower_than_with_its_share(name):
+    models = ["res18", "res50", "transformer", "lstm"] * 6
+    jobs = some_jobs(24, profiles=models, gpus=[1, 1, 2, 1] * 6, steps=3000.0, arrivals=np.arange(24) * 100.0)
+    fits = []
+
+    def look(event, run):
+        if isinstance(event, Planned) and len(event.plan.placement):
+            placed, known = event.plan.placement, run.state.classes.configurations
+            assert (known.speed[placed.config] >= 1 - 1e-9).all()
+            fits.append(held_within(placed, run.cluster))
+
+    run = a_run(jobs, cluster=TWO_TYPES, policy=name, mechanism="tune", speeds=PIPELINE, observe=look)
+
+    assert run.reason == "all jobs are done"
+    assert len(run.finished) == 24
+    assert fits
+    assert all(fits)
+
+
+@pytest.mark.parametrize("name", UNIFIED)
+def test_with_cpus_too_it_answers_the_same_to_the_same_view_and_does_not_care_about_job_numbers(name):
+    models, steps = ["res18", "res50", "lstm", "res18"] * 5, np.geomspace(1e3, 1e5, 20)
+    view = a_view(some_jobs(20, profiles=models, steps=steps), speeds=PIPELINE, cluster=TWO_TYPES)
+    policy = policies.create(name)
+    first = policy.allocate(view)
+    later = replace(view, previous=first, now=view.now + 360)
+    other = policy.allocate(replace(view, jobs=view.jobs + 1000))
+
+    assert_same_allocation(policy.allocate(view), first)
+    assert_same_allocation(policies.create(name).allocate(later), policy.allocate(later))
+    assert np.array_equal(first.share, other.share)
+    assert np.array_equal(first.wish, other.wish)
+
+
+@pytest.mark.parametrize("mechanism", ["greedy", "ideal", "proportional", "strided"])
+def test_a_run_with_any_other_mechanism_finishes_too(mechanism):
+    jobs = some_jobs(20, profiles=["res18", "res50", "transformer", "lstm"] * 5, steps=3000.0)
+
+    run = a_run(jobs, cluster=TWO_TYPES, policy="max-min-fairness-unified", mechanism=mechanism, speeds=PIPELINE)
+
+    assert len(run.finished) == 20
+
+
+def held_within(placed, cluster):
+    """Whether no server hands out more CPUs or memory than it has."""
+    task = np.repeat(np.arange(len(placed)), np.diff(placed.slot_start))
+    part = placed.slot_gpus / placed.gpus[task]
+    good = True
+    for held, size in ((placed.cpus, cluster.server_cpus), (placed.memory_gb, cluster.server_memory_gb)):
+        used = np.bincount(placed.slot_server, weights=held[task] * part, minlength=len(size))
+        good &= bool((used <= size + 1e-6).all())
+    return good
+
+
+def test_tune_refuses_wishes_that_cost_speed():
+    """Five wishes of 2 CPUs would make room for one of 8, but nobody is to be slower than with the share."""
+    cluster = clusters.load("v100=8/8:cpus=24:memory=500")
+    view = a_view(some_jobs(8, profiles=["res18"] * 8), speeds=PIPELINE, cluster=cluster)
+    known = view.classes.configurations
+    wish = np.array([[known.number(0, 0, cpus, 62.5)] for cpus in (8, 3, 3, 2, 2, 2, 2, 2)])
+
+    placed = placed_with(view, wish)
+
+    assert known.cpus[wish].sum() == 24
+    assert placed.cpus[0] == 3, "a wish that costs speed is refused, so that everybody else holds the share"
+    assert placed.cpus.sum() == 24
+    assert (known.speed[placed.config] >= 1).all()
+
+
+def test_a_wish_below_the_full_configuration_leaves_cpus_to_others():
+    cluster = clusters.load("v100=4/4:cpus=16:memory=500")
+    view = a_view(some_jobs(3, profiles=["res18"] * 3), speeds=PIPELINE, cluster=cluster)
+    known = view.classes.configurations
+    wish = np.array([[known.number(0, 0, cpus, 62.5)] for cpus in (5, 6, 5)])
+
+    assert placed_with(view, wish).cpus.tolist() == [5, 6, 5]
+    assert sorted(placed_with(view, None).cpus.tolist()) == [4, 4, 8]
+
+
+def test_spare_cpus_go_beyond_the_wish_up_to_what_makes_a_job_fastest():
+    cluster = clusters.load("v100=4/4:cpus=16:memory=500")
+    view = a_view(some_jobs(1, profiles=["res18"]), speeds=PIPELINE, cluster=cluster)
+    wish = np.array([[view.classes.configurations.number(0, 0, 5.0, 62.5)]])
+
+    assert placed_with(view, wish).cpus.tolist() == [8]
+
+
+def placed_with(view, wish):
+    """The round in which tune places all jobs of a cluster of one type."""
+    tune = Tune()
+    tune.follow(Rules())
+    share = np.ones((len(view), 1))
+    return Halves(Everybody(), tune).place(view, Allocation(jobs=view.jobs, types=view.types, share=share, wish=wish))
+
+
+class Everybody:
+    def choose(self, view, _allocation):
+        return Choice(first=np.arange(len(view)), type=np.zeros(len(view), dtype=np.int64))
+
+
+def test_jobs_that_came_after_the_policy_was_asked_have_no_wish():
+    cluster = clusters.load("v100=4/4:cpus=16:memory=500")
+    view = a_view(some_jobs(2, profiles=["res18"] * 2), speeds=PIPELINE, cluster=cluster)
+    earlier = policies.create("max-min-fairness-unified").allocate(view.part(np.array([0]), view.capacity))
+
+    found = _wishes(view, earlier.jobs, earlier.wish, Choice(first=np.array([0, 1]), type=np.array([0, 0])))
+
+    assert found[0] == earlier.wish[0, 0]
+    assert found[1] == -1
+
+
+def test_pop_passes_the_wishes_of_its_parts_on():
+    view = a_view(some_jobs(8, profiles=["res18", "lstm"] * 4), speeds=PIPELINE, cluster=TWO_TYPES)
+
+    found = policies.create("pop", inner="max-min-fairness-unified", parts=2).allocate(view)
+
+    assert found.wish.shape == (8, 2)
+    assert (found.wish >= 0).all()
+
+
+def test_wishes_are_part_of_the_log_and_of_equality(tmp_path):
+    log = tmp_path / "run.jsonl"
+    rota.simulate(
+        jobs=some_jobs(4, profiles=["res18"] * 4, steps=2000.0), cluster="v100=2/2:cpus=8:memory=200",
+        policy="max-min-fairness-unified", mechanism="tune", profiles="pipeline", events=log,
+    )  # fmt: skip
+    read = [e.allocation for e in read_events(log) if isinstance(e, Allocated)]
+
+    assert read
+    assert all(a.wish.shape == (len(a.jobs), 1) for a in read)
+    assert read[0] == replace(read[0])
+    assert read[0] != replace(read[0], wish=read[0].wish + 1)
+    assert read[0] != replace(read[0], wish=None)
+
+
+def test_with_wishes_cpus_and_gpus_of_a_server_run_out_together():
+    """First fit would put three wishes of 8 CPUs on the first of two servers, and leave none to five of its GPUs."""
+    cluster = clusters.load("v100=16/8:cpus=24:memory=500")
+    models = ["res18"] * 4 + ["lstm"] * 8
+    view = a_view(some_jobs(12, profiles=models), speeds=PIPELINE, cluster=cluster)
+    known = view.classes.configurations
+    wish = known.full[view.job_class]
+
+    placed = placed_with(view, wish)
+
+    assert placed.cpus.tolist() == [8.0] * 4 + [1.0] * 8
+    assert np.bincount(placed.slot_server[:4]).tolist() == [2, 2]
+    first_fit = placed_with(view, None)
+    assert np.bincount(first_fit.slot_server[:4]).tolist() == [3, 1]
+
+
+def test_a_gang_that_no_server_holds_is_spread_as_ever():
+    cluster = clusters.load("v100=16/8:cpus=24:memory=500")
+    view = a_view(some_jobs(2, profiles=["lstm"] * 2, gpus=[6, 10]), speeds=PIPELINE, cluster=cluster)
+
+    placed = placed_with(view, view.classes.configurations.full[view.job_class])
+
+    assert placed.slot_start.tolist() == [0, 1, 3]
+    assert placed.slot_gpus.sum() == 16
+
+
+def test_classes_count_in_the_total_by_their_full_speed():
+    """By the share, a v100 is worth nothing to res18; at full speed it is worth less than to transformer."""
+    view = a_view(some_jobs(2, profiles=["res18", "transformer"]), speeds=PIPELINE, cluster=TWO_TYPES)
+    known, worth = view.classes.configurations, total_worth(view)
+    full = view.classes.throughput * known.speed[known.full]
+
+    p100, v100 = range(2)
+    edge = (full[:, v100] - full[:, p100]) * worth
+    assert full @ [0.5, 0.5] * worth == pytest.approx(view.classes.gpus)
+    assert 0 < edge[0] < edge[1]

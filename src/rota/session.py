@@ -77,6 +77,8 @@ class Watch:
 
     def handler(self, kind: type) -> Callable[[Event], None] | None:
         """`observe` for the kinds of events that it looks at."""
+        if self._waiting is not None:
+            return self.observe
         return self.observe if kind in (JobsFinished, JobsDropped, JobsRejected) else None
 
     def satisfied(self) -> bool:

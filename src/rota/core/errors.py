@@ -44,7 +44,7 @@ class TraceError(ConfigError):
     def __init__(self, path: str, line: int, message: str, column: str | None = None) -> None:
         where = f"{path}:{line}" + (f", column {column}" if column else "")
         super().__init__(f"{where}: {message}")
-        self.path, self.line, self.column = path, line, column
+        self.path, self.line, self.column, self.message = path, line, column, message
 
 
 class ProfileMissing(ConfigError):

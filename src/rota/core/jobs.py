@@ -26,6 +26,31 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Requests:
+    """What jobs ask for beside a number of GPUs (carried along, not used in simulation); NaN where nothing was said."""
+
+    cpus: FloatArray
+    """Of the whole job, like memory."""
+    memory_gb: FloatArray
+    min_gpus: FloatArray
+    """The job may run with so many GPUs or more ..."""
+    max_gpus: FloatArray
+    """... up to so many."""
+
+    def take(self, which: IntArray | slice) -> Requests:
+        """Those of some of the jobs."""
+        return Requests(**{name: getattr(self, name)[which] for name in REQUESTS})
+
+
+REQUESTS = ("cpus", "memory_gb", "min_gpus", "max_gpus")
+
+
+def requests(count: int, **columns: FloatArray) -> Requests:
+    """Requests of so many jobs, unknown but for the columns given."""
+    return Requests(**{name: columns.get(name, np.full(count, np.nan)) for name in REQUESTS})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Jobs:
     """A table of jobs. All arrays have one entry per job."""
 
@@ -47,6 +72,7 @@ class Jobs:
     tenant: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     launches: tuple[Launch, ...] = (Launch(),)
     launch: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    requests: Requests | None = None
 
     def __post_init__(self) -> None:
         for name in ("tenant", "launch"):
@@ -61,9 +87,17 @@ class Jobs:
         columns = self.__dict__.copy()
         for name in COLUMNS:
             columns[name] = columns[name][start:stop]
+        if self.requests is not None:
+            columns["requests"] = self.requests.take(slice(start, stop))
         part = object.__new__(Jobs)  # not made anew: one is taken at every arrival, and this one is known to be sound
         part.__dict__.update(columns)
         return part
+
+    def take(self, which: IntArray | slice) -> Jobs:
+        """Some of the jobs; text tables are shared."""
+        part = {name: getattr(self, name)[which] for name in COLUMNS}
+        asked = None if self.requests is None else self.requests.take(which)
+        return Jobs(profiles=self.profiles, tenants=self.tenants, launches=self.launches, requests=asked, **part)
 
 
 COLUMNS = (
@@ -83,6 +117,7 @@ def table(
     slo: Sequence[float] | FloatArray | None = None,
     tenant_names: Sequence[str] | None = None,
     launch: Sequence[Launch] | None = None,
+    requests: Requests | None = None,
 ) -> Jobs:
     """A table from one plain sequence per attribute; deadlines follow from slo x duration + arrival."""
     count = len(profile_names)
@@ -107,6 +142,7 @@ def table(
         tenant=tenant,
         launches=launches,
         launch=launched,
+        requests=requests,
     )
 
 

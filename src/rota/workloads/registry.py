@@ -7,19 +7,24 @@ from typing import Any, Protocol
 
 from rota.core.jobs import Jobs, Source
 from rota.core.registry import Registry
+from rota.workloads.files import TraceFile
 
 
 class TraceFormat(Protocol):
-    """How jobs are written as text."""
+    """How jobs are written in a file. Settings of a format are the keywords of its constructor."""
 
     def recognises(self, first_line: str) -> bool:
         """Whether a trace that begins with this line is in this format."""
 
-    def read(self, text: str, path: str) -> Jobs:
-        """The jobs of a trace; raises TraceError with the place of whatever is wrong."""
+    def read(self, file: TraceFile) -> Jobs:
+        """The jobs of a trace.
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
-        """The text of a trace, in pieces; `exact` keeps every float to the last bit."""
+        Whatever is wrong is told to `file.problems`, which may raise it or let the reader go on with the next line;
+        a TraceError is for what leaves nothing to go on with.
+        """
+
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str] | Iterator[bytes]:
+        """The contents of a file, in pieces; `exact` keeps every float to the last bit."""
 
 
 formats: Registry[TraceFormat] = Registry("trace format", "rota.workloads.trace_formats", "rota.trace_formats")

@@ -1,7 +1,10 @@
-"""Cells of a trace by column, from text to arrays: the place of the first bad value is in the error."""
+"""Cells of a trace by column, from text to arrays; every bad value is reported with its place."""
 
 from __future__ import annotations
 
+import csv
+import difflib
+import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +14,20 @@ import numpy as np
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import TraceError
 from rota.core.jobs import Launch
+from rota.workloads.files import TraceFile
+from rota.workloads.philly import seconds
+from rota.workloads.problems import Problems
 
 MOST_GPUS = 10**9
+NO_TIME = {"", "none", "unknown", "n/a", "null"}
+"""How logs write that a job never started or ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """A trace cut into cells, still text."""
+    """A trace cut into cells, still text. A bad cell is reported; if that is survived, a harmless value stands in."""
 
-    path: str
+    problems: Problems
     lines: Sequence[int]
     """Line number of each row."""
     cells: Mapping[str, Sequence[str]]
@@ -30,30 +38,27 @@ class Rows:
 
     def floats(self, column: str, accept: Callable[[FloatArray], BoolArray], wanted: str) -> FloatArray:
         """A column of finite numbers, all of which `accept` (a test on the whole array) allows."""
-        cells = self.cells[column]
-        try:
-            values = np.array([float(c) for c in cells])
-        except ValueError:
-            values = np.array([_number(c) for c in cells])
-        good = np.isfinite(values) & accept(values)
-        if not good.all():
-            self.refuse(int(np.argmin(good)), column, wanted)
-        return values
+        values, good = self._numbers(column, accept, wanted)
+        return np.where(good, values, 1.0)
 
-    def gpus(self, column: str) -> IntArray:
+    def gpus(self, column: str, least: int = 1) -> IntArray:
         """A column of GPU counts."""
         cells = self.cells[column]
+        found = np.ones(len(cells), dtype=np.int64)
         for row, cell in enumerate(cells):
-            if not (cell.strip().isdecimal() and 1 <= int(cell) <= MOST_GPUS):
-                self.refuse(row, column, "a number of GPUs; give a whole number >= 1")
-        return np.array([int(c) for c in cells], dtype=np.int64)
+            text = cell.strip()
+            if text.isdecimal() and least <= int(text) <= MOST_GPUS:
+                found[row] = int(text)
+            else:
+                self.refuse(row, column, f"a number of GPUs; give a whole number >= {least}")
+        return found
 
     def flags(self, column: str) -> list[bool]:
         """A column of 0 and 1."""
         cells = self.cells[column]
         for row, cell in enumerate(cells):
             if cell.strip() not in {"0", "1"}:
-                self.refuse(row, column, "0 or 1")
+                self.refuse(row, column, "0 or 1; write 1 for yes")
         return [c.strip() == "1" for c in cells]
 
     def names(self, column: str) -> Sequence[str]:
@@ -61,8 +66,20 @@ class Rows:
         cells = self.cells[column]
         for row, cell in enumerate(cells):
             if not cell.strip():
-                self.refuse(row, column, "a name; it is empty")
+                self.refuse(row, column, "a name; give one")
         return cells
+
+    def times(self, column: str, *, needed: bool) -> FloatArray:
+        """A column of times as seconds that are only good for differences; NaN where there is none."""
+        found = np.full(len(self), np.nan)
+        for row, cell in enumerate(self.cells[column]):
+            text = cell.strip()
+            at = float(text) if text.isdecimal() else seconds(text)
+            if at is not None:
+                found[row] = at
+            elif needed or text.lower() not in NO_TIME:
+                self.refuse(row, column, "a time; write it as 2017-10-09 07:01:55")
+        return found
 
     def steps(self, column: str) -> FloatArray:
         """A column of step counts, whole or not."""
@@ -80,48 +97,134 @@ class Rows:
 
     def arrivals(self, column: str) -> FloatArray:
         """A column of arrival times, which may not go back."""
-        values = self.floats(column, lambda v: v >= 0, "an arrival; give seconds >= 0")
-        back = np.flatnonzero(np.diff(values) < 0)
-        if len(back):
-            row = int(back[0]) + 1
-            raise TraceError(
-                self.path,
+        values, good = self._numbers(column, lambda v: v >= 0, "an arrival; give seconds >= 0")
+        known = np.flatnonzero(good)
+        for at in np.flatnonzero(np.diff(values[known]) < 0).tolist():
+            row, before = int(known[at + 1]), int(known[at])
+            self.problems.error(
                 self.lines[row],
-                f"arrival {self.cells[column][row]} is before {self.cells[column][row - 1]} on line "
-                f"{self.lines[row - 1]}; sort the trace by arrival",
+                f"arrival {self.cells[column][row]} is before {self.cells[column][before]} on line "
+                f"{self.lines[before]}",
+                "sort the trace by arrival",
                 column,
+                self.cells[column][row],
             )
-        return values
+        return np.maximum.accumulate(np.where(good, values, 0.0)) if len(values) else values
+
+    def filled(self, column: str, default: str) -> Rows:
+        """The same rows with a default where the column is absent or a cell empty."""
+        texts = self.cells.get(column, [""] * len(self))
+        cells: Mapping[str, Sequence[str]] = {**self.cells, column: [t if t.strip() else default for t in texts]}
+        return Rows(problems=self.problems, lines=self.lines, cells=cells)
+
+    def optional(self, column: str, wanted: str, *, zero: bool = False) -> FloatArray:
+        """A column of numbers > 0 (or >= 0); NaN where the column is absent or a cell empty."""
+        if column not in self.cells:
+            return np.full(len(self), np.nan)
+        given = np.array([bool(cell.strip()) for cell in self.cells[column]], dtype=bool)
+        numbers = self.filled(column, "1").floats(column, lambda v: (v >= 0) if zero else (v > 0), wanted)
+        return np.where(given, numbers, np.nan)
 
     def refuse(self, row: int, column: str, wanted: str) -> None:
-        """Raise the error for a cell."""
-        raise TraceError(self.path, self.lines[row], f"{self.cells[column][row]!r} is not {wanted}", column)
+        """Report a cell; `wanted` says what it should be and, after a semicolon, what to do."""
+        value = self.cells[column][row]
+        kind, _, fix = wanted.partition("; ")
+        self.problems.error(self.lines[row], f"{value!r} is not {kind}", fix, column, value)
+
+    def _numbers(
+        self, column: str, accept: Callable[[FloatArray], BoolArray], wanted: str
+    ) -> tuple[FloatArray, BoolArray]:
+        """The numbers of a column, and which of them are good; the others have been reported."""
+        cells = self.cells[column]
+        try:
+            values = np.array([float(c) for c in cells])
+        except ValueError:
+            values = np.array([_number(c) for c in cells])
+        good = np.isfinite(values) & accept(values)
+        for row in np.flatnonzero(~good).tolist():
+            self.refuse(row, column, wanted)
+        return values, good
 
 
-def tab_separated(text: str, path: str, columns: Sequence[str]) -> Rows:
+def tab_separated(file: TraceFile, columns: Sequence[str]) -> Rows:
     """A trace without a header, cut at tabs; blank lines are skipped."""
-    return _separated(text, path, columns, "\t", "tab")
+    return _separated(file, columns, "\t", "tab")
 
 
-def comma_separated(text: str, path: str, columns: Sequence[str]) -> Rows:
+def comma_separated(file: TraceFile, columns: Sequence[str]) -> Rows:
     """A trace without a header or quotes, cut at commas; blank lines are skipped."""
-    return _separated(text, path, columns, ",", "comma")
+    return _separated(file, columns, ",", "comma")
 
 
-def _separated(text: str, path: str, columns: Sequence[str], separator: str, name: str) -> Rows:
-    numbered = [(n, line.rstrip("\r")) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+def with_header(file: TraceFile, required: Sequence[str], separator: str = ",", *, kind: str = "trace") -> Rows:
+    """A table whose first line names its columns; lines with another number of cells are reported and skipped."""
+    reader = csv.reader(  # Python 3.10 refuses NUL without a place
+        io.StringIO(file.text.replace("\0", "?"), newline=""),
+        delimiter=separator,
+        quoting=csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE,
+    )
+    try:
+        numbered = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as problem:
+        raise TraceError(file.path, reader.line_num, f"not CSV: {problem}; is a quote left open?") from None
     if not numbered:
-        raise TraceError(path, 1, "the trace has no jobs; give at least one line")
-    rows = [line.split(separator) for _, line in numbered]
-    for (number, _), row in zip(numbered, rows, strict=True):
-        if len(row) != len(columns):
-            raise TraceError(
-                path,
-                number,
-                f"{len(row)} {name}-separated columns instead of {len(columns)}; needed are {', '.join(columns)}",
-            )
-    cells = dict(zip(columns, zip(*rows, strict=True), strict=True))
-    return Rows(path=path, lines=[n for n, _ in numbered], cells=cells)
+        raise TraceError(file.path, 1, f"the {kind} is empty; give a header and at least one job")
+    (first, header), jobs = numbered[0], numbered[1:]
+    columns = [name.strip() for name in header]
+    _check_header(columns, required, file.path, first)
+    if not jobs:
+        raise TraceError(file.path, first, f"the {kind} has a header but no jobs; give at least one line")
+    good = []
+    for line, row in jobs:
+        if len(row) == len(columns):
+            good.append((line, row))
+            continue
+        what = f"{len(row)} cells, but the header names {len(columns)} columns"
+        file.problems.error(line, what, "give every line as many cells as the header")
+    return _cut(good, columns, file.problems)
+
+
+def header_of(line: str, separator: str = ",") -> list[str]:
+    """The names on a line that may be a header."""
+    if separator != ",":
+        return [name.strip() for name in line.split(separator)]
+    try:
+        return [name.strip() for name in next(csv.reader([line.replace("\0", "?")]), [])]
+    except csv.Error:
+        return []
+
+
+def _check_header(columns: Sequence[str], required: Sequence[str], path: str, line: int) -> None:
+    for name in required:
+        if name not in columns:
+            near = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
+            hint = f"; is it {near[0]!r}? Needed" if near else "; needed"
+            raise TraceError(path, line, f"the header has no column {name!r}{hint} are {', '.join(required)}")
+    for name in columns:
+        if name and columns.count(name) > 1:
+            raise TraceError(path, line, f"column {name!r} stands twice in the header; remove one")
+
+
+def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: str) -> Rows:
+    numbered = [(n, line.rstrip("\r")) for n, line in enumerate(file.text.split("\n"), 1) if line.strip()]
+    if not numbered:
+        raise TraceError(file.path, 1, "the trace has no jobs; give at least one line")
+    good = []
+    for number, line in numbered:
+        row = line.split(separator)
+        if len(row) == len(columns):
+            good.append((number, row))
+            continue
+        what = f"{len(row)} {name}-separated columns instead of {len(columns)}"
+        file.problems.error(number, what, f"needed are {', '.join(columns)}")
+    return _cut(good, columns, file.problems)
+
+
+def _cut(numbered: Sequence[tuple[int, Sequence[str]]], columns: Sequence[str], problems: Problems) -> Rows:
+    if not numbered:
+        raise TraceError(problems.path, 1, "no line can be read; see the errors above")
+    cells = dict(zip(columns, zip(*(row for _, row in numbered), strict=True), strict=True))
+    return Rows(problems=problems, lines=[n for n, _ in numbered], cells=cells)
 
 
 def launches(keys: Iterable[tuple[str, str, str, bool]]) -> list[Launch]:

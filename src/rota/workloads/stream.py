@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -97,5 +97,5 @@ def joined(parts: Sequence[Jobs]) -> Jobs:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
     return Jobs(profiles=first.profiles, tenants=first.tenants, launches=first.launches, **columns)

@@ -5,62 +5,68 @@ from __future__ import annotations
 import gzip
 import os
 import tempfile
-import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
-from rota.core.errors import ConfigError, OutputError, TraceError
+from rota.core.errors import OutputError, TraceError
 from rota.core.jobs import Jobs
-from rota.workloads.registry import TraceFormat, formats
+from rota.workloads.files import TraceFile, opened
+from rota.workloads.problems import Problems
+from rota.workloads.registry import formats
 
-LONGEST_LOOK = 100_000
-"""Characters of the first line that are shown to formats: JSON may be one line of many megabytes."""
+SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".swf": "swf", ".trace": "gavel"}
+"""The format that the name of an output file stands for."""
 
 
-def read_trace(path: str | Path, format: str | None = None) -> Jobs:  # noqa: A002 - the word users know
+def read_trace(
+    path: str | Path,
+    format: str | None = None,  # noqa: A002 - the word users know
+    settings: Mapping[str, object] | None = None,
+    problems: Problems | None = None,
+) -> Jobs:
     """The jobs of a trace file, compressed (`.gz`) or not; without a format, its first line decides.
 
-    Durations are unknown (NaN) unless the format has them: see `with_durations`.
+    `settings` are those of the format, e.g. `assign` for logs that do not say what was trained. Durations are unknown
+    (NaN) unless the format has them: see `with_durations`. `problems` hears remarks; it may also collect errors.
     """
-    text = _read_text(Path(path))
-    found = formats.create(format) if format is not None else _recognised(text, str(path))
-    return found.read(text, str(path))
+    file = opened(path, problems or Problems(str(path)))
+    name = format if format is not None else recognised(file)
+    return formats.create(name, **(settings or {})).read(file)
 
 
-def write_trace(jobs: Jobs, path: str | Path, format: str = "gavel", *, exact: bool = False) -> None:  # noqa: A002
+def write_trace(jobs: Jobs, path: str | Path, format: str | None = None, *, exact: bool = False) -> None:  # noqa: A002
     """Write jobs to a file, compressed if its name ends in `.gz`; the file appears complete or not at all.
 
-    With `exact` floats are kept to the last bit; otherwise steps and weights are truncated where the format is one
-    of the Gavel artifact, as it does.
+    Without a format, the name decides (`format_of`). With `exact` floats are kept to the last bit; otherwise steps and
+    weights are truncated where the format is one of the Gavel artifact, as it does.
     """
-    data = "".join(formats.create(format).write(jobs, exact=exact)).encode("utf-8")
+    pieces = formats.create(format or format_of(path)).write(jobs, exact=exact)
+    data = b"".join(piece.encode("utf-8") if isinstance(piece, str) else piece for piece in pieces)
     target = Path(path)
     _replace(target, gzip.compress(data, mtime=0) if target.suffix == ".gz" else data)
 
 
-def _read_text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
-        raise ConfigError(f"cannot read trace {str(path)!r}: {problem}; check the path and the file") from None
+def format_of(path: str | Path) -> str:
+    """The format that a file name stands for: by its ending, `gavel` if that says nothing."""
+    name = Path(path)
+    return SUFFIXES.get((name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower(), "gavel")
 
 
-def _recognised(text: str, path: str) -> TraceFormat:
-    numbered = ((n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip())
-    number, first = next(numbered, (1, ""))
+def recognised(file: TraceFile) -> str:
+    """The format of a file by its first line."""
+    number, first = file.first_line
     if not first:
-        raise TraceError(path, 1, "the trace has no jobs; give at least one line")
+        raise TraceError(file.path, 1, "the trace has no jobs; give at least one line")
     for name in formats.names():
-        candidate = formats.create(name)
-        if candidate.recognises(first[:LONGEST_LOOK].rstrip("\r")):
-            return candidate
+        if formats.create(name).recognises(first):
+            return name
     raise TraceError(
-        path,
+        file.path,
         number,
         f"{first[:60]!r} is the first line of no known format ({', '.join(formats.names())}): it has "
         f"{first.count(chr(9)) + 1} tab-separated columns and {first.count(',') + 1} comma-separated ones; "
-        f"name the format, or give one of 10 or 7 tab-separated columns, 5 comma-separated ones beginning with a job "
-        f"number, or a CSV header with arrival_s and profile",
+        f"name the format, or give 10 or 7 tab-separated columns, 5 comma-separated ones beginning with a job number, "
+        f"a CSV header with arrival_s and profile, or any other first line that docs/workloads.md lists",
     )
 
 

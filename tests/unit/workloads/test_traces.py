@@ -110,7 +110,10 @@ def test_seven_columns_written_exactly_read_back_the_same(tmp_path_factory, draw
 
 
 def test_the_known_formats_are_listed():
-    assert formats.names() == ["csv", "gavel", "gavel-legacy", "philly-csv", "philly-json", "synergy"]
+    assert formats.names() == [
+        "csv", "elasticflow", "gavel", "gavel-legacy", "helios", "openb", "parquet", "philly-csv", "philly-json", "sacct",
+        "sia", "swf", "synergy",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["a.trace", "a.trace.gz"])
@@ -225,7 +228,7 @@ def test_an_empty_trace_is_refused(tmp_path, form):
 
 
 def test_a_text_in_no_known_format_is_refused_with_what_to_do(tmp_path):
-    with pytest.raises(TraceError, match=r"'hello, world' is the first line of no known format \(csv, gavel"):
+    with pytest.raises(TraceError, match=r"'hello, world' is the first line of no known format \(csv, elasticflow"):
         read_trace(a_trace(tmp_path, "hello, world"))
 
 

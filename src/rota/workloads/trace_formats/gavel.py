@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import cells
+from rota.workloads.files import TraceFile
 from rota.workloads.registry import formats
 from rota.workloads.rows import launches, tab_separated
 
@@ -28,9 +29,9 @@ class GavelTrace:
         """Whether a trace that begins with this line has ten columns."""
         return first_line.count("\t") == len(COLUMNS) - 1
 
-    def read(self, text: str, path: str) -> Jobs:
+    def read(self, file: TraceFile) -> Jobs:
         """The jobs of a trace."""
-        rows = tab_separated(text, path, COLUMNS)
+        rows = tab_separated(file, COLUMNS)
         starts = (rows.cells[column] for column in COLUMNS[1:4])
         return table(
             profile_names=rows.names("job_type"),

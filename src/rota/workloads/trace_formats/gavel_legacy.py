@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rota.core.errors import OutputError
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import cells
+from rota.workloads.files import TraceFile
 from rota.workloads.registry import formats
 from rota.workloads.rows import launches, tab_separated
 
@@ -28,9 +29,9 @@ class GavelLegacyTrace:
         """Whether a trace that begins with this line has seven columns."""
         return first_line.count("\t") == len(COLUMNS) - 1
 
-    def read(self, text: str, path: str) -> Jobs:
+    def read(self, file: TraceFile) -> Jobs:
         """The jobs of a trace."""
-        rows = tab_separated(text, path, COLUMNS)
+        rows = tab_separated(file, COLUMNS)
         commands = map(_split, rows.cells["command"])
         arguments = zip(rows.cells["num_steps_arg"], rows.flags("needs_data_dir"), strict=True)
         starts = ((*command, *argument) for command, argument in zip(commands, arguments, strict=True))

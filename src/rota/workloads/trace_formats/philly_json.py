@@ -3,7 +3,7 @@
 Used are submitted_time, vc (user where it is missing) as the tenant, and attempts with start_time, end_time and detail,
 a list of machines with their gpus. An attempt without a start or an end, that took no time, or that had no GPUs does
 not count. A job takes as long as its attempts together, on the GPUs of the last attempt that counts; one without any is
-left out. The rest is as in philly-csv.
+left out. With failed=drop so is every job whose status is not Pass. The rest is as in philly-csv.
 """
 
 from __future__ import annotations
@@ -14,39 +14,66 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.errors import OutputError, TraceError
+from rota.core.errors import TraceError
 from rota.core.jobs import Jobs
-from rota.workloads.philly import a_log, seconds, with_models
+from rota.workloads.assign import Assignment, Logged
+from rota.workloads.files import TraceFile
+from rota.workloads.logs import chosen, read_only
+from rota.workloads.philly import seconds
 from rota.workloads.registry import formats
 
 
 @formats.register("philly-json")
 class PhillyJsonTrace:
-    """The published Philly log: a JSON list of jobs with attempts. Only read; models are given by a fixed rule."""
+    """The published Philly log: a JSON list of jobs with attempts. Only read; models are given by a rule."""
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line begins a JSON list of objects."""
         rest = first_line.strip()
         return rest.startswith("[") and rest[1:].lstrip()[:1] in {"", "{"}
 
-    def read(self, text: str, path: str) -> Jobs:
+    def __init__(
+        self,
+        *,
+        assign: str = "mix",
+        assign_seed: int | None = None,
+        profiles: str | None = None,
+        failed: str = "keep",
+    ) -> None:
+        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._failed = chosen("failed", failed, ("keep", "drop"))
+
+    def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""
-        found = []
-        for number, job in enumerate(_parsed(text, path)):
+        found, idle = [], 0
+        for number, job in enumerate(_parsed(file.text, file.path)):
             try:
                 row = _row(job)
             except ValueError as problem:
-                raise TraceError(path, _line(text, number), f"job {number} of the list: {problem}") from None
-            if row is not None:
+                what, _, fix = str(problem).partition("; ")
+                file.problems.error(_line(file.text, number), f"job {number} of the list: {what}", fix)
+                continue
+            if row is None or (self._failed == "drop" and job.get("status") != "Pass"):
+                idle += 1
+            else:
                 found.append(row)
+        if idle:
+            file.problems.remark(1, f"{idle:,} jobs have no attempt that counts, or failed, and are left out")
         if not found:
-            raise TraceError(path, 1, "no job of the log has run; give at least one with an attempt that did")
+            raise TraceError(file.path, 1, "no job of the log has run; give at least one with an attempt that did")
         submitted, duration, gpus, tenants = zip(*found, strict=True)
-        return with_models(a_log(np.array(submitted), np.array(duration), gpus, tenants))
+        return self._assignment.jobs(
+            Logged(
+                submitted=np.array(submitted),
+                duration=np.array(duration),
+                gpus=np.array(gpus, dtype=np.int64),
+                tenants=tenants,
+            )
+        )
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
         """Refuses: a log has neither models nor steps."""
-        raise OutputError(f"philly-json is only read: it cannot hold the models of {len(jobs):,} jobs; use csv")
+        raise read_only("philly-json", jobs)
 
 
 def _parsed(text: str, path: str) -> list[Any]:

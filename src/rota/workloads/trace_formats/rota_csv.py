@@ -2,7 +2,8 @@
 
 Needed are arrival_s, profile, gpus, and steps or duration_s (seconds on the reference type). Optional: job_id (only
 checked for repetitions: jobs are numbered in order of arrival), weight, slo (multiple of the duration, empty or -1 for
-none), tenant, and for real machines command, working_directory, steps_argument, needs_data_dir. Other columns are
+none), tenant; cpus, memory_gb (of the whole job), min_gpus and max_gpus, which are kept but not used yet; and for
+real machines command, working_directory, steps_argument, needs_data_dir. Other columns are
 ignored. With duration_s but no steps, total_steps is NaN until `with_durations` fills it in.
 """
 
@@ -12,22 +13,24 @@ import csv
 import difflib
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import TraceError
-from rota.core.jobs import Jobs, Launch, table
+from rota.core.jobs import REQUESTS, Jobs, Launch, Requests, table
 from rota.workloads import cells
+from rota.workloads.files import TraceFile
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, launches
+from rota.workloads.rows import Rows, header_of, launches, with_header
 
 REQUIRED = ("arrival_s", "profile", "gpus")
 LINE_ENDS = "\n\r\0"
 """Not quoted by every Python's csv module."""
 AMOUNTS = ("steps", "duration_s")
 LAUNCH = ("command", "working_directory", "steps_argument", "needs_data_dir")
+COLUMNS = (*REQUIRED, *AMOUNTS, "job_id", "weight", "slo", "tenant", *REQUESTS, *LAUNCH)
 
 
 @formats.register("csv")
@@ -36,28 +39,15 @@ class CsvTrace:
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header with at least two of the needed columns."""
-        return "\t" not in first_line and len(set(REQUIRED) & set(_header(first_line))) >= 2
+        return "\t" not in first_line and len(set(REQUIRED) & set(header_of(first_line))) >= 2
 
-    def read(self, text: str, path: str) -> Jobs:
+    def read(self, file: TraceFile) -> Jobs:
         """The jobs of a trace."""
-        rows = _rows(text, path)
-        _check_ids(rows)
-        steps, duration = _amounts(rows)
-        return table(
-            profile_names=rows.names("profile"),
-            gpus=rows.gpus("gpus"),
-            total_steps=steps,
-            submitted=rows.arrivals("arrival_s"),
-            weight=_filled(rows, "weight", "1").weights("weight"),
-            duration=duration,
-            slo=_filled(rows, "slo", "-1").slos("slo"),
-            tenant_names=_filled(rows, "tenant", "default").cells["tenant"],
-            launch=_launches(rows),
-        )
+        return from_rows(with_header(file, REQUIRED))
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - always exact
         """A header and one line per job; columns that say nothing are left out."""
-        columns = _columns(jobs)
+        columns = text_columns(jobs)
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(columns)
@@ -65,76 +55,75 @@ class CsvTrace:
         yield buffer.getvalue()
 
 
-def _header(line: str) -> list[str]:
-    return [name.strip() for name in next(csv.reader([line.replace("\0", "?")]), [])]
-
-
-def _rows(text: str, path: str) -> Rows:
-    reader = csv.reader(io.StringIO(text.replace("\0", "?"), newline=""))  # Python 3.10 refuses NUL without a place
-    numbered = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    if not numbered:
-        raise TraceError(path, 1, "the trace is empty; give a header and at least one job")
-    (first, header), jobs = numbered[0], numbered[1:]
-    columns = [name.strip() for name in header]
-    _check_header(columns, path, first)
-    if not jobs:
-        raise TraceError(path, first, "the trace has a header but no jobs; give at least one line")
-    for line, row in jobs:
-        if len(row) != len(columns):
-            raise TraceError(path, line, f"{len(row)} cells, but the header names {len(columns)} columns")
-    cut = zip(*(row for _, row in jobs), strict=True)
-    return Rows(path=path, lines=[line for line, _ in jobs], cells=dict(zip(columns, cut, strict=True)))
-
-
-def _check_header(columns: Sequence[str], path: str, line: int) -> None:
-    for name in REQUIRED:
-        if name not in columns:
-            near = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
-            hint = f"; is it {near[0]!r}?" if near else ""
-            raise TraceError(path, line, f"the header has no column {name!r}{hint} Needed are {', '.join(REQUIRED)}.")
-    if "steps" not in columns and "duration_s" not in columns:
-        raise TraceError(path, line, "the header has neither 'steps' nor 'duration_s'; give one of them")
-    for name in columns:
-        if columns.count(name) > 1:
-            raise TraceError(path, line, f"column {name!r} stands twice in the header; remove one")
+def from_rows(rows: Rows) -> Jobs:
+    """The jobs of a table whose columns have our names."""
+    if not any(name in rows.cells for name in AMOUNTS):
+        raise TraceError(rows.problems.path, 1, "the header has neither 'steps' nor 'duration_s'; give one of them")
+    for name in rows.cells:
+        near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
+        if name not in COLUMNS and near:
+            rows.problems.remark(1, f"column {name!r} is not read", f"did you mean {near[0]!r}?", name)
+    _check_ids(rows)
+    steps, duration = _amounts(rows)
+    return table(
+        profile_names=rows.names("profile"),
+        gpus=rows.gpus("gpus"),
+        total_steps=steps,
+        submitted=rows.arrivals("arrival_s"),
+        weight=rows.filled("weight", "1").weights("weight"),
+        duration=duration,
+        slo=rows.filled("slo", "-1").slos("slo"),
+        tenant_names=rows.filled("tenant", "default").cells["tenant"],
+        launch=_launches(rows),
+        requests=_requests(rows),
+    )
 
 
 def _check_ids(rows: Rows) -> None:
     seen: dict[str, int] = {}
     for cell, line in zip(rows.cells.get("job_id", ()), rows.lines, strict=False):
         if cell and cell in seen:
-            raise TraceError(rows.path, line, f"{cell!r} is also on line {seen[cell]}; give each job its own", "job_id")
-        seen[cell] = line
-
-
-def _filled(rows: Rows, column: str, default: str) -> Rows:
-    """The same rows with a default where the column is absent or a cell empty."""
-    texts = rows.cells.get(column, [""] * len(rows))
-    cells_: Mapping[str, Sequence[str]] = {**rows.cells, column: [t if t.strip() else default for t in texts]}
-    return Rows(path=rows.path, lines=rows.lines, cells=cells_)
+            what = f"{cell!r} is also on line {seen[cell]}"
+            rows.problems.error(line, what, "give each job its own", "job_id", cell)
+        seen.setdefault(cell, line)
 
 
 def _amounts(rows: Rows) -> tuple[FloatArray, FloatArray]:
     """Steps and durations, NaN where a cell is empty; every row needs one of the two."""
-    given = {c: np.array([bool(t.strip()) for t in rows.cells.get(c, [""] * len(rows))]) for c in AMOUNTS}
-    steps = _filled(rows, "steps", "1").steps("steps")
-    duration = _filled(rows, "duration_s", "1").floats("duration_s", lambda v: v > 0, "a duration; give seconds > 0")
-    neither = ~(given["steps"] | given["duration_s"])
-    if neither.any():
-        line = rows.lines[int(np.argmax(neither))]
-        raise TraceError(rows.path, line, "neither steps nor duration_s is given; give one of them")
-    return np.where(given["steps"], steps, np.nan), np.where(given["duration_s"], duration, np.nan)
+    steps = rows.optional("steps", "a number of steps; give a number > 0")
+    duration = rows.optional("duration_s", "a duration; give seconds > 0")
+    for row in np.flatnonzero(np.isnan(steps) & np.isnan(duration)).tolist():
+        rows.problems.error(rows.lines[row], "neither steps nor duration_s is given", "give one of them")
+    return steps, duration
+
+
+def _requests(rows: Rows) -> Requests | None:
+    if not any(column in rows.cells for column in REQUESTS):
+        return None
+    wanted = {
+        "cpus": "a number of CPUs; give a number > 0, or nothing",
+        "memory_gb": "an amount of memory; give GB > 0, or nothing",
+        "min_gpus": "a number of GPUs; give a number > 0, or nothing",
+        "max_gpus": "a number of GPUs; give a number > 0, or nothing",
+    }
+    found = Requests(**{column: rows.optional(column, wanted[column]) for column in REQUESTS})
+    for row in np.flatnonzero(found.min_gpus > found.max_gpus).tolist():
+        low, high = rows.cells["min_gpus"][row], rows.cells["max_gpus"][row]
+        what = f"min_gpus {low} is above max_gpus {high}"
+        rows.problems.error(rows.lines[row], what, "exchange the two", "min_gpus", low)
+    return found
 
 
 def _launches(rows: Rows) -> list[Launch] | None:
     if not any(column in rows.cells for column in LAUNCH):
         return None
     texts = (rows.cells.get(column, [""] * len(rows)) for column in LAUNCH[:3])
-    flags = _filled(rows, "needs_data_dir", "0").flags("needs_data_dir")
+    flags = rows.filled("needs_data_dir", "0").flags("needs_data_dir")
     return launches(zip(*texts, flags, strict=True))
 
 
-def _columns(jobs: Jobs) -> dict[str, list[str]]:
+def text_columns(jobs: Jobs) -> dict[str, list[str]]:
+    """The cells of a table by column; columns that say nothing are left out."""
     text = cells.whole_or_exact
     columns = {
         "job_id": [str(n) for n in range(len(jobs))],
@@ -151,6 +140,9 @@ def _columns(jobs: Jobs) -> dict[str, list[str]]:
     if jobs.tenants == ("default",):
         silent.append("tenant")
     kept = {name: column for name, column in columns.items() if name not in silent}
+    if jobs.requests is not None:
+        asked = {name: _known(getattr(jobs.requests, name)) for name in REQUESTS}
+        kept |= {name: column for name, column in asked.items() if any(column)}
     return kept | _launch_columns(jobs)
 
 

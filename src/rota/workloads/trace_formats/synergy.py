@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from rota.core.errors import OutputError
 from rota.core.jobs import Jobs, table
 from rota.workloads import cells
+from rota.workloads.files import TraceFile
 from rota.workloads.registry import formats
 from rota.workloads.rows import comma_separated
 
@@ -28,9 +29,9 @@ class SynergyTrace:
         row = first_line.split(",")
         return "\t" not in first_line and len(row) == len(COLUMNS) and _whole(row[0])
 
-    def read(self, text: str, path: str) -> Jobs:
+    def read(self, file: TraceFile) -> Jobs:
         """The jobs of a trace."""
-        rows = comma_separated(text, path, COLUMNS)
+        rows = comma_separated(file, COLUMNS)
         for row, cell in enumerate(rows.cells["job_id"]):
             if not _whole(cell):
                 rows.refuse(row, "job_id", "a job number; give a whole number >= 0")

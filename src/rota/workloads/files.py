@@ -1,0 +1,55 @@
+"""A trace file that was read but not understood yet."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rota.core.errors import ConfigError
+from rota.workloads.problems import Problems
+
+LONGEST_LOOK = 100_000
+"""Characters of the first line that are shown to formats: JSON may be one line of many megabytes."""
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """What a reader gets: the bytes, already decompressed, and where to say what is wrong."""
+
+    path: str
+    data: bytes
+    problems: Problems
+
+    @cached_property
+    def text(self) -> str:
+        """The file as text."""
+        try:
+            return self.data.decode("utf-8-sig")
+        except UnicodeDecodeError as problem:
+            raise _unreadable(self.path, problem) from None
+
+    @cached_property
+    def first_line(self) -> tuple[int, str]:
+        """The first line that is not blank, cut short if it is very long, and its number; empty if there is none."""
+        start = self.data[: 4 * LONGEST_LOOK].decode("utf-8-sig", errors="replace")
+        if not start.strip():
+            start = self.text
+        numbered = ((n, line) for n, line in enumerate(start.split("\n"), 1) if line.strip())
+        number, first = next(numbered, (1, ""))
+        return number, first[:LONGEST_LOOK].rstrip("\r")
+
+
+def opened(path: str | Path, problems: Problems) -> TraceFile:
+    """A file, compressed with gzip or not. Raises ConfigError if it cannot be read."""
+    try:
+        data = Path(path).read_bytes()
+        return TraceFile(str(path), gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, problems)
+    except (OSError, EOFError, zlib.error) as problem:
+        raise _unreadable(str(path), problem) from None
+
+
+def _unreadable(path: str, problem: Exception) -> ConfigError:
+    return ConfigError(f"cannot read trace {path!r}: {problem}; check the path and the file")

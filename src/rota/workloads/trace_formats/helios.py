@@ -1,0 +1,82 @@
+"""Logs of SenseTime's Helios clusters: CSV with a header (Hu et al., SC 2021; S-Lab-System-Group/HeliosData).
+
+job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration (seconds), queue. A job
+arrives at submit_time and takes duration, or from start_time to end_time where that column is missing. Jobs without
+GPUs (about half of the log), and those that never ran, are left out. The tenant is vc (tenant=user for the user);
+cpu_num is kept as a request. Jobs that failed or were cancelled or timed out held their GPUs and are kept; with
+failed=drop only COMPLETED ones stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rota.core.arrays import FloatArray
+from rota.core.jobs import Jobs, requests
+from rota.workloads.assign import Assignment, Logged
+from rota.workloads.files import TraceFile
+from rota.workloads.logs import Left, chosen, read_only
+from rota.workloads.registry import formats
+from rota.workloads.rows import Rows, header_of, with_header
+
+REQUIRED = ("gpu_num", "submit_time")
+
+
+@formats.register("helios")
+class HeliosTrace:
+    """Logs of the Helios clusters. Only read; models are given by a rule."""
+
+    def __init__(
+        self,
+        *,
+        assign: str = "mix",
+        assign_seed: int | None = None,
+        profiles: str | None = None,
+        failed: str = "keep",
+        tenant: str = "vc",
+    ) -> None:
+        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._failed = chosen("failed", failed, ("keep", "drop"))
+        self._tenant = chosen("tenant", tenant, ("vc", "user"))
+
+    def recognises(self, first_line: str) -> bool:
+        """Whether this line is a header with the needed columns."""
+        found = set(header_of(first_line))
+        return set(REQUIRED) <= found and bool({"duration", "end_time"} & found)
+
+    def read(self, file: TraceFile) -> Jobs:
+        """The jobs of a log."""
+        rows = with_header(file, REQUIRED, kind="log")
+        submitted = rows.times("submit_time", needed=True)
+        gpus = rows.gpus("gpu_num", 0)
+        duration = _durations(rows)
+        left = Left(file, rows.lines)
+        left.out(gpus == 0, "ask for no GPU")
+        left.out(~(duration > 0), "never ran")
+        states = np.array([state.strip().upper() for state in rows.filled("state", "COMPLETED").cells["state"]])
+        left.unfinished(states != "COMPLETED", self._failed)
+        cpus = rows.optional("cpu_num", "a number of CPUs; give a number >= 0", zero=True)
+        log = Logged(
+            submitted=submitted,
+            duration=duration,
+            gpus=gpus,
+            tenants=[name.strip() for name in rows.filled(self._tenant, "default").cells[self._tenant]],
+            requests=requests(len(rows), cpus=np.where(cpus > 0, cpus, np.nan)),
+        )
+        return left.jobs(log, self._assignment)
+
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+        """Refuses: a log has neither models nor steps."""
+        raise read_only("helios", jobs)
+
+
+def _durations(rows: Rows) -> FloatArray:
+    """Seconds that jobs ran; NaN where they did not."""
+    if "duration" in rows.cells:
+        return rows.optional("duration", "a duration; give seconds >= 0", zero=True)
+    named = all(column in rows.cells for column in ("start_time", "end_time"))
+    if not named:
+        return np.full(len(rows), np.nan)
+    return rows.times("end_time", needed=False) - rows.times("start_time", needed=False)

@@ -1,0 +1,85 @@
+"""Pods of Alibaba's 2023 GPU trace: CSV with a header (openb_pod_list_*.csv; alibaba/clusterdata).
+
+A pod is a job: it arrives at creation_time and takes from scheduled_time to deletion_time (pods that were still running
+end with the trace). Pods without a GPU, and those never scheduled, are left out. A part of one GPU (gpu_milli below
+1000) counts as a whole one; fractions=drop leaves such pods out instead. qos is the tenant, cpu_milli and memory_mib
+are kept as requests; gpu_spec and names are dropped. With failed=drop only pods in phase Succeeded or Running stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rota.core.arrays import FloatArray
+from rota.core.jobs import Jobs, requests
+from rota.workloads.assign import Assignment, Logged
+from rota.workloads.files import TraceFile
+from rota.workloads.logs import Left, chosen, read_only
+from rota.workloads.registry import formats
+from rota.workloads.rows import header_of, with_header
+
+REQUIRED = ("num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
+ENDED_WELL = ("Succeeded", "Running")
+
+
+@formats.register("openb")
+class OpenbTrace:
+    """Pods of Alibaba's 2023 GPU trace. Only read; models are given by a rule."""
+
+    def __init__(
+        self,
+        *,
+        assign: str = "mix",
+        assign_seed: int | None = None,
+        profiles: str | None = None,
+        failed: str = "keep",
+        fractions: str = "whole",
+    ) -> None:
+        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._failed = chosen("failed", failed, ("keep", "drop"))
+        self._fractions = chosen("fractions", fractions, ("whole", "drop"))
+
+    def recognises(self, first_line: str) -> bool:
+        """Whether this line is a header with the needed columns."""
+        return set(REQUIRED) <= set(header_of(first_line))
+
+    def read(self, file: TraceFile) -> Jobs:
+        """The jobs of a trace."""
+        rows = with_header(file, REQUIRED, kind="log")
+        wanted = "a time; give seconds >= 0"
+        created = rows.floats("creation_time", lambda v: v >= 0, wanted)
+        started = rows.optional("scheduled_time", wanted, zero=True)
+        duration = rows.optional("deletion_time", wanted, zero=True) - started
+        gpus = rows.gpus("num_gpu", 0)
+        milli = rows.floats("gpu_milli", lambda v: (v >= 0) & (v <= 1000), "a part of a GPU; give 0 to 1000")
+        left = Left(file, rows.lines)
+        left.out(gpus == 0, "ask for no GPU")
+        left.out(np.isnan(duration), "were never scheduled")
+        left.out(duration <= 0, "took no time")
+        phases = np.array([phase.strip() for phase in rows.filled("pod_phase", "Running").cells["pod_phase"]])
+        left.unfinished(~np.isin(phases, ENDED_WELL), self._failed)
+        if self._fractions == "drop":
+            left.out(milli < 1000, "ask for a part of a GPU", "fractions=whole keeps them, with a whole one")
+        log = Logged(
+            submitted=created,
+            duration=duration,
+            gpus=gpus,
+            tenants=[qos.strip() for qos in rows.filled("qos", "default").cells["qos"]],
+            requests=requests(
+                len(rows),
+                cpus=_positive(rows.optional("cpu_milli", "thousandths of a CPU; give a number >= 0", zero=True))
+                / 1000,
+                memory_gb=_positive(rows.optional("memory_mib", "MiB; give a number >= 0", zero=True)) / 1024,
+            ),
+        )
+        return left.jobs(log, self._assignment)
+
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+        """Refuses: a list of pods has neither models nor steps."""
+        raise read_only("openb", jobs)
+
+
+def _positive(values: FloatArray) -> FloatArray:
+    return np.where(values > 0, values, np.nan)

@@ -1,0 +1,75 @@
+"""Our own trace as Parquet: the columns of `csv` with types, small and fast. Needs pyarrow (the extra `parquet`)."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from rota.core.errors import ConfigError, TraceError
+from rota.core.jobs import Jobs
+from rota.workloads.files import TraceFile
+from rota.workloads.registry import formats
+from rota.workloads.rows import Rows
+from rota.workloads.trace_formats.rota_csv import LAUNCH, REQUIRED, from_rows, text_columns
+
+WHOLE = ("job_id", "gpus", "needs_data_dir")
+TEXTS = ("profile", "tenant", *LAUNCH[:3])
+
+
+@formats.register("parquet")
+class ParquetTrace:
+    """The columns of csv as a Parquet file. Needs pyarrow (`pip install 'rota[parquet]'`)."""
+
+    def recognises(self, first_line: str) -> bool:
+        """Whether these are the first bytes of a Parquet file."""
+        return first_line.startswith("PAR1")
+
+    def read(self, file: TraceFile) -> Jobs:
+        """The jobs of a file; line N in a message is row N."""
+        arrow = _pyarrow()
+        try:
+            found = arrow.parquet.read_table(io.BytesIO(file.data))
+        except (arrow.ArrowException, OSError) as problem:
+            raise TraceError(file.path, 1, f"not a Parquet file: {problem}; is it complete?") from None
+        for name in REQUIRED:
+            if name not in found.column_names:
+                raise TraceError(file.path, 1, f"there is no column {name!r}; needed are {', '.join(REQUIRED)}")
+        if not found.num_rows:
+            raise TraceError(file.path, 1, "the file has no rows; give at least one job")
+        cells = {name: [_text(v) for v in found.column(name).to_pylist()] for name in found.column_names}
+        return from_rows(Rows(problems=file.problems, lines=range(1, found.num_rows + 1), cells=cells))
+
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:  # noqa: ARG002 - always exact
+        """One row per job; columns that say nothing are left out."""
+        arrow = _pyarrow()
+        columns = {name: arrow.array([_value(name, t) for t in texts]) for name, texts in text_columns(jobs).items()}
+        buffer = io.BytesIO()
+        arrow.parquet.write_table(arrow.table(columns), buffer, compression="zstd")
+        yield buffer.getvalue()
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError("Parquet needs pyarrow; install it with: pip install 'rota[parquet]'") from error
+    return pa
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return "" if math.isnan(value) else repr(value)
+    return "" if value is None else str(value)
+
+
+def _value(name: str, text: str) -> str | int | float | None:
+    if name in TEXTS:
+        return text
+    if not text:
+        return None
+    return int(text) if name in WHOLE else float(text)

@@ -54,6 +54,7 @@ def simulate(
     *,
     trace: str | Path | None = None,
     trace_format: str | None = None,
+    trace_settings: Mapping[str, object] | None = None,
     workload: str | None = None,
     settings: Mapping[str, object] | None = None,
     jobs: Jobs | None = None,

@@ -44,6 +44,7 @@ class Request:
 
     trace: str | Path | None
     trace_format: str | None
+    trace_settings: Settings | None
     workload: str | None
     settings: Settings | None
     jobs: Jobs | None
@@ -117,7 +118,9 @@ def read_table(request: Request) -> Jobs | None:
     """The jobs of a trace or of the table handed in; None for a generator."""
     if request.workload is not None:
         return None
-    return request.jobs if request.jobs is not None else workloads.read_trace(str(request.trace), request.trace_format)
+    if request.jobs is not None:
+        return request.jobs
+    return workloads.read_trace(str(request.trace), request.trace_format, request.trace_settings)
 
 
 def default_catalogue(request: Request, table: Jobs | None) -> str:
@@ -227,6 +230,7 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
     policy = request.policy
     return {
         "trace": None if request.trace is None else str(request.trace),
+        "trace_settings": _plain(request.trace_settings),
         "jobs_sha256": fingerprint(request.trace, request.jobs),
         "workload": request.workload,
         "settings": _plain(request.settings),

@@ -169,3 +169,7 @@ def _bars(axes: Axes, names: Sequence[str], value_s: Mapping[str, float], colour
     axes.set_xlabel("hours")
     axes.set_title(title)
     axes.grid(visible=False, axis="y")
+
+
+styled, new_figure = _style, _figure
+"""For figures that are drawn elsewhere in the same look."""

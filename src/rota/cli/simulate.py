@@ -35,6 +35,7 @@ TOML file, or an INI file of Synergy. Files ending in .gz are read as they are.
 @click.command("simulate", epilog=EXAMPLES)
 @click.option("--trace", metavar="FILE", help="Jobs from a trace file; its format is detected.")
 @click.option("--trace-format", metavar="NAME", help="Format of the trace, e.g. gavel.")
+@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
 @click.option("--workload", metavar="NAME", shell_complete=completes(names.workloads), help="Jobs from a generator.")
 @settings_option("--set", "settings", "Parameter of the workload")
 @click.option(
@@ -87,14 +88,7 @@ def command(*, jobs_csv: str | None, as_json: bool, **options: Any) -> int:
 
 def _check(jobs_csv: str | None, options: dict[str, Any]) -> None:
     """Refuse, before any work, what would fail after it."""
-    if (options["trace"] is None) == (options["workload"] is None):
-        raise click.UsageError("give either --trace FILE or --workload NAME")
-    if options["trace_format"] is not None and options["trace"] is None:
-        raise click.UsageError("--trace-format needs --trace")
-    if options["settings"] and options["workload"] is None:
-        raise click.UsageError("--set is for --workload; parameters of the policy go to --set-policy")
-    if options["checkpoint_every"] is not None and options["checkpoint"] is None:
-        raise click.UsageError("--checkpoint-every needs --checkpoint FILE")
+    _check_sources(options)
     from rota.analysis.output import check_writable  # noqa: PLC0415
 
     used: dict[Path, str] = {}
@@ -109,6 +103,20 @@ def _check(jobs_csv: str | None, options: dict[str, Any]) -> None:
         other = used.setdefault(target, flag)
         if other != flag and {flag, other} != {"--checkpoint", "--resume"} and not _is_device(target):
             raise click.UsageError(f"{flag} and {other} name the same file: {path}")
+
+
+def _check_sources(options: dict[str, Any]) -> None:
+    """Options that need or exclude one another."""
+    if (options["trace"] is None) == (options["workload"] is None):
+        raise click.UsageError("give either --trace FILE or --workload NAME")
+    if options["trace_format"] is not None and options["trace"] is None:
+        raise click.UsageError("--trace-format needs --trace")
+    if options["trace_settings"] and options["trace"] is None:
+        raise click.UsageError("--set-trace needs --trace; parameters of a workload go to --set")
+    if options["settings"] and options["workload"] is None:
+        raise click.UsageError("--set is for --workload; parameters of the policy go to --set-policy")
+    if options["checkpoint_every"] is not None and options["checkpoint"] is None:
+        raise click.UsageError("--checkpoint-every needs --checkpoint FILE")
 
 
 def _is_device(path: Path) -> bool:

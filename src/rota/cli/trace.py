@@ -1,87 +1,52 @@
-"""`rota trace`: look at a trace file, convert it to another format, or write one from a generator."""
+"""`rota trace`: look at trace files, check, convert, cut, lengthen and anonymize them, or generate one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from rota.cli import names
-from rota.cli.options import completes, echo_json, json_option, settings_option
-
-if TYPE_CHECKING:
-    from rota.core.jobs import Jobs
-
-_from = click.option(
-    "--from",
-    "source_format",
-    metavar="NAME",
-    shell_complete=completes(names.trace_formats),
-    help="Format of the input.",
-)
-_to = click.option(
-    "--to", default="gavel", show_default=True, metavar="NAME", shell_complete=completes(names.trace_formats),
-    help="Format of the output.",
-)  # fmt: skip
-_exact = click.option("--exact", is_flag=True, help="Keep every float to the last bit where the format truncates.")
+from rota.cli.options import completes, json_option, settings_option
+from rota.cli.trace_files import exact_option, from_option, read, settings_of_format, to_option, write
 
 
 @click.group("trace")
 def command() -> None:
-    """Look at a trace file, convert it, or write one from a generator."""
+    """Look at a trace file, check it, convert it, or make another one from it."""
 
 
 @command.command("formats")
+@click.argument("name", required=False, shell_complete=completes(names.trace_formats))
 @json_option
-def formats(*, as_json: bool) -> None:
-    """List trace formats."""
+def formats(name: str | None, *, as_json: bool) -> None:
+    """List trace formats, or explain one with its settings."""
     from rota.cli.listing import show_registry  # noqa: PLC0415 - kept off the path of --help
     from rota.workloads.registry import formats as registry  # noqa: PLC0415
 
-    show_registry(registry, None, as_json=as_json)
+    show_registry(registry, name, as_json=as_json)
 
 
-@command.command("info", epilog="Example: rota trace info some.trace.gz --json")
-@click.argument("file")
-@_from
-@json_option
-def info(file: str, *, source_format: str | None, as_json: bool) -> None:
-    """How many jobs a trace has, when they arrive and what they ask for."""
-    from rota.workloads import read_trace  # noqa: PLC0415
-
-    facts = _facts(read_trace(file, source_format))
-    if as_json:
-        echo_json({"file": file, **facts})
-        return
-    from rota.cli.tables import duration, show_pairs  # noqa: PLC0415
-
-    shown = {
-        "Jobs": f"{facts['jobs']:,}",
-        "First arrival": duration(facts["first_arrival_s"]),
-        "Last arrival": duration(facts["last_arrival_s"]),
-        "GPUs: jobs": ", ".join(f"{k}: {v:,}" for k, v in facts["jobs_by_gpus"].items()),
-        "Profiles": f"{len(facts['jobs_by_profile'])}",
-        "Tenants": f"{facts['tenants']}",
-        "With a deadline": f"{facts['jobs_with_slo']:,}",
-    }
-    show_pairs(file, shown.items())
-
-
-@command.command("convert", epilog="Example: rota trace convert old.trace.gz new.csv --to csv")
+@command.command("convert", epilog="Example: rota trace convert old.trace.gz new.csv")
 @click.argument("source")
 @click.argument("target")
-@_from
-@_to
-@_exact
-def convert(source: str, target: str, *, source_format: str | None, to: str, exact: bool) -> None:
+@from_option
+@settings_of_format
+@to_option
+@exact_option
+@click.option("--profiles", metavar="NAME|FILE", help="Fill in steps and durations from this catalogue.")
+def convert(source: str, target: str, *, profiles: str | None, to: str | None, exact: bool, **how: Any) -> None:
     """Write the jobs of one trace file as another."""
     from rota.analysis.output import check_writable  # noqa: PLC0415
-    from rota.workloads import read_trace, write_trace  # noqa: PLC0415
 
     check_writable(target)
-    jobs = read_trace(source, source_format)
-    write_trace(jobs, target, to, exact=exact)
-    click.echo(f"{len(jobs):,} jobs written to {target} ({to})", err=True)
+    jobs = read(source, **how)
+    if profiles is not None:
+        from rota.profiles import load  # noqa: PLC0415
+        from rota.workloads import with_durations  # noqa: PLC0415
+
+        jobs = with_durations(jobs, load(profiles))
+    write(jobs, target, to, exact=exact)
 
 
 @command.command(
@@ -92,10 +57,10 @@ def convert(source: str, target: str, *, source_format: str | None, to: str, exa
 @click.option("--jobs", "count", type=click.IntRange(min=1), required=True, help="How many.")
 @settings_option("--set", "settings", "Parameter of the workload")
 @click.option("--seed", type=int, show_default="the workload's own, mostly 0", help="Which jobs.")
-@_to
-@_exact
+@to_option
+@exact_option
 def generate(
-    workload: str, target: str, *, count: int, settings: dict[str, str], seed: int | None, to: str, exact: bool
+    workload: str, target: str, *, count: int, settings: dict[str, str], seed: int | None, to: str | None, exact: bool
 ) -> None:
     """Write generated jobs to a trace file."""
     from rota import workloads  # noqa: PLC0415
@@ -109,21 +74,16 @@ def generate(
         given["seed"] = seed
     given |= settings
     jobs = workloads.materialise(workloads.workload(workload, **given), count)
-    workloads.write_trace(jobs, target, to, exact=exact)
-    click.echo(f"{len(jobs):,} jobs written to {target} ({to})", err=True)
+    write(jobs, target, to, exact=exact)
 
 
-def _facts(jobs: Jobs) -> dict[str, Any]:
-    import numpy as np  # noqa: PLC0415
+def _with_the_rest() -> None:
+    """The verbs that have files of their own."""
+    from rota.cli.trace_look import info, lint  # noqa: PLC0415
+    from rota.cli.trace_make import anonymize, sample, synthesize  # noqa: PLC0415
 
-    sizes, counts = np.unique(jobs.gpus, return_counts=True)
-    by_profile = np.bincount(jobs.profile, minlength=len(jobs.profiles)).tolist()
-    return {
-        "jobs": len(jobs),
-        "first_arrival_s": float(jobs.submitted[0]),
-        "last_arrival_s": float(jobs.submitted[-1]),
-        "jobs_by_gpus": dict(zip(map(str, sizes.tolist()), counts.tolist(), strict=True)),
-        "jobs_by_profile": dict(sorted(zip(jobs.profiles, by_profile, strict=True))),
-        "tenants": len(np.unique(jobs.tenant)),
-        "jobs_with_slo": int(np.count_nonzero(~np.isnan(jobs.slo))),
-    }
+    for verb in (info, lint, sample, synthesize, anonymize):
+        command.add_command(verb)
+
+
+_with_the_rest()

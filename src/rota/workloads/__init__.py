@@ -3,11 +3,12 @@
 from rota.workloads.durations import with_durations
 from rota.workloads.registry import TraceFormat, formats, workload, workloads
 from rota.workloads.stream import Stream, materialise
-from rota.workloads.traces import read_trace, write_trace
+from rota.workloads.traces import format_of, read_trace, write_trace
 
 __all__ = [
     "Stream",
     "TraceFormat",
+    "format_of",
     "formats",
     "materialise",
     "read_trace",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
 
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.jobs import Jobs
 from rota.core.ports import Throughputs
 
@@ -35,3 +36,15 @@ def with_durations(jobs: Jobs, throughputs: Throughputs, reference_type: str = "
     duration = np.where(np.isnan(jobs.duration), steps / speed, jobs.duration)
     deadline = jobs.submitted + jobs.slo * duration
     return replace(jobs, total_steps=steps, duration=duration, deadline=np.where(np.isnan(deadline), np.inf, deadline))
+
+
+def with_known_durations(jobs: Jobs, throughputs: Throughputs, reference_type: str = "v100") -> Jobs:
+    """The same jobs with durations where they follow from steps and a measured speed; the others stay unknown."""
+    duration = jobs.duration.copy()
+    wanted = np.isnan(duration) & ~np.isnan(jobs.total_steps)
+    for profile, gpus in sorted(set(zip(jobs.profile[wanted].tolist(), jobs.gpus[wanted].tolist(), strict=True))):
+        with contextlib.suppress(ProfileMissing, UnknownName):
+            speed = throughputs.rate(jobs.profiles[profile], gpus, reference_type)
+            these = wanted & (jobs.profile == profile) & (jobs.gpus == gpus)
+            duration[these] = jobs.total_steps[these] / speed if speed > 0 else np.nan
+    return replace(jobs, duration=duration)

@@ -13,6 +13,7 @@ class Problem:
 
     path: str
     line: int
+    """0 if it is about the whole file."""
     column: str | None
     value: str | None
     what: str
@@ -26,7 +27,9 @@ class Problem:
         return f"{self.what}; {self.fix}" if self.fix else self.what
 
     def __str__(self) -> str:
-        where = f"{self.path}:{self.line}" + (f", column {self.column}" if self.column else "")
+        where = (f"{self.path}:{self.line}" if self.line else self.path) + (
+            f", column {self.column}" if self.column else ""
+        )
         return f"{where}: {self.message}"
 
 

@@ -25,6 +25,8 @@ COLUMNS = (
 class GavelTrace:
     """Gavel's ten columns."""
 
+    holds = frozenset({"weight", "slo", "launch"})
+
     def recognises(self, first_line: str) -> bool:
         """Whether a trace that begins with this line has ten columns."""
         return first_line.count("\t") == len(COLUMNS) - 1

@@ -25,6 +25,8 @@ ROOT = "%s/gpusched/workloads/pytorch/"
 class GavelLegacyTrace:
     """Gavel's seven columns, without weights and deadlines."""
 
+    holds = frozenset({"launch"})
+
     def recognises(self, first_line: str) -> bool:
         """Whether a trace that begins with this line has seven columns."""
         return first_line.count("\t") == len(COLUMNS) - 1

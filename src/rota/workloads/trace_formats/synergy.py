@@ -24,6 +24,8 @@ FORBIDDEN = ",\t\n\r\0"
 class SynergyTrace:
     """Synergy's five columns, without weights and deadlines."""
 
+    holds: frozenset[str] = frozenset()
+
     def recognises(self, first_line: str) -> bool:
         """Whether a trace that begins with this line has five columns, the first a number."""
         row = first_line.split(",")

@@ -1,0 +1,70 @@
+"""A trace without what tells whose it is.
+
+Tenants and commands get pseudonyms: numbers in order of appearance, which are stable inside one file, or, with a key,
+the beginning of a keyed hash (HMAC-SHA256), which is the same in every file made with that key and cannot be undone
+without it. Working directories and steps arguments are removed. The first job arrives at 0. Times can be rounded;
+numbers of GPUs, requests, weights and deadlines stay. It is no proof of anonymity: who knows that somebody ran a job of
+512 GPUs for exactly 91 hours will find it, unless times are rounded coarsely.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rota.core.errors import ConfigError
+from rota.core.jobs import Jobs, Launch
+from rota.workloads.sampling import shifted
+
+DIGITS = 10
+"""Hexadecimal digits of a keyed pseudonym: among 10,000 names two collide once in 20,000 keys."""
+
+
+def anonymize(jobs: Jobs, *, key: str | None = None, models: bool = False, round_s: float | None = None) -> Jobs:
+    """The same jobs under pseudonyms; those of models too if asked for, though then no catalogue knows them."""
+    changed = shifted(jobs)
+    if round_s is not None:
+        changed = _rounded(changed, round_s)
+    hidden = pseudonyms("command", [launch.command for launch in jobs.launches], key)
+    started = zip(jobs.launches, hidden, strict=True)
+    return replace(
+        changed,
+        tenants=tuple(jobs.tenants if jobs.tenants == ("default",) else pseudonyms("tenant", jobs.tenants, key)),
+        launches=tuple(Launch(name, "", "", launch.needs_data_dir) for launch, name in started),
+        profiles=tuple(pseudonyms("model", jobs.profiles, key)) if models else jobs.profiles,
+    )
+
+
+def pseudonyms(kind: str, names: Sequence[str], key: str | None) -> list[str]:
+    """One for each name, equal for equal names; nothing stays nothing."""
+    if key == "":
+        raise ConfigError("the key is empty; give a secret text, or none at all")
+    if key is None:
+        numbers: dict[str, int] = {}
+        return [f"{kind}-{numbers.setdefault(name, len(numbers) + 1)}" if name else "" for name in names]
+    return [f"{kind}-{_hash(key, kind, name)}" if name else "" for name in names]
+
+
+def _hash(key: str, kind: str, name: str) -> str:
+    return hmac.new(key.encode(), f"{kind}\0{name}".encode(), hashlib.sha256).hexdigest()[:DIGITS]
+
+
+def _rounded(jobs: Jobs, unit: float) -> Jobs:
+    """Arrivals down, durations to the nearest multiple but not to nothing; steps follow durations."""
+    if not 0 < unit < np.inf:
+        raise ConfigError(f"round = {unit!r} is not a number of seconds; give one > 0, e.g. 60")
+    submitted = np.floor(jobs.submitted / unit) * unit
+    duration = np.maximum(np.rint(jobs.duration / unit), 1.0) * unit
+    steps = np.where(np.isnan(duration), jobs.total_steps, jobs.total_steps * duration / jobs.duration)
+    deadline = submitted + jobs.slo * duration
+    return replace(
+        jobs,
+        submitted=submitted,
+        duration=duration,
+        total_steps=steps,
+        deadline=np.where(np.isnan(deadline), np.inf, deadline),
+    )

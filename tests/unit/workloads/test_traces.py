@@ -111,8 +111,8 @@ def test_seven_columns_written_exactly_read_back_the_same(tmp_path_factory, draw
 
 def test_the_known_formats_are_listed():
     assert formats.names() == [
-        "csv", "elasticflow", "gavel", "gavel-legacy", "helios", "openb", "parquet", "philly-csv", "philly-json", "sacct",
-        "sia", "swf", "synergy",
+        "csv", "elasticflow", "gavel", "gavel-legacy", "helios", "openb", "parquet", "philly-csv", "philly-json",
+        "sacct", "sia", "swf", "synergy",
     ]  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from rota.workloads.philly import seconds
 from rota.workloads.problems import Problems
 
 MOST_GPUS = 10**9
+SMALLEST, LARGEST = 1e-12, 1e18
+"""Numbers beyond these are taken for mistakes: products and quotients of two of them would overflow."""
 NO_TIME = {"", "none", "unknown", "n/a", "null"}
 """How logs write that a job never started or ended."""
 
@@ -140,7 +142,10 @@ class Rows:
             values = np.array([float(c) for c in cells])
         except ValueError:
             values = np.array([_number(c) for c in cells])
-        good = np.isfinite(values) & accept(values)
+        size = np.abs(values)
+        usable = (size <= LARGEST) & ((size >= SMALLEST) | (size == 0))
+        values = np.where(usable, values, 1.0)
+        good = usable & accept(values)
         for row in np.flatnonzero(~good).tolist():
             self.refuse(row, column, wanted)
         return values, good

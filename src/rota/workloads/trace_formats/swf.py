@@ -22,7 +22,7 @@ from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows
+from rota.workloads.rows import MOST_GPUS, Rows
 from rota.workloads.settings import whole
 
 COLUMNS = (
@@ -64,9 +64,8 @@ class SwfTrace:
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""
         rows, named = _rows(file)
-        numbers = {
-            name: rows.floats(name, lambda v: v >= -1, "a number; give one >= 0, or -1 for none") for name in USED
-        }
+        wanted = "a number; give one from 0 to 10^9, or -1 for none"
+        numbers = {name: rows.floats(name, lambda v: (v >= -1) & (v <= MOST_GPUS), wanted) for name in USED}
         taken, asked = numbers["processors"], numbers["requested_processors"]
         processors = np.where(taken > 0, taken, asked)
         gpus = np.ceil(np.maximum(processors, 0) / self._per_gpu).astype(np.int64)

@@ -63,7 +63,7 @@ def hour_of_day(submitted: FloatArray) -> Histogram:
         return Histogram("Arrivals by hour of the day", (), ())
     counts = np.bincount((since // HOUR).astype(np.int64) % 24, minlength=24)
     labels = tuple(f"{n:02}:00" for n in range(24))
-    return Histogram("Arrivals by hour of the day (first: 0)", labels, tuple(counts.tolist()))
+    return Histogram("Arrivals by hour of the day, first job at 0", labels, tuple(counts.tolist()))
 
 
 def durations(duration: FloatArray) -> Histogram:

@@ -19,8 +19,8 @@ from rota.workloads.philly import seconds
 from rota.workloads.problems import Problems
 
 MOST_GPUS = 10**9
-SMALLEST, LARGEST = 1e-12, 1e18
-"""Numbers beyond these are taken for mistakes: products and quotients of two of them would overflow."""
+LARGEST = 1e18
+"""Numbers beyond it are taken for mistakes; products of a few of them would overflow."""
 NO_TIME = {"", "none", "unknown", "n/a", "null"}
 """How logs write that a job never started or ended."""
 
@@ -142,8 +142,7 @@ class Rows:
             values = np.array([float(c) for c in cells])
         except ValueError:
             values = np.array([_number(c) for c in cells])
-        size = np.abs(values)
-        usable = (size <= LARGEST) & ((size >= SMALLEST) | (size == 0))
+        usable = np.abs(values) <= LARGEST
         values = np.where(usable, values, 1.0)
         good = usable & accept(values)
         for row in np.flatnonzero(~good).tolist():

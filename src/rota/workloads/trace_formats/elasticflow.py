@@ -23,6 +23,7 @@ from rota.workloads.logs import Left
 from rota.workloads.registry import formats
 from rota.workloads.rows import header_of, with_header
 
+SHORTEST_S = 1e-6
 REQUIRED = ("submission_time", "num_gpu", "duration")
 COLUMNS = ("job_id", "submission_time", "num_iteration", "model_name", "deadline", "batch_size", "num_gpu", "duration")
 
@@ -47,7 +48,7 @@ class ElasticFlowTrace:
         duration = rows.floats("duration", lambda v: v >= 0, "a duration; give seconds >= 0")
         gpus = rows.gpus("num_gpu", 0)
         left = Left(file, rows.lines)
-        left.out((duration <= 0) | (gpus <= 0), "have no duration or no GPUs")
+        left.out((duration < SHORTEST_S) | (gpus <= 0), "have no duration or no GPUs")
         deadline = rows.optional("deadline", "a deadline; give seconds on the clock of submission_time")
         for row in np.flatnonzero(left.keep & (deadline <= submitted)).tolist():
             rows.refuse(row, "deadline", "after the submission; give a later one, or nothing")

@@ -230,7 +230,8 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
     policy = request.policy
     return {
         "trace": None if request.trace is None else str(request.trace),
-        "trace_settings": _plain(request.trace_settings),
+        # Only where there are any, so that logs of all other runs stay what they were.
+        **({"trace_settings": dict(request.trace_settings)} if request.trace_settings else {}),
         "jobs_sha256": fingerprint(request.trace, request.jobs),
         "workload": request.workload,
         "settings": _plain(request.settings),

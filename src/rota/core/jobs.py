@@ -93,8 +93,8 @@ class Jobs:
         part.__dict__.update(columns)
         return part
 
-    def take(self, which: IntArray | slice) -> Jobs:
-        """Some of the jobs; text tables are shared."""
+    def take(self, which: IntArray) -> Jobs:
+        """Some of the jobs, in that order; text tables are shared."""
         part = {name: getattr(self, name)[which] for name in COLUMNS}
         asked = None if self.requests is None else self.requests.take(which)
         return Jobs(profiles=self.profiles, tenants=self.tenants, launches=self.launches, requests=asked, **part)

@@ -1,7 +1,8 @@
-"""The Philly log: what is shipped of it.
+"""The Philly log: what is shipped of it, and how jobs without a model become jobs with one.
 
-The log tells when a job was submitted, how long it ran on how many GPUs, and for whom, but not what it trained; see
-`rota.workloads.assign`.
+The log tells when a job was submitted, how long it ran on how many GPUs, and for whom, but not what it trained. Its
+jobs get the models of Synergy's workloads in the mix of `synergy_models`, in order of arrival, and as many steps as
+take the duration on one V100 each with its fair share of CPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
-from rota.core.jobs import intern
+from rota.core.jobs import Jobs, intern
+from rota.workloads.synergy_models import MODELS, Mix, step_seconds
 
 DATA = Path(__file__).parent / "data" / "philly.csv.gz"
 SHORTEST_S, LONGEST_S = 10**1.5 * 60, 10**4 * 60
@@ -71,6 +73,27 @@ def a_log(
     names, tenant = intern(tenants)
     return Log(
         submitted=submitted, duration=duration, gpus=np.array(gpus, dtype=np.int64), tenants=names, tenant=tenant
+    )
+
+
+def with_models(log: Log, profiles: str = "synergy") -> Jobs:
+    """The jobs of a log by arrival, each with a model and the steps that fill its duration."""
+    log = log.by_arrival()
+    count = len(log.submitted)
+    model = Mix().take(count)
+    step_s = np.array([step_seconds(profiles, name) for name in MODELS])
+    return Jobs(
+        profiles=MODELS,
+        profile=model,
+        gpus=log.gpus,
+        total_steps=log.duration / step_s[model],
+        submitted=log.submitted,
+        weight=np.ones(count),
+        deadline=np.full(count, np.inf),
+        duration=log.duration,
+        slo=np.full(count, np.nan),
+        tenants=log.tenants,
+        tenant=log.tenant,
     )
 
 

@@ -33,7 +33,7 @@ from rota.engine.log import read_events
 from rota.engine.state import State
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
-from rota.session import Progress, Session, Watch
+from rota.session import Guard, Progress, Session, Watch
 from rota.sim.world import World
 
 __all__ = ["Progress", "Result", "place_view", "replay", "simulate", "solve_view"]
@@ -47,6 +47,8 @@ class Result:
     jobs: dict[str, NDArray[Any]]
     config: dict[str, Any]
     interrupted: bool = False
+    stopped: str | None = None
+    """Why the guard ended the run early, e.g. overload."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -76,6 +78,7 @@ def simulate(
     checkpoint_every: float | None = None,
     resume: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
+    guard: Guard | None = None,
 ) -> Result:
     """Run jobs (a trace, a generated workload or a table) on a cluster under a policy.
 
@@ -83,6 +86,7 @@ def simulate(
     file that is written every `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on from one.
     With `profile_settings` (profiled_fraction, reference_models, seed) policies see estimates of how two jobs share
     GPUs until these have run together (rota.profiles.estimator).
+    A `guard` (rota.analysis.overload.Overload) may end the run early; `Result.stopped` then says why.
     Every random choice follows from `seed`; without it, it is the workload's own default, else 0.
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
@@ -160,5 +164,6 @@ def _result(session: Session, cpu: float, wall: float) -> Result:
         jobs=session.metrics.jobs(),
         config=session.config,
         interrupted=watch.stop_asked,
+        stopped=watch.stopped(),
         notes=notes,
     )

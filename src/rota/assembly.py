@@ -29,7 +29,7 @@ from rota.engine.state import State
 from rota.mechanisms.registry import build, may_starve
 from rota.policies.registry import policies
 from rota.profiles.estimator import estimated
-from rota.session import Progress, Session, Watch
+from rota.session import Guard, Progress, Session, Watch
 from rota.sim.world import World
 
 Settings = Mapping[str, object]
@@ -66,6 +66,7 @@ class Request:
     checkpoint_every: float | None
     resume: str | Path | None
     progress: Callable[[Progress], None] | None
+    guard: Guard | None = None
 
 
 def assemble(request: Request) -> tuple[Session, EventLog | None]:
@@ -87,8 +88,10 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure)
-    watch = Watch(request.measure, request.progress, waiting_under(name, cluster))
+    watch = Watch(request.measure, request.progress, waiting_under(name, cluster), request.guard)
     world = World(source, state.classes, rules)
+    if request.guard is not None:
+        request.guard.begin(cluster.gpus, endless=bool(getattr(source, "endless", False)))
     log = None if request.events is None else EventLog(request.events)
     observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
     engine = Engine(state=state, policy=policy, mechanism=mechanism, world=world, observers=observers)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,6 +40,19 @@ class Progress:
     rounds: int
 
 
+class Guard(Protocol):
+    """Looks at the events of a run and may end it, e.g. because the cluster is overloaded."""
+
+    def begin(self, capacity: int, *, endless: bool) -> None:
+        """The run starts, on so many GPUs; jobs come for ever or not."""
+
+    def observe(self, event: Event) -> None:
+        """Take an event into account."""
+
+    def verdict(self) -> str | None:
+        """Why the run has to end; None to go on."""
+
+
 class Watch:
     """Counts measured jobs, reports progress and remembers what happened to jobs that did not finish."""
 
@@ -48,6 +61,7 @@ class Watch:
         measure: tuple[int, int] | None,
         progress: Callable[[Progress], None] | None = None,
         waiting: Waiting | None = None,
+        guard: Guard | None = None,
     ) -> None:
         """`waiting` looks at who waits beside idle GPUs, for mechanisms under which that happens."""
         self.stop_asked = False
@@ -58,6 +72,7 @@ class Watch:
         self._measure = measure
         self._waiting = waiting
         self._progress = progress
+        self._guard = guard
         self._polls = 0
         self._next_report = 0.0
 
@@ -65,6 +80,8 @@ class Watch:
         """Count jobs that are done, in whatever way."""
         if self._waiting is not None:
             self._waiting.observe(event)
+        if self._guard is not None:
+            self._guard.observe(event)
         if not isinstance(event, JobsFinished | JobsDropped | JobsRejected):
             return
         if isinstance(event, JobsFinished):
@@ -77,13 +94,17 @@ class Watch:
 
     def handler(self, kind: type) -> Callable[[Event], None] | None:
         """`observe` for the kinds of events that it looks at."""
-        if self._waiting is not None:
+        if self._waiting is not None or self._guard is not None:
             return self.observe
         return self.observe if kind in (JobsFinished, JobsDropped, JobsRejected) else None
 
     def satisfied(self) -> bool:
         """Whether the run can stop."""
-        return self.stop_asked or self.done == self.target
+        return self.stop_asked or self.done == self.target or self.stopped() is not None
+
+    def stopped(self) -> str | None:
+        """Why the guard ended the run, if it did."""
+        return None if self._guard is None else self._guard.verdict()
 
     def report(self, session: Session) -> None:
         """Tell how far the run is, some ten times a second."""

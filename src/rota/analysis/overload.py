@@ -142,8 +142,8 @@ class Overload:
         )
         if excess >= limits.excess and errors >= limits.errors:
             self._verdict = (
-                f"overload: after {self._jobs:,} arrivals jobs ask for {self._demand:,} GPUs of {self._capacity:,} and the "
-                f"queue keeps growing (arrivals ask for {excess:.2f} times what is served)"
+                f"overload: after {self._jobs:,} arrivals jobs ask for {self._demand:,} GPUs of {self._capacity:,} and "
+                f"the queue keeps growing (arrivals ask for {excess:.2f} times what is served)"
             )
 
 

@@ -18,6 +18,8 @@ from rota.core.errors import ConfigError, RotaError
 
 VERBS = {
     "simulate": "Run a workload on a cluster under a policy.",
+    "sweep": "Make many runs: policies x loads x seeds x anything, into a store of results.",
+    "results": "Look at a store of results, or export it.",
     "replay": "Compute the metrics of a run again from its event log.",
     "policies": "List scheduling policies, or explain one.",
     "mechanisms": "List mechanisms, or explain one.",

@@ -1,0 +1,193 @@
+"""`rota sweep`: many runs, from a file or from flags, into a store that never computes anything twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import names
+from rota.cli.main import FAILED, INTERRUPTED, OK
+from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+
+if TYPE_CHECKING:
+    from rota.experiments.results import Sweep
+    from rota.experiments.spec import Spec
+    from rota.experiments.tasks import Task
+
+EXAMPLES = """
+\b
+Examples:
+  rota sweep --workload gavel-continuous --cluster v100=8,p100=8,k80=8 \\
+       --policies fifo,max-min-fairness-perf --loads 0.5:1.5:0.5 --seeds 0:2 \\
+       --measure 200:400 --store results.db -j 2
+  rota sweep my-sweep.toml --dry-run
+  rota sweep my-sweep.toml --executor ray
+  rota sweep --workload gavel-continuous --cluster v100=8 --policies fifo,las \\
+       --auto-load 0.1 --measure 500:700
+
+\b
+Lists are written a,b,c (or a;b;c), ranges FROM:TO or FROM:TO:STEP with both ends.
+Options that are given change or add to what SPEC says. See docs/experiments.md.
+"""
+
+
+@click.command("sweep", epilog=EXAMPLES)
+@click.argument("spec", required=False)
+@click.option("--name", metavar="TEXT", help="Name of the sweep in the store (default: that of the file, or `sweep`).")
+@click.option("--store", metavar="FILE", help="Where results go (default: rota-results.db).")
+@click.option("--workload", metavar="NAME", shell_complete=completes(names.workloads), help="Jobs from a generator.")
+@click.option("--trace", multiple=True, metavar="FILE", help="Jobs from a trace file; repeat to vary.")
+@click.option("--cluster", multiple=True, metavar="SPEC", help="The machines; repeat to vary.")
+@click.option("--policies", metavar="LIST", shell_complete=completes(names.policies), help="Who gets what.")
+@click.option("--mechanisms", metavar="LIST", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@click.option("--loads", metavar="RANGE", help="Jobs per hour.")
+@click.option("--jobs", metavar="RANGE", help="Number of jobs of the workload.")
+@click.option("--seeds", metavar="RANGE", help="Random streams.")
+@click.option("--split", multiple=True, metavar="V,L,S", help="Mix of models of philly-derived; repeat to vary.")
+@click.option("--measure", metavar="A:B", help="Count jobs A..B-1 only; stop when they are done.")
+@click.option("--until", metavar="SECONDS", help="Stop the simulated clock there.")
+@click.option("--profiles", metavar="NAME|FILE", help="How fast jobs go.")
+@click.option("--rules", metavar="LIST", shell_complete=completes(names.rules), help="How runs are carried out.")
+@settings_option("--set", "settings", "Parameter of the workload")
+@settings_option(
+    "--vary", "vary", "Any setting with its values: set.KEY, policy.KEY, mechanism.KEY, profiles.KEY, rules.KEY, ..."
+)
+@click.option("--auto-load", type=float, callback=seconds, metavar="START", help="Raise the load until it is too much.")
+@click.option("--auto-factor", type=float, metavar="F", help="Next load = F x load (default 1.25).")
+@click.option("--auto-step", type=float, metavar="S", help="Next load = load + S, instead.")
+@click.option("--auto-utilization", type=float, metavar="U", help="Stop at this utilisation (default 0.99).")
+@click.option("-j", "--workers", type=int, metavar="N", help="Processes (default: one per CPU).")
+@click.option("--executor", metavar="NAME", help="local (default) or ray.")
+@click.option("--timeout", "timeout_s", type=float, callback=seconds, metavar="SECONDS", help="Longest run.")
+@click.option("--overload", metavar="MODE", help="Detect overload: auto (endless workloads; default), on, off.")
+@click.option("--no-retry", is_flag=True, help="Leave runs that failed before as they are.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N points.")
+@click.option("--dry-run", is_flag=True, help="List the runs and whether the store has them; run nothing.")
+@click.option("--quiet", is_flag=True, help="No line per run.")
+@json_option
+def command(
+    *,
+    spec: str | None,
+    no_retry: bool,
+    limit: int | None,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Make every run of a grid that the store does not have yet. Ctrl-C loses nothing: run it again to go on."""
+    from rota.experiments import sweeping  # noqa: PLC0415 - numpy only when needed
+    from rota.experiments.store import Store  # noqa: PLC0415
+
+    wanted = sweeping.make_spec(spec, _settings(options))
+    tasks = sweeping.plan(wanted, limit)
+    if dry_run:
+        _show_plan(wanted, tasks, as_json=as_json)
+        return OK
+    from rota.cli.sweep_progress import sweep_progress  # noqa: PLC0415
+
+    with Store(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
+        executor = sweeping.make_executor(wanted)
+        found = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=not no_retry)
+    _show(found, as_json=as_json)
+    if found.interrupted:
+        missing = sum(run.status is None for run in found.runs)
+        click.echo(
+            f"rota: interrupted: {len(found.runs) - missing} of {len(found.runs)} runs are in {found.store}; "
+            "run the same command again to go on",
+            err=True,
+        )
+        return INTERRUPTED
+    return FAILED if any(run.status in {"failed", "timeout"} for run in found.runs) else OK
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Options as keywords of `rota.sweep`."""
+    from rota.core.errors import ConfigError  # noqa: PLC0415
+    from rota.experiments.keys import canonical_name  # noqa: PLC0415
+    from rota.experiments.spec import axis_from_text  # noqa: PLC0415
+
+    plain = (
+        "name",
+        "store",
+        "workload",
+        "measure",
+        "until",
+        "profiles",
+        "workers",
+        "executor",
+        "timeout_s",
+        "overload",
+    )
+    found: dict[str, Any] = {key: options[key] for key in plain if options[key] is not None}
+    for key in ("policies", "mechanisms", "loads", "jobs", "seeds", "rules"):
+        if options[key] is not None:
+            found[key] = _one_or_list(axis_from_text(options[key], f"--{key}"))
+    for key in ("trace", "cluster", "split"):
+        if options[key]:
+            found[key] = _one_or_list(options[key])
+    found.update({f"set.{key}": value for key, value in options["settings"].items()})
+    for key, text in options["vary"].items():
+        found[canonical_name(key, "--vary")] = list(axis_from_text(text, f"--vary {key}"))
+    auto = {key: options[f"auto_{key}"] for key in ("factor", "step", "utilization")}
+    auto = {key: value for key, value in auto.items() if value is not None}
+    if options["auto_load"] is not None:
+        found["auto_load"] = {"from": options["auto_load"], **auto}
+    elif auto:
+        raise ConfigError(f"--auto-{next(iter(auto))} needs --auto-load START")
+    return found
+
+
+def _one_or_list(values: tuple[Any, ...]) -> Any:
+    """A single value is a setting of all runs, not an axis."""
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _show_plan(spec: Spec, tasks: list[Task], *, as_json: bool) -> None:
+    from pathlib import Path  # noqa: PLC0415
+
+    from rota.experiments.store import Store  # noqa: PLC0415
+    from rota.experiments.sweeping import label  # noqa: PLC0415
+
+    status: dict[str, str | None] = {}
+    if Path(spec.store).is_file():
+        with Store(spec.store, create=False) as store:
+            status = {task.key: store.status(task.key) for task in tasks}
+    if as_json:
+        echo_json([{"key": t.key, "point": label(spec, t), "status": status.get(t.key)} for t in tasks])
+        return
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    rows = [(t.key[:12], *_values(label(spec, t), spec.varied), status.get(t.key) or "to do") for t in tasks]
+    show_table(None, ("key", *spec.varied, "status"), rows)
+    done = sum(s is not None for s in status.values())
+    more = " and those that --auto-load adds" if spec.auto_load is not None else ""
+    click.echo(f"\n{len(tasks)} runs{more}, {done} with a result in {spec.store}")
+
+
+def _values(point: dict[str, Any], varied: list[str] | tuple[str, ...]) -> list[str]:
+    return [str(point.get(key, "-")) for key in varied]
+
+
+def _show(sweep: Sweep, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(
+            {
+                "name": sweep.name,
+                "store": str(sweep.store),
+                "computed": sweep.computed,
+                "interrupted": sweep.interrupted,
+                "runs": [
+                    {"key": r.key, "point": r.point, "status": r.status, "error": r.error, "metrics": r.metrics}
+                    for r in sweep.runs
+                ],
+            }
+        )
+        return
+    from rota.cli.results import show_runs  # noqa: PLC0415
+
+    show_runs(sweep.runs)
+    counts = {status: sum(r.status == status for r in sweep.runs) for status in ("ok", "unstable", "timeout", "failed")}
+    said = ", ".join(f"{n} {status}" for status, n in counts.items() if n or status == "ok")
+    click.echo(f"\n{len(sweep.runs)} runs: {said}; {sweep.computed} computed now. Results: {sweep.store}")

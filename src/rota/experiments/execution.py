@@ -1,0 +1,58 @@
+"""One run in whatever process: it never raises, the outcome says what happened."""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota import api
+from rota.analysis.overload import Overload
+from rota.core.errors import RotaError
+from rota.experiments.blobs import pack
+from rota.experiments.tasks import version
+
+OK, FAILED, TIMEOUT, UNSTABLE = "ok", "failed", "timeout", "unstable"
+STATUSES = (OK, FAILED, TIMEOUT, UNSTABLE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run ended."""
+
+    status: str
+    metrics: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    jobs: bytes | None = None
+    started: float = 0.0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    host: str = field(default_factory=platform.node)
+    version: str = field(default_factory=version)
+
+
+def execute(parameters: Mapping[str, Any], overload: str) -> Outcome:
+    """Simulate; errors become part of the outcome."""
+    started, wall, cpu = time.time(), time.monotonic(), time.process_time()
+
+    def outcome(status: str, **more: Any) -> Outcome:
+        spent = time.process_time() - cpu
+        return Outcome(status=status, started=started, cpu_s=spent, wall_s=time.monotonic() - wall, **more)
+
+    guard = Overload(overload)
+    try:
+        result = api.simulate(**parameters, guard=guard)
+        metrics = {key: value for key, value in result.summary.items() if key not in {"cpu_s", "wall_s"}}
+        if result.notes:
+            metrics["notes"] = result.notes
+        if result.stopped is not None:
+            return outcome(UNSTABLE, metrics={**metrics, "overload": guard.numbers()}, error=result.stopped)
+        return outcome(OK, metrics=metrics, jobs=pack(result.jobs, parameters.get("measure")))
+    except RotaError as error:
+        return outcome(FAILED, error=f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
+        where = "".join(traceback.format_exception(error)[-6:])
+        return outcome(FAILED, error=f"{type(error).__name__}: {error}\n{where}")

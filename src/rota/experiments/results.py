@@ -1,0 +1,103 @@
+"""What a sweep gave: runs, a table for pandas, a CSV file, completion times job by job."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from rota.analysis.output import whole_file
+from rota.core.errors import ConfigError
+from rota.experiments.blobs import unpack
+from rota.experiments.store import Run, Store
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIRST = ("key", "status")
+LAST = ("error", "started", "cpu_s", "wall_s", "host", "version")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """The runs of a sweep, in the order of its points."""
+
+    name: str
+    store: Path
+    runs: list[Run]
+    interrupted: bool = False
+    computed: int = 0
+    """Runs that were made now; the others were in the store."""
+    varied: tuple[str, ...] = field(default=())
+
+    def frame(self) -> Any:
+        """A pandas DataFrame with a row per run: what was varied, status, metrics. Needs the extra `frame`."""
+        try:
+            import pandas  # noqa: PLC0415, ICN001 - an extra
+        except ImportError as error:
+            raise ConfigError("frame() needs pandas, which is not installed: pip install 'rota[frame]'") from error
+        return pandas.DataFrame(rows(self.runs), columns=columns(self.runs))
+
+    def jobs(self, run: Run) -> dict[str, NDArray[Any]]:
+        """Arrays job_id, arrival_s, finish_s, gpus and jct_s of the measured jobs of a run that is ok."""
+        with Store(self.store, create=False) as store:
+            blob = store.jobs(run.key)
+        if blob is None:
+            raise ConfigError(f"run {run.key[:12]} is {run.status or 'not done'}: there are no completion times of it")
+        return unpack(blob)
+
+    def figure(self, y: str = "mean_jct_s", x: str = "load", by: str = "policy") -> Figure:
+        """A metric over what was varied, a line for each value of `by`, the mean of all other runs (seeds)."""
+        from rota.experiments.figures import lines  # noqa: PLC0415 - matplotlib is an extra
+
+        return lines(self.runs, y=y, x=x, by=by)
+
+
+def row(run: Run) -> dict[str, Any]:
+    """A run as one flat row; metrics that are tables themselves are left out."""
+    found: dict[str, Any] = {"key": run.key, **_shown(run.point), "status": run.status}
+    if not run.point:
+        found.update(_shown({k: v for k, v in run.config.items() if k in _OF_THE_CONFIG}))
+    found.update({k: v for k, v in run.metrics.items() if not isinstance(v, dict | list)})
+    found.update({name: getattr(run, name) for name in LAST})
+    return found
+
+
+_OF_THE_CONFIG = ("policy", "mechanism", "workload", "trace", "seed", "settings")
+
+
+def _shown(point: dict[str, Any]) -> dict[str, Any]:
+    return {k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in point.items()}
+
+
+def rows(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """All runs as flat rows."""
+    return [row(run) for run in runs]
+
+
+def columns(runs: Sequence[Run]) -> list[str]:
+    """Names of all columns, in the order in which they should stand."""
+    names: dict[str, None] = dict.fromkeys(name for run in runs for name in row(run))
+    return [name for name in names if name not in LAST] + [name for name in LAST if name in names]
+
+
+def write_csv(path: str | Path, runs: Iterable[Run]) -> int:
+    """One line per run; how many. No value is an empty field."""
+    kept = list(runs)
+    names = columns(kept) or list(FIRST)
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(_texts(kept, names))
+    return len(kept)
+
+
+def _texts(runs: Iterable[Run], names: Sequence[str]) -> Iterator[list[Any]]:
+    for run in runs:
+        found = row(run)
+        yield ["" if found.get(name) is None else found[name] for name in names]

@@ -1,0 +1,162 @@
+"""`rota.sweep`: from what was asked to results, whatever is in the store already left as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import ConfigError, UnknownName
+from rota.experiments.executors import Executor
+from rota.experiments.keys import flat, plain
+from rota.experiments.loads import Climb
+from rota.experiments.pool import LocalPool
+from rota.experiments.results import Sweep
+from rota.experiments.runner import Report, Runner
+from rota.experiments.spec import Spec, Values, auto_load, axis, read_spec, spec_from
+from rota.experiments.store import Run, Store
+from rota.experiments.tasks import Task, make_task
+
+
+def sweep(
+    spec: str | Path | Mapping[str, Any] | Spec | None = None,
+    *,
+    progress: Callable[[Report], None] | None = None,
+    retry: bool = True,
+    limit: int | None = None,
+    **settings: Any,
+) -> Sweep:
+    """Make every run of a sweep that the store does not have yet; all results.
+
+    `spec` is a TOML file, or the same as a mapping. `settings` are keys of its table [sweep] (name, store, workers,
+    timeout_s, overload, executor, auto_load) and settings of the runs: a list, range or array of values is varied, a
+    single value (or a tuple) holds for all runs. Failed runs are tried again unless `retry` is false; `limit` takes
+    the first points only. Raises ConfigError for input that cannot be used.
+    """
+    wanted = make_spec(spec, settings)
+    tasks = plan(wanted, limit)
+    with Store(wanted.store) as store:
+        return carry_out(wanted, tasks, store, make_executor(wanted), progress=progress, retry=retry)
+
+
+def make_spec(given: str | Path | Mapping[str, Any] | Spec | None, settings: Mapping[str, Any]) -> Spec:
+    """A spec with single settings changed or added."""
+    if isinstance(given, Spec):
+        base = given
+    elif given is None or isinstance(given, Mapping):
+        base = spec_from(given or {}, "the sweep")
+    else:
+        base = read_spec(given)
+    how = {f.name for f in dataclasses.fields(Spec)} - {"run", "axes", "zipped", "exclude", "only", "override"}
+    changes: dict[str, Any] = {key: value for key, value in settings.items() if key in how and value is not None}
+    if isinstance(changes.get("auto_load"), Mapping):
+        changes["auto_load"] = auto_load(changes["auto_load"], "auto_load")
+    if "store" in changes:
+        changes["store"] = str(changes["store"])
+    run, axes = dict(base.run), dict(base.axes)
+    others = {key: value for key, value in settings.items() if key not in how and value is not None}
+    try:
+        values = flat(others, "the sweep")
+    except UnknownName as error:
+        raise UnknownName("key of the sweep:", _culprit(others, error), [*how, *_names()]) from None
+    for key, value in values.items():
+        run.pop(key, None)
+        axes.pop(key, None)
+        if _varies(value):
+            axes[key] = axis(value, key)
+        else:
+            run[key] = value
+    return dataclasses.replace(base, run=run, axes=axes, **changes)
+
+
+def _culprit(settings: Mapping[str, Any], error: UnknownName) -> str:
+    return next((key for key in settings if repr(key) in str(error)), "?")
+
+
+def _names() -> list[str]:
+    from rota.experiments.keys import ALIASES, LOAD, PARAMETERS  # noqa: PLC0415 - only for a message
+
+    return [*PARAMETERS, *ALIASES, LOAD]
+
+
+def _varies(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return True
+    return isinstance(value, Iterable) and not isinstance(value, str | tuple)
+
+
+def plan(spec: Spec, limit: int | None = None) -> list[Task]:
+    """The runs of a sweep, checked; those of an automatic load sweep as far as they are known beforehand."""
+    points = spec.points()
+    if not points:
+        raise ConfigError("the sweep has no runs: its rules (exclude, only) leave none")
+    return [make_task(values, spec.overload) for values in points[:limit]]
+
+
+def make_executor(spec: Spec) -> Executor:
+    """Processes here, or a Ray cluster."""
+    if spec.executor == "ray":
+        from rota.experiments.on_ray import RayCluster  # noqa: PLC0415 - an extra
+
+        return RayCluster(spec.workers, spec.timeout_s)
+    return LocalPool(spec.workers, spec.timeout_s)
+
+
+def carry_out(
+    spec: Spec,
+    tasks: Sequence[Task],
+    store: Store,
+    executor: Executor,
+    *,
+    progress: Callable[[Report], None] | None = None,
+    retry: bool = True,
+) -> Sweep:
+    """Run what is missing; the executor is closed in the end."""
+    all_tasks, reports = list(tasks), [0, 0]
+
+    def further(values: Values) -> Task:
+        task = make_task(values, spec.overload)
+        all_tasks.append(task)
+        store.add_members(spec.name, [(label(spec, task), task.key)])
+        return task
+
+    def tell(report: Report) -> None:
+        reports[:] = [report.done, report.reused]
+        if progress is not None:
+            progress(report)
+
+    follow = None if spec.auto_load is None else Climb(spec.auto_load, further).follow
+    runner = Runner(store, executor, follow=follow, progress=tell, retry=retry)
+    try:
+        store.record_sweep(spec.name, describe(spec))
+        store.add_members(spec.name, [(label(spec, task), task.key) for task in all_tasks])
+        runner.run(all_tasks.copy())
+    finally:
+        executor.close()
+    runs = [_labelled(store.result(task.key), task, spec) for task in all_tasks]
+    return Sweep(
+        name=spec.name,
+        store=store.path,
+        runs=runs,
+        interrupted=runner.interrupted,
+        computed=reports[0] - reports[1],
+        varied=tuple(spec.varied),
+    )
+
+
+def label(spec: Spec, task: Task) -> dict[str, Any]:
+    """What tells a run from the others of its sweep."""
+    return {key: plain(task.values[key]) for key in spec.varied if key in task.values}
+
+
+def describe(spec: Spec) -> dict[str, Any]:
+    """The sweep as plain values."""
+    return dict(plain(dataclasses.asdict(spec)))
+
+
+def _labelled(run: Run | None, task: Task, spec: Spec) -> Run:
+    point = label(spec, task)
+    if run is None:
+        return Run(key=task.key, point=point, status=None, metrics={}, error=None, config=task.config)
+    return dataclasses.replace(run, point=point)

@@ -9,7 +9,7 @@ stretches of as many arrivals each. A run is unstable when all of these hold:
 2. the demand is at least three times the cluster, so that two jobs per GPU would not serve it either;
 3. it was never below the size of the cluster in these two thirds;
 4. arrivals asked for at least 3 % more GPUs than left;
-5. the mean growth of a stretch is at least six times its standard error.
+5. the mean growth of a stretch is at least seven times its standard error.
 
 The fifth is what tells a drift from a walk without one: of a queue that only fluctuates, the growth over any time
 divided by its standard error is about normally distributed, reflection at zero included. Only events count, no clock
@@ -44,7 +44,7 @@ class Limits:
     """GPUs that present jobs ask for, in multiples of the cluster."""
     excess: float = 1.03
     """GPUs that arrived over GPUs that left."""
-    errors: float = 6.0
+    errors: float = 7.0
     """Mean growth of a stretch over its standard error."""
 
 

@@ -17,6 +17,7 @@ PAGES = [
     "docs/synergy.md",
     "docs/determinism.md",
     "docs/event-log.md",
+    "docs/experiments.md",
     "docs/add-a-policy.md",
 ]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -81,6 +82,22 @@ def test_every_option_of_simulate_is_in_the_reference():
     reference = (PROJECT / "docs/command-line.md").read_text(encoding="utf-8")
 
     assert [o for p in command.params for o in p.opts if f"`{o}" not in reference and o != "--json"] == []
+
+
+def test_every_option_of_sweep_is_in_its_page():
+    from rota.cli.sweep import command
+
+    page = (PROJECT / "docs/experiments.md").read_text(encoding="utf-8")
+
+    assert [o for p in command.params if p.name != "spec" for o in p.opts if f"`{o}" not in page] == []
+
+
+def test_the_sweep_shown_in_the_documentation_can_be_planned(tmp_path):
+    (tmp_path / "las.toml").write_text(blocks("docs/experiments.md", "toml")[0])
+
+    assert "runs, 0 with a result" in run(
+        [sys.executable, "-m", "rota.cli", "sweep", "las.toml", "--dry-run"], tmp_path
+    )
 
 
 def test_every_rule_is_explained():

@@ -142,11 +142,16 @@ def _show_one(run: Run, *, as_json: bool) -> None:
     if as_json:
         echo_json({**vars(run)})
         return
-    about = [("status", run.status or "-"), ("version", run.version or "-"), ("host", run.host or "-")]
+    about = [
+        ("key", run.key),
+        ("status", run.status or "-"),
+        ("version", run.version or "-"),
+        ("host", run.host or "-"),
+    ]
     about += [("error", run.error)] if run.error else []
     config = {key: value for key, value in run.config.items() if key not in {"cluster", "rules"} and value is not None}
     about += [(key, str(value)) for key, value in config.items()]
-    show_pairs(run.key, about)
+    show_pairs("run", about)
     if run.metrics:
         show_pairs("metrics", summary_rows({**run.metrics, "cpu_s": run.cpu_s, "wall_s": run.wall_s}))
 

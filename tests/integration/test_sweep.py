@@ -25,6 +25,9 @@ SLOW = (*BIG, "--measure", "0:90000")
 """Takes minutes."""
 
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for worker processes in /proc")
+
+
 def status_of(path):
     with contextlib.closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -32,10 +35,9 @@ def status_of(path):
 
 
 def metrics_of(path):
-    """Everything that was computed, without what depends on the machine."""
+    """Everything that was computed."""
     with contextlib.closing(sqlite3.connect(path)) as db:
-        found = {key: json.loads(text) for key, text in db.execute("SELECT key, metrics FROM runs")}
-    return {key: {k: v for k, v in m.items() if k != "peak_rss_mb"} for key, m in found.items()}
+        return dict(db.execute("SELECT key, metrics FROM runs"))
 
 
 def children(pid):
@@ -104,8 +106,9 @@ def test_an_unreadable_trace_fails_alone(tmp_path):
     assert "missing.trace" in found.runs[1].error
 
 
+@needs_proc
 def test_the_command_line_resumes_after_kill_9_with_nothing_lost(tmp_path):
-    grid = (*FLAGS, "--policies", "fifo,las", "--loads", "0.1,0.15", "--seeds", "0:3", "--measure", "20:60", "-j2")
+    grid = (*FLAGS, "--policies", "fifo", "--loads", "0.1,0.15", "--seeds", "0:7", "--measure", "20:60", "-j2")
     whole = command("sweep", *grid, "--store", "whole.db", "--quiet", cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
 
@@ -124,6 +127,7 @@ def test_the_command_line_resumes_after_kill_9_with_nothing_lost(tmp_path):
     assert metrics_of(tmp_path / "r.db") == metrics_of(tmp_path / "whole.db")
 
 
+@needs_proc
 def test_ctrl_c_stops_within_a_second_and_says_how_to_go_on(tmp_path):
     quick = command("sweep", *BIG, "--policies", "fifo", "--loads", "1", "--measure", "1:5", cwd=tmp_path)
     assert quick.returncode == 0, quick.stderr
@@ -144,7 +148,7 @@ def test_ctrl_c_stops_within_a_second_and_says_how_to_go_on(tmp_path):
 
 def test_a_worker_that_is_killed_is_replaced_and_its_run_made_again(tmp_path):
     pool = LocalPool(2)
-    spec = sweeping.make_spec(None, {**QUICK, "policy": "las", "load": 0.3, "seed": range(6), "measure": (20, 80)})
+    spec = sweeping.make_spec(None, {**QUICK, "policy": "las", "load": 0.2, "seed": range(4), "measure": (20, 80)})
     killed = []
 
     def kill(report):
@@ -157,7 +161,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_run_made_again(tmp_path):
         found = sweeping.carry_out(spec, sweeping.plan(spec), store, pool, progress=kill)
 
     assert len(killed) == 2
-    assert [r.status for r in found.runs] == ["ok"] * 6
+    assert [r.status for r in found.runs] == ["ok"] * 4
 
 
 def test_a_run_that_kills_every_worker_is_failed_and_the_rest_goes_on(tmp_path, monkeypatch):
@@ -194,7 +198,7 @@ def test_a_run_that_takes_too_long_is_stopped_and_the_rest_goes_on(tmp_path):
 
 
 def test_two_sweeps_on_one_store_share_the_work(tmp_path):
-    grid = (*FLAGS, "--policies", "fifo,las", "--loads", "0.2,0.3", "--seeds", "0:2", "--measure", "20:80", "-j", "1")
+    grid = (*FLAGS, "--policies", "fifo,las", "--loads", "0.1,0.2", "--seeds", "0:2", "--measure", "20:60", "-j", "1")
 
     both = [started("sweep", *grid, "--name", name, "--json", cwd=tmp_path) for name in ("a", "b")]
     outputs = [process.communicate(timeout=120) for process in both]
@@ -231,6 +235,17 @@ def test_overload_is_reported_as_unstable_and_the_sweep_is_no_failure(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "queue keeps growing" in done.stderr
     assert sorted(status_of(tmp_path / "r.db").values()) == ["ok", "unstable"]
+
+
+def test_without_detection_an_overloaded_run_goes_on_and_is_another_run(tmp_path):
+    grid = {"policy": "fifo", "load": 6, "measure": (350, 352)}
+
+    watched = swept(tmp_path, **grid)
+    free = swept(tmp_path, **grid, overload="off")
+    again = swept(tmp_path, **grid)
+
+    assert [s.runs[0].status for s in (watched, free, again)] == ["unstable", "ok", "unstable"]
+    assert [s.computed for s in (watched, free, again)] == [1, 1, 0]
 
 
 def test_the_load_is_raised_until_the_cluster_cannot_follow(tmp_path):

@@ -18,7 +18,7 @@ from rota.core.errors import ConfigError, RotaError
 
 VERBS = {
     "simulate": "Run a workload on a cluster under a policy.",
-    "sweep": "Make many runs: policies x loads x seeds x anything, into a store of results.",
+    "sweep": "Make many runs, each only once: policies x loads x seeds x anything.",
     "results": "Look at a store of results, or export it.",
     "replay": "Compute the metrics of a run again from its event log.",
     "policies": "List scheduling policies, or explain one.",

@@ -76,7 +76,10 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Make every run of a grid that the store does not have yet. Ctrl-C loses nothing: run it again to go on."""
+    """Make many runs, each only once: what the store of results has already is not computed again.
+
+    Ctrl-C loses nothing: run the same command again to go on.
+    """
     from rota.experiments import sweeping  # noqa: PLC0415 - numpy only when needed
     from rota.experiments.store import Store  # noqa: PLC0415
 

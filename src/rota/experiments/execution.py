@@ -16,6 +16,8 @@ from rota.experiments.blobs import pack
 from rota.experiments.tasks import version
 
 OK, FAILED, TIMEOUT, UNSTABLE = "ok", "failed", "timeout", "unstable"
+_OF_THE_PROCESS = ("cpu_s", "wall_s", "peak_rss_mb")
+"""The first two are kept beside the metrics; the last one is that of all runs of a worker so far."""
 STATUSES = (OK, FAILED, TIMEOUT, UNSTABLE)
 
 
@@ -45,7 +47,7 @@ def execute(parameters: Mapping[str, Any], overload: str) -> Outcome:
     guard = Overload(overload)
     try:
         result = api.simulate(**parameters, guard=guard)
-        metrics = {key: value for key, value in result.summary.items() if key not in {"cpu_s", "wall_s"}}
+        metrics = {key: value for key, value in result.summary.items() if key not in _OF_THE_PROCESS}
         if result.notes:
             metrics["notes"] = result.notes
         if result.stopped is not None:

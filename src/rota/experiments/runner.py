@@ -118,9 +118,7 @@ class Runner:
         status = self._store.status(task.key)
         if status is None or task.key in self._fresh:
             return status is not None
-        if status == UNSTABLE:
-            return task.overload != "off"
-        return status == OK or not self._retry
+        return status in {OK, UNSTABLE} or not self._retry
 
     def _hand_out(self) -> None:
         while self._pending and self._executor.free() > 0:

@@ -82,8 +82,8 @@ def make_task(values: Values, overload: str = "auto") -> Task:
         problem = f"ConfigError: cannot read {error.filename}: {error.strerror}; check the path"
     decides = {name: value for name, value in config.items() if not (name == "trace" and config.get("jobs_sha256"))}
     identity = {"config": plain(decides), "code": code_digest()}
-    if overload == "on":
-        identity["overload"] = "on"
+    if overload != "auto":
+        identity["overload"] = overload
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     key = hashlib.sha256(text.encode()).hexdigest()
     return Task(key=key, values=values, parameters=parameters, config=config, overload=overload, problem=problem)

@@ -1,6 +1,7 @@
 """Sweeps in real processes, and everything that can happen to these."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import resource
@@ -13,6 +14,7 @@ import pytest
 
 import rota
 from builders import command, started
+from rota.core.errors import ConfigError
 from rota.experiments import sweeping
 from rota.experiments.pool import LocalPool
 from rota.experiments.store import Store
@@ -319,6 +321,22 @@ def test_results_are_a_frame_for_pandas(tmp_path):
     frame = swept(tmp_path, policy=["fifo", "las"], load=[0.2, 0.3]).frame()
 
     assert frame.pivot_table(index="load", columns="policy", values="mean_jct_s").shape == (2, 2)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pandas") is not None, reason="pandas is installed")
+def test_without_pandas_a_frame_says_what_to_install(tmp_path):
+    with pytest.raises(ConfigError, match=r"rota\[frame\]"):
+        swept(tmp_path, policy="fifo", load=0.2).frame()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray_its_executor_says_what_to_install(tmp_path):
+    grid = (*FLAGS, "--policies", "fifo", "--loads", "1", "--measure", "1:2")
+
+    done = command("sweep", *grid, "--executor", "ray", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "rota[ray]" in done.stderr
 
 
 def test_a_figure_has_a_line_per_policy(tmp_path):

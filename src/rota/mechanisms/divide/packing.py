@@ -18,8 +18,10 @@ from rota.core.view import Configurations
 
 Slots = list[tuple[int, int]]
 """(server, GPUs)."""
-Snapshot = tuple[int, int, list[int], list[float], list[float], list[int], list[int], list[int], list["int | Slots"]]
-"""Tasks looked at and GPUs free; GPUs, CPUs, memory by server; hints; then the three lists of what was put."""
+Snapshot = tuple[
+    int, int, list[int], list[float], list[float], list[int], list[int], list[int], list["int | Slots"], list[int]
+]
+"""Tasks looked at and GPUs free; GPUs, CPUs, memory by server; hints; the three lists of what was put; gangs."""
 
 _SLACK = 1e-9
 _STRIDE = 32
@@ -86,11 +88,11 @@ class Packing:
             self.where: list[int | Slots] = []
             self.gangs: list[int] = []
             return 0
-        seen, self.free, gpus, cpus, memory, hints, task, config, where = self._snapshots[-1]
+        seen, self.free, gpus, cpus, memory, hints, task, config, where, gangs = self._snapshots[-1]
         self.gpus, self.cpus, self.memory, self.hints = gpus.copy(), cpus.copy(), memory.copy(), hints.copy()
         self.hints += [0] * (len(self.holds) - len(self.hints))
         self.task, self.config, self.where = task.copy(), config.copy(), where.copy()
-        self.gangs = [row for row, slots in enumerate(where) if not isinstance(slots, int)]
+        self.gangs = gangs.copy()
         return seen
 
     def know(self, known: Configurations) -> None:
@@ -152,7 +154,8 @@ class Packing:
     def _keep(self, task: int, free: int) -> None:
         """Remember how things look before this task."""
         servers = (self.gpus.copy(), self.cpus.copy(), self.memory.copy(), self.hints.copy())
-        self._snapshots.append((task, free, *servers, self.task.copy(), self.config.copy(), self.where.copy()))
+        put = (self.task.copy(), self.config.copy(), self.where.copy(), self.gangs.copy())
+        self._snapshots.append((task, free, *servers, *put))
 
     def fit(self, size: int, wish: int) -> Slots | None:
         """Where a task would go; None if there is no room."""

@@ -134,15 +134,19 @@ def _begin(recipe: Recipe, source: Callable[[Recipe], Iterator[Asked]]) -> Calla
 
 def _lengths_of_the_list(recipe: Recipe) -> Iterator[Asked]:
     """Endless: lengths drawn beforehand, one per job of the log; after the last one they begin again."""
-    gpus = _gpus_of_the_log() if recipe.multi_gpu else [1] * philly.SINGLE_GPU_JOBS
-    random = Random(recipe.seed)
-    lengths = [_length(random, small=recipe.small) for _ in gpus]
-    if not recipe.cold:
+    gpus = philly.synergy_gpus() if recipe.multi_gpu else [1] * philly.SINGLE_GPU_JOBS
+    lengths: list[float] = []
+    drawn = random = Random(recipe.seed)
+    if recipe.cold:
+        lengths = [_length(drawn, small=recipe.small) for _ in gpus]
+    else:
         random = Random(recipe.seed)
     at = 0.0
     for job in numbers():
         at = _arrival(recipe, job, at, random)
-        yield at, lengths[job % len(lengths)], gpus[job % len(gpus)], 0
+        if len(lengths) < min(job + 1, len(gpus)):  # a sequence of its own: drawn when it is needed
+            lengths.append(_length(drawn, small=recipe.small))
+        yield at, lengths[job % len(gpus)], gpus[job % len(gpus)], 0
         _unused_model(random)
 
 
@@ -172,13 +176,6 @@ def _original(recipe: Recipe) -> Iterator[Asked]:
         )
     gpus = log.gpus.tolist() if recipe.multi_gpu else [1] * len(log.gpus)
     return zip(log.submitted.tolist(), log.duration.tolist(), gpus, log.tenant.tolist(), strict=True)
-
-
-def _gpus_of_the_log() -> list[int]:
-    """GPU counts in the order of the log; one that Synergy does not know becomes 1, and beyond 16 the job goes."""
-    gpus = philly.shipped().of_usual_length().gpus
-    gpus = gpus[gpus <= max(philly.GPU_COUNTS)]
-    return [int(g) for g in np.where(np.isin(gpus, philly.GPU_COUNTS), gpus, 1)]
 
 
 def _arrival(recipe: Recipe, job: int, previous: float, random: Random) -> float:

@@ -195,3 +195,10 @@ def test_hours_without_jobs_and_unknown_catalogues_are_named():
         jobs_of(original=True, from_hour=9000)
     with pytest.raises(UnknownName, match="synergy-cpu4"):
         workload("philly-derived", jobs_per_hour=9, profiles="synergy-cpu44")
+
+
+def test_the_short_list_of_gpu_counts_follows_from_the_log():
+    gpus = philly.shipped().of_usual_length().gpus
+    kept = gpus[gpus <= max(philly.GPU_COUNTS)]
+
+    assert philly.synergy_gpus() == np.where(np.isin(kept, philly.GPU_COUNTS), kept, 1).tolist()

@@ -12,6 +12,8 @@
     speedup = 1.5                # speed with these, relative to 1 / step_s
     speed = [[0.1, 0.4], [0.2, 1.0], [nan, 1.5]]   # [cpu_axis][memory_axis], relative to 1 / step_s; nan = not measured
 
+    relative_to = [3, 62.5]      # left out: the table is relative to 1 / step_s; given: to its value at this point
+
 In JSON a cell that was not measured is null. A model with no more than step_s does not care about CPUs and memory.
 What a model leaves out is taken from the same model (profile, gpus, type) of the catalogue's base.
 """
@@ -36,7 +38,7 @@ Entry: TypeAlias = Mapping[str, Any]
 
 AXES = ("cpu_axis", "memory_axis")
 DEMANDS = ("cpus", "memory_gb", "speedup")
-KEYS = ("profile", "type", "gpus", "step_s", *DEMANDS, *AXES, "speed")
+KEYS = ("profile", "type", "gpus", "step_s", *DEMANDS, *AXES, "speed", "relative_to")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ def read_models(entries: Sequence[Any], axes: Entry, path: str, base: Models) ->
 def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | None) -> Model:
     known = base.sensitivity if base else None
     step_s = _positive(entry, "step_s", place, base.step_s if base else None)
-    if not any(name in entry for name in (*DEMANDS, *AXES, "speed")):
+    if not any(name in entry for name in (*DEMANDS, *AXES, "speed", "relative_to")):
         return Model(step_s=step_s, sensitivity=known)
     if "speed" in entry:
         cpus, memory = (_axis({**axes, **entry}, name, place) for name in AXES)
@@ -85,6 +87,8 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
         )
     else:
         cpus, memory, speed = known.cpus, known.memory_gb, known.speed
+    if "relative_to" in entry:
+        speed = _rebased(entry["relative_to"], cpus, memory, speed, place)
     return Model(
         step_s=step_s,
         sensitivity=Sensitivity(
@@ -136,6 +140,18 @@ def _speeds(rows: Any, cpus: FloatArray, memory: FloatArray, place: str) -> Floa
                     f"{where} has {cell!r} at {amount:g} GB; give a relative speed >= 0, or nan if it was not measured"
                 )
     return np.array([[math.nan if cell is None else cell for cell in row] for row in rows], dtype=np.float64)
+
+
+def _rebased(point: Any, cpus: FloatArray, memory: FloatArray, speed: FloatArray, place: str) -> FloatArray:
+    """The table divided by its value at a point, at which the step was timed."""
+    on_axes = _is_list(point, 2) and point[0] in cpus.tolist() and point[1] in memory.tolist()
+    value = speed[cpus.tolist().index(point[0]), memory.tolist().index(point[1])] if on_axes else np.nan
+    if not value > 0:
+        raise ConfigError(
+            f"{place}: relative_to = {point!r} is no measured point; give [CPUs, GB] per GPU, e.g. [4, 62.5]"
+        )
+    rebased: FloatArray = speed / value
+    return rebased
 
 
 def _positive(entry: Entry, name: str, place: str, inherited: float | None) -> float:

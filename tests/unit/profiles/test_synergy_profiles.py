@@ -110,9 +110,19 @@ def test_more_memory_helps_only_those_it_was_measured_to_help():
 
 
 @pytest.mark.parametrize("name", SETS[1:])
-def test_sets_for_more_cpus_keep_the_tables(name):
+def test_sets_for_more_cpus_have_the_same_tables_relative_to_their_own_step(name):
+    cpus = int(name[-1])
     for profile in SCALARS:
-        assert (of(profile, name).speed == of(profile).speed).all()
+        found, three = of(profile, name), of(profile)
+        assert found.at(cpus, 62.5) == pytest.approx(1.0)
+        assert (found.speed * three.at(cpus, 62.5)).tolist() == [pytest.approx(row) for row in three.speed.tolist()]
+
+
+@pytest.mark.parametrize("name", ["synergy-cpu4", "synergy-cpu5"])
+def test_the_published_speed_ups_of_other_sets_follow_from_the_table(name):
+    for profile in ("alexnet", "res18", "shufflenet", "m5"):
+        found = of(profile, name)
+        assert found.at(found.ideal_cpus, found.ideal_memory_gb) == pytest.approx(found.speedup, abs=0.01)
 
 
 @pytest.mark.parametrize("profile", [p for p in SCALARS if p not in LANGUAGE])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -296,9 +297,13 @@ def command(*arguments, **options):
 
 
 def started(*arguments, **options):
-    """The same, still running."""
+    """The same, still running. Ctrl-C reaches it even if the tests themselves run in the background."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    return subprocess.Popen([*ROTA, *map(str, arguments)], **streams)
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen([*ROTA, *map(str, arguments)], **streams)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def summary_of(*arguments, **options):

@@ -102,11 +102,12 @@ class Overload:
     def _arrived(self, event: JobsSubmitted) -> None:
         sizes = event.jobs.gpus
         self._gpus.append(sizes)
-        total = int(sizes.sum())
-        self._demand += total
         self._jobs += len(sizes)
-        self._asked.append(total + (self._asked[-1] if self._asked else 0))
-        self._after.append(self._demand)
+        _, first = np.unique(event.jobs.submitted, return_index=True)  # several moments may be told at once
+        for total in np.add.reduceat(sizes, first).tolist():
+            self._demand += total
+            self._asked.append(total + (self._asked[-1] if self._asked else 0))
+            self._after.append(self._demand)
         if len(self._after) >= self._next:
             self._next = len(self._after) + max(CHECK_EVERY, len(self._after) // 20)
             self._check()

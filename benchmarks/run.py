@@ -124,6 +124,23 @@ def philly(facts: dict[str, Any]) -> bool:
     return good
 
 
+def optimal(facts: dict[str, Any]) -> bool:
+    """A round of the mechanism `optimal` from nothing."""
+    good = True
+    for extra in ((), ("--multi-gpu",)):
+        speed = calibrate() / facts["check_calibration_cpu_s"]
+        answer = rota("bench", "place", "--jobs", "512", *extra)
+        seconds, gap = answer["cpu_s"] / speed, answer["gap"]
+        fine = seconds < 2 and gap < 0.005
+        good &= fine
+        print(
+            f"optimal, {answer['running']} running jobs on 512 GPUs{' (gangs)' if extra else ''}: {seconds:.3f} s (asked 2), "
+            f"{100 * gap:.2f} % below the linear bound (asked 0.5): {verdict(fine)}"
+        )
+    print()
+    return good
+
+
 def solves(facts: dict[str, Any]) -> bool:
     print(f"{'one solve':38} {'jobs':>8} {'ms':>9} {'asked ms':>9}")
     good = True
@@ -181,7 +198,9 @@ def main() -> None:
     parser.add_argument("--scale", action="store_true", help="also a million jobs (minutes)")
     parser.add_argument("--jobs", type=int, default=1_000_000, help="jobs of the largest scale run")
     parser.add_argument("--repeats", type=int, default=2, help="runs per simulation; the best counts")
-    parser.add_argument("--only", choices=["runs", "synergy", "philly", "solves", "help", "scale"], help="one part")
+    parser.add_argument(
+        "--only", choices=["runs", "synergy", "philly", "optimal", "solves", "help", "scale"], help="one part"
+    )
     options = parser.parse_args()
     facts = json.loads((HERE / "gavel_artifact.json").read_text())
     others = json.loads((HERE / "synergy_artifact.json").read_text())
@@ -189,11 +208,12 @@ def main() -> None:
         "runs": lambda: whole_runs(facts, options.repeats),
         "synergy": lambda: synergy_runs(others, options.repeats),
         "philly": lambda: philly(others),
+        "optimal": lambda: optimal(others),
         "solves": lambda: solves(facts),
         "help": lambda: start_up(facts),
         "scale": lambda: scale(facts, options.jobs),
     }
-    usual = ["runs", "synergy", "philly", "solves", "help"]
+    usual = ["runs", "synergy", "philly", "optimal", "solves", "help"]
     wanted = [options.only] if options.only else usual + (["scale"] if options.scale else [])
     results = [parts[name]() for name in wanted]
     sys.exit(0 if all(results) else 1)

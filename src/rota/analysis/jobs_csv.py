@@ -7,13 +7,16 @@ import csv
 import gzip
 import io
 import math
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rota.analysis.output import whole_file
+from rota.core.errors import ConfigError
 
 COLUMNS = (
     "job_id", "arrival_s", "finish_s", "jct_s", "profile", "gpus", "weight", "tenant", "steps", "deadline_s",
@@ -51,3 +54,68 @@ def _open(path: Path, *, gz: bool) -> Iterator[TextIO]:
         binary = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if gz else raw
         with io.TextIOWrapper(cast("BinaryIO", binary), encoding="utf-8", newline="") as text:
             yield text
+
+
+NEEDED = ("job_id", "arrival_s", "jct_s")
+_TEXTS = ("profile", "tenant", "status")
+_WHOLE = ("job_id", "gpus", "measured")
+
+
+def read_jobs_csv(path: str | Path) -> dict[str, NDArray[Any]]:
+    """The columns of a file that `write_jobs_csv` wrote; others are left out, an empty field is NaN.
+
+    Raises ConfigError with the line and column that cannot be used.
+    """
+    try:
+        with Path(path).open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+        # A byte order mark, which spreadsheets write, is no part of the first name.
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+            if packed
+            else Path(path).open(encoding="utf-8-sig", newline="") as file
+        ):
+            return _columns(csv.reader(file), str(path))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"cannot read {path}: {error}; give a file written with --jobs-csv") from error
+
+
+def _columns(lines: Iterator[list[str]], path: str) -> dict[str, NDArray[Any]]:
+    header = next(lines, [])
+    missing = [name for name in NEEDED if name not in header]
+    if missing:
+        raise ConfigError(f"{path}:1: no column {', '.join(missing)}; give a file written with --jobs-csv")
+    places = {name: header.index(name) for name in COLUMNS if name in header}
+    values: dict[str, list[Any]] = {name: [] for name in places}
+    for number, fields in enumerate(lines, start=2):
+        if not fields:
+            continue
+        if len(fields) != len(header):
+            raise ConfigError(f"{path}:{number}: {len(fields)} fields, but the header has {len(header)}")
+        for name, place in places.items():
+            values[name].append(_value(name, fields[place], path, number))
+    if not values["job_id"]:
+        raise ConfigError(f"{path}: there is no job in it; give a file written with --jobs-csv")
+    return {name: _array(name, found) for name, found in values.items()}
+
+
+def _value(name: str, text: str, path: str, line: int) -> Any:
+    if name in _TEXTS:
+        return text
+    try:
+        if name in _WHOLE:
+            return int(text)
+        value = float(text) if text or name == "arrival_s" else math.nan
+    except ValueError:
+        kind = "a whole number" if name in _WHOLE else "a number"
+        raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not {kind}") from None
+    if text and not (math.isfinite(value) and (value >= 0 or name != "jct_s")):
+        raise ConfigError(
+            f"{path}:{line}, column {name}: {text!r} is not a possible value; leave it empty if there is none"
+        )
+    return value
+
+
+def _array(name: str, values: Sequence[Any]) -> NDArray[Any]:
+    kind: Any = object if name in _TEXTS else np.int64 if name in _WHOLE else np.float64
+    return np.array(values, dtype=kind)

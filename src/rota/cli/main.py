@@ -21,6 +21,7 @@ VERBS = {
     "sweep": "Make many runs, each only once: policies x loads x seeds x anything.",
     "results": "Look at a store of results, or export it.",
     "replay": "Compute the metrics of a run again from its event log.",
+    "compare": "Compare two runs, or two values of a sweep, and say whether they differ beyond noise.",
     "policies": "List scheduling policies, or explain one.",
     "mechanisms": "List mechanisms, or explain one.",
     "profiles": "List throughput catalogues, or show one.",

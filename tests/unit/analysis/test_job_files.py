@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from event_builders import CLUSTER, finished, observe_all, submitted
 
-from rota.analysis.jobs_csv import write_jobs_csv
+from rota.analysis.jobs_csv import read_jobs_csv, write_jobs_csv
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import check_writable, whole_file
-from rota.core.errors import OutputError
+from rota.core.errors import ConfigError, OutputError
 
 
 def jobs_of_a_run():
@@ -133,3 +133,45 @@ def test_columns_of_any_length_are_written(tmp_path):
     write_jobs_csv(path, {"job_id": np.zeros(0, dtype=np.int64), "arrival_s": np.zeros(0)})
 
     assert path.read_text() == "job_id,arrival_s\n"
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "jobs.csv.gz"])
+def test_a_csv_reads_back_as_it_was_written(tmp_path, name):
+    written = jobs_of_a_run()
+    write_jobs_csv(tmp_path / name, written)
+
+    again = read_jobs_csv(tmp_path / name)
+
+    assert list(again) == list(written)
+    for column, values in written.items():
+        expected = np.where(np.isfinite(values), values, np.nan) if values.dtype.kind == "f" else values
+        np.testing.assert_array_equal(again[column], expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", r"jobs\.csv:1: no column job_id, arrival_s, jct_s"),
+        ("job_id,arrival_s\n", r"jobs\.csv:1: no column jct_s"),
+        ("job_id,arrival_s,jct_s\n", "there is no job in it"),
+        ("job_id,arrival_s,jct_s\n0,0,1\n1,2\n", r"jobs\.csv:3: 2 fields, but the header has 3"),
+        ("job_id,arrival_s,jct_s\nx,0,1\n", r"jobs\.csv:2, column job_id: 'x' is not a whole number"),
+        ("job_id,arrival_s,jct_s\n0,,1\n", r"jobs\.csv:2, column arrival_s: '' is not a number"),
+        ("job_id,arrival_s,jct_s\n0,0,-1\n", r"jobs\.csv:2, column jct_s: '-1' is not a possible value"),
+        ("job_id,arrival_s,jct_s\n0,nan,1\n", r"jobs\.csv:2, column arrival_s: 'nan' is not a possible value"),
+    ],
+)
+def test_a_csv_that_cannot_be_used_names_line_and_column(tmp_path, content, says):
+    (tmp_path / "jobs.csv").write_text(content)
+
+    with pytest.raises(ConfigError, match=says):
+        read_jobs_csv(tmp_path / "jobs.csv")
+
+
+def test_a_csv_that_is_cut_off_or_no_text_is_refused(tmp_path):
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"job_id,arrival_s,jct_s\n0,0,1\n")[:-12])
+    (tmp_path / "odd.csv").write_bytes(b"job_id,\xff\xfe")
+
+    for name in ("cut.csv.gz", "odd.csv"):
+        with pytest.raises(ConfigError, match=f"cannot read .*{name}"):
+            read_jobs_csv(tmp_path / name)

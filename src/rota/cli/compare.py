@@ -1,0 +1,239 @@
+"""`rota compare`: who gained and who lost between two runs, and whether the difference is beyond noise."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.options import echo_json, json_option
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from rota.analysis.comparison import Change, Comparison, Estimate
+    from rota.experiments.pairing import Paired
+
+EPILOG = """\b
+Examples:
+  rota compare fifo.csv las.csv
+  rota compare fifo.jsonl.gz las.jsonl.gz --json
+  rota compare results.db:01e7c1a7 results.db:a9ade720
+  rota compare --store results.db --by policy fifo las
+"""
+
+
+@click.command("compare", epilog=EPILOG)
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@click.option("--store", metavar="FILE", help="A and B are values of an axis of a sweep in this store.")
+@click.option("--by", "axis", metavar="AXIS", help="With --store: the axis in which paired runs differ, e.g. policy.")
+@click.option("--sweep", metavar="NAME", help="With --store: the sweep, if several have that axis.")
+@click.option("--metric", metavar="NAME", help="With --store: what is compared.  [default: mean_jct_s]")
+@json_option
+def command(
+    a: str, b: str, *, store: str | None, axis: str | None, sweep: str | None, metric: str | None, as_json: bool
+) -> None:
+    """Compare two runs of the same jobs, or two values of an axis of a sweep.
+
+    A and B are files of --jobs-csv, event logs, or runs of a store (results.db:KEY); a job gains when it takes less
+    time in B. With --store and --by they are values, and runs that differ in nothing else are paired.
+    """
+    if (store is None) != (axis is None):
+        raise click.UsageError("--store and --by go together: a store of results, and the axis to compare")
+    if store is None and (sweep or metric):
+        raise click.UsageError("--sweep and --metric choose runs of a store; give --store and --by too")
+    if store is not None and axis is not None:
+        _compare_values(a, b, store=store, axis=axis, sweep=sweep, metric=metric or "mean_jct_s", as_json=as_json)
+    else:
+        _compare_runs(a, b, as_json=as_json)
+
+
+# Two runs
+
+
+def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
+    from rota.analysis.comparison import CONFIDENCE, RESAMPLES, compare_jobs  # noqa: PLC0415 - numpy only when needed
+
+    names = (a, b) if a != b else ("A", "B")
+    found = compare_jobs(_jobs_of(a), _jobs_of(b), names=names)
+    if as_json:
+        method = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "block_jobs": found.block}
+        values = asdict(found)
+        del values["block"]
+        verdict = {"beyond_noise": found.mean.beyond_noise, "verdict": found.mean.verdict()}
+        echo_json({"a_run": a, "b_run": b, **values, "method": method, **verdict})
+        return
+    _show_runs(a, b, found)
+
+
+def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
+    """The jobs of a run, from whichever kind of file it is."""
+    path, key = Path(spec), ""
+    if not path.exists() and ":" in spec:
+        text, _, key = spec.rpartition(":")
+        return _jobs_in_store(text, key)
+    start = _start_of(path)
+    if start.startswith(b"SQLite format 3"):
+        from rota.core.errors import ConfigError  # noqa: PLC0415
+
+        raise ConfigError(
+            f"{spec} is a store of results; write {spec}:KEY for one run, or use --store {spec} --by AXIS"
+        )
+    if start.lstrip().startswith(b"{"):
+        from rota import api  # noqa: PLC0415
+
+        return api.replay(path).jobs
+    from rota.analysis.jobs_csv import read_jobs_csv  # noqa: PLC0415
+
+    return read_jobs_csv(path)
+
+
+def _start_of(path: Path) -> bytes:
+    from rota.core.errors import ConfigError  # noqa: PLC0415
+
+    with path.open("rb") as raw:
+        start = raw.read(64)
+    if not start.startswith(b"\x1f\x8b"):
+        return start
+    try:
+        with gzip.open(path) as unpacked:
+            return unpacked.read(64)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigError(f"cannot read {path}: {error}; the compressed file is damaged") from error
+
+
+def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
+    from rota.core.errors import ConfigError  # noqa: PLC0415
+    from rota.experiments.blobs import unpack  # noqa: PLC0415
+    from rota.experiments.store import Store  # noqa: PLC0415
+
+    with Store(path, create=False) as store:
+        run = store.result(key) if key else None
+        if run is None:
+            raise ConfigError(f"no run of {path} has a key that begins with {key!r}; see `rota results show {path}`")
+        blob = store.jobs(run.key)
+    if blob is None:
+        raise ConfigError(f"{path}: run {run.key[:12]} is {run.status}: there are no completion times of it")
+    return unpack(blob)
+
+
+def _show_runs(a: str, b: str, found: Comparison) -> None:
+    from rota.cli.tables import show_pairs, show_table  # noqa: PLC0415
+
+    show_pairs("runs", [("A", a), ("B", b)])
+    click.echo()
+    rows = [
+        (label, _hours(getattr(found.a, key)), _hours(getattr(found.b, key)), _over(found, key))
+        for label, key in (
+            ("mean", "mean_s"),
+            ("median", "median_s"),
+            ("99th percentile", "p99_s"),
+            ("longest", "longest_s"),
+        )
+    ]
+    show_table("completion time, hours", ("", "A", "B", "B / A"), rows, numbers=3)
+    click.echo()
+    counts = [
+        ("compared", found.jobs),
+        ("gained (B shorter)", found.gained),
+        ("lost (B longer)", found.lost),
+        ("equal", found.equal),
+    ]
+    show_pairs("jobs", [(name, f"{count:,}") for name, count in counts])
+    for title, changes in (("gained most", found.most_gained), ("lost most", found.most_lost)):
+        if changes:
+            click.echo()
+            show_table(f"{title}, hours", ("job", "A", "B", "B - A", "B / A"), map(_change, changes), numbers=4)
+    click.echo()
+    click.echo(f"Mean of B over mean of A: {_interval(found.mean)}")
+    if found.mean.low is not None:
+        from rota.analysis.comparison import RESAMPLES  # noqa: PLC0415
+
+        click.echo(
+            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {found.block} consecutive jobs, because "
+            "neighbours are\ncorrelated; it says nothing about other seeds: for these, compare a sweep with\n"
+            "--store and --by)"
+        )
+    for note in _notes(found):
+        click.echo(f"rota: note: {note}", err=True)
+    click.echo(found.mean.verdict())
+
+
+def _notes(found: Comparison) -> list[str]:
+    notes = []
+    if found.only_a or found.only_b:
+        notes.append(
+            f"{found.only_a:,} jobs count (measured and finished) in A only and {found.only_b:,} in B only; they are "
+            "left out. A run that leaves long jobs unfinished looks better than it is."
+        )
+    if found.other_work:
+        notes.append(f"{found.other_work:,} jobs have another model or number of steps in B")
+    return notes
+
+
+def _change(change: Change) -> tuple[str, ...]:
+    ratio = "-" if change.a_s == 0 else f"{change.b_s / change.a_s:.3f}"
+    difference = (change.b_s - change.a_s) / 3600
+    return str(change.job_id), _hours(change.a_s), _hours(change.b_s), f"{difference:+,.2f}", ratio
+
+
+def _over(found: Comparison, key: str) -> str:
+    a, b = getattr(found.a, key), getattr(found.b, key)
+    return "-" if a == 0 else f"{b / a:.3f}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:,.2f}"
+
+
+def _interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.ratio:.3f}"
+    return f"{estimate.ratio:.3f}, 95 % interval {estimate.low:.3f} to {estimate.high:.3f}"
+
+
+# Two values of an axis
+
+
+def _compare_values(a: str, b: str, *, store: str, axis: str, sweep: str | None, metric: str, as_json: bool) -> None:
+    from rota.core.errors import UnknownName  # noqa: PLC0415
+    from rota.experiments.pairing import METRICS, pair_runs  # noqa: PLC0415
+    from rota.experiments.store import Store  # noqa: PLC0415
+
+    if metric not in METRICS:
+        raise UnknownName("metric", metric, METRICS)
+    with Store(store, create=False) as file:
+        found = pair_runs(file, axis, a, b, sweep=sweep, metric=metric)
+    if as_json:
+        verdict = {"beyond_noise": found.overall.beyond_noise, "verdict": found.overall.verdict(a, b)}
+        echo_json({"axis": axis, "a": a, "b": b, "metric": metric, **asdict(found), **verdict})
+        return
+    _show_values(a, b, metric, found)
+
+
+def _show_values(a: str, b: str, metric: str, found: Paired) -> None:
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    varied = list(dict.fromkeys(key for setting in found.settings for key in setting.point))
+    rows = []
+    for s in found.settings:
+        known = s.estimate.low is not None and s.estimate.high is not None
+        between = f"{s.estimate.low:.3f} to {s.estimate.high:.3f}" if known else "-"
+        beyond = {None: "?", True: "yes", False: "no"}[s.estimate.beyond_noise]
+        cells = (str(len(s.ratios)), _hours(s.a), _hours(s.b), f"{s.estimate.ratio:.3f}", between, beyond)
+        rows.append((*(str(s.point.get(key, "-")) for key in varied), *cells))
+    header = (*varied, "pairs", f"{a} h", f"{b} h", "ratio", "95 % interval", "beyond noise")
+    show_table(f"{metric} of {b} over {a}, sweep {found.sweep}", header, rows, numbers=6)
+    click.echo()
+    for why, count in found.left_out.items():
+        click.echo(f"rota: note: {count} pairs are left out: {why}", err=True)
+    click.echo(
+        f"Together, {found.overall_pairs} of {found.pairs} pairs: {_interval(found.overall)} "
+        f"(Student's t over {found.samples} {found.over})"
+    )
+    click.echo(found.overall.verdict(a, b))

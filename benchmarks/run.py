@@ -134,8 +134,8 @@ def optimal(facts: dict[str, Any]) -> bool:
         fine = seconds < 2 and gap < 0.005
         good &= fine
         print(
-            f"optimal, {answer['running']} running jobs on 512 GPUs{' (gangs)' if extra else ''}: {seconds:.3f} s (asked 2), "
-            f"{100 * gap:.2f} % below the linear bound (asked 0.5): {verdict(fine)}"
+            f"optimal, {answer['running']} running jobs on 512 GPUs{' (gangs)' if extra else ''}: "
+            f"{seconds:.3f} s (asked 2), {100 * gap:.2f} % below the linear bound (asked 0.5): {verdict(fine)}"
         )
     print()
     return good

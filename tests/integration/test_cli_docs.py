@@ -18,6 +18,7 @@ PAGES = [
     "docs/determinism.md",
     "docs/event-log.md",
     "docs/experiments.md",
+    "docs/figures.md",
     "docs/add-a-policy.md",
 ]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

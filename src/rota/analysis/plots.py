@@ -171,5 +171,5 @@ def _bars(axes: Axes, names: Sequence[str], value_s: Mapping[str, float], colour
     axes.grid(visible=False, axis="y")
 
 
-styled, new_figure = _style, _figure
+styled, new_figure, plain_ticks = _style, _figure, _plain_ticks
 """For figures that are drawn elsewhere in the same look."""

@@ -22,6 +22,7 @@ VERBS = {
     "results": "Look at a store of results, or export it.",
     "replay": "Compute the metrics of a run again from its event log.",
     "compare": "Compare two runs, or two values of a sweep, and say whether they differ beyond noise.",
+    "plot": "Draw a figure for a paper: completion times, utilisation, Gantt charts, heat maps.",
     "policies": "List scheduling policies, or explain one.",
     "mechanisms": "List mechanisms, or explain one.",
     "profiles": "List throughput catalogues, or show one.",

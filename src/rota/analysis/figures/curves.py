@@ -1,0 +1,181 @@
+"""Lines: a metric over what was varied, with its uncertainty, and distributions of completion times.
+
+Drawn in the width of one column of a paper, with the legend below, so that nothing has to be scaled down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rota.analysis import plots
+from rota.core.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH, HEIGHT = 3.5, 2.3
+"""Inches; the legend comes on top of the height."""
+MARKERS = "os^Dv<>p"
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+"""Student's t for a two-sided 95 % interval with 1 to 30 degrees of freedom; beyond, that of the normal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One place on a line: what the runs there say."""
+
+    x: float
+    mean: float | None
+    """None where a run was unstable: a mean over the runs that happened to be stable would flatter it."""
+    low: float | None
+    high: float | None
+    """Ends of the 95 % interval of the mean; None with fewer than two runs."""
+    runs: int
+    unstable: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A line with its points in ascending x."""
+
+    name: str
+    points: tuple[Point, ...]
+
+    def numbers(self) -> dict[str, Any]:
+        """What is drawn, for JSON."""
+        return {"name": self.name, "points": [asdict(point) for point in self.points]}
+
+
+def point(x: float, values: Sequence[float], unstable: int) -> Point:
+    """Mean and 95 % interval (Student's t) of the values of runs that differ in nothing but their seed."""
+    count = len(values)
+    if unstable or not count:
+        return Point(x=x, mean=None, low=None, high=None, runs=count, unstable=unstable)
+    mean = float(np.mean(values))
+    if count == 1:
+        return Point(x=x, mean=mean, low=None, high=None, runs=1, unstable=0)
+    factor = _T95[count - 2] if count - 2 < len(_T95) else 1.96
+    half = factor * float(np.std(values, ddof=1)) / math.sqrt(count)
+    return Point(x=x, mean=mean, low=mean - half, high=mean + half, runs=count, unstable=0)
+
+
+def jct_vs_load(curves: Sequence[Curve]) -> Figure:
+    """Mean completion time over jobs per hour, input in seconds; crosses on top are loads that were too much."""
+    return _metric(curves, xlabel="load (jobs per hour)", ylabel="mean completion time (hours)")
+
+
+def makespan_vs_jobs(curves: Sequence[Curve]) -> Figure:
+    """Time until the last job is done over the number of jobs, input in seconds."""
+    return _metric(curves, xlabel="jobs", ylabel="makespan (hours)")
+
+
+def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
+    """The part of jobs done within a time; NaN is a job that did not finish, which keeps its line below 1."""
+    with plots.styled():
+        figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(jct_s)))
+        axes = figure.add_subplot()
+        for i, (name, values) in enumerate(jct_s.items()):
+            hours = np.sort(values) / plots.HOUR
+            height = np.arange(1, len(hours) + 1) / len(hours)
+            axes.step(hours, height, where="post", label=name, **_look(i))
+        axes.set(xscale="log", ylim=(0, 1.01), xlabel="completion time (hours)", ylabel="part of jobs")
+        plots.plain_ticks(axes)
+        _finish(figure, axes)
+    return figure
+
+
+def _metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str) -> Figure:
+    with plots.styled():
+        figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
+        axes = figure.add_subplot()
+        for i, curve in enumerate(curves):
+            _curve(axes, i, curve)
+        axes.set(xlabel=xlabel, ylabel=ylabel, ylim=(0, _top(curves)))
+        _too_much(axes, curves)
+        _finish(figure, axes)
+    return figure
+
+
+def _curve(axes: Axes, i: int, curve: Curve) -> None:
+    known = [p for p in curve.points if p.mean is not None]
+    x = [p.x for p in known]
+    axes.plot(
+        x,
+        [(p.mean or 0.0) / plots.HOUR for p in known],
+        label=curve.name,
+        marker=MARKERS[i % len(MARKERS)],
+        markersize=3.5,
+        **_look(i),
+    )
+    banded = [p for p in known if p.low is not None and p.high is not None]
+    axes.fill_between(
+        [p.x for p in banded],
+        [(p.low or 0.0) / plots.HOUR for p in banded],
+        [(p.high or 0.0) / plots.HOUR for p in banded],
+        color=plots.COLOURS[i % len(plots.COLOURS)],
+        alpha=0.15,
+        linewidth=0,
+    )
+
+
+def _too_much(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Crosses along the upper edge, one row per line, so that none hides another."""
+    rows = [(i, [p.x for p in c.points if p.unstable]) for i, c in enumerate(curves)]
+    rows = [(i, x) for i, x in rows if x]
+    for row, (i, x) in enumerate(rows):
+        axes.plot(
+            x,
+            [0.97 - 0.055 * row] * len(x),
+            "x",
+            color=plots.COLOURS[i % len(plots.COLOURS)],
+            markersize=5,
+            markeredgewidth=1.4,
+            transform=axes.get_xaxis_transform(),
+        )
+    if rows:
+        axes.plot([], [], "x", color="#555555", markersize=5, markeredgewidth=1.4, label="unstable")
+
+
+def _top(curves: Sequence[Curve]) -> float:
+    """Upper end of the axis: the bands, unless they would press the lines to the floor, and room for crosses."""
+    points = [p for c in curves for p in c.points if p.mean is not None]
+    mean = max([p.mean or 0.0 for p in points], default=plots.HOUR)
+    high = max([p.high or 0.0 for p in points], default=mean)
+    rows = sum(any(p.unstable for p in c.points) for c in curves)
+    return max(min(high, 1.6 * mean), 1.05 * mean) * (1 + 0.06 * (rows + 1)) / plots.HOUR
+
+
+def _look(i: int) -> dict[str, Any]:
+    return {
+        "color": plots.COLOURS[i % len(plots.COLOURS)],
+        "linestyle": plots.DASHES[i % len(plots.DASHES)],
+        "linewidth": 1.4,
+    }
+
+
+def _legend_height(lines: int) -> float:
+    return 0.17 * -(-(lines + 1) // 2)
+
+
+def _finish(figure: Figure, axes: Axes) -> None:
+    axes.xaxis.label.set_fontsize(8)
+    axes.yaxis.label.set_fontsize(8)
+    axes.tick_params(labelsize=8)
+    long = max(len(label) for label in axes.get_legend_handles_labels()[1])
+    figure.legend(
+        loc="outside lower center",
+        ncols=1 if long > 26 else 2,
+        fontsize=7.5,
+        handlelength=2.4,
+        columnspacing=1.2,
+        borderaxespad=0,
+    )

@@ -1,0 +1,237 @@
+"""Who held which GPU when: the placements of a run as bars over time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rota.analysis import plots
+from rota.core.arrays import NO_JOB
+from rota.core.cluster import Cluster
+from rota.core.errors import ConfigError
+from rota.core.events import Event, Planned, RoundsRan
+from rota.core.placement import Placement
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_GPUS = 160
+"""Rows beyond which bars are thinner than a line of print."""
+MOST_SERVERS = 400
+_EPSILON = 1e-6
+_DARK = {0, 1, 2, 6, 7}
+"""Colours on which print is white."""
+
+
+@dataclass(slots=True)
+class Bar:
+    """One GPU held without a break by the same job, or the same two jobs."""
+
+    server: int
+    gpu: int
+    """Which one of the server. Logs only say how many a job holds; it keeps its own as long as it stays."""
+    start: float
+    end: float
+    job: int
+    partner: int
+
+
+class Occupancy:
+    """Observes a run and remembers who held which GPU, between two times only (seconds)."""
+
+    def __init__(self, cluster: Cluster, start: float = 0.0, end: float = math.inf) -> None:
+        self.cluster = cluster
+        self.window = (start, end)
+        self.bars: list[Bar] = []
+        self.last = start
+        self._open: dict[tuple[int, int], Bar] = {}
+        self._held: list[list[tuple[int, int]]] = []
+        """Of each task of the placement in force, its GPUs."""
+        self._placement: Placement | None = None
+
+    def observe(self, event: Event) -> None:
+        """Take an event into account."""
+        if isinstance(event, Planned):
+            if event.plan.placement is not self._placement:
+                self._held = self._assign(event.plan.placement)
+                self._placement = event.plan.placement
+        elif isinstance(event, RoundsRan) and self._placement is not None:
+            self._ran(event, self._placement)
+
+    def _assign(self, placement: Placement) -> list[list[tuple[int, int]]]:
+        """GPUs for every task: those it had, then the lowest that are free."""
+        before: dict[tuple[int, int], list[int]] = {}
+        if self._placement is not None:
+            for k, gpus in enumerate(self._held):
+                for server, gpu in gpus:
+                    for job in _members(self._placement, k):
+                        before.setdefault((job, server), []).append(gpu)
+        free = {s: set(range(n)) for s, n in enumerate(self.cluster.server_gpus.tolist())}
+        found: list[list[tuple[int, int]]] = [[] for _ in range(len(placement))]
+        missing: list[tuple[int, int, int]] = []
+        for k in range(len(placement)):
+            for slot in range(int(placement.slot_start[k]), int(placement.slot_start[k + 1])):
+                server, count = int(placement.slot_server[slot]), int(placement.slot_gpus[slot])
+                had = [g for job in _members(placement, k) if job != NO_JOB for g in before.get((job, server), [])]
+                kept = [g for g in dict.fromkeys(had) if g in free[server]][:count]
+                free[server] -= set(kept)
+                found[k] += [(server, g) for g in kept]
+                missing.append((k, server, count - len(kept)))
+        for k, server, count in missing:
+            taken = sorted(free[server])[:count]
+            free[server] -= set(taken)
+            found[k] += [(server, g) for g in taken]
+        return found
+
+    def _ran(self, event: RoundsRan, placement: Placement) -> None:
+        first, last = self.window
+        for k, gpus in enumerate(self._held):
+            start, end = max(event.start, first), min(event.at, event.start + float(event.seconds[k]), last)
+            if end <= start:
+                continue
+            self.last = max(self.last, end)
+            job, partner = _members(placement, k)
+            for place in gpus:
+                bar = self._open.get(place)
+                same = bar is not None and (bar.job, bar.partner) == (job, partner)
+                if bar is not None and same and start - bar.end < _EPSILON:
+                    bar.end = end
+                    continue
+                self._open[place] = Bar(*place, start, end, job, partner)
+                self.bars.append(self._open[place])
+
+    def numbers(self) -> dict[str, Any]:
+        """What is drawn, for JSON."""
+        servers = self.cluster.ordered
+        return {
+            "servers": [{"id": s.id, "type": s.type, "gpus": s.capacity.gpus} for s in servers],
+            "bars": [
+                {
+                    "server": servers[b.server].id,
+                    "gpu": b.gpu,
+                    "start_s": b.start,
+                    "end_s": b.end,
+                    "jobs": [b.job] if b.partner == NO_JOB else [b.job, b.partner],
+                }
+                for b in self.bars
+            ],
+        }
+
+
+def gantt(held: Occupancy, by: str = "gpu") -> Figure:
+    """By `gpu`: a row per GPU, coloured by job, hatched where two share it. By `server`: GPUs in use, as shades."""
+    cluster = held.cluster
+    rows, most = (cluster.gpus, MOST_GPUS) if by == "gpu" else (len(cluster.ordered), MOST_SERVERS)
+    if rows > most:
+        hint = "draw it by server" if by == "gpu" else "draw a run on a smaller cluster"
+        raise ConfigError(f"{rows:,} rows do not fit into a figure, at most {most} do; {hint}")
+    if not held.bars:
+        raise ConfigError("nothing ran on a GPU in that window; give another one (a run with `ideal` has no slots)")
+    row_height = min(0.16, 6.0 / rows)
+    with plots.styled():
+        figure = plots.new_figure(6.8, 0.8 + max(1.0, row_height * rows))
+        axes = figure.add_subplot()
+        (_by_gpu if by == "gpu" else _by_server)(axes, held, row_height)
+        start, end = held.window
+        axes.set_xlim(start / plots.HOUR, min(end, held.last) / plots.HOUR)
+        axes.set_ylim(rows, 0)
+        axes.set_xlabel("simulated hours")
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+    return figure
+
+
+def _by_gpu(axes: Axes, held: Occupancy, row_height: float) -> None:
+    from matplotlib.patches import Patch  # noqa: PLC0415 - an extra
+
+    sizes = held.cluster.server_gpus
+    offset = np.concatenate([[0], np.cumsum(sizes)])
+    looks: dict[tuple[int, bool], list[Bar]] = {}
+    for bar in held.bars:
+        looks.setdefault((bar.job % len(plots.COLOURS), bar.partner != NO_JOB), []).append(bar)
+    for (colour, shared), bars in looks.items():
+        axes.barh(
+            [float(offset[b.server]) + b.gpu + 0.5 for b in bars],
+            [(b.end - b.start) / plots.HOUR for b in bars],
+            left=[b.start / plots.HOUR for b in bars],
+            height=0.92,
+            color=plots.COLOURS[colour],
+            edgecolor="white",
+            linewidth=0.3,
+            hatch="/////" if shared else None,
+        )
+    _job_numbers(axes, held, offset, row_height)
+    _server_labels(axes, held.cluster, offset[:-1] + sizes / 2, sizes * row_height)
+    for edge in offset[1:-1]:
+        axes.axhline(edge, color="#777777", linewidth=0.6)
+    if any(shared for _, shared in looks):
+        axes.legend(
+            handles=[Patch(facecolor="#777777", edgecolor="white", hatch="/////", label="two jobs share the GPU")],
+            loc="lower right",
+            bbox_to_anchor=(1.0, 1.0),
+            fontsize=8,
+        )
+
+
+def _job_numbers(axes: Axes, held: Occupancy, offset: Any, row_height: float) -> None:
+    """The id of the job on bars that are wide enough, once for GPUs side by side."""
+    first, last = held.window
+    span = (min(last, held.last) - first) or 1.0
+    if row_height < 0.1:
+        return
+    said: set[tuple[int, int, int, float]] = set()
+    for bar in held.bars:
+        text = str(bar.job) if bar.partner == NO_JOB else f"{bar.job}+{bar.partner}"
+        key = (bar.server, bar.job, bar.partner, bar.start)
+        if key in said or (bar.end - bar.start) / span * 6.0 < 0.075 * len(text) + 0.06:
+            continue
+        said.add(key)
+        axes.text(
+            (bar.start + bar.end) / 2 / plots.HOUR,
+            float(offset[bar.server]) + bar.gpu + 0.54,
+            text,
+            ha="center",
+            va="center",
+            fontsize=6,
+            color="white" if bar.partner == NO_JOB and bar.job % len(plots.COLOURS) in _DARK else "black",
+            clip_on=True,
+            bbox=None if bar.partner == NO_JOB else {"pad": 0.6, "facecolor": "white", "linewidth": 0},
+        )
+
+
+def _by_server(axes: Axes, held: Occupancy, row_height: float) -> None:
+    cluster = held.cluster
+    for server, size in enumerate(cluster.server_gpus.tolist()):
+        bars = [b for b in held.bars if b.server == server]
+        if not bars:
+            continue
+        times = np.unique([t for b in bars for t in (b.start, b.end)])
+        change = np.zeros(len(times))
+        np.add.at(change, np.searchsorted(times, [b.start for b in bars]), 1)
+        np.add.at(change, np.searchsorted(times, [b.end for b in bars]), -1)
+        used = np.cumsum(change)[:-1] / size
+        image = axes.pcolormesh(
+            times / plots.HOUR, [server + 0.04, server + 0.96], used[None, :], cmap="Blues", vmin=0, vmax=1,
+            rasterized=True,
+        )  # fmt: skip
+    count = len(cluster.ordered)
+    _server_labels(axes, cluster, np.arange(count) + 0.5, np.full(count, row_height))
+    bar = axes.figure.colorbar(image, ax=axes, aspect=18, pad=0.02, ticks=[0, 0.5, 1])
+    bar.ax.set_yticklabels(["0", "50 %", "100 %"], fontsize=7.5)
+    bar.set_label("GPUs in use", fontsize=8.5)
+    bar.outline.set_visible(False)
+
+
+def _server_labels(axes: Axes, cluster: Cluster, middle: Any, height: Any) -> None:
+    """Names of servers; only every so many where they would touch."""
+    every = max(1, math.ceil(0.12 / float(np.min(height[height > 0]))))
+    names = [server.id for server in cluster.ordered]
+    axes.set_yticks(middle[::every], names[::every], fontsize=7)
+
+
+def _members(placement: Placement, k: int) -> tuple[int, int]:
+    return int(placement.first[k]), int(placement.second[k])

@@ -1,0 +1,231 @@
+"""`rota plot`: figures for papers from stores, job tables, event logs and catalogues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import names
+from rota.cli.options import F, completes, echo_json, settings_option
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from rota.experiments.plotting import Choice, Curves
+
+EXAMPLES = """
+\b
+Examples:
+  rota plot jct-vs-load results.db -o jct.pdf
+  rota plot jct-cdf fifo=a.csv las=b.csv -o cdf.pdf
+  rota plot utilization fifo=a.jsonl.gz las=b.jsonl.gz -o busy.pdf
+  rota plot gantt run.jsonl.gz --to-hour 24 -o gantt.pdf
+  rota plot sensitivity synergy -o cpus.pdf
+  rota plot colocation gavel --type v100 -o pairs.pdf
+  rota plot makespan-vs-jobs results.db -o makespan.pdf
+"""
+_HOUR = 3600.0
+_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Which sweep, if the store has several.")
+_where = settings_option("--where", "where", "Only runs with this value, e.g. load=0.5")
+_type = click.option("--type", "type_", metavar="NAME", help="Accelerator type (default: the last of the catalogue).")
+_profile = click.option("--profile", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
+
+
+def _output(function: F) -> F:
+    """Where the figure goes, or its numbers instead."""
+    function = click.option("--json", "as_json", is_flag=True, help="Print the numbers instead of drawing them.")(
+        function
+    )
+    return click.option("-o", "--output", metavar="FILE", help="The figure: .png, .pdf or .svg.")(function)
+
+
+@click.group("plot", epilog=EXAMPLES)
+def command() -> None:
+    """Draw a figure for a paper, as PNG, PDF or SVG by the name of the file.
+
+    Colours can be told apart by people with colour blindness. See docs/figures.md.
+    """
+
+
+@command.command("jct-vs-load", epilog="Example: rota plot jct-vs-load results.db -o jct.pdf")
+@click.argument("store")
+@_sweep
+@_where
+@_output
+def jct_vs_load(store: str, *, sweep_name: str | None, where: dict[str, str], **out: Any) -> None:
+    """Mean completion time by load and policy, from a store.
+
+    Mean over seeds with a 95 % band; a cross marks a load at which a run was unstable.
+    """
+    _draw_curves("jct_vs_load", store, _choice(sweep_name, where), out)
+
+
+@command.command("jct-cdf", epilog="Example: rota plot jct-cdf fifo=a.csv las=b.csv -o cdf.pdf")
+@click.argument("sources", nargs=-1, required=True, metavar="STORE|[NAME=]CSV...")
+@_sweep
+@_where
+@_output
+def jct_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str, str], **out: Any) -> None:
+    """Distribution of completion times, from CSVs or a store.
+
+    Runs of a store that differ in nothing but their seed are one line.
+    """
+    _check(**out)
+    from rota.experiments import plotting  # noqa: PLC0415 - kept off the path of --help
+
+    found = plotting.jct_cdf(sources, _choice(sweep_name, where))
+
+    def numbers() -> dict[str, Any]:
+        import numpy as np  # noqa: PLC0415
+
+        return {
+            "lines": [
+                {"name": n, "jobs": len(v), "jct_s": np.sort(v[np.isfinite(v)])} for n, v in found.items()
+            ]
+        }  # fmt: skip
+
+    def figure() -> Figure:
+        from rota.analysis.figures.curves import jct_cdf as draw  # noqa: PLC0415
+
+        return draw(found)
+
+    _put(numbers, figure, **out)
+
+
+@command.command("utilization", epilog="Example: rota plot utilization fifo=a.jsonl.gz las=b.jsonl.gz -o busy.pdf")
+@click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG...")
+@click.option("--bins", type=click.IntRange(1, 10_000), default=120, show_default=True, help="Steps in time.")
+@_output
+def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
+    """GPU time held by jobs over time, from event logs."""
+    _check(**out)
+    from rota.experiments import plotting  # noqa: PLC0415
+
+    found = plotting.utilization(logs, bins)
+
+    def figure() -> Figure:
+        from rota.analysis.plots import utilization_lines  # noqa: PLC0415
+
+        return utilization_lines(found)
+
+    _put(
+        lambda: {"lines": [{"name": n, "edge_s": s.edge, "utilization": s.value} for n, s in found.items()]},
+        figure,
+        **out,
+    )
+
+
+@command.command("gantt", epilog="Example: rota plot gantt run.jsonl.gz --to-hour 24 -o gantt.pdf")
+@click.argument("log")
+@click.option("--by", type=click.Choice(["gpu", "server"]), default="gpu", show_default=True, help="What a row is.")
+@click.option("--from-hour", type=float, default=0.0, show_default=True, help="Begin of the window.")
+@click.option("--to-hour", type=float, default=float("inf"), help="End of the window (default: that of the run).")
+@_output
+def gantt(log: str, *, by: str, from_hour: float, to_hour: float, **out: Any) -> None:
+    """Which job held which GPU when, from an event log."""
+    _check(**out)
+    from rota.experiments import plotting  # noqa: PLC0415
+
+    held = plotting.occupancy(log, from_hour * _HOUR, to_hour * _HOUR)
+
+    def figure() -> Figure:
+        from rota.analysis.figures.schedule import gantt as draw  # noqa: PLC0415
+
+        return draw(held, by)
+
+    _put(held.numbers, figure, **out)
+
+
+@command.command("sensitivity", epilog="Example: rota plot sensitivity synergy -o cpus.pdf")
+@click.argument("catalogue", shell_complete=completes(names.profiles))
+@_type
+@_profile
+@_output
+def sensitivity(catalogue: str, *, type_: str | None, models: tuple[str, ...], **out: Any) -> None:
+    """Heat maps of speed by CPUs and memory, by catalogue."""
+    _check(**out)
+    from rota.analysis.figures import catalogue as drawing  # noqa: PLC0415
+    from rota.experiments import plotting  # noqa: PLC0415
+
+    tables = plotting.sensitivity(catalogue, type_, models)
+    _put(lambda: {"models": drawing.sensitivity_numbers(tables)}, lambda: drawing.sensitivity(tables), **out)
+
+
+@command.command("colocation", epilog="Example: rota plot colocation gavel --type v100 -o pairs.pdf")
+@click.argument("catalogue", shell_complete=completes(names.profiles))
+@_type
+@click.option("--gpus", type=click.IntRange(min=1), default=1, show_default=True, help="GPUs of each job.")
+@_profile
+@_output
+def colocation(catalogue: str, *, type_: str | None, gpus: int, models: tuple[str, ...], **out: Any) -> None:
+    """Heat map of the speed of models that share GPUs."""
+    _check(**out)
+    from rota.analysis.figures import catalogue as drawing  # noqa: PLC0415
+    from rota.experiments import plotting  # noqa: PLC0415
+
+    company = plotting.colocation(catalogue, type_, gpus, models)
+    _put(company.numbers, lambda: drawing.colocation(company), **out)
+
+
+@command.command("makespan-vs-jobs", epilog="Example: rota plot makespan-vs-jobs results.db -o makespan.pdf")
+@click.argument("store")
+@_sweep
+@_where
+@_output
+def makespan_vs_jobs(store: str, *, sweep_name: str | None, where: dict[str, str], **out: Any) -> None:
+    """Makespan by number of jobs and policy, from a store."""
+    _draw_curves("makespan_vs_jobs", store, _choice(sweep_name, where), out)
+
+
+def _draw_curves(kind: str, store: str, choice: Choice, out: dict[str, Any]) -> None:
+    _check(**out)
+    from rota.analysis.figures import curves  # noqa: PLC0415
+    from rota.experiments import plotting  # noqa: PLC0415
+
+    found: Curves = getattr(plotting, kind)(store, choice)
+    if found.left_out:
+        click.echo(f"rota: {found.left_out} runs without a result or failed are left out", err=True)
+    _put(
+        lambda: {"lines": [line.numbers() for line in found.lines], "left_out": found.left_out},
+        lambda: getattr(curves, kind)(found.lines),
+        **out,
+    )
+
+
+def _choice(sweep: str | None, where: dict[str, str]) -> Choice:
+    from rota.experiments.plotting import Choice  # noqa: PLC0415
+
+    return Choice(sweep=sweep, where=where)
+
+
+def _check(*, output: str | None, as_json: bool) -> None:
+    """What is wrong with the output is said before anything is read."""
+    if as_json and output is None:
+        return
+    if as_json or output is None:
+        raise click.UsageError("give either -o FILE (.png, .pdf or .svg) or --json")
+    from rota.analysis.output import check_writable  # noqa: PLC0415
+    from rota.analysis.plots import require_matplotlib  # noqa: PLC0415
+    from rota.analysis.trace_plots import form_of  # noqa: PLC0415
+
+    form_of(output)
+    require_matplotlib()
+    check_writable(output)
+
+
+def _put(
+    numbers: Callable[[], dict[str, Any]], figure: Callable[[], Figure], *, output: str | None, as_json: bool
+) -> None:
+    if as_json or output is None:
+        echo_json(numbers())
+        return
+    from rota.analysis.output import whole_file  # noqa: PLC0415
+    from rota.analysis.plots import rendered  # noqa: PLC0415
+    from rota.analysis.trace_plots import form_of  # noqa: PLC0415
+
+    data = rendered(figure(), form_of(output))
+    with whole_file(output) as temporary:
+        temporary.write_bytes(data)
+    click.echo(output)

@@ -1,0 +1,311 @@
+"""From files to what figures show: stores of results, jobs as CSV, event logs and catalogues.
+
+Every function reads and returns numbers; `rota.analysis.figures` draws them. Bad input is a ConfigError.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rota import profiles
+from rota.analysis.figures.catalogue import Company
+from rota.analysis.figures.curves import Curve, point
+from rota.analysis.figures.schedule import Occupancy
+from rota.analysis.timeline import Series, Timeline
+from rota.assembly import cluster_from
+from rota.core.arrays import FloatArray
+from rota.core.cluster import Cluster
+from rota.core.errors import ConfigError, UnknownName
+from rota.core.events import Event, Planned, RunStarted
+from rota.core.sensitivity import Sensitivity
+from rota.engine.log import read_events
+from rota.experiments.blobs import unpack
+from rota.experiments.execution import OK, UNSTABLE
+from rota.experiments.keys import LOAD, canonical_name, plain
+from rota.experiments.store import Run, Store
+
+JOBS = "set.jobs"
+MOST_LINES = 16
+"""More cannot be told apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which runs of a store are meant."""
+
+    sweep: str | None = None
+    """May be left out where the store has one sweep only."""
+    where: Mapping[str, Any] | None = None
+    """Only points with these values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """Lines of a store, and how many of its runs could not be used."""
+
+    lines: tuple[Curve, ...]
+    left_out: int
+    """Runs that failed, ran out of time or have no result yet."""
+
+
+def jct_vs_load(store: str | Path, choice: Choice | None = None) -> Curves:
+    """Mean completion time (s) over the load: a line per policy and whatever else was varied, except seeds."""
+    return _curves(store, choice or Choice(), x=LOAD, y="mean_jct_s", flag="--loads")
+
+
+def makespan_vs_jobs(store: str | Path, choice: Choice | None = None) -> Curves:
+    """Makespan (s) over the number of jobs: a line per policy and whatever else was varied, except seeds."""
+    return _curves(store, choice or Choice(), x=JOBS, y="makespan_s", flag="--jobs")
+
+
+def jct_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
+    """Completion times (s) by line; NaN for jobs that did not finish. A store, or jobs CSVs as FILE or NAME=FILE."""
+    if not sources:
+        raise ConfigError("there is nothing to draw; give a store of results or files written with --jobs-csv")
+    if any(_is_store(_named(source)[1]) for source in sources):
+        if len(sources) > 1:
+            raise ConfigError("a store of results is drawn alone; give one store, or only jobs CSVs")
+        return _cdf_of_store(_named(sources[0])[1], choice or Choice())
+    if choice is not None and (choice.sweep or choice.where):
+        raise ConfigError("--sweep and --where choose runs of a store; leave them out for jobs CSVs")
+    found: dict[str, FloatArray] = {}
+    for name, path in map(_named, sources):
+        _add(found, name, _jct_of_csv(path))
+    return found
+
+
+def utilization(sources: Sequence[str], bins: int = 120) -> dict[str, Series]:
+    """The part of GPU time held by jobs over time, by log; logs as FILE or NAME=FILE."""
+    found: dict[str, Series] = {}
+    for name, path in map(_named, sources):
+        cluster, events = _log(path)
+        timeline = Timeline(cluster)
+        for event in events:
+            timeline.observe(event)
+        _add(found, name, timeline.utilization(bins))
+    return found
+
+
+def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) -> Occupancy:
+    """Who held which GPU in a window of a run."""
+    if not 0 <= start_s < end_s:
+        raise ConfigError(f"the window from {start_s:g} s to {end_s:g} s is empty; the end must come after the start")
+    cluster, events = _log(str(log))
+    held = Occupancy(cluster, start_s, end_s)
+    for event in events:
+        held.observe(event)
+        if isinstance(event, Planned) and event.at > end_s:
+            break
+    return held
+
+
+def sensitivity(catalogue: str, type_: str | None = None, names: Sequence[str] = ()) -> list[Sensitivity]:
+    """Tables of the models of a catalogue on one type (default: the last that has any)."""
+    found = profiles.load(catalogue)
+    rows = [r for r in found.describe() if r.sensitivities]
+    if not rows:
+        raise ConfigError(
+            f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory; try `synergy` or `pipeline`"
+        )
+    types = sorted({t for r in rows for t in r.sensitivities})
+    type_ = _one_of("accelerator type", type_ or types[-1], types)
+    tables: dict[str, Sensitivity] = {}
+    for r in rows:
+        if type_ in r.sensitivities:
+            tables.setdefault(r.profile, r.sensitivities[type_])
+    for name in names:
+        _one_of("profile", name, tables)
+    return [table for name, table in tables.items() if not names or name in names]
+
+
+def colocation(catalogue: str, type_: str | None = None, gpus: int = 1, names: Sequence[str] = ()) -> Company:
+    """Speeds of two models on the same GPUs, relative to each alone; NaN where they do not fit together."""
+    found = profiles.load(catalogue)
+    type_ = _one_of("accelerator type", type_ or found.types[-1], found.types)
+    measured = {(p, q) for p, g, t, spread, q in found.pairs if (g, t, spread) == (gpus, type_, False)}
+    known = [n for n in found.names if any(n in pair for pair in measured)]
+    if not known:
+        raise ConfigError(
+            f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}; try `gavel`, --gpus 1"
+        )
+    for name in names:
+        _one_of("profile", name, known)
+    kept = [n for n in known if not names or n in names]
+    speed = np.full((len(kept), len(kept)), np.nan)
+    for i, name in enumerate(kept):
+        alone = found.measured(name, gpus, type_)
+        for j, partner in enumerate(kept):
+            together = found.pairs.get((name, gpus, type_, False, partner))
+            if alone and together:
+                speed[i, j] = together / alone
+    if np.isnan(speed).all():
+        raise ConfigError(f"none of these models fit together on {gpus} x {type_}; give others with --profile")
+    return Company(names=tuple(kept), type=type_, gpus=gpus, speed=speed)
+
+
+# Stores
+
+
+def _curves(path: str | Path, choice: Choice, *, x: str, y: str, flag: str) -> Curves:
+    with Store(path, create=False) as store:
+        runs = _chosen(store, choice)
+    runs = [run for run in runs if isinstance(run.point.get(x), int | float)]
+    if not runs:
+        raise ConfigError(f"the sweep does not vary {x}; make one with `rota sweep {flag} FROM:TO:STEP`")
+    values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    unstable: dict[tuple[str, float], int] = defaultdict(int)
+    left_out = 0
+    lines = _line_names(runs, {x})
+    for run, line in zip(runs, lines, strict=True):
+        at, value = float(run.point[x]), run.metrics.get(y)
+        if run.status == UNSTABLE:
+            values[line][at] += []
+            unstable[line, at] += 1
+        elif run.status == OK and isinstance(value, int | float):
+            values[line][at].append(float(value))
+        else:
+            left_out += 1
+    if not values:
+        raise ConfigError(f"{path}: no run of the sweep has a result with {y} yet; run the sweep first")
+    _check_lines(values)
+    curves = [
+        Curve(name=line, points=tuple(point(at, found[at], unstable[line, at]) for at in sorted(found)))
+        for line, found in values.items()
+    ]
+    return Curves(lines=tuple(curves), left_out=left_out)
+
+
+def _cdf_of_store(path: str, choice: Choice) -> dict[str, FloatArray]:
+    with Store(path, create=False) as store:
+        runs = [run for run in _chosen(store, choice) if run.status == OK]
+        parts: dict[str, list[FloatArray]] = defaultdict(list)
+        for run, line in zip(runs, _line_names(runs, set()), strict=True):
+            blob = store.jobs(run.key)
+            if blob is not None:
+                parts[line].append(unpack(blob)["jct_s"])
+    if not parts:
+        raise ConfigError(f"{path}: no run that was asked for is ok and has its jobs; see `rota results show {path}`")
+    _check_lines(parts)
+    return {line: np.concatenate(found) for line, found in parts.items()}
+
+
+def _chosen(store: Store, choice: Choice) -> list[Run]:
+    known = [s["name"] for s in store.sweeps()]
+    if not known:
+        raise ConfigError(f"{store.path} has no sweep; make one with `rota sweep --store {store.path}`")
+    if choice.sweep is None and len(known) > 1:
+        raise ConfigError(f"{store.path} has several sweeps; choose one with --sweep: {', '.join(known)}")
+    sweep = known[0] if choice.sweep is None else _one_of("sweep", choice.sweep, known)
+    runs = list(store.runs(sweep=sweep))
+    for name, wanted in (choice.where or {}).items():
+        key = canonical_name(name, "--where")
+        there = {_text(run.point.get(key)) for run in runs}
+        _one_of(f"value of {key}", _text(plain(wanted)), there)
+        runs = [run for run in runs if _text(run.point.get(key)) == _text(plain(wanted))]
+    return runs
+
+
+def _line_names(runs: Sequence[Run], apart_from: set[str]) -> list[str]:
+    """What tells the line of a run from others: everything that varies, except seeds and what is on the axis."""
+    keys = dict.fromkeys(k for run in runs for k in run.point if k not in apart_from | {"seed"})
+    seen = {k: {_text(run.point.get(k)) for run in runs} for k in keys}
+    varied = sorted((k for k in keys if len(seen[k]) > 1), key=lambda k: k != "policy")
+    names = []
+    for run in runs:
+        said = [_text(run.point.get(k)) if k == "policy" else f"{k}={_text(run.point.get(k))}" for k in varied]
+        names.append(", ".join(said) or str(run.point.get("policy", run.config.get("policy", "all runs"))))
+    return names
+
+
+def _check_lines(lines: Mapping[str, Any]) -> None:
+    if len(lines) > MOST_LINES:
+        first = ", ".join(list(lines)[:2])
+        raise ConfigError(
+            f"{len(lines)} lines ({first}, ...) cannot be told apart, at most {MOST_LINES} can; "
+            f"choose some with --where KEY=VALUE"
+        )
+
+
+# Files
+
+
+def _is_store(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(15) == b"SQLite format 3"
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; give a file that exists") from error
+
+
+def _jct_of_csv(path: str) -> FloatArray:
+    opener: Any = gzip.open if path.endswith(".gz") else open
+    try:
+        with opener(path, "rt", encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if "jct_s" not in (reader.fieldnames or ()):
+                raise ConfigError(f"{path}:1: there is no column jct_s; give a file written with --jobs-csv")
+            found = [
+                _number(line["jct_s"], path, reader.line_num)
+                for line in reader
+                if line.get("measured") in {None, "", "1"}
+            ]
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    if not np.isfinite(found).any():
+        raise ConfigError(f"{path}: no measured job has finished, so there is nothing to draw")
+    return np.array(found, dtype=np.float64)
+
+
+def _number(text: str | None, path: str, line: int) -> float:
+    try:
+        return float(text) if text else math.nan
+    except ValueError as error:
+        raise ConfigError(f"{path}:{line}, column jct_s: {text!r} is not a number") from error
+
+
+def _log(path: str) -> tuple[Cluster, Iterator[Event]]:
+    events = read_events(path)
+    first = next(events)
+    config = first.config if isinstance(first, RunStarted) else {}
+    try:
+        return cluster_from(config["cluster"]), events
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ConfigError(
+            f"{path}:1: the log does not begin with RunStarted and a cluster; give a whole log"
+        ) from error
+
+
+def _named(source: str) -> tuple[str, str]:
+    """NAME=FILE, or a file that is named by itself."""
+    name, equals, path = source.partition("=")
+    if equals and name and "/" not in name:
+        return name, path
+    base = Path(source).name
+    for suffix in (".gz", ".jsonl", ".csv"):
+        base = base.removesuffix(suffix)
+    return base, source
+
+
+def _add(found: dict[str, Any], name: str, value: Any) -> None:
+    if name in found:
+        raise ConfigError(f"two files are called {name!r}; give them names: NAME=FILE")
+    found[name] = value
+
+
+def _one_of(kind: str, name: str, known: Any) -> str:
+    if name not in known:
+        raise UnknownName(kind, name, known)
+    return name
+
+
+def _text(value: Any) -> str:
+    return str(value)

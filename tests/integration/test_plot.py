@@ -1,0 +1,202 @@
+"""`rota plot` on real runs: every kind in every format, and the numbers behind the pictures."""
+
+import csv
+import itertools
+import json
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+import rota
+from rota.cli.main import main
+from rota.experiments.execution import Outcome
+from rota.experiments.store import Store
+
+pytest.importorskip("matplotlib")
+
+MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with two stores, two logs and two job tables."""
+    folder = tmp_path_factory.mktemp("plots")
+    small = ["--cluster", "v100=4,k80=4", "--policies", "fifo,las", "--seeds", "0:2", "--quiet", "-j", "1"]
+    loads = ["--workload", "gavel-continuous", "--loads", "0.1:0.2:0.1", "--measure", "5:15"]
+    assert main(["sweep", *small, *loads, "--store", str(folder / "loads.db")]) == 0
+    assert main(["sweep", *small, "--workload", "gavel-static", "--jobs", "4:8:4", "--store", f"{folder}/jobs.db"]) == 0
+    for policy in ("fifo", "max-min-fairness-packed"):
+        run = ["simulate", "--workload", "gavel-static", "--set", "jobs=12", "--cluster", "v100=2,k80=2"]
+        files = ["--events", f"{folder}/{policy}.jsonl.gz", "--jobs-csv", f"{folder}/{policy}.csv"]
+        assert main([*run, "--policy", policy, *files]) == 0
+    return folder
+
+
+KINDS = {
+    "jct-vs-load": ["loads.db"],
+    "jct-cdf": ["fifo.csv", "packed=max-min-fairness-packed.csv"],
+    "utilization": ["fifo.jsonl.gz", "max-min-fairness-packed.jsonl.gz"],
+    "gantt": ["max-min-fairness-packed.jsonl.gz"],
+    "sensitivity": ["synergy"],
+    "colocation": ["gavel"],
+    "makespan-vs-jobs": ["jobs.db"],
+}
+
+
+@pytest.mark.parametrize("form", MAGIC)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_drawn_in_every_format(made, tmp_path, monkeypatch, kind, form):
+    monkeypatch.chdir(made)
+    target = tmp_path / f"figure.{form}"
+
+    assert main(["plot", kind, *KINDS[kind], "-o", str(target)]) == 0
+
+    data = target.read_bytes()
+    assert data.startswith(MAGIC[form])
+    assert len(data) > 3000
+
+
+def numbers(capsys, *arguments):
+    capsys.readouterr()
+    assert main(["plot", *map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def jct_of(path):
+    with path.open() as file:
+        return sorted(float(line["jct_s"]) for line in csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "x", "y"),
+    [("jct-vs-load", "loads.db", "load", "mean_jct_s"), ("makespan-vs-jobs", "jobs.db", "set.jobs", "makespan_s")],
+)
+def test_lines_are_means_over_seeds_with_their_interval(made, capsys, kind, file, x, y):
+    with Store(made / file, create=False) as store:
+        runs = list(store.runs(sweep="sweep"))
+
+    lines = numbers(capsys, kind, made / file)["lines"]
+
+    assert [line["name"] for line in lines] == ["fifo", "las"]
+    for line in lines:
+        assert len(line["points"]) == 2
+        for point in line["points"]:
+            own = [r.metrics[y] for r in runs if (r.point["policy"], r.point[x]) == (line["name"], point["x"])]
+            half = 4.303 * statistics.stdev(own) / math.sqrt(3)
+            assert (point["runs"], point["unstable"]) == (3, 0)
+            assert point["mean"] == pytest.approx(statistics.mean(own))
+            assert (point["low"], point["high"]) == pytest.approx((point["mean"] - half, point["mean"] + half))
+
+
+def test_an_unstable_run_takes_the_mean_of_its_point_away(tmp_path, capsys):
+    path = tmp_path / "some.db"
+    ends = {(1, 0): "ok", (1, 1): "ok", (2, 0): "ok", (2, 1): "unstable", (3, 0): "failed"}
+    with Store(path) as store:
+        store.record_sweep("one", {})
+        store.add_members("one", [({"load": x, "policy": "fifo", "seed": s}, f"{x}{s}") for x, s in ends])
+        for (x, s), status in ends.items():
+            done = Outcome(status=status, metrics={"mean_jct_s": 10.0 * x + s}, started=1.0, wall_s=0.5)
+            store.write(f"{x}{s}", {"policy": "fifo"}, done)
+
+    found = numbers(capsys, "jct-vs-load", path)
+
+    (line,) = found["lines"]
+    assert [(p["x"], p["mean"], p["unstable"]) for p in line["points"]] == [(1, 10.5, 0), (2, None, 1)]
+    assert found["left_out"] == 1
+    assert main(["plot", "jct-vs-load", str(path), "-o", str(tmp_path / "some.svg")]) == 0
+    assert "1 runs" in capsys.readouterr().err
+
+
+def test_a_distribution_has_the_completion_times_of_the_job_table(made, capsys):
+    (line,) = numbers(capsys, "jct-cdf", f"mine={made / 'fifo.csv'}")["lines"]
+
+    assert (line["name"], line["jobs"]) == ("mine", 12)
+    assert line["jct_s"] == jct_of(made / "fifo.csv")
+
+
+def test_a_distribution_of_a_store_puts_seeds_together(made, capsys):
+    lines = numbers(capsys, "jct-cdf", made / "loads.db", "--where", "load=0.2")["lines"]
+
+    assert [(line["name"], line["jobs"]) for line in lines] == [("fifo", 30), ("las", 30)]
+    with Store(made / "loads.db", create=False) as store:
+        means = [r.metrics["mean_jct_s"] for r in store.runs(sweep="sweep") if r.point["load"] == 0.2]
+    both = [t for line in lines for t in line["jct_s"]]
+    assert statistics.mean(both) == pytest.approx(statistics.mean(means))
+
+
+def test_bars_of_a_gantt_chart_add_up_to_the_utilisation_and_never_overlap(made, capsys):
+    log = made / "max-min-fairness-packed.jsonl.gz"
+
+    found = numbers(capsys, "gantt", log)
+
+    summary = rota.replay(log).summary
+    held = sum(b["end_s"] - b["start_s"] for b in found["bars"])
+    (busy,) = numbers(capsys, "utilization", log)["lines"]
+    assert held == pytest.approx(np.mean(busy["utilization"]) * busy["edge_s"][-1] * 4)
+    assert busy["edge_s"][-1] >= summary["makespan_s"] - 1
+    by_gpu = {}
+    for bar in found["bars"]:
+        by_gpu.setdefault((bar["server"], bar["gpu"]), []).append((bar["start_s"], bar["end_s"]))
+    assert len(by_gpu) == 4
+    for bars in by_gpu.values():
+        bars.sort()
+        assert all(end <= start + 1e-6 for (_, end), (start, _) in itertools.pairwise(bars))
+    assert {job for bar in found["bars"] for job in bar["jobs"]} == set(range(12))
+
+
+def test_a_gantt_chart_keeps_to_its_window(made, tmp_path, capsys):
+    log = made / "fifo.jsonl.gz"
+
+    bars = numbers(capsys, "gantt", log, "--from-hour", "1", "--to-hour", "2")["bars"]
+
+    assert bars
+    assert all(3600 <= b["start_s"] < b["end_s"] <= 7200 for b in bars)
+    assert main(["plot", "gantt", str(log), "--by", "server", "-o", str(tmp_path / "servers.png")]) == 0
+
+
+def test_heat_maps_show_what_the_catalogue_says(capsys):
+    (table,) = numbers(capsys, "sensitivity", "synergy", "--profile", "alexnet")["models"]
+    pairs = numbers(capsys, "colocation", "gavel", "--type", "p100")
+
+    known = rota.profiles.load("synergy").sensitivity("alexnet", 1, "v100")
+    assert np.allclose(table["speed"], known.speed)
+    gavel = rota.profiles.load("gavel")
+    a, b = pairs["models"][:2]
+    assert pairs["speed"][0][1] == pytest.approx(gavel.pair_rate(a, b, 1, "p100") / gavel.rate(a, 1, "p100"))
+    assert len(pairs["models"]) == 26
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["jct-vs-load", "none.db", "-o", "a.png"], "there is no store"),
+        (["jct-vs-load", "jobs.db", "-o", "a.png"], "does not vary load"),
+        (["jct-vs-load", "loads.db", "-o", "a.gif"], "ends in .png"),
+        (["jct-vs-load", "loads.db"], "either -o FILE"),
+        (["jct-vs-load", "loads.db", "--sweep", "swep", "--json"], "did you mean 'sweep'"),
+        (["jct-cdf", "loads.db", "--where", "load=7", "--json"], "unknown value of load '7'"),
+        (["jct-cdf", "none.csv", "--json"], "cannot read none.csv"),
+        (["jct-cdf", "fifo.csv", "loads.db", "--json"], "drawn alone"),
+        (["jct-cdf", "fifo.csv", "fifo.csv", "--json"], "NAME=FILE"),
+        (["jct-cdf", "fifo.jsonl.gz", "--json"], "no column jct_s"),
+        (["utilization", "fifo.csv", "--json"], "fifo.csv:1"),
+        (["gantt", "fifo.jsonl.gz", "--from-hour", "3", "--to-hour", "2", "--json"], "is empty"),
+        (["gantt", "fifo.jsonl.gz", "--from-hour", "1e6", "-o", "a.png"], "nothing ran"),
+        (["sensitivity", "gavel", "--json"], "try `synergy`"),
+        (["sensitivity", "synergy", "--type", "v10", "--json"], "did you mean 'v100'"),
+        (["colocation", "synergy", "--json"], "no speeds of two jobs"),
+        (["colocation", "gavel", "--profile", "A3", "--json"], "did you mean 'A3C'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_message_and_exit_code_2(made, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(made)
+    capsys.readouterr()
+
+    assert main(["plot", *arguments]) == 2
+
+    out, err = capsys.readouterr()
+    assert said in err
+    assert out == ""
+    assert not (made / "a.png").exists()

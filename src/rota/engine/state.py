@@ -331,7 +331,8 @@ class State:
         work = event.seconds * placement.gpus if self._gangs else event.seconds
         f[_DONE][rows] += event.steps
         f[_ATTAINED][rows] += work
-        f[_LAST_RAN][rows] = event.at
+        if self.rules.starvation_s:
+            f[_LAST_RAN][rows] = event.at
         if len(event.lost) or self._failing:
             self._count_failures(event, rows)
         if self.allocation is not None and self.allocation.order is not None:

@@ -6,6 +6,8 @@ columns of a placement. Each type is laid out by itself. Two jobs that share GPU
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from rota.core.arrays import BoolArray, IntArray, counting, every
@@ -181,7 +183,7 @@ def _columns(where: list[Slots] | None, order: IntArray) -> tuple[IntArray, IntA
     return start, flat[:, 0], flat[:, 1]
 
 
-class ByNeed:
+class ByNeed(ABC):
     """Lays out a round type by type; the mechanisms say what to do with the tasks of one."""
 
     by_need = True
@@ -273,6 +275,6 @@ class ByNeed:
                 )
         return self._packings
 
+    @abstractmethod
     def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
         """Put the tasks of one type on its servers; the first `start` are there already."""
-        raise NotImplementedError

@@ -25,7 +25,7 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml | $(BIN)/python
 	@echo "== install =="
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dev]'
 	@touch $@
 
 demo: $(STAMP)

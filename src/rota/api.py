@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from rota import clusters, workloads
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import whole_file
-from rota.assembly import Request, assemble, cluster_from, default_seed, make_throughputs, waiting_under
+from rota.assembly import Request, assemble, default_seed, make_throughputs, waiting_under
 from rota.core.allocation import Allocation
-from rota.core.cluster import Cluster
+from rota.core.cluster import Cluster, cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import JobsSubmitted, RunStarted
 from rota.core.jobs import Jobs

@@ -16,7 +16,7 @@ from rota import clusters, profiles, workloads
 from rota._version import __version__
 from rota.analysis.metrics import Metrics
 from rota.analysis.waiting import Waiting
-from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
+from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.jobs import COLUMNS, Jobs, Source, TableSource
 from rota.core.ports import Policy, Throughputs
@@ -247,7 +247,7 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
         "seed": request.seed,
         "measure": None if request.measure is None else list(request.measure),
         "until": request.until,
-        "cluster": _cluster_fields(cluster),
+        "cluster": cluster_fields(cluster),
         "rules": how,
         "version": __version__,
     }
@@ -269,18 +269,3 @@ def fingerprint(trace: str | Path | None, jobs: Jobs | None) -> str | None:
     else:
         return None
     return digest.hexdigest()
-
-
-def cluster_from(fields: Mapping[str, Any]) -> Cluster:
-    """The cluster of a description."""
-    servers = tuple(Server(id=s[0], type=s[1], capacity=Resources(*s[2:-1]), rack=s[-1]) for s in fields["servers"])
-    known = tuple(AcceleratorType(name=n, memory_gb=m, hourly_price=p) for n, m, p in fields["accelerators"])
-    return Cluster(name=fields["name"], servers=servers, accelerators=known)
-
-
-def _cluster_fields(cluster: Cluster) -> dict[str, Any]:
-    return {
-        "name": cluster.name,
-        "servers": [[s.id, s.type, *dataclasses.astuple(s.capacity), s.rack] for s in cluster.servers],
-        "accelerators": [list(dataclasses.astuple(a)) for a in cluster.accelerators],
-    }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -184,3 +185,19 @@ def uniform(
             Server(id=f"{kind}-{i}", type=kind, capacity=replace(other, gpus=size)) for i, size in enumerate(sizes)
         ]
     return Cluster(name=name, servers=tuple(servers), accelerators=accelerators)
+
+
+def cluster_from(fields: Mapping[str, Any]) -> Cluster:
+    """The cluster of a description."""
+    servers = tuple(Server(id=s[0], type=s[1], capacity=Resources(*s[2:-1]), rack=s[-1]) for s in fields["servers"])
+    known = tuple(AcceleratorType(name=n, memory_gb=m, hourly_price=p) for n, m, p in fields["accelerators"])
+    return Cluster(name=fields["name"], servers=servers, accelerators=known)
+
+
+def cluster_fields(cluster: Cluster) -> dict[str, Any]:
+    """A cluster as plain values."""
+    return {
+        "name": cluster.name,
+        "servers": [[s.id, s.type, *astuple(s.capacity), s.rack] for s in cluster.servers],
+        "accelerators": [list(astuple(a)) for a in cluster.accelerators],
+    }

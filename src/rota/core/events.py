@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.cluster import Cluster
 from rota.core.jobs import Jobs
 from rota.core.placement import Plan
 
@@ -104,11 +105,45 @@ class JobsDropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProgressMade:
+    """Steps were credited to jobs outside a round, e.g. because a job was slow to stop."""
+
+    at: float
+    jobs: IntArray
+    steps: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsParked:
+    """Jobs step aside: nobody decides about them until they return."""
+
+    at: float
+    jobs: IntArray
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsReturned:
+    """Parked jobs are there again, with all they had done."""
+
+    at: float
+    jobs: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CapacityChanged:
     """GPUs by type that are up from now on."""
 
     at: float
     capacity: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClusterChanged:
+    """Servers came or went: this is the cluster from now on. Jobs that it cannot run were parked before."""
+
+    at: float
+    cluster: Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,6 +164,10 @@ Event: TypeAlias = (
     | RoundsRan
     | JobsFinished
     | JobsDropped
+    | ProgressMade
+    | JobsParked
+    | JobsReturned
     | CapacityChanged
+    | ClusterChanged
     | RunEnded
 )

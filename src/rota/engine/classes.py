@@ -93,6 +93,12 @@ class ClassTable:
         self._source = throughputs
         self._holds = holds
 
+    def renewed(
+        self, types: tuple[str, ...], holds: Callable[[int], list[bool]], configurations: Configurations
+    ) -> ClassTable:
+        """An empty table for other types, from the same source."""
+        return ClassTable(self._source, types, holds, configurations)
+
     def number(self, profile: str, gpus: int, weight: float) -> int:
         """The class of an arriving job; a new row if there was none yet."""
         key = (profile, gpus, weight, self._reference(profile, gpus) if self.estimating else None)

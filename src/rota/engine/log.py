@@ -17,16 +17,21 @@ import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, SolveReport, Traits
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.cluster import cluster_fields, cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import (
     Allocated,
     CapacityChanged,
+    ClusterChanged,
     Event,
     JobsDropped,
     JobsFinished,
+    JobsParked,
     JobsRejected,
+    JobsReturned,
     JobsSubmitted,
     Planned,
+    ProgressMade,
     RoundsRan,
     RunEnded,
     RunStarted,
@@ -47,19 +52,29 @@ class EventLog:
         packed = str(path).endswith(".gz") if compressed is None else compressed
         self._raw: IO[bytes] = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
         self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, mtime=0) if packed else None
-        self._last: Placement | None = None
+        self._lines = LineWriter()
 
     def observe(self, event: Event) -> None:
         """Append one event."""
-        line = {"event": type(event).__name__, "at": event.at, **self._fields(event)}
-        text = json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n"
-        (self._zip or self._raw).write(text.encode())
+        (self._zip or self._raw).write((self._lines.write(event) + "\n").encode())
 
     def close(self) -> None:
         """Finish the file."""
         if self._zip is not None:
             self._zip.close()
         self._raw.close()
+
+
+class LineWriter:
+    """Events as JSON, one line each."""
+
+    def __init__(self) -> None:
+        self._last: Placement | None = None
+
+    def write(self, event: Event) -> str:
+        """The line of an event, without its end."""
+        line = {"event": type(event).__name__, "at": event.at, **self._fields(event)}
+        return json.dumps(line, separators=(",", ":"), allow_nan=False)
 
     def _fields(self, event: Event) -> dict[str, Any]:
         if isinstance(event, Planned):
@@ -84,22 +99,34 @@ def read_events(path: str | Path) -> Iterator[Event]:
 
 
 def _read_lines(lines: Iterator[str], path: str) -> Iterator[Event]:
-    last: Placement | None = None
+    reader = LineReader()
     empty = True
     for number, line in enumerate(lines, start=1):
         empty = False
         try:
-            fields = json.loads(line)
-            kind = fields.pop("event")
-            event = _planned(fields, last) if kind == "Planned" else _READERS[kind](fields)
+            event = reader.read(json.loads(line))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             what = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{path}:{number}: not an event of a Rota log ({what})") from error
-        if isinstance(event, Planned):
-            last = event.plan.placement
         yield event
     if empty:
         raise ConfigError(f"{path}: the log is empty; give a file written with --events")
+
+
+class LineReader:
+    """The way back. Lines must come in order: a plan may say that it is the last one over again."""
+
+    def __init__(self) -> None:
+        self._last: Placement | None = None
+
+    def read(self, fields: dict[str, Any]) -> Event:
+        """The event of a line; raises KeyError, TypeError or ValueError if it is none."""
+        kind = fields.pop("event")
+        if kind != "Planned":
+            return _READERS[kind](fields)
+        event = _planned(fields, self._last)
+        self._last = event.plan.placement
+        return event
 
 
 _PARTS = ("fraction", "cpus", "memory_gb")
@@ -174,6 +201,10 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     RoundsRan: _ran_fields,
     CapacityChanged: lambda e: {"capacity": e.capacity.tolist()},
     RunEnded: lambda e: {"reason": e.reason},
+    ProgressMade: lambda e: {"jobs": e.jobs.tolist(), "steps": e.steps.tolist()},
+    JobsParked: lambda e: {"jobs": e.jobs.tolist(), "reason": e.reason},
+    JobsReturned: lambda e: {"jobs": e.jobs.tolist()},
+    ClusterChanged: lambda e: {"cluster": cluster_fields(e.cluster)},
 }
 
 
@@ -265,4 +296,10 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "RoundsRan": _ran,
     "CapacityChanged": lambda f: CapacityChanged(at=f["at"], capacity=_ints(f["capacity"])),
     "RunEnded": lambda f: RunEnded(at=f["at"], reason=f["reason"]),
+    "ProgressMade": lambda f: ProgressMade(
+        at=f["at"], jobs=_ints(f["jobs"]), steps=np.array(f["steps"], dtype=np.float64)
+    ),
+    "JobsParked": lambda f: JobsParked(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
+    "JobsReturned": lambda f: JobsReturned(at=f["at"], jobs=_ints(f["jobs"])),
+    "ClusterChanged": lambda f: ClusterChanged(at=f["at"], cluster=cluster_from(f["cluster"])),
 }

@@ -79,14 +79,23 @@ class Engine:
     """Runs one cluster."""
 
     def __init__(
-        self, *, state: State, policy: Policy, mechanism: Mechanism, world: World, observers: Sequence[Observer] = ()
+        self,
+        *,
+        state: State,
+        policy: Policy,
+        mechanism: Mechanism,
+        world: World,
+        observers: Sequence[Observer] = (),
+        journal: Observer | None = None,
     ) -> None:
+        """`journal` hears of every event before the state does, so that nothing is acted on that was not kept."""
         self.state = state
         self.trigger = Trigger(state.rules)
         self._policy = policy
         self._mechanism = mechanism
         self._world = world
-        self._routes = _Routes((state.apply, self.trigger.observe, *observers))
+        first = () if journal is None else (journal,)
+        self._routes = _Routes((*first, state.apply, self.trigger.observe, *observers))
         self._held_until = 0.0
         self._settled = False
         """Since the last round was laid out nothing happened but rounds and arrivals."""

@@ -36,8 +36,8 @@ from rota.engine.classes import ClassTable
 from rota.engine.configurations import Configurations, shapes
 from rota.engine.pairs import PairAccounts
 
-_SUBMITTED, _TOTAL, _DONE, _WEIGHT, _DEADLINE, _ATTAINED, _SPEED, _LAST_RAN, _FLOATS = range(9)
-_ID, _CLASS, _GPUS, _TENANT, _FAILURES, _PROMISED, _LAST, _URGENT, _INTS = range(9)
+SUBMITTED, TOTAL, DONE, WEIGHT, DEADLINE, ATTAINED, SPEED, LAST_RAN, FLOATS = range(9)
+ID, CLASS, GPUS, TENANT, FAILURES, PROMISED, LAST, URGENT, INTS = range(9)
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
 _NOISE = 1e-9
@@ -56,19 +56,16 @@ class State:
         self.capacity: IntArray = cluster.capacity
         self.allocation: Allocation | None = None
         self.placement: Placement | None = None
-        self.pairs = PairAccounts(len(cluster.types))
+        self.pairs = self.extras = PairAccounts(len(cluster.types))
         self.type_time: FloatArray = np.zeros(len(cluster.types))
         self.now = 0.0
         self.round = 0
         self.solved_at = 0.0
         self._tenants: dict[str, int] = {}
         self._tenant_names: tuple[str, ...] = ()
-        types = len(cluster.types)
-        self._share = slice(_FLOATS, _FLOATS + types)
-        self._received = slice(_FLOATS + types, _FLOATS + 2 * types)
-        self._owed = slice(_FLOATS + 2 * types, _FLOATS + 3 * types)
-        self._f: FloatArray = np.zeros((_FLOATS + 3 * types, 0))
-        self._i: IntArray = np.zeros((_INTS, 0), dtype=np.int64)
+        self._lay_out(len(cluster.types))
+        self._f: FloatArray = np.zeros((FLOATS + 3 * len(cluster.types), 0))
+        self._i: IntArray = np.zeros((INTS, 0), dtype=np.int64)
         self._rows: IntArray | None = None
         self._paired: IntArray = _NONE
         self._by_need = by_need
@@ -81,6 +78,12 @@ class State:
         self._runs: BoolArray | None = None
         self._wants: BoolArray | None = None
         self._apply = self._handlers()
+
+    def _lay_out(self, types: int) -> None:
+        """Where the accounts by type stand among the columns."""
+        self._share = slice(FLOATS, FLOATS + types)
+        self._received = slice(FLOATS + types, FLOATS + 2 * types)
+        self._owed = slice(FLOATS + 2 * types, FLOATS + 3 * types)
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -131,23 +134,23 @@ class State:
             cluster=self.cluster,
             capacity=self.capacity,
             classes=self.classes,
-            jobs=i[_ID],
-            job_class=i[_CLASS],
-            gpus=i[_GPUS],
-            weight=f[_WEIGHT],
-            submitted=f[_SUBMITTED],
-            total_steps=f[_TOTAL],
-            steps_done=f[_DONE],
-            deadline=f[_DEADLINE],
-            tenant=i[_TENANT],
+            jobs=i[ID],
+            job_class=i[CLASS],
+            gpus=i[GPUS],
+            weight=f[WEIGHT],
+            submitted=f[SUBMITTED],
+            total_steps=f[TOTAL],
+            steps_done=f[DONE],
+            deadline=f[DEADLINE],
+            tenant=i[TENANT],
             tenants=self._tenant_names,
-            attained=f[_ATTAINED],
-            speed=f[_SPEED],
-            urgent=i[_URGENT] > 0 if self._waiting_long else None,
+            attained=f[ATTAINED],
+            speed=f[SPEED],
+            urgent=i[URGENT] > 0 if self._waiting_long else None,
             patient=self.rules.starvation_s == 0,
             previous=self.allocation,
             placement=self.placement,
-            last_task=i[_LAST],
+            last_task=i[LAST],
             single_gpu=self._gangs == 0,
             accounts=self,
             solved_at=self.solved_at,
@@ -174,7 +177,7 @@ class State:
     def runs(self) -> BoolArray:
         """Whether a job has any speed on a type."""
         if self._runs is None:
-            self._runs = np.ascontiguousarray(self.classes.runs_on[self._i[_CLASS]].T)
+            self._runs = np.ascontiguousarray(self.classes.runs_on[self._i[CLASS]].T)
         return self._runs
 
     @property
@@ -187,7 +190,7 @@ class State:
     @property
     def promised(self) -> IntArray:
         """1 for jobs the allocation in force knows, 0 for those that came after it."""
-        promised: IntArray = self._i[_PROMISED]
+        promised: IntArray = self._i[PROMISED]
         return promised
 
     @property
@@ -197,38 +200,33 @@ class State:
 
     def rounds_until_urgent(self, now: float) -> int:
         """Rounds before the first waiting job becomes urgent under the rules."""
-        return urgency.rounds_until(self._i[_URGENT], self._f[_LAST_RAN], self._rows, now, self.rules)
+        return urgency.rounds_until(self._i[URGENT], self._f[LAST_RAN], self._rows, now, self.rules)
 
     def given_up(self) -> IntArray:
         """Ids of jobs that failed too often in a row."""
         if not self._failing:
             return _NONE
-        often: IntArray = self._i[_ID, self._i[_FAILURES] >= self.rules.max_failures]
+        often: IntArray = self._i[ID, self._i[FAILURES] >= self.rules.max_failures]
         return often
-
-    @property
-    def extras(self) -> PairAccounts:
-        """Accounts of pairs."""
-        return self.pairs
 
     # Handlers
 
     def _submitted(self, event: JobsSubmitted) -> None:
         jobs, count = event.jobs, len(event.jobs)
         f = np.zeros((self._f.shape[0], count))
-        i = np.zeros((_INTS, count), dtype=np.int64)
-        f[_SUBMITTED], f[_TOTAL], f[_WEIGHT] = jobs.submitted, jobs.total_steps, jobs.weight
-        f[_DEADLINE] = jobs.deadline
+        i = np.zeros((INTS, count), dtype=np.int64)
+        f[SUBMITTED], f[TOTAL], f[WEIGHT] = jobs.submitted, jobs.total_steps, jobs.weight
+        f[DEADLINE] = jobs.deadline
         f[self._received] = self.rules.opening_credit * self.rules.round_s
-        i[_ID] = np.arange(event.first_id, event.first_id + count)
-        i[_GPUS] = jobs.gpus
-        i[_CLASS] = self._class_numbers(jobs)
-        i[_LAST] = -1
-        f[_LAST_RAN] = jobs.submitted
-        f[_SPEED] = self._speeds_at_best(i[_CLASS])
+        i[ID] = np.arange(event.first_id, event.first_id + count)
+        i[GPUS] = jobs.gpus
+        i[CLASS] = self._class_numbers(jobs)
+        i[LAST] = -1
+        f[LAST_RAN] = jobs.submitted
+        f[SPEED] = self._speeds_at_best(i[CLASS])
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
         if len(self._tenants) > 1:
-            i[_TENANT] = [names[t] for t in jobs.tenant.tolist()]
+            i[TENANT] = [names[t] for t in jobs.tenant.tolist()]
         if len(self._tenants) != len(self._tenant_names):
             self._tenant_names = tuple(self._tenants)
         self._gangs += int(np.count_nonzero(jobs.gpus > 1))
@@ -255,7 +253,7 @@ class State:
         keep = trues(len(self))
         keep[at] = False
         if self._gangs:
-            self._gangs -= int(np.count_nonzero(self._i[_GPUS, at] > 1))
+            self._gangs -= int(np.count_nonzero(self._i[GPUS, at] > 1))
         left = keep.nonzero()[0]
         self._f, self._i = self._f.take(left, axis=1), self._i.take(left, axis=1)
         self.pairs.drop(event.jobs)
@@ -276,7 +274,7 @@ class State:
         given = allocation.share[: len(self)].T
         share[:] = np.where(given > _NOISE, given, 0.0)
         self._wants = None
-        self._i[_PROMISED] = 1
+        self._i[PROMISED] = 1
         self.newcomers = False
         self._settle_pairs(allocation, elapsed, credit)
         self.allocation = allocation
@@ -284,9 +282,9 @@ class State:
 
     def _ranked(self, allocation: Allocation, now: float) -> None:
         """A ranking needs no accounts, but nobody may wait for ever."""
-        self.newly_urgent = urgency.mark(self._i[_URGENT], self._f[_LAST_RAN], now, self.rules.starvation_s)
+        self.newly_urgent = urgency.mark(self._i[URGENT], self._f[LAST_RAN], now, self.rules.starvation_s)
         self._waiting_long = self._waiting_long or self.newly_urgent
-        self._i[_PROMISED] = 1
+        self._i[PROMISED] = 1
         self.newcomers = False
         self.allocation = allocation
         self.solved_at = now
@@ -297,7 +295,7 @@ class State:
             self.pairs.settle(elapsed, credit)
             extra_share = allocation.share[len(self) :].T
             self.pairs.promise(allocation.extras, extra_share, self._pair_opening(), self.rules.all_pairs_fill)
-            sizes = np.bincount(self._i[_GPUS])
+            sizes = np.bincount(self._i[GPUS])
             entries += int((sizes * (sizes - 1)).sum()) // 2
         self.type_time[:] = credit * entries
 
@@ -310,12 +308,12 @@ class State:
         self.placement = placement = event.plan.placement
         self._paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NONE
         self._rows = rows = self._positions(placement.first)
-        last = self._i[_LAST]
+        last = self._i[LAST]
         last[:] = -1
         last[rows] = counting(len(rows))
         if placement.config is not None:
-            speed = self._f[_SPEED]
-            speed[:] = self._speeds_at_best(self._i[_CLASS])
+            speed = self._f[SPEED]
+            speed[:] = self._speeds_at_best(self._i[CLASS])
             speed[rows] = self.classes.configurations.speed[placement.config]
 
     def _ran(self, event: RoundsRan) -> None:
@@ -329,10 +327,10 @@ class State:
             return
         f, kinds = self._f, placement.type
         work = event.seconds * placement.gpus if self._gangs else event.seconds
-        f[_DONE][rows] += event.steps
-        f[_ATTAINED][rows] += work
+        f[DONE][rows] += event.steps
+        f[ATTAINED][rows] += work
         if self.rules.starvation_s:
-            f[_LAST_RAN][rows] = event.at
+            f[LAST_RAN][rows] = event.at
         if len(event.lost) or self._failing:
             self._count_failures(event, rows)
         if self.allocation is not None and self.allocation.order is not None:
@@ -340,8 +338,8 @@ class State:
         both = self._paired
         if len(both):
             partners = self._positions(placement.second[both])
-            f[_DONE, partners] += event.partner_steps[both]
-            f[_ATTAINED, partners] += work[both]
+            f[DONE, partners] += event.partner_steps[both]
+            f[ATTAINED, partners] += work[both]
             if self.classes.estimating:
                 self._learn(rows[both], partners, kinds[both])
             self._receive(event, kinds, rows, (placement.second < 0).nonzero()[0])
@@ -365,33 +363,33 @@ class State:
 
     def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
         """A job may run on several types at once, so its rows repeat."""
-        np.add.at(self._f[_DONE], rows, event.steps)
-        np.add.at(self._f[_ATTAINED], rows, event.seconds * placement.gpus)
+        np.add.at(self._f[DONE], rows, event.steps)
+        np.add.at(self._f[ATTAINED], rows, event.seconds * placement.gpus)
         paired = np.flatnonzero(placement.second >= 0)
         partners = self._positions(placement.second[paired])
-        np.add.at(self._f[_DONE], partners, event.partner_steps[paired])
+        np.add.at(self._f[DONE], partners, event.partner_steps[paired])
         if self.classes.estimating:
             self._learn(rows[paired], partners, placement.type[paired])
 
     def _learn(self, one: IntArray, two: IntArray, kinds: IntArray) -> None:
         """These jobs ran together on these types: what was estimated is known now."""
-        group = self._i[_CLASS]
+        group = self._i[CLASS]
         self.classes.learn(group[one], group[two], kinds)
 
     def _count_failures(self, event: RoundsRan, rows: IntArray) -> None:
         """Failures in a row: one more for who was lost, none for who made it."""
         lost = self._positions(event.lost)
-        counts = self._i[_FAILURES, lost] + 1
-        self._i[_FAILURES, rows] = 0
-        self._i[_FAILURES, lost] = counts
-        self._failing = bool(self._i[_FAILURES].any())
+        counts = self._i[FAILURES, lost] + 1
+        self._i[FAILURES, rows] = 0
+        self._i[FAILURES, lost] = counts
+        self._failing = bool(self._i[FAILURES].any())
 
     def _capacity_changed(self, event: CapacityChanged) -> None:
         self.capacity = event.capacity
 
     def _positions(self, ids: IntArray) -> IntArray:
         """Where active jobs stand in the columns."""
-        found: IntArray = self._i[_ID].searchsorted(ids)
+        found: IntArray = self._i[ID].searchsorted(ids)
         return found
 
 

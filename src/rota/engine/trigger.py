@@ -8,16 +8,30 @@ from collections.abc import Callable
 from rota.core.events import (
     Allocated,
     CapacityChanged,
+    ClusterChanged,
     Event,
     JobsDropped,
     JobsFinished,
+    JobsParked,
     JobsRejected,
+    JobsReturned,
     JobsSubmitted,
     RoundsRan,
 )
 from rota.core.rules import Rules
 
-_CHANGES = frozenset({JobsSubmitted, JobsFinished, JobsDropped, JobsRejected, CapacityChanged})
+_CHANGES = frozenset(
+    {
+        JobsSubmitted,
+        JobsFinished,
+        JobsDropped,
+        JobsRejected,
+        JobsParked,
+        JobsReturned,
+        CapacityChanged,
+        ClusterChanged,
+    }
+)
 
 
 class Trigger:
@@ -38,6 +52,7 @@ class Trigger:
         kind = type(event)
         if kind in _CHANGES or (isinstance(event, RoundsRan) and len(event.lost) > 0):
             self.changed = True
+            self.asked = self.asked and kind is not ClusterChanged  # no answer is left that could stay in force
         elif kind is Allocated:
             assert isinstance(event, Allocated)  # noqa: S101 - for the type checker
             self.ages = event.allocation.order is not None and not event.allocation.static_order

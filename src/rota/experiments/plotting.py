@@ -21,9 +21,8 @@ from rota.analysis.figures.catalogue import Company
 from rota.analysis.figures.curves import Curve, point
 from rota.analysis.figures.schedule import Occupancy
 from rota.analysis.timeline import Series, Timeline
-from rota.assembly import cluster_from
 from rota.core.arrays import FloatArray
-from rota.core.cluster import Cluster
+from rota.core.cluster import Cluster, cluster_from
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.events import Event, Planned, RunStarted
 from rota.core.sensitivity import Sensitivity

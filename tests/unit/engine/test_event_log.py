@@ -13,11 +13,15 @@ from rota.core.errors import ConfigError
 from rota.core.events import (
     Allocated,
     CapacityChanged,
+    ClusterChanged,
     JobsDropped,
     JobsFinished,
+    JobsParked,
     JobsRejected,
+    JobsReturned,
     JobsSubmitted,
     Planned,
+    ProgressMade,
     RoundsRan,
     RunEnded,
     RunStarted,
@@ -98,6 +102,10 @@ EVENTS = {
     "JobsFinished": JobsFinished(at=720.0, jobs=ids(0, 2), finished_at=np.array([100 / 3, 700.1])),
     "JobsDropped": JobsDropped(at=720.0, jobs=ids(1), reason="5 failed attempts in a row"),
     "CapacityChanged": CapacityChanged(at=800.0, capacity=ids(1, 2)),
+    "ClusterChanged": ClusterChanged(at=810.0, cluster=VIEW.cluster),
+    "JobsParked": JobsParked(at=820.0, jobs=ids(0), reason="its server is gone"),
+    "JobsReturned": JobsReturned(at=830.0, jobs=ids(0)),
+    "ProgressMade": ProgressMade(at=840.0, jobs=ids(0, 1), steps=np.array([1.0, 2.5])),
     "RunEnded": RunEnded(at=900.0, reason="all jobs are done"),
 }
 

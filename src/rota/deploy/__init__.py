@@ -1,0 +1,1 @@
+"""The loop on real processes: scheduler service, durable journal, agents, launchers. Needs the extra `deploy`."""

@@ -1,0 +1,1 @@
+"""Messages between scheduler, agents and users: the proto, its committed stubs (made by scripts/stubs.sh)."""

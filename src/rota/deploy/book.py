@@ -91,6 +91,9 @@ class Job:
     checkpoint: str = ""
     attempt: Attempt | None = None
     restarts: int = 0
+    """Attempts that failed."""
+    losses: int = 0
+    """Attempts in a row that were lost with their server and left nothing behind."""
     preemptions: int = 0
     started: float = -1.0
     ended: float = -1.0
@@ -146,12 +149,14 @@ class Book:
     jobs: dict[int, Job] = field(default_factory=dict)
     live: dict[int, Job] = field(default_factory=dict)
     """Those that are not over."""
+    running: dict[int, Job] = field(default_factory=dict)
+    """Those with an attempt."""
     nodes: dict[str, Node] = field(default_factory=dict)
     requests: dict[str, list[int]] = field(default_factory=dict)
     """Jobs by the name that the submitter gave the request."""
-    running: list[tuple[int, int]] = field(default_factory=list)
-    """(job, partner) of the tasks that the engine has planned."""
     next_job: int = 0
+    last_round: float = 0.0
+    """When the engine decided last."""
     begun: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OVER, 0))
@@ -174,6 +179,8 @@ class Book:
     def _cancelled(self, event: happened.CancelAsked) -> None:
         job = self.jobs[event.job]
         job.verdict, job.reason, job.ended = "cancelled", f"cancelled by {event.by}", event.at
+        if not job.admitted:
+            self._end(event.job, event.at, "cancelled")
 
     def _given_up(self, event: happened.JobGivenUp) -> None:
         job = self.jobs[event.job]
@@ -207,27 +214,16 @@ class Book:
         for number, at in zip(event.jobs.tolist(), event.finished_at.tolist(), strict=True):
             self._end(number, at, "finished")
 
-    def _planned(self, event: Planned) -> None:
-        placement = event.plan.placement
-        self.running = list(zip(placement.first.tolist(), placement.second.tolist(), strict=True))
-
-    def _ran(self, event: RoundsRan) -> None:
-        columns = (self.running, event.steps.tolist(), event.partner_steps.tolist())
-        for (first, second), steps, partner in zip(*columns, strict=True):
-            self.jobs[first].told += steps
-            if second >= 0:
-                self.jobs[second].told += partner
+    def _decided(self, event: Planned | RoundsRan) -> None:
+        self.last_round = event.at
 
     def _progressed(self, event: ProgressMade) -> None:
         for number, steps in zip(event.jobs.tolist(), event.steps.tolist(), strict=True):
             self.jobs[number].told += steps
 
     def _parked(self, event: JobsParked) -> None:
-        gone = set(event.jobs.tolist())
-        for number in gone:
+        for number in event.jobs.tolist():
             self.jobs[number].parked = True
-        alone = [(second, -1) if first in gone else (first, second) for first, second in self.running]
-        self.running = [(a, -1 if b in gone else b) for a, b in alone if a >= 0 and a not in gone]
 
     def _returned(self, event: JobsReturned) -> None:
         for number in event.jobs.tolist():
@@ -257,6 +253,7 @@ class Book:
             port=event.port,
         )
         job.wait_until, job.reason = 0.0, ""
+        self.running[event.job] = job
         job.describe()
 
     def _resized(self, event: happened.AttemptResized) -> None:
@@ -273,19 +270,22 @@ class Book:
     def _saved(self, event: happened.StepsSaved) -> None:
         job = self.jobs[event.job]
         if event.epoch == job.epoch and event.step > job.credited:
-            job.credited, job.checkpoint = event.step, event.path
+            job.credited, job.checkpoint, job.losses = event.step, event.path, 0
 
     def _ended(self, event: happened.AttemptEnded) -> None:
         job, attempt = self.jobs[event.job], self._attempt(event)
         if attempt is None:
             return
         job.attempt, job.exit_code = None, event.exit_code
+        del self.running[event.job]
         if event.outcome == "completed" and not job.verdict:
             job.verdict, job.ended = "finished", event.at
             job.credited = max(job.credited, int(job.spec.get("steps") or 0))
         elif event.outcome == "stopped":
             job.preemptions += 1
-        elif event.outcome != "lost" and not attempt.stopping:
+        elif event.outcome == "lost":
+            job.losses += 1
+        elif not job.verdict:
             job.restarts += 1
             job.reason = f"{event.outcome}: {event.detail}" if event.detail else event.outcome
         job.describe()
@@ -334,7 +334,7 @@ _HANDLERS: dict[type, Callable[[Book, Any], None]] = {
     JobsFinished: Book._finished,  # noqa: SLF001
     JobsParked: Book._parked,  # noqa: SLF001
     JobsReturned: Book._returned,  # noqa: SLF001
-    Planned: Book._planned,  # noqa: SLF001
-    RoundsRan: Book._ran,  # noqa: SLF001
+    Planned: Book._decided,  # noqa: SLF001
+    RoundsRan: Book._decided,  # noqa: SLF001
     ProgressMade: Book._progressed,  # noqa: SLF001
 }

@@ -161,7 +161,7 @@ class Engine:
 
     def decide(self, now: float) -> None:
         """Ask the policy if it is time, then lay out the next round."""
-        if self.trigger.due(now):
+        if self.trigger.due(now) or getattr(self._policy, "unfinished", False):
             self._solve(now)
         elif self._settled and self._goes_on(now):
             return

@@ -1,0 +1,52 @@
+"""Profiles for jobs that have none: an arbitrary command is scheduled as if every GPU did one step per second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.core.ports import Sensitivities, Throughputs
+from rota.core.sensitivity import Sensitivity
+
+UNPROFILED = "unprofiled"
+
+
+class OpenCatalogue:
+    """A catalogue that also knows the profile `unprofiled`."""
+
+    def __init__(self, known: Throughputs) -> None:
+        self._known = known
+        self.name = known.name
+
+    def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
+        """Steps/s of the whole job; 0 if it does not fit."""
+        return float(gpus) if profile == UNPROFILED else self._known.rate(profile, gpus, type_, spread=spread)
+
+    def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
+        """Steps/s while sharing; nobody knows how an unprofiled job shares."""
+        if UNPROFILED in (profile, partner):
+            return 0.0
+        return self._known.pair_rate(profile, partner, gpus, type_)
+
+    def known(self, profile: str) -> bool:
+        """Whether there is such a profile."""
+        return profile == UNPROFILED or self._known.known(profile)
+
+
+class OpenSensitiveCatalogue(OpenCatalogue):
+    """The same for a catalogue that knows about CPUs and memory."""
+
+    _known: Any
+
+    def step_s(self, profile: str, gpus: int, type_: str) -> float:
+        """Seconds of one step."""
+        return 1.0 / gpus if profile == UNPROFILED else float(self._known.step_s(profile, gpus, type_))
+
+    def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
+        """None for a job that does not care about CPUs and memory."""
+        found: Sensitivity | None = None if profile == UNPROFILED else self._known.sensitivity(profile, gpus, type_)
+        return found
+
+
+def opened(known: Throughputs) -> OpenCatalogue:
+    """The catalogue with `unprofiled` in it."""
+    return OpenSensitiveCatalogue(known) if isinstance(known, Sensitivities) else OpenCatalogue(known)

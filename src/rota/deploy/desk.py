@@ -12,8 +12,8 @@ from typing import Any
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
 from rota.core.ports import Throughputs
-from rota.deploy.boundary import profile_of
 from rota.deploy.book import Book, Job
+from rota.deploy.boundary import profile_of
 from rota.deploy.contacts import Contacts, Report
 from rota.deploy.events import (
     Audited,

@@ -157,6 +157,7 @@ class Floor:
     def pace(self, least: int) -> FloatArray | None:
         """Nobody knows what real jobs will do."""
         del least
+        return None
 
     def hold(self, *, held: bool) -> None:
         """Rounds are never skipped."""
@@ -165,6 +166,10 @@ class Floor:
     def journal(self, event: Event) -> None:
         """Commit an event of the engine."""
         self._journal.append([(event.at, type(event).__name__, self._lines.write(event))])
+
+    def begin_anew(self) -> None:
+        """Let the next plan be written in full: whoever reads on from a snapshot has not seen the one before."""
+        self._lines = LineWriter()
 
     def observe(self, event: Event) -> None:
         """An event of the engine, once the state has it."""

@@ -19,7 +19,8 @@ from rota.core.errors import ConfigError, OutputError
 
 _OWN_MODULES = (
     "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.configurations", "rota.engine.pairs",
-    "rota.engine.trigger", "rota.analysis.metrics", "rota.analysis.job_table",
+    "rota.engine.trigger", "rota.engine.live_state", "rota.analysis.metrics", "rota.analysis.job_table",
+    "rota.deploy.book", "rota.deploy.events",
 )  # fmt: skip
 _NUMPY_MAKERS = {"_reconstruct", "scalar", "_frombuffer"}
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
@@ -53,7 +54,7 @@ def load(path: str | Path, config: Mapping[str, Any]) -> Checkpoint:
     """Read a checkpoint of the same run; anything else is refused with the reason."""
     try:
         with Path(path).open("rb") as file:
-            magic, version, saved, parts = _Reader(file).load()
+            magic, version, saved, parts = SafeReader(file).load()
     except OSError as error:
         raise ConfigError(f"cannot read checkpoint {path}: {error.strerror or error}") from error
     except Exception as error:
@@ -69,7 +70,7 @@ def load(path: str | Path, config: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(config=saved, parts=parts)
 
 
-class _Reader(pickle.Unpickler):
+class SafeReader(pickle.Unpickler):
     """Loads only values that a checkpoint can hold."""
 
     def find_class(self, module: str, name: str) -> Any:

@@ -79,32 +79,34 @@ class Engine:
     """Runs one cluster."""
 
     def __init__(
-        self,
-        *,
-        state: State,
-        policy: Policy,
-        mechanism: Mechanism,
-        world: World,
-        observers: Sequence[Observer] = (),
-        journal: Observer | None = None,
+        self, *, state: State, policy: Policy, mechanism: Mechanism, world: World, observers: Sequence[Observer] = ()
     ) -> None:
-        """`journal` hears of every event before the state does, so that nothing is acted on that was not kept."""
         self.state = state
         self.trigger = Trigger(state.rules)
         self._policy = policy
         self._mechanism = mechanism
         self._world = world
-        first = () if journal is None else (journal,)
-        self._routes = _Routes((*first, state.apply, self.trigger.observe, *observers))
+        self._routes = _Routes((state.apply, self.trigger.observe, *observers))
         self._held_until = 0.0
         self._settled = False
         """Since the last round was laid out nothing happened but rounds and arrivals."""
 
-    def continued(self, state: State, trigger: Trigger, world: World, observers: Sequence[Observer]) -> Engine:
-        """The same engine in the middle of a run: what was planned last runs on."""
+    def continued(
+        self,
+        state: State,
+        trigger: Trigger,
+        world: World,
+        observers: Sequence[Observer],
+        journal: Observer | None = None,
+    ) -> Engine:
+        """The same engine in the middle of a run: what was planned last runs on.
+
+        `journal` hears of every event before the state does, so that nothing is acted on that was not kept.
+        """
         engine = Engine(state=state, policy=self._policy, mechanism=self._mechanism, world=world, observers=())
         engine.trigger = trigger
-        engine._routes = _Routes((state.apply, trigger.observe, *observers))
+        first = () if journal is None else (journal,)
+        engine._routes = _Routes((*first, state.apply, trigger.observe, *observers))
         if state.placement is not None:
             plan = Plan(round=state.round, start=world.now(), placement=state.placement, last=state.placement)
             world.apply(plan, state.view(world.now()))

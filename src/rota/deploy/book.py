@@ -89,6 +89,8 @@ class Job:
     told: float = 0.0
     """Steps the engine knows of."""
     checkpoint: str = ""
+    home: str = ""
+    """Server of rank 0 in the last attempt: there are its logs."""
     attempt: Attempt | None = None
     restarts: int = 0
     """Attempts that failed."""
@@ -240,7 +242,7 @@ class Book:
 
     def _started(self, event: happened.AttemptStarted) -> None:
         job = self.jobs[event.job]
-        job.epoch = event.epoch
+        job.epoch, job.home = event.epoch, str(event.parts[0]["node"])
         job.started = event.at if job.started < 0 else job.started
         job.attempt = Attempt(
             epoch=event.epoch,

@@ -216,7 +216,7 @@ class Scheduler:
             memory, after = self._from_snapshot(*found)
         reader, number = LineReader(), after
         try:
-            for number, fields in self.journal.events(after):
+            for number, fields in self.journal.events(after):  # noqa: B007 - for the message
                 self._again(memory, reader, fields)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(

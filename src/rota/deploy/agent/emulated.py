@@ -1,0 +1,196 @@
+"""Emulated jobs without a process: the agent's event loop spends the device time, to absolute deadlines.
+
+How fast a job is comes with the order (the scheduler's profiles). The clock of a job is that of the machine since it
+was booted, so a job goes on while the agent is started again, as a process would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import RotaError
+from rota.deploy.agent.tasks import Key
+from rota.emulate.lateness import Lateness
+from rota.rpc import rota_pb2 as pb
+
+_WAKE_S = 0.1
+"""Steps are paced in groups that last at least so long."""
+
+
+def machine_s() -> float:
+    """Seconds since the machine was booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class EmulatedRunner:
+    """One job whose device time is spent here."""
+
+    def __init__(self, order: pb.TaskOrder, changed: Callable[[], None], root: Path, folder: Path) -> None:
+        self.key: Key = (order.job, order.epoch)
+        self._changed, self._root, self._folder = changed, root, folder
+        self._file = folder / f"{order.job}.{order.epoch}.json"
+        self._total = int(order.spec.steps)
+        self._every_s = order.spec.checkpoint_every_s or 5.0
+        self._rate = order.rate
+        self._first = int(order.resume_step)
+        self._base, self._since = float(order.resume_step), machine_s()
+        self._lease_end = self._since + order.lease_s
+        self._saved_step, self._saved_path = int(order.resume_step), order.resume
+        self._saved_at = self._since
+        self._phase, self._outcome, self._detail = "starting", "", ""
+        self._ended_step = 0
+        self._task: asyncio.Task[None] | None = None
+        self.lateness = Lateness()
+
+    # Life
+
+    def start(self, order: pb.TaskOrder) -> None:
+        """Begin to spend device time."""
+        del order
+        if self._rate <= 0:
+            raise RotaError("the scheduler promises no speed here; check the profile")
+        self._phase = "running"
+        self._keep()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @staticmethod
+    def recovered(path: Path, changed: Callable[[], None], root: Path) -> EmulatedRunner:
+        """A job that went on while the agent was away."""
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        spec = pb.JobSpec(steps=kept["total"], checkpoint_every_s=kept["every_s"])
+        order = pb.TaskOrder(job=kept["job"], epoch=kept["epoch"], spec=spec, rate=kept["rate"])
+        runner = EmulatedRunner(order, changed, root, path.parent)
+        runner._base, runner._since = kept["base"], kept["since"]
+        runner._first, runner._lease_end = kept["first"], kept["lease_end"]
+        runner._saved_step, runner._saved_path = kept["saved_step"], kept["saved_path"]
+        runner._phase, runner._outcome, runner._ended_step = kept["phase"], kept["outcome"], kept["ended_step"]
+        if runner._phase != "ended":
+            runner._task = asyncio.get_running_loop().create_task(runner._run())
+        return runner
+
+    def update(self, order: pb.TaskOrder) -> None:
+        """A longer lease, or another speed from now on."""
+        self._lease_end = machine_s() + order.lease_s
+        if order.rate > 0 and abs(order.rate - self._rate) > 1e-9 * self._rate and self._phase == "running":
+            self._base, self._since = self._position(), machine_s()
+            self._rate = order.rate
+            if self._task is not None:
+                self._task.cancel()
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        self._keep()
+
+    def stop(self, reason: str) -> None:
+        """End now; the step under way does not count."""
+        if self._phase == "ended":
+            return
+        self._end("stopped", reason)
+
+    def tick(self, now: float) -> None:
+        """Save when it is time, and end when the lease has ended."""
+        del now
+        if self._phase != "running":
+            return
+        here = machine_s()
+        if here >= self._lease_end:
+            self.stop("its lease has ended")
+        elif here - self._saved_at >= self._every_s:
+            self._save(self._step())
+
+    def state(self) -> pb.TaskState:
+        """How it is."""
+        return pb.TaskState(
+            job=self.key[0], epoch=self.key[1], phase=self._phase, step=self._step(), saved_step=self._saved_step,
+            saved_path=self._saved_path, outcome=self._outcome, detail=self._detail,
+        )  # fmt: skip
+
+    def forget(self) -> None:
+        """Nothing of it is needed any more."""
+        self._file.unlink(missing_ok=True)
+
+    # Inside
+
+    def _position(self) -> float:
+        return min(self._base + max(0.0, machine_s() - self._since) * self._rate, float(self._total))
+
+    def _step(self) -> int:
+        return self._ended_step if self._phase == "ended" else math.floor(self._position() + 1e-9)
+
+    async def _run(self) -> None:
+        """Wake at the ends of groups of steps, as they should be; the last one is the end of the job."""
+        loop = asyncio.get_running_loop()
+        offset = loop.time() - machine_s()
+        group = max(1, round(_WAKE_S * self._rate))
+        goal = math.floor(self._position()) + group
+        while True:
+            goal = min(goal, self._total)
+            due = self._since + (goal - self._base) / self._rate
+            wait = due + offset - loop.time()
+            if wait > 0:
+                await asyncio.sleep(wait)
+                self.lateness.add(machine_s() - due, group / self._rate)
+            if goal >= self._total:
+                self._end("completed", "")
+                return
+            goal = max(goal + group, math.floor(self._position()))
+
+    def _end(self, outcome: str, detail: str) -> None:
+        step = self._total if outcome == "completed" else self._step()
+        self._ended_step = step
+        if self._save(step):
+            self._phase, self._outcome, self._detail = "ended", outcome, detail
+        else:
+            self._phase, self._outcome = "ended", "failed"
+        if self._task is not None and outcome != "completed":
+            self._task.cancel()
+        self._keep()
+        self._changed()
+
+    def _save(self, step: int) -> bool:
+        """A real, small checkpoint; what is saved is credited for good."""
+        self._saved_at = machine_s()
+        if step <= self._saved_step and self._saved_path:
+            return True
+        place = self._root / str(self.key[0]) / str(self.key[1])
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            draft, final = place / ".part", place / f"step-{step}.json"
+            draft.write_text(json.dumps({"job": self.key[0], "step": step}), encoding="utf-8")
+            draft.replace(final)
+        except OSError as error:
+            self._detail = f"cannot save: {error.strerror or error}"
+            return False
+        before = self._saved_path
+        self._saved_step, self._saved_path = step, str(final.relative_to(self._root))
+        if before and before != self._saved_path and before.startswith(f"{self.key[0]}/{self.key[1]}/"):
+            with contextlib.suppress(OSError):
+                (self._root / before).unlink()
+        self._keep()
+        return True
+
+    def _keep(self) -> None:
+        """Remember enough to go on after the agent was started again."""
+        kept: dict[str, Any] = {
+            "job": self.key[0], "epoch": self.key[1], "total": self._total, "every_s": self._every_s,
+            "rate": self._rate, "base": self._base, "since": self._since, "first": self._first,
+            "lease_end": self._lease_end, "saved_step": self._saved_step, "saved_path": self._saved_path,
+            "phase": self._phase, "outcome": self._outcome, "ended_step": self._ended_step,
+        }  # fmt: skip
+        draft = self._file.with_suffix(".part")
+        with contextlib.suppress(OSError):
+            draft.write_text(json.dumps(kept), encoding="utf-8")
+            os.replace(draft, self._file)  # noqa: PTH105 - both are there
+
+
+def recover(folder: Path, changed: Callable[[], None], root: Path) -> Iterator[EmulatedRunner]:
+    """All emulated jobs that were here."""
+    for path in sorted(folder.glob("*.json")):
+        with contextlib.suppress(ValueError, KeyError):
+            yield EmulatedRunner.recovered(path, changed, root)

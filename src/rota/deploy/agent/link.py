@@ -1,0 +1,150 @@
+"""The line to the scheduler: register, take over lists, report. It comes back by itself, as often as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from rota.deploy.agent.tasks import Tasks
+from rota.rpc import rota_pb2 as pb
+from rota.rpc import rota_pb2_grpc as stubs
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_CALL_S = 10.0
+_TOGETHER_S = 0.02
+"""Changes within so short a time are reported together."""
+_FATAL = (
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+
+LogReader = Callable[[pb.LogRequest], Any]
+"""From a request to an asynchronous iterator of chunks."""
+
+
+class Link:
+    """Keeps scheduler and agent in step over one channel."""
+
+    def __init__(
+        self,
+        channel: Any,
+        hello: pb.RegisterRequest,
+        registered: Callable[[pb.RegisterReply], None],
+        logs: LogReader,
+        lateness: Callable[[], float],
+    ) -> None:
+        self._stub = stubs.FleetStub(channel)
+        self._hello, self._registered, self._read_log, self._lateness = hello, registered, logs, lateness
+        self._session = ""
+        self._sequence = 0
+        self._heartbeat_s = 2.0
+        self._dirty = asyncio.Event()
+        self._renew = asyncio.Event()
+        self._logs: dict[int, asyncio.Task[None]] = {}
+        self.tasks: Tasks | None = None
+        self.connected = asyncio.Event()
+
+    def changed(self) -> None:
+        """Something is worth a report."""
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled. A refusal that will not get better ends it with the error."""
+        assert self.tasks is not None  # noqa: S101 - set right after it is made
+        pause = _FIRST_PAUSE_S
+        while True:
+            try:
+                await self._register()
+                pause = _FIRST_PAUSE_S
+                await self._session_long()
+            except grpc.aio.AioRpcError as error:
+                if error.code() in _FATAL:
+                    raise
+                log.debug("scheduler: %s", error.details())
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    async def _register(self) -> None:
+        if self._session:
+            return  # the scheduler may be a new one that knows us: it says so if not
+        reply = await self._stub.Register(self._hello, timeout=_CALL_S)
+        self._session, self._sequence = reply.session, 0
+        self._heartbeat_s = reply.heartbeat_s or self._heartbeat_s
+        self._registered(reply)
+        log.info("registered as %s", self._hello.node)
+
+    async def _session_long(self) -> None:
+        """Watch and report side by side until one of them fails or we are not known any more."""
+        self._renew.clear()
+        parts: list[Awaitable[None]] = [self._watch(), self._report(), self._renewed()]
+        running = [asyncio.ensure_future(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            self.connected.clear()
+            for one in running:
+                one.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _renewed(self) -> None:
+        await self._renew.wait()
+        self._session = ""
+
+    async def _watch(self) -> None:
+        assert self.tasks is not None  # noqa: S101 - see run
+        request = pb.WatchRequest(node=self._hello.node, session=self._session)
+        async for desired in self._stub.Watch(request):
+            self.connected.set()
+            self.tasks.take(desired)
+            self._serve_logs(desired.logs)
+
+    async def _report(self) -> None:
+        assert self.tasks is not None  # noqa: S101 - see run
+        while True:
+            self._dirty.clear()
+            self._sequence += 1
+            observed = pb.Observed(
+                node=self._hello.node,
+                session=self._session,
+                sequence=self._sequence,
+                seen=self.tasks.taken_over,
+                tasks=self.tasks.states(),
+                lateness_s=self._lateness(),
+            )
+            reply = await self._stub.Report(observed, timeout=_CALL_S)
+            if not reply.known:
+                self._renew.set()
+                return
+            began = time.monotonic()
+            try:
+                await asyncio.wait_for(self._dirty.wait(), self._heartbeat_s)
+                await asyncio.sleep(max(0.0, _TOGETHER_S - (time.monotonic() - began)))
+            except asyncio.TimeoutError:
+                continue
+
+    def _serve_logs(self, requests: Any) -> None:
+        wanted = {request.id: request for request in requests}
+        for number in [n for n in self._logs if n not in wanted]:
+            self._logs.pop(number).cancel()
+        for number, request in wanted.items():
+            if number not in self._logs:
+                self._logs[number] = asyncio.ensure_future(self._send_log(request))
+
+    async def _send_log(self, request: pb.LogRequest) -> None:
+        try:
+            async for chunk in self._read_log(request):
+                await self._stub.PushLog(chunk, timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            log.debug("log of job %d: %s", request.job, error.details())

@@ -1,0 +1,120 @@
+"""What runs on this server, brought in line with the scheduler's list.
+
+The list is the whole truth: what is on it and unknown here starts, what is here and not on it ends. A task that ended
+is reported until it is off the list, so its end cannot be missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from rota.core.errors import RotaError
+from rota.rpc import rota_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+Key = tuple[int, int]
+"""(job, epoch)"""
+
+
+class Runner(Protocol):
+    """One task on this server, in whatever way it runs."""
+
+    key: Key
+
+    def start(self, order: pb.TaskOrder) -> None:
+        """Begin; what goes wrong is a state, not an error."""
+
+    def update(self, order: pb.TaskOrder) -> None:
+        """A newer order for the same task: lease, CPUs and memory, speed, agreement on where to stop."""
+
+    def stop(self, reason: str) -> None:
+        """End it gracefully; saying so again does no harm."""
+
+    def state(self) -> pb.TaskState:
+        """How it is."""
+
+    def tick(self, now: float) -> None:
+        """Called a few times a second: look after leases and processes."""
+
+    def forget(self) -> None:
+        """Its end was acknowledged: nothing of it is needed any more."""
+
+
+Make = Callable[[pb.TaskOrder, Callable[[], None]], Runner]
+"""From an order and what to call on a change to a runner that was not started yet."""
+
+
+class Tasks:
+    """All tasks of the agent."""
+
+    def __init__(self, make: Make, changed: Callable[[], None]) -> None:
+        self._make, self._changed = make, changed
+        self._all: dict[Key, Runner] = {}
+        self._refused: dict[Key, pb.TaskState] = {}
+        self.taken_over = 0
+        """The newest list that was carried out."""
+
+    def adopt(self, runners: Iterable[Runner]) -> None:
+        """Tasks that were running before the agent was started again."""
+        for runner in runners:
+            self._all[runner.key] = runner
+
+    def take(self, desired: pb.Desired) -> None:
+        """Bring tasks in line with a list."""
+        if desired.version <= self.taken_over:
+            return
+        wanted = {(order.job, order.epoch): order for order in desired.tasks}
+        for key in [key for key in self._all if key not in wanted]:
+            self._end(key)
+        for key in [key for key in self._refused if key not in wanted]:
+            del self._refused[key]
+        for key, order in wanted.items():
+            runner = self._all.get(key)
+            if runner is None:
+                if key not in self._refused:
+                    self._begin(key, order)
+                continue
+            runner.update(order)
+            if order.state == "stop":
+                runner.stop("the scheduler asks for it")
+        self.taken_over = desired.version
+        self._changed()
+
+    def _begin(self, key: Key, order: pb.TaskOrder) -> None:
+        if order.state == "stop":  # never began here
+            self._refused[key] = pb.TaskState(job=key[0], epoch=key[1], phase="ended", outcome="stopped")
+            return
+        try:
+            runner = self._make(order, self._changed)
+            self._all[key] = runner
+            runner.start(order)
+        except (RotaError, OSError) as error:
+            log.warning("job %d cannot start: %s", key[0], error)
+            self._all.pop(key, None)
+            self._refused[key] = pb.TaskState(
+                job=key[0], epoch=key[1], phase="ended", outcome="failed", exit_code=127, detail=str(error)
+            )
+
+    def _end(self, key: Key) -> None:
+        """Off the list: forget it if it has ended, end it if it has not."""
+        runner = self._all[key]
+        if runner.state().phase == "ended":
+            runner.forget()
+            del self._all[key]
+        else:
+            runner.stop("it is not on the scheduler's list")
+
+    def tick(self, now: float) -> None:
+        """Look after every task."""
+        for runner in list(self._all.values()):
+            runner.tick(now)
+
+    def states(self) -> list[pb.TaskState]:
+        """All tasks as they are."""
+        return [runner.state() for runner in self._all.values()] + list(self._refused.values())
+
+    def __len__(self) -> int:
+        return len(self._all)

@@ -19,6 +19,7 @@ PAGES = [
     "docs/event-log.md",
     "docs/experiments.md",
     "docs/figures.md",
+    "docs/security.md",
     "docs/add-a-policy.md",
 ]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -1,0 +1,171 @@
+"""`rota certs`: a certificate authority and certificates for a deployed scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli.options import echo_json, json_option
+
+if TYPE_CHECKING:
+    from rota.deploy.security.certs import Issued
+
+_dir = click.option(
+    "--dir", "folder", metavar="DIR", help="Where the authority is (default: ROTA_CERTS, else ~/.config/rota/certs)."
+)
+_out = click.option("--out", metavar="FOLDER", help="Write a folder to hand over: ca.pem, certificate and key.")
+_days = click.option(
+    "--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are good."
+)
+_force = click.option("--force", is_flag=True, help="Replace what is there.")
+
+
+@click.group("certs")
+def command() -> None:
+    """Make and renew the certificates of a deployed scheduler, its agents and clients."""
+
+
+@command.command("init", epilog="Example: rota certs init ./certs --host gpu-head.example.org --host 10.0.0.5")
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--host", "hosts", multiple=True, metavar="NAME|IP", help="How clients call the scheduler; repeatable.")
+@_days
+@_force
+@json_option
+def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, as_json: bool) -> None:
+    """Make an authority, the scheduler's certificate and one for a client, `admin`.
+
+    localhost, 127.0.0.1, ::1 and the name of this machine are always among the hosts. With --force, everything that the
+    old authority signed is worthless from then on.
+    """
+    import socket  # noqa: PLC0415 - kept off the path of --help
+
+    from rota.deploy.security import certs  # noqa: PLC0415
+    from rota.deploy.security.subjects import Role, Subject  # noqa: PLC0415
+
+    place, now = _place(folder), _now()
+    every = ("localhost", "127.0.0.1", "::1", socket.gethostname(), *hosts)
+    certs.check_hosts(every)
+    certs.create_authority(place, now, force=force)
+    made = [
+        certs.issue(place, Subject(Role.SCHEDULER, "scheduler"), now, hosts=every, days=days, force=force, out=place),
+        certs.issue(place, Subject(Role.CLIENT, "admin"), now, days=days, force=force, out=place),
+    ]
+    _show_issued(made, as_json=as_json)
+    if not as_json:
+        click.echo(f"The key of the authority is {place / 'ca.key'}: keep it, and keep it to yourself.")
+
+
+@command.command("agent", epilog="Example: rota certs agent node17 --out ./for-node17")
+@click.argument("name")
+@_dir
+@_out
+@_days
+@_force
+@json_option
+def agent(name: str, *, folder: str | None, out: str | None, days: int, force: bool, as_json: bool) -> None:
+    """Make the certificate of an agent."""
+    _issue("agent", name, None, folder=folder, out=out, days=days, force=force, as_json=as_json)
+
+
+@command.command("client", epilog="Example: rota certs client alice --tenant vision --out ./for-alice")
+@click.argument("name")
+@click.option("--tenant", metavar="NAME", help="Only tokens of this tenant work with the certificate.")
+@_dir
+@_out
+@_days
+@_force
+@json_option
+def client(
+    name: str, *, tenant: str | None, folder: str | None, out: str | None, days: int, force: bool, as_json: bool
+) -> None:
+    """Make the certificate of a user."""
+    _issue("client", name, tenant, folder=folder, out=out, days=days, force=force, as_json=as_json)
+
+
+@command.command("renew", epilog="Example: rota certs renew ./certs --within 60")
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option(
+    "--within", type=click.IntRange(0, 3650), default=30, show_default=True, help="Those that end in so many days."
+)
+@_days
+@json_option
+def renew(folder: str | None, *, within: int, days: int, as_json: bool) -> None:
+    """Replace certificates that end soon. A running scheduler takes its new one by itself."""
+    from rota.deploy.security import certs  # noqa: PLC0415
+
+    made = certs.renew(_place(folder), _now(), within_days=within, days=days)
+    if not made and not as_json:
+        click.echo(f"no certificate ends within {within} days")
+        return
+    _show_issued(made, as_json=as_json)
+
+
+@command.command("show", epilog="Example: rota certs show ./certs")
+@click.argument("folder", metavar="[DIR]", required=False)
+@json_option
+def show(folder: str | None, *, as_json: bool) -> None:
+    """List the certificates of a folder, whose they are and when they end."""
+    from rota.deploy.security import bundles, certs  # noqa: PLC0415
+
+    place, now = _place(folder), _now()
+    authority = bundles.read_certificate(place / "ca.pem")
+    found = [("ca.pem", "authority", authority, "")]
+    for path in certs.certificates_in(place):
+        certificate = bundles.read_certificate(path)
+        holder, hosts = str(bundles.subject_of(certificate, path)), " ".join(certs.hosts_of(certificate))
+        found.append((path.relative_to(place).as_posix(), holder, certificate, hosts))
+    rows = [
+        (file, holder, c.not_valid_after_utc, hosts, (c.not_valid_after_utc - now).days)
+        for file, holder, c, hosts in found
+    ]
+    if as_json:
+        keys = ("file", "holder", "expires", "hosts", "days_left")
+        echo_json([dict(zip(keys, (f, h, e.isoformat(), hosts, d), strict=True)) for f, h, e, hosts, d in rows])
+        return
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    table = [(file, holder, f"{ends:%Y-%m-%d}", hosts, str(days)) for file, holder, ends, hosts, days in rows]
+    show_table(str(place), ("file", "holder", "ends", "hosts", "days left"), table, numbers=1)
+
+
+def _issue(
+    role: str, name: str, tenant: str | None, *, folder: str | None, out: str | None, as_json: bool, **how: Any
+) -> None:
+    from rota.deploy.security import certs  # noqa: PLC0415
+    from rota.deploy.security.subjects import Role, Subject  # noqa: PLC0415
+
+    target = Path(out) if out is not None else None
+    made = certs.issue(_place(folder), Subject(Role(role), name, tenant), _now(), out=target, **how)
+    _show_issued([made], as_json=as_json)
+
+
+def _show_issued(made: list[Issued], *, as_json: bool) -> None:
+    if as_json:
+        echo_json(
+            [
+                {
+                    "holder": str(m.subject),
+                    "certificate": str(m.certificate),
+                    "key": str(m.key),
+                    "expires": m.expires.isoformat(),
+                }
+                for m in made
+            ]
+        )
+        return
+    for m in made:
+        click.echo(f"{m.subject}: {m.certificate}, good until {m.expires:%Y-%m-%d}")
+
+
+def _place(folder: str | None) -> Path:
+    from rota.deploy.security.places import certs_folder  # noqa: PLC0415
+
+    return certs_folder(folder)
+
+
+def _now() -> Any:
+    from datetime import datetime, timezone  # noqa: PLC0415
+
+    return datetime.now(timezone.utc).replace(microsecond=0)

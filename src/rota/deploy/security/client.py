@@ -1,0 +1,182 @@
+"""The client's side: where the scheduler is and what opens it, and one clear message when it cannot be reached.
+
+Each setting is looked for in this order: what the caller gives (flags), the environment (ROTA_SCHEDULER, ROTA_CERTS,
+ROTA_TOKEN or ROTA_TOKEN_FILE), and the user's file client.toml in $XDG_CONFIG_HOME/rota (~/.config/rota). Certificates
+are looked for in `certs` beside that file at last. Doing without certificates is never found anywhere: it takes a flag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from rota.core.errors import ConfigError
+from rota.deploy.security import secret_files
+from rota.deploy.security.addresses import require_loopback
+from rota.deploy.security.bundles import Bundle, load_bundle
+from rota.deploy.security.diagnosis import diagnose
+from rota.deploy.security.identity import NAME, ROLE, TENANT
+from rota.deploy.security.places import config_folder
+from rota.deploy.security.subjects import Role, check_name
+from rota.deploy.security.tokens import looks_like_a_token
+from rota.deploy.security.transport import open_channel
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_KEYS = {"scheduler", "certs", "token_file"}
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """What a connection needs, and where each part of it was found."""
+
+    address: str
+    bundle: Bundle | None = None
+    token: str | None = field(default=None, repr=False)
+    insecure: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """For messages: the parts and where they come from; never the token."""
+        parts = [f"scheduler {self.address} from {self.sources.get('scheduler', 'the caller')}"]
+        if self.bundle is not None:
+            parts.append(f"certificate {self.bundle.files[1]} from {self.sources.get('certs', 'the caller')}")
+        if not self.insecure:
+            parts.append(f"token from {self.sources.get('token', 'the caller')}" if self.token else "no token")
+        return "; ".join(parts)
+
+
+def find_settings(
+    address: str | None = None,
+    certs: str | Path | None = None,
+    token_file: str | Path | None = None,
+    *,
+    insecure: bool = False,
+    role: Role = Role.CLIENT,
+    name: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> ClientSettings:
+    """The settings of a client or an agent. Raises ConfigError with every place that was looked at."""
+    folder = config_folder(environ)
+    file = folder / "client.toml"
+    written = _user_file(file)
+    sources: dict[str, str] = {}
+
+    def first(key: str, given: str | Path | None, variable: str) -> str | None:
+        for value, source in (
+            (given, "the command line"),
+            (environ.get(variable), variable),
+            (written.get(key), str(file)),
+        ):
+            if value:
+                sources[key] = source
+                return str(value)
+        return None
+
+    found = first("scheduler", address, "ROTA_SCHEDULER")
+    if found is None:
+        raise ConfigError(
+            f"no scheduler is named: give its address (HOST:PORT), set ROTA_SCHEDULER, or write scheduler = ... "
+            f"in {file}"
+        )
+    if insecure:
+        require_loopback(found, f"connecting (address from {sources['scheduler']}) to")
+        return ClientSettings(found, insecure=True, sources=sources)
+    place = first("certs", certs, "ROTA_CERTS")
+    if place is None:
+        place, sources["certs"] = str(folder / "certs"), "the default place"
+        if not Path(place).is_dir():
+            raise ConfigError(
+                f"no certificates: give their folder, set ROTA_CERTS, write certs = ... in {file}, or put them into "
+                f"{place}; --insecure does without them for a scheduler on this machine"
+            )
+    bundle = load_bundle(Path(place).expanduser(), role, name)
+    token = _token(first("token_file", token_file, "ROTA_TOKEN_FILE"), token_file, environ, sources)
+    return ClientSettings(found, bundle, token if role is Role.CLIENT else None, sources=sources)
+
+
+def connect(
+    settings: ClientSettings, *, tenant: str | None = None, agent: str | None = None, sync: bool = False
+) -> Any:
+    """A channel: grpc.aio, or blocking with `sync`. It connects with the first call.
+
+    `tenant` and `agent` only matter without certificates, where the scheduler believes what it is told.
+    """
+    metadata: tuple[tuple[str, str], ...] = ()
+    if settings.insecure and tenant is not None:
+        metadata += ((TENANT, check_name("a tenant", tenant)),)
+    if settings.insecure and agent is not None:
+        metadata += ((ROLE, Role.AGENT.value), (NAME, check_name("an agent", agent)))
+    return open_channel(
+        settings.address,
+        bundle=settings.bundle,
+        token=settings.token,
+        insecure=settings.insecure,
+        metadata=metadata,
+        sync=sync,
+    )
+
+
+@contextlib.contextmanager
+def explained(settings: ClientSettings) -> Iterator[None]:
+    """Turn the failures that a user can mend into one message. Other errors of gRPC pass."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        code = error.code() if hasattr(error, "code") else None
+        said = error.details() if hasattr(error, "details") else ""
+        if code is grpc.StatusCode.UNAVAILABLE:
+            why = diagnose(settings.address, settings.bundle)
+            raise ConfigError(f"cannot talk to the scheduler: {why} ({settings.describe()})") from error
+        if code in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}:
+            raise ConfigError(f"the scheduler refuses: {said} ({settings.describe()})") from error
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise ConfigError(
+                f"the scheduler did not answer in time; is it overloaded, or the address that of another service? "
+                f"({settings.describe()})"
+            ) from error
+        raise
+
+
+def _user_file(path: Path) -> Mapping[str, str]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+    wrong = sorted(k for k, v in document.items() if k not in _KEYS or not isinstance(v, str))
+    if wrong:
+        known = ", ".join(sorted(_KEYS))
+        raise ConfigError(f"{path}: {', '.join(wrong)} cannot be used; known are {known}, each a text in quotes")
+    return document
+
+
+def _token(
+    file: str | None, given: str | Path | None, environ: Mapping[str, str], sources: dict[str, str]
+) -> str | None:
+    if given is None and environ.get("ROTA_TOKEN"):
+        text, sources["token"] = environ["ROTA_TOKEN"].strip(), "ROTA_TOKEN"
+    elif file is not None:
+        path = Path(file).expanduser()
+        text = secret_files.read_secret(path, "write the token into it, or name another file").decode(
+            "utf-8", "replace"
+        )
+        text, sources["token"] = text.strip(), f"{path} ({sources['token_file']})"
+    else:
+        return None
+    if not looks_like_a_token(text):
+        raise ConfigError(f"{sources['token']} does not hold a token; one looks like rota_<id>_<secret>")
+    return text

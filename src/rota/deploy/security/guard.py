@@ -1,0 +1,171 @@
+"""The interceptor in front of every call: who is it, may it do this, and only then is the request even decoded.
+
+A method without a rule is refused. Bytes of a request are decoded after the caller is known, so that a stranger's
+garbage never reaches a decoder; what cannot be decoded is refused like everything else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import grpc
+
+from rota.deploy.security.audit import Audit, Reason
+from rota.deploy.security.identity import Denied, Identity, identify, set_current
+from rota.deploy.security.subjects import Role
+from rota.deploy.security.tokens import TokenStore
+
+AGENT, CLIENT, USER, ADMIN = "agent", "client", "user", "admin"
+"""What a rule can ask for: the certificate of an agent; that of a client; with it a token; an administrator's token."""
+
+HEALTH = {"/grpc.health.v1.Health/*": frozenset({AGENT, CLIENT})}
+"""Rule for the standard health service: whoever has a certificate may ask."""
+
+_OF_STRANGERS = {
+    Reason.UNKNOWN_METHOD: grpc.StatusCode.UNIMPLEMENTED,
+    Reason.MALFORMED: grpc.StatusCode.INVALID_ARGUMENT,
+}
+
+
+class _Malformed(Exception):
+    """A request that its decoder does not accept."""
+
+
+class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Lets calls through by a table of rules: `/service/Method` or `/service/*` to who may call it."""
+
+    def __init__(
+        self,
+        rules: Mapping[str, frozenset[str]],
+        tokens: TokenStore | None,
+        audit: Audit | None = None,
+        *,
+        insecure: bool = False,
+    ) -> None:
+        unknown = sorted({who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN})
+        if unknown:
+            raise ValueError(f"rules name {unknown}; known are agent, client, user, admin")
+        self._rules, self._tokens, self._insecure = dict(rules), tokens, insecure
+        self.audit = audit or Audit()
+        self._guarded: dict[str, tuple[Any, Any]] = {}
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        """Wrap the handler of a call; who calls is known only when the handler gets its context."""
+        handler = await continuation(details)
+        method = details.method
+        if handler is None:
+            return grpc.unary_unary_rpc_method_handler(self._nobody(method))
+        known = self._guarded.get(method)
+        if known is None or known[0] is not handler:
+            known = self._guarded[method] = (handler, self._wrap(handler, method))
+        return known[1]
+
+    def check(self, context: Any, method: str) -> Identity:
+        """Who calls a method, if they may. Raises Denied."""
+        identity = identify(context, self._tokens, insecure=self._insecure)
+        allowed = self._rules.get(method) or self._rules.get(f"{method.rpartition('/')[0]}/*")
+        if allowed is None:
+            raise Denied(Reason.WRONG_ROLE, "no rule says who may call this", known=True)
+        if identity.insecure or allowed & _abilities(identity):
+            return identity
+        if identity.role is Role.CLIENT and identity.tenant is None and allowed & {USER, ADMIN}:
+            raise Denied(Reason.NO_TOKEN, "this needs a token; an administrator makes one with `rota tokens create`")
+        raise Denied(Reason.WRONG_ROLE, f"{identity} may not call this; {' or '.join(sorted(allowed))} may", known=True)
+
+    async def _enter(self, context: Any, method: str) -> None:
+        try:
+            set_current(self.check(context, method))
+        except Denied as denied:
+            await self._refuse(context, method, denied)
+
+    async def _refuse(self, context: Any, method: str, denied: Denied) -> None:
+        self.audit.refused(str(context.peer()), method, denied.reason, denied.why)
+        refused = grpc.StatusCode.PERMISSION_DENIED if denied.known else grpc.StatusCode.UNAUTHENTICATED
+        await context.abort(_OF_STRANGERS.get(denied.reason, refused), denied.why)
+
+    def _nobody(self, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def call(_request: Any, context: Any) -> None:
+            denied = Denied(Reason.UNKNOWN_METHOD, "there is no such method")
+            try:
+                identify(context, self._tokens, insecure=self._insecure)
+            except Denied as stranger:
+                denied = stranger
+            await self._refuse(context, method, denied)
+
+        return call
+
+    def _wrap(self, handler: Any, method: str) -> Any:
+        decode, encode = handler.request_deserializer, handler.response_serializer
+        if handler.request_streaming:
+            # Messages of a stream are decoded when the handler asks for them, which is after the check.
+            inner = handler.stream_stream or handler.stream_unary
+            call = (
+                self._streaming(inner, None, method)
+                if handler.response_streaming
+                else self._single(inner, None, method)
+            )
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if handler.response_streaming
+                else grpc.stream_unary_rpc_method_handler
+            )
+            return make(call, _strict(decode), encode)
+        inner = handler.unary_stream or handler.unary_unary
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(self._streaming(inner, decode, method), None, encode)
+        return grpc.unary_unary_rpc_method_handler(self._single(inner, decode, method), None, encode)
+
+    def _single(self, inner: Callable[..., Any], decode: Any, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def call(request: Any, context: Any) -> Any:
+            await self._enter(context, method)
+            try:
+                answer = inner(_strict(decode)(request), context)
+                return await answer if inspect.isawaitable(answer) else answer
+            except _Malformed:
+                await self._refuse(context, method, _malformed())
+
+        return call
+
+    def _streaming(
+        self, inner: Callable[..., Any], decode: Any, method: str
+    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        async def call(request: Any, context: Any) -> AsyncIterator[Any]:
+            await self._enter(context, method)
+            try:
+                answers = inner(_strict(decode)(request), context)
+                if inspect.isawaitable(answers):  # a handler that writes through the context itself
+                    await answers
+                    return
+                async for answer in answers:
+                    yield answer
+            except _Malformed:
+                await self._refuse(context, method, _malformed())
+
+        return call
+
+
+def _malformed() -> Denied:
+    return Denied(Reason.MALFORMED, "the request cannot be decoded")
+
+
+def _abilities(identity: Identity) -> frozenset[str]:
+    if identity.role is Role.AGENT:
+        return frozenset({AGENT})
+    held = {CLIENT} | ({USER} if identity.tenant else set()) | ({ADMIN} if identity.admin else set())
+    return frozenset(held)
+
+
+def _strict(decode: Callable[[bytes], Any] | None) -> Callable[[Any], Any]:
+    """A decoder whose every failure is the same exception, whatever library it is from."""
+    if decode is None:
+        return lambda raw: raw
+
+    def strictly(raw: bytes) -> Any:
+        try:
+            return decode(raw)
+        except Exception as error:
+            raise _Malformed from error
+
+    return strictly

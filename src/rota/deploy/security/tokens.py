@@ -1,0 +1,164 @@
+"""Tokens say for which tenant a user speaks: `rota_<id>_<secret>`.
+
+The file keeps a salted SHA-256 of the secret, never the secret. A slow hash (scrypt) protects passwords, which people
+choose; here the secret is 256 random bits, which nobody can guess at any speed, and a slow hash in front of every call
+would let anybody keep the scheduler busy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import hmac
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from rota.core.errors import ConfigError, UnknownName
+from rota.deploy.security import secret_files
+from rota.deploy.security.subjects import check_name
+
+_TOKEN = re.compile(r"rota_([0-9a-f]{12})_([0-9a-f]{64})")
+_VERSION = 1
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TokenRecord:
+    """What is kept of a token. Times are seconds since 1970."""
+
+    id: str
+    tenant: str
+    admin: bool
+    salt: str
+    hash: str
+    created: float
+    expires: float | None = None
+    revoked: float | None = None
+    note: str = ""
+
+    def good_at(self, now: float) -> bool:
+        """Whether it still opens anything."""
+        return self.revoked is None and (self.expires is None or now < self.expires)
+
+
+class TokenStore(Protocol):
+    """Where tokens are kept; the guard needs only `verify`."""
+
+    def add(self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = "") -> tuple[str, str]:
+        """Make a token; its id, and the text that is shown once."""
+
+    def revoke(self, token_id: str) -> TokenRecord:
+        """End a token."""
+
+    def list(self) -> list[TokenRecord]:
+        """All tokens, the oldest first."""
+
+    def verify(self, token: str) -> TokenRecord | None:
+        """The record of a good token, else None."""
+
+
+def looks_like_a_token(text: str) -> bool:
+    """Whether a text has the form of a token."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+class TokenFile:
+    """Tokens in one JSON file (mode 0600). A running scheduler reads it again when it has changed."""
+
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
+        self._path, self._clock = Path(path), clock
+        self._seen: tuple[int, int, int] | None = None
+        self._records: dict[str, TokenRecord] = {}
+
+    def add(self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = "") -> tuple[str, str]:
+        """Make a token; its id, and the text that is shown once."""
+        check_name("a tenant", tenant)
+        now = self._clock()
+        token_id, secret, salt = secrets.token_hex(6), secrets.token_hex(32), secrets.token_hex(16)
+        expires = None if days is None else now + 86400 * days
+        record = TokenRecord(token_id, tenant, admin, salt, _digest(salt, secret), now, expires, None, note)
+        with self._changing() as records:
+            records[token_id] = record
+        return token_id, f"rota_{token_id}_{secret}"
+
+    def revoke(self, token_id: str) -> TokenRecord:
+        """End a token; the record stays, so that the list says what became of it."""
+        with self._changing() as records:
+            if token_id not in records:
+                raise UnknownName("token", token_id, records)
+            old = records[token_id]
+            if old.revoked is None:
+                records[token_id] = dataclasses.replace(old, revoked=self._clock())
+            return records[token_id]
+
+    def list(self) -> list[TokenRecord]:
+        """All tokens, the oldest first."""
+        return sorted(self._read().values(), key=lambda r: (r.created, r.id))
+
+    def verify(self, token: str) -> TokenRecord | None:
+        """The record of a good token, else None. A file that cannot be read opens nothing."""
+        self._refresh()
+        match = _TOKEN.fullmatch(token)
+        token_id, secret = match.groups() if match else ("", "")
+        record = self._records.get(token_id)
+        # Unknown tokens are hashed and compared as well, so that the time does not tell whether an id exists.
+        salt, expected = (record.salt, record.hash) if record else ("", "0" * 64)
+        equal = hmac.compare_digest(_digest(salt, secret), expected)
+        return record if record is not None and equal and record.good_at(self._clock()) else None
+
+    def _refresh(self) -> None:
+        try:
+            state = self._path.stat()
+            seen = (state.st_mtime_ns, state.st_size, state.st_ino)
+        except OSError:
+            seen = None
+        if seen is None:
+            self._seen, self._records = None, {}
+        elif seen != self._seen:
+            self._seen = seen
+            try:
+                self._records = self._read()
+            except ConfigError as error:
+                self._records = {}
+                _log.error("no token is accepted until this is mended: %s", error)
+
+    def _read(self) -> dict[str, TokenRecord]:
+        if not self._path.exists():
+            return {}
+        content = secret_files.read_secret(self._path, "make it with `rota tokens create`")
+        try:
+            document = json.loads(content)
+            version = document["version"]
+            records = [TokenRecord(**entry) for entry in document["tokens"]] if version == _VERSION else []
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{self._path} is not a file of tokens ({error}); restore it or make new tokens"
+            ) from error
+        if version != _VERSION:
+            raise ConfigError(f"{self._path} has version {version!r}, this Rota reads {_VERSION}; update Rota")
+        return {record.id: record for record in records}
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, TokenRecord]]:
+        """The records to change; written when the block ends well. One writer at a time, also between processes."""
+        secret_files.make_private_folder(self._path.parent)
+        with self._path.with_name(f".{self._path.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            records = self._read()
+            yield records
+            document = {"version": _VERSION, "tokens": [dataclasses.asdict(r) for r in records.values()]}
+            text = json.dumps(document, indent=1) + "\n"
+            secret_files.write_whole(self._path, text.encode(), secret_files.PRIVATE)
+
+
+def _digest(salt: str, secret: str) -> str:
+    return hashlib.sha256(f"{salt}:{secret}".encode()).hexdigest()

@@ -1,0 +1,159 @@
+"""Ports and channels: TLS with certificates on both ends, or without only on loopback and only when asked."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from rota.core.errors import ConfigError
+from rota.deploy.security.addresses import is_loopback, require_loopback
+from rota.deploy.security.bundles import Bundle, load_bundle
+from rota.deploy.security.subjects import Role
+
+DEADLINE_S = 10.0
+"""How long a call may take if its caller does not say."""
+LARGEST_MESSAGE = 16 * 1024 * 1024
+_log = logging.getLogger(__name__)
+
+_BOTH = (
+    ("grpc.max_receive_message_length", LARGEST_MESSAGE),
+    ("grpc.max_send_message_length", LARGEST_MESSAGE),
+    ("grpc.max_metadata_size", 16 * 1024),
+    # A peer that vanished without a word is noticed within 40 s, calls or not.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
+    *_BOTH,
+    ("grpc.so_reuseport", 0),  # a second scheduler on the same port is an error, not a coin toss
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.max_concurrent_streams", 1024),
+    ("grpc.server_handshake_timeout_ms", 10_000),  # silent connections do not stay
+)
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (*_BOTH, ("grpc.http2.max_pings_without_data", 0))
+
+
+class ServerCertificates:
+    """The scheduler's credentials. Renewed files are used for new connections without a restart."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        bundle = load_bundle(folder, Role.SCHEDULER)
+        self._files = bundle.files
+        self._seen = self._stamp()
+        self._first = _configuration(bundle)
+        self.connections = 0
+        """Handshakes begun, whatever became of them."""
+
+    def credentials(self) -> Any:
+        """For `add_secure_port`: a client without a certificate of our authority gets nowhere."""
+        return grpc.dynamic_ssl_server_credentials(self._first, self._fetch, require_client_authentication=True)
+
+    def _fetch(self) -> Any:
+        """Called by gRPC at the beginning of every handshake, from its own threads; None = no change."""
+        with self._lock:
+            self.connections += 1
+            try:
+                stamp = self._stamp()
+                if stamp == self._seen:
+                    return None
+                self._seen = stamp
+                bundle = load_bundle(self._folder, Role.SCHEDULER)
+            except (ConfigError, OSError) as error:
+                _log.error("the renewed certificate is not used: %s", error)
+                return None
+            _log.info("new connections get the certificate that ends on %s", bundle.expires)
+            return _configuration(bundle)
+
+    def _stamp(self) -> tuple[tuple[int, int], ...]:
+        return tuple((s.st_mtime_ns, s.st_ino) for s in (f.stat() for f in self._files))
+
+
+def listen(server: Any, address: str, *, certs: Path | None = None, insecure: bool = False) -> int:
+    """Open a port of a grpc.aio server; the port, which is of interest if 0 was asked for."""
+    if insecure:
+        require_loopback(address, "listening on")
+    elif certs is None:
+        raise ConfigError(
+            "a scheduler needs certificates: make them with `rota certs init` and name their folder, "
+            "or give --insecure on a loopback address"
+        )
+    credentials = None if insecure or certs is None else ServerCertificates(certs).credentials()
+    try:
+        port = server.add_insecure_port(address) if insecure else server.add_secure_port(address, credentials)
+        return int(port)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"cannot listen on {address}: it is in use, not an address of this machine, or not allowed; "
+            "choose another one, or stop the other scheduler"
+        ) from error
+
+
+def channel_credentials(bundle: Bundle, token: str | None = None) -> Any:
+    """Both certificates, and the token with every call. gRPC never sends call credentials without TLS."""
+    secure = grpc.ssl_channel_credentials(bundle.authority, bundle.key, bundle.certificate)
+    if token is None:
+        return secure
+    return grpc.composite_channel_credentials(secure, grpc.access_token_call_credentials(token))
+
+
+def open_channel(
+    address: str,
+    *,
+    bundle: Bundle | None = None,
+    token: str | None = None,
+    insecure: bool = False,
+    metadata: tuple[tuple[str, str], ...] = (),
+    sync: bool = False,
+) -> Any:
+    """A grpc.aio channel (or a blocking one) whose unary calls have a deadline even if nobody sets one."""
+    from rota.deploy.security.defaults import aio_interceptors, sync_interceptor  # noqa: PLC0415
+
+    # A proxy from the environment must not carry what is meant to stay on this machine.
+    options = [*CHANNEL_OPTIONS, *([("grpc.enable_http_proxy", 0)] if is_loopback(address) else [])]
+    kind: Callable[..., Any]
+    if insecure:
+        require_loopback(address, "connecting to")
+        kind, arguments = (grpc.insecure_channel if sync else grpc.aio.insecure_channel), [address]
+    elif bundle is None:
+        raise ConfigError("connecting needs certificates, or --insecure for a scheduler on this machine")
+    else:
+        kind, arguments = (
+            (grpc.secure_channel if sync else grpc.aio.secure_channel),
+            [address, channel_credentials(bundle, token)],
+        )
+    if sync:
+        return grpc.intercept_channel(kind(*arguments, options=options), sync_interceptor(metadata, DEADLINE_S))
+    return kind(*arguments, options=options, interceptors=aio_interceptors(metadata, DEADLINE_S))
+
+
+def server_context(folder: Path) -> ssl.SSLContext:
+    """The same rule for ports that are not gRPC (metrics, web): TLS 1.2 or newer, and a certificate of ours."""
+    bundle = load_bundle(folder, Role.SCHEDULER)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority, certificate, key = bundle.files
+    context.load_verify_locations(authority)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def client_context(bundle: Bundle) -> ssl.SSLContext:
+    """The other end of `server_context`."""
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=bundle.authority.decode())
+    _, certificate, key = bundle.files
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def _configuration(bundle: Bundle) -> Any:
+    return grpc.ssl_server_certificate_configuration([(bundle.key, bundle.certificate)], bundle.authority)

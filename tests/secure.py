@@ -1,0 +1,146 @@
+"""A small site for tests of security: an authority, certificates, tokens, and a real server behind the guard."""
+
+import contextlib
+import datetime as dt
+
+import grpc
+from google.protobuf.wrappers_pb2 import StringValue
+
+from rota.deploy.security import certs
+from rota.deploy.security.audit import Audit
+from rota.deploy.security.bundles import load_bundle
+from rota.deploy.security.guard import ADMIN, AGENT, USER, Guard
+from rota.deploy.security.identity import current_identity
+from rota.deploy.security.subjects import Role, Subject
+from rota.deploy.security.tokens import TokenFile
+from rota.deploy.security.transport import SERVER_OPTIONS, ServerCertificates, open_channel
+
+NOW = dt.datetime.now(dt.timezone.utc).replace(microsecond=0)
+YEAR = dt.timedelta(days=365)
+HOSTS = ("localhost", "127.0.0.1", "::1")
+SERVICE = "rota.test.Jobs"
+RULES = {
+    f"/{SERVICE}/Submit": frozenset({USER}),
+    f"/{SERVICE}/Cancel": frozenset({USER}),
+    f"/{SERVICE}/Watch": frozenset({USER}),
+    f"/{SERVICE}/Drain": frozenset({ADMIN}),
+    f"/{SERVICE}/Report": frozenset({AGENT}),
+    f"/{SERVICE}/Talk": frozenset({AGENT}),
+}
+
+
+def a_site(folder):
+    certs.create_authority(folder, NOW - 3 * YEAR)
+    certs.issue(folder, Subject(Role.SCHEDULER, "scheduler"), NOW, hosts=HOSTS, out=folder)
+    certs.issue(folder, Subject(Role.CLIENT, "admin"), NOW, out=folder)
+    certs.issue(folder, Subject(Role.AGENT, "node1"), NOW)
+    return folder
+
+
+def a_client(folder, name="alice", tenant=None, now=NOW):
+    certs.issue(folder, Subject(Role.CLIENT, name, tenant), now, force=True)
+    return load_bundle(folder, Role.CLIENT, name, now)
+
+
+def an_agent(folder):
+    return load_bundle(folder, Role.AGENT, "node1")
+
+
+class Jobs:
+    """A service that remembers what it was asked to do."""
+
+    def __init__(self):
+        self.tenant_of, self.handled = {}, 0
+
+    async def submit(self, request, _context):
+        self.handled += 1
+        self.tenant_of[request.value] = current_identity().tenant
+        return StringValue(value=str(current_identity()))
+
+    async def cancel(self, request, context):
+        if not current_identity().may_act_for(self.tenant_of[request.value]):
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "the job is another tenant's")
+        self.handled += 1
+        del self.tenant_of[request.value]
+        return StringValue()
+
+    async def watch(self, _request, _context):
+        self.handled += 1
+        for job, tenant in self.tenant_of.items():
+            if current_identity().may_act_for(tenant):
+                yield StringValue(value=job)
+
+    async def report(self, requests, _context):
+        values = [r.value async for r in requests]
+        self.handled += 1
+        return StringValue(value=" ".join(values))
+
+    async def talk(self, requests, _context):
+        async for request in requests:
+            self.handled += 1
+            yield request
+
+    async def ping(self, request, _context):
+        self.handled += 1
+        return request
+
+    def handlers(self):
+        decode, encode = StringValue.FromString, StringValue.SerializeToString
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Submit": grpc.unary_unary_rpc_method_handler(self.submit, decode, encode),
+                "Cancel": grpc.unary_unary_rpc_method_handler(self.cancel, decode, encode),
+                "Watch": grpc.unary_stream_rpc_method_handler(self.watch, decode, encode),
+                "Drain": grpc.unary_unary_rpc_method_handler(self.ping, decode, encode),
+                "NoRule": grpc.unary_unary_rpc_method_handler(self.ping, decode, encode),
+                "Report": grpc.stream_unary_rpc_method_handler(self.report, decode, encode),
+                "Talk": grpc.stream_stream_rpc_method_handler(self.talk, decode, encode),
+            },
+        )
+
+
+class Served:
+    """A running server, its trail and its service."""
+
+    def __init__(self, folder, *, insecure=False):
+        self.jobs, self.told = Jobs(), []
+        self.audit = Audit(self.told.append)
+        self.tokens = TokenFile(folder / "tokens.json")
+        self.certificates = None if insecure else ServerCertificates(folder)
+        guard = Guard(RULES, self.tokens, self.audit, insecure=insecure)
+        self.server = grpc.aio.server(interceptors=[guard], options=SERVER_OPTIONS)
+        self.server.add_generic_rpc_handlers((self.jobs.handlers(),))
+        if insecure:
+            self.port = self.server.add_insecure_port("127.0.0.1:0")
+        else:
+            self.port = self.server.add_secure_port("127.0.0.1:0", self.certificates.credentials())
+        self.address = f"localhost:{self.port}"
+
+    def channel(self, bundle=None, token=None, **how):
+        return open_channel(self.address, bundle=bundle, token=token, **how)
+
+
+@contextlib.asynccontextmanager
+async def served(folder, **how):
+    site = Served(folder, **how)
+    await site.server.start()
+    try:
+        yield site
+    finally:
+        await site.server.stop(0)
+
+
+def method(channel, name, kind="unary_unary", *, raw=False):
+    """A callable; with `raw` it sends bytes as they are."""
+    encode = None if raw else StringValue.SerializeToString
+    return getattr(channel, kind)(f"/{SERVICE}/{name}", encode, StringValue.FromString)
+
+
+async def code_of(channel, name, value="job", *, raw=False):
+    """The status of one call."""
+    try:
+        await method(channel, name, raw=raw)(value if raw else StringValue(value=value), timeout=5)
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK

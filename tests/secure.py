@@ -11,6 +11,7 @@ from rota.deploy.security.audit import Audit
 from rota.deploy.security.bundles import load_bundle
 from rota.deploy.security.guard import ADMIN, AGENT, USER, Guard
 from rota.deploy.security.identity import current_identity
+from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
 from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import SERVER_OPTIONS, ServerCertificates, open_channel
@@ -108,7 +109,7 @@ class Served:
         self.audit = Audit(self.told.append)
         self.tokens = TokenFile(folder / "tokens.json")
         self.certificates = None if insecure else ServerCertificates(folder)
-        guard = Guard(RULES, self.tokens, self.audit, insecure=insecure)
+        guard = Guard(RULES, self.tokens, self.audit, revoked=Revocations(folder / "revoked.json"), insecure=insecure)
         self.server = grpc.aio.server(interceptors=[guard], options=SERVER_OPTIONS)
         self.server.add_generic_rpc_handlers((self.jobs.handlers(),))
         if insecure:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from rota.deploy.security.bundles import load_bundle
+from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role
 from rota.deploy.security.tokens import TokenFile
 
@@ -54,6 +55,19 @@ def test_without_a_folder_the_user_s_own_is_used(rota, tmp_path):
     assert len(json.loads(rota("certs", "renew", "--within", "1000", "--json"))) == 2
 
 
+def test_a_certificate_made_after_a_revocation_is_good(rota, tmp_path):
+    rota("certs", "init", "site")
+    rota("certs", "agent", "node1", "--dir", "site")
+    old = load_bundle(tmp_path / "site", Role.AGENT)
+
+    rota("certs", "revoke", "agent", "node1", "--dir", "site")
+    rota("certs", "agent", "node1", "--dir", "site", "--force")
+
+    revoked, new = Revocations(tmp_path / "site/revoked.json"), load_bundle(tmp_path / "site", Role.AGENT)
+    assert revoked.covers(old.subject, old.certificate)
+    assert not revoked.covers(new.subject, new.certificate)
+
+
 def test_tokens_are_made_listed_and_revoked(rota):
     token = rota("tokens", "create", "--tenant", "vision", "--note", "laptop of Alice").strip()
     rota("tokens", "create", "--tenant", "ops", "--admin", "--days", "30")
@@ -81,6 +95,7 @@ def test_mistakes_are_one_message_and_change_nothing(rota, tmp_path):
         ("certs", "agent", "../x", "--dir", "site"): "cannot be the name of an agent",
         ("certs", "agent", "x", "--dir", "nowhere"): "ca.pem does not exist",
         ("certs", "show", "nowhere"): "ca.pem does not exist",
+        ("certs", "revoke", "agent", "x", "--dir", "nowhere"): "ca.pem does not exist",
         ("tokens", "create", "--tenant", "a b", "--dir", "site"): "cannot be the name of a tenant",
         ("tokens", "revoke", "x", "--dir", "site"): "unknown token",
     }.items():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import datetime as dt
 import gc
 import os
 import random
@@ -21,6 +22,7 @@ from rota.deploy.security.audit import Audit
 from rota.deploy.security.bundles import load_bundle
 from rota.deploy.security.client import ClientSettings, connect, explained
 from rota.deploy.security.handshakes import HandshakeWatch
+from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
 from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import client_context
@@ -162,6 +164,67 @@ def test_a_revoked_token_ends_at_once_in_a_running_server(folder):
                 return before, await code_of(channel, "Submit")
 
     assert asyncio.run(scenario()) == (OK, UNAUTHENTICATED)
+
+
+def test_a_revoked_certificate_is_refused_by_a_running_server_and_a_new_one_is_good(folder):
+    async def scenario():
+        async with served(folder) as site:
+            _, token = site.tokens.add("vision")
+            codes = []
+            async with site.channel(a_client(folder), token) as channel, site.channel(an_agent(folder)) as other:
+                codes.append(await code_of(channel, "Submit"))
+                Revocations(folder / "revoked.json").revoke(Role.CLIENT, "alice", dt.datetime.now(dt.timezone.utc))
+                codes.append(await code_of(channel, "Submit"))
+                messages = iter([StringValue(value="x")])
+                untouched = (await method(other, "Report", "stream_unary")(messages)).value
+            renewed, late = a_client(folder), a_client(folder, "zoe")
+            async with site.channel(renewed, token) as channel:
+                codes.append(await code_of(channel, "Submit"))
+            (folder / "revoked.json").write_text("{")
+            async with site.channel(late, token) as channel:
+                codes.append(await code_of(channel, "Submit"))
+            return codes, untouched, site.audit.counts()
+
+    codes, untouched, counts = asyncio.run(scenario())
+
+    assert codes == [OK, UNAUTHENTICATED, OK, UNAUTHENTICATED]
+    assert untouched == "x"
+    assert counts == {"bad-certificate": 2}
+
+
+@pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])
+def test_garbage_inside_a_stream_ends_it_and_is_told(folder, kind):
+    name = {"stream_unary": "Report", "stream_stream": "Talk"}[kind]
+
+    async def scenario():
+        async with served(folder) as site, site.channel(an_agent(folder)) as channel:
+            call = method(channel, name, kind, raw=True)(
+                iter([StringValue(value="x").SerializeToString(), b"\xff\xff"])
+            )
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                assert await (call if kind == "stream_unary" else collect(call)) is None
+            return refused.value.code(), site.audit.counts()
+
+    assert asyncio.run(scenario()) == (INVALID, {"malformed": 1})
+
+
+async def collect(call):
+    return [m async for m in call]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Watch", "unary_stream"), ("Report", "stream_unary"), ("Talk", "stream_stream")]
+)
+def test_streams_are_guarded_like_single_calls(folder, name, kind):
+    async def scenario():
+        async with served(folder) as site, site.channel(a_client(folder)) as channel:
+            message = StringValue(value="x")
+            call = method(channel, name, kind)(message if kind == "unary_stream" else iter([message]))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                assert await (call if kind == "stream_unary" else collect(call)) is None
+            return refused.value.code(), site.jobs.handled, site.audit.total()
+
+    assert asyncio.run(scenario()) == (UNAUTHENTICATED if name == "Watch" else DENIED, 0, 1)
 
 
 def test_a_renewed_certificate_is_used_without_a_restart(folder):

@@ -102,6 +102,27 @@ def renew(folder: str | None, *, within: int, days: int, as_json: bool) -> None:
     _show_issued(made, as_json=as_json)
 
 
+@command.command("revoke", epilog="Example: rota certs revoke agent node17")
+@click.argument("role", type=click.Choice(["agent", "client"]))
+@click.argument("name")
+@_dir
+@json_option
+def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
+    """Refuse every certificate that a holder has now. One that is made later is good again."""
+    from rota.deploy.security.bundles import read_certificate  # noqa: PLC0415
+    from rota.deploy.security.places import revoked_file  # noqa: PLC0415
+    from rota.deploy.security.revocations import Revocations  # noqa: PLC0415
+    from rota.deploy.security.subjects import Role  # noqa: PLC0415
+
+    place, now = _place(folder), _now()
+    read_certificate(place / "ca.pem")  # a wrong folder is noticed, not filled
+    Revocations(revoked_file(place)).revoke(Role(role), name, now)
+    if as_json:
+        echo_json({"holder": f"{role}:{name}", "made_until": now.isoformat()})
+        return
+    click.echo(f"certificates of {role}:{name} made up to {now:%Y-%m-%d %H:%M:%S} UTC are refused")
+
+
 @command.command("show", epilog="Example: rota certs show ./certs")
 @click.argument("folder", metavar="[DIR]", required=False)
 @json_option

@@ -43,9 +43,7 @@ def load_bundle(folder: Path, role: Role, name: str | None = None, now: datetime
     if subject.role is not role or (name is not None and subject.name != name):
         wanted = f"{role.value}:{name}" if name else f"the role {role.value}"
         raise ConfigError(f"{path} is the certificate of {subject}, not of {wanted}; {_remedy(role, name)}")
-    _check_dates(
-        certificate, path, at, "run `rota certs renew` where it was made, and copy it from there"
-    )
+    _check_dates(certificate, path, at, "run `rota certs renew` where it was made, and copy it from there")
     _check_issuer(certificate, authority, path, authority_path)
     key_path = path.with_name(f"{path.name[:-4]}.key")
     key = secret_files.read_secret(key_path, f"{_remedy(role, subject.name)}, or copy the key that belongs to {path}")

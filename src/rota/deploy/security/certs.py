@@ -26,12 +26,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.security import secret_files
 from rota.deploy.security.bundles import load_authority, read_certificate, subject_of
+from rota.deploy.security.places import revoked_file
+from rota.deploy.security.revocations import CLOCKS_DIFFER, Revocations
 from rota.deploy.security.subjects import Role, Subject, check_name
 
 AUTHORITY_DAYS = 3650
 CERTIFICATE_DAYS = 365
-_CLOCKS_DIFFER = timedelta(hours=1)
-"""Certificates begin this long ago, because the clocks of machines are not equal."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,14 @@ def issue(
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{subject.role.value}:{subject.name}"[:64])])
     ends = min(now + timedelta(days=days), authority.not_valid_after_utc)
+    revoked = Revocations(revoked_file(folder)).made_after(subject)
+    begins = now if revoked is None else max(now, revoked + timedelta(seconds=1))
     serves = subject.role is Role.SCHEDULER
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if serves else ExtendedKeyUsageOID.CLIENT_AUTH
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(subject.uri)]
     names += check_hosts(hosts)
     built = (
-        _builder(name, authority.subject, private, now, ends)
+        _builder(name, authority.subject, private, begins, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -195,7 +197,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(min(now, ends) - _CLOCKS_DIFFER)
+        .not_valid_before(min(now, ends) - CLOCKS_DIFFER)
         .not_valid_after(ends)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )

@@ -14,6 +14,7 @@ import grpc
 
 from rota.deploy.security.audit import Audit, Reason
 from rota.deploy.security.identity import Denied, Identity, identify, set_current
+from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role
 from rota.deploy.security.tokens import TokenStore
 
@@ -42,12 +43,13 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         tokens: TokenStore | None,
         audit: Audit | None = None,
         *,
+        revoked: Revocations | None = None,
         insecure: bool = False,
     ) -> None:
         unknown = sorted({who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN})
         if unknown:
             raise ValueError(f"rules name {unknown}; known are agent, client, user, admin")
-        self._rules, self._tokens, self._insecure = dict(rules), tokens, insecure
+        self._rules, self._tokens, self._revoked, self._insecure = dict(rules), tokens, revoked, insecure
         self.audit = audit or Audit()
         self._guarded: dict[str, tuple[Any, Any]] = {}
 
@@ -64,7 +66,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     def check(self, context: Any, method: str) -> Identity:
         """Who calls a method, if they may. Raises Denied."""
-        identity = identify(context, self._tokens, insecure=self._insecure)
+        identity = self._identify(context)
         allowed = self._rules.get(method) or self._rules.get(f"{method.rpartition('/')[0]}/*")
         if allowed is None:
             raise Denied(Reason.WRONG_ROLE, "no rule says who may call this", known=True)
@@ -73,6 +75,9 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         if identity.role is Role.CLIENT and identity.tenant is None and allowed & {USER, ADMIN}:
             raise Denied(Reason.NO_TOKEN, "this needs a token; an administrator makes one with `rota tokens create`")
         raise Denied(Reason.WRONG_ROLE, f"{identity} may not call this; {' or '.join(sorted(allowed))} may", known=True)
+
+    def _identify(self, context: Any) -> Identity:
+        return identify(context, self._tokens, self._revoked, insecure=self._insecure)
 
     async def _enter(self, context: Any, method: str) -> None:
         try:
@@ -89,7 +94,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         async def call(_request: Any, context: Any) -> None:
             denied = Denied(Reason.UNKNOWN_METHOD, "there is no such method")
             try:
-                identify(context, self._tokens, insecure=self._insecure)
+                self._identify(context)
             except Denied as stranger:
                 denied = stranger
             await self._refuse(context, method, denied)

@@ -13,6 +13,7 @@ from typing import Any
 from rota.deploy.security import subjects
 from rota.deploy.security.addresses import peer_is_local
 from rota.deploy.security.audit import Reason
+from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
 from rota.deploy.security.tokens import TokenStore
 
@@ -67,12 +68,17 @@ def set_current(identity: Identity) -> None:
     _current.set(identity)
 
 
-def identify(context: Any, tokens: TokenStore | None, *, insecure: bool = False) -> Identity:
+def identify(
+    context: Any, tokens: TokenStore | None, revoked: Revocations | None = None, *, insecure: bool = False
+) -> Identity:
     """Who calls, from a grpc.aio ServicerContext. Raises Denied."""
     metadata = _metadata(context)
     if insecure:
         return _local(str(context.peer()), metadata)
-    subject = _subject(context.auth_context())
+    properties = context.auth_context()
+    subject = _subject(properties)
+    if revoked is not None and revoked.covers(subject, properties["x509_pem_cert"][0]):
+        raise Denied(Reason.BAD_CERTIFICATE, f"the certificate of {subject} is revoked; ask for a new one")
     if subject.role is Role.SCHEDULER:
         raise Denied(Reason.WRONG_ROLE, "the certificate of a scheduler cannot call", known=True)
     given = metadata.get(AUTHORIZATION, [])

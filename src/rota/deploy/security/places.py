@@ -24,6 +24,11 @@ def tokens_file(certs: Path) -> Path:
     return certs / "tokens.json"
 
 
+def revoked_file(certs: Path) -> Path:
+    """The list of revoked certificates beside them."""
+    return certs / "revoked.json"
+
+
 def quiet_grpc() -> None:
     """For the command line, before grpc is imported: our message says what failed, gRPC need not say it as well."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

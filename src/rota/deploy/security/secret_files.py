@@ -12,6 +12,16 @@ from rota.core.errors import ConfigError, OutputError
 
 PRIVATE, PUBLIC = 0o600, 0o644
 _OTHERS = stat.S_IRWXO
+Stamp = tuple[int, int, int]
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Something that is different when a file was written again; None if there is none."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_size, state.st_ino
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:

@@ -76,7 +76,7 @@ class TokenFile:
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
         self._path, self._clock = Path(path), clock
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: secret_files.Stamp | None = None
         self._records: dict[str, TokenRecord] = {}
 
     def add(self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = "") -> tuple[str, str]:
@@ -116,20 +116,15 @@ class TokenFile:
         return record if record is not None and equal and record.good_at(self._clock()) else None
 
     def _refresh(self) -> None:
+        seen = secret_files.stamp(self._path)
+        if seen == self._seen:
+            return
+        self._seen = seen
         try:
-            state = self._path.stat()
-            seen = (state.st_mtime_ns, state.st_size, state.st_ino)
-        except OSError:
-            seen = None
-        if seen is None:
-            self._seen, self._records = None, {}
-        elif seen != self._seen:
-            self._seen = seen
-            try:
-                self._records = self._read()
-            except ConfigError as error:
-                self._records = {}
-                _log.error("no token is accepted until this is mended: %s", error)
+            self._records = self._read()
+        except ConfigError as error:
+            self._records = {}
+            _log.error("no token is accepted until this is mended: %s", error)
 
     def _read(self) -> dict[str, TokenRecord]:
         if not self._path.exists():

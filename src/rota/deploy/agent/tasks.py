@@ -116,5 +116,6 @@ class Tasks:
         """All tasks as they are."""
         return [runner.state() for runner in self._all.values()] + list(self._refused.values())
 
-    def __len__(self) -> int:
-        return len(self._all)
+    def running(self) -> list[Runner]:
+        """All runners."""
+        return list(self._all.values())

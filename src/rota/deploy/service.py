@@ -59,7 +59,7 @@ class Handlers:
         return await self._do(context, lambda _: desk.ask(question))
 
 
-class Fleet(Handlers, stubs.FleetServicer):
+class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
     """For agents."""
 
     def __init__(self, scheduler: Scheduler, identify: Identify, logs: Logs) -> None:
@@ -151,7 +151,7 @@ class Logs:
             await found.put(chunk)
 
 
-class Control(Handlers, stubs.ControlServicer):
+class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     """For users."""
 
     def __init__(self, scheduler: Scheduler, identify: Identify, logs: Logs) -> None:

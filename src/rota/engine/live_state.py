@@ -13,7 +13,17 @@ import numpy as np
 
 from rota.core.arrays import counting
 from rota.core.cluster import Cluster
-from rota.core.events import ClusterChanged, JobsParked, JobsReturned, JobsSubmitted, Planned, ProgressMade
+from rota.core.events import (
+    ClusterChanged,
+    JobsDropped,
+    JobsFinished,
+    JobsParked,
+    JobsRejected,
+    JobsReturned,
+    JobsSubmitted,
+    Planned,
+    ProgressMade,
+)
 from rota.core.placement import Placement
 from rota.core.ports import Throughputs
 from rota.core.rules import Rules
@@ -79,6 +89,12 @@ class LiveState(State):
         for table in ((self._f, self._i), self._aside):
             known = np.isin(event.jobs, table[1][ID])
             table[0][DONE, table[1][ID].searchsorted(event.jobs[known])] += event.steps[known]
+
+    def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
+        """Other events may come before the next plan, so the placement is kept true to who is there."""
+        super()._left(event)
+        if self.placement is not None:
+            self._put(moving.without(self.placement, event.jobs))
 
     def _parked(self, event: JobsParked) -> None:
         left, taken = moving.split((self._f, self._i), self._positions(event.jobs))

@@ -110,10 +110,10 @@ class Teller:
         )
 
     def _held(self, number: int, now: float, since: float) -> float:
+        """From the plan on, slots are held for the job, whether it has started or not; until it has ended."""
         job = self._book.jobs[number]
-        if job.attempt is not None:
-            return now - max(since, job.attempt.started)
-        return max(0.0, job.ended - since) if job.ended > 0 else 0.0
+        over = job.attempt is None and job.ended > 0
+        return max(0.0, min(now, job.ended) - since) if over else now - since
 
     def _progress(self, jobs: list[Job], now: float) -> list[Event]:
         """Steps that were saved, and that the engine does not know of yet."""

@@ -5,12 +5,14 @@ Pure: computed from the book and the state, so that a scheduler which died in th
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import numpy as np
 
 from rota.core.arrays import IntArray
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
+from rota.core.errors import ProfileMissing
 from rota.core.events import (
     ClusterChanged,
     Event,
@@ -153,8 +155,10 @@ class Teller:
         return [JobsSubmitted(at=now, first_id=run[0].id, jobs=_table(run)) for run in runs]
 
     def _fits(self, job: Job, cluster: Cluster) -> bool:
-        if cluster is not self._fit_for and cluster != self._fit_for:
-            self._fit, self._fit_for = {}, cluster
+        if cluster is not self._fit_for:
+            if cluster != self._fit_for:
+                self._fit = {}
+            self._fit_for = cluster
         key = (profile_of(job.spec), int(job.spec["gpus"]))
         if key not in self._fit:
             self._fit[key] = can_run(self._speeds, *key, cluster)
@@ -163,10 +167,11 @@ class Teller:
 
 def can_run(speeds: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:
     """Whether some type has both enough GPUs and a speed for such a job."""
-    return any(
-        count >= gpus and speeds.rate(profile, gpus, kind) > 0
-        for kind, count in zip(cluster.types, cluster.capacity.tolist(), strict=True)
-    )
+    for kind, count in zip(cluster.types, cluster.capacity.tolist(), strict=True):
+        with contextlib.suppress(ProfileMissing):
+            if count >= gpus and speeds.rate(profile, gpus, kind) > 0:
+                return True
+    return False
 
 
 def profile_of(spec: Mapping[str, object]) -> str:

@@ -16,7 +16,8 @@ from types import TracebackType
 
 from rota.deploy.security.audit import Audit, Reason
 
-_MARK = b"Handshake failed with error"
+_MARK = b"Handshake failed with"
+"""Older versions go on with "fatal error", newer ones with "error"."""
 _NOT_TLS = (
     b"WRONG_VERSION_NUMBER",
     b"HTTP_REQUEST",

@@ -99,6 +99,7 @@ def issue(
         _builder(name, authority.subject, private, begins, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(_issued_by(authority_key), critical=False)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(authority_key, hashes.SHA256())
@@ -201,6 +202,11 @@ def _builder(
         .not_valid_after(ends)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
+
+
+def _issued_by(key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
+    """Python 3.13 and newer accept no certificate that does not name the key it was signed with."""
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

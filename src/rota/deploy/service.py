@@ -34,6 +34,8 @@ class Caller(Protocol):
     name: str
     tenant: str
     admin: bool
+    node: str | None
+    """For agents: the only node they may speak for; None if that cannot be known."""
 
 
 Identify = Callable[[Any], Caller]
@@ -74,8 +76,15 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         if event is not None:
             event.set()
 
+    async def _check(self, node: str, context: Any) -> None:
+        """An agent speaks for the node of its certificate and for no other."""
+        own = self._identify(context).node
+        if own is not None and own != node:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"this certificate is for {own}, not for {node}")
+
     async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterReply:  # noqa: N802
         """A server comes."""
+        await self._check(request.node, context)
         scheduler, fields = self._scheduler, node_fields(request)
         session = await self._do(context, lambda now: scheduler.floor.desk.register(fields, now))
         timing = scheduler.options.timing
@@ -89,6 +98,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
 
     async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:  # noqa: N802
         """What a server runs."""
+        await self._check(request.node, context)
         report, scheduler = _report(request), self._scheduler
         scale = scheduler.clock.scale
         known = await self._do(context, lambda now: scheduler.floor.desk.report(report, now, scale))
@@ -96,7 +106,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.Desired]:  # noqa: N802
         """What a server should run, whenever that changes."""
-        del context
+        await self._check(request.node, context)
         event = self._news.setdefault(request.node, asyncio.Event())
         sent = -1
         while self._scheduler.alive():

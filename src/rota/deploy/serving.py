@@ -52,6 +52,7 @@ class _Caller:
     def __init__(self) -> None:
         who = current_identity()
         self.name, self.tenant, self.admin = str(who), who.tenant or "default", who.admin
+        self.node = None if who.insecure else who.name
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,166 @@
+"""Checkpoints on disk that are either whole or not there.
+
+A checkpoint is a folder `step-000123`. It is filled under another name, flushed, given a manifest and renamed. The
+manifest lists the files with their sizes, so that a copy that lost something is recognised. In a gang where every rank
+saves, `step-000123` holds a folder `rank-0`, `rank-1` ... each, and counts only when all are there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MANIFEST = "manifest.json"
+KEEP = 2
+_FORMAT = 1
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint that was verified."""
+
+    path: Path
+    step: int
+    epoch: int
+    position: int
+    world_size: int
+
+    def part(self, rank: int) -> Path:
+        """The folder that this rank wrote, or the one that rank 0 wrote for all."""
+        own = self.path / f"rank-{rank}"
+        return own if own.is_dir() else self.path
+
+
+def latest(folder: str | os.PathLike[str], below: int | None = None) -> Checkpoint | None:
+    """The newest whole checkpoint in a folder (of fewer than `below` steps), or None. Damaged ones are passed over."""
+    steps = sorted(_steps_in(Path(folder)), reverse=True)
+    found = (read(Path(folder) / name_of(step)) for step in steps if below is None or step < below)
+    return next((checkpoint for checkpoint in found if checkpoint is not None), None)
+
+
+def read(path: Path) -> Checkpoint | None:
+    """The checkpoint in this very folder, or None when it is damaged or none."""
+    if (path / MANIFEST).is_file():
+        return _read_part(path, path)
+    first = _read_part(path / "rank-0", path)
+    if first is None:
+        return None
+    others = (_read_part(path / f"rank-{rank}", path) for rank in range(1, first.world_size))
+    return first if all(other is not None and other.step == first.step for other in others) else None
+
+
+def name_of(step: int) -> str:
+    """The name of the folder for a step."""
+    return f"step-{step:06d}"
+
+
+class Store:
+    """The checkpoints that one rank writes into one folder."""
+
+    def __init__(self, folder: Path, part: str = "", world_size: int = 1) -> None:
+        self.folder = folder
+        self._part = part
+        self._world_size = world_size
+
+    def write(self, step: int, epoch: int, position: int, save: Callable[[Path], None]) -> str:
+        """Make a checkpoint by `save`, which fills the folder it is given; its name once it is safe on disk."""
+        name = name_of(step) if not self._part else f"{name_of(step)}/{self._part}"
+        final = self.folder / name
+        draft = self.folder / f"{name}.tmp"
+        _remove(draft)
+        draft.mkdir(parents=True)
+        try:
+            save(draft)
+            body = {"step": step, "epoch": epoch, "position": position, "world_size": self._world_size}
+            (draft / MANIFEST).write_text(json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8")
+            _flush(draft)
+        except BaseException:
+            _remove(draft)
+            raise
+        _remove(final)
+        draft.rename(final)
+        _flush_folder(final.parent)
+        _flush_folder(self.folder)
+        return name
+
+    def prune(self, step: int) -> None:
+        """Keep the checkpoint of `step` and the whole one before it.
+
+        Later ones go too: they belong to an attempt that this one did not continue.
+        """
+        spare = latest(self.folder, below=step)
+        kept = {step, spare.step if spare else step}
+        for other in _steps_in(self.folder) - kept:
+            self._drop(self.folder / name_of(other))
+
+    def tidy(self) -> None:
+        """Remove drafts that a killed process left behind."""
+        for draft in self.folder.glob(f"step-*/{self._part}.tmp" if self._part else "step-*.tmp"):
+            _remove(draft)
+
+    def _drop(self, path: Path) -> None:
+        if not self._part:
+            _remove(path)
+            return
+        _remove(path / self._part)
+        if path.is_dir() and not any(path.iterdir()):
+            _remove(path)
+
+
+def _read_part(part: Path, whole: Path) -> Checkpoint | None:
+    try:
+        manifest = json.loads((part / MANIFEST).read_text(encoding="utf-8"))
+        body = {key: value for key, value in manifest.items() if key not in {"format", "checksum"}}
+        intact = manifest == _sealed(body) and manifest["files"] == _files(part)
+        return Checkpoint(whole, *(int(body[key]) for key in Checkpoint._fields[1:])) if intact else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _steps_in(folder: Path) -> set[int]:
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return set()
+    steps = (name.removeprefix("step-") for name in names if name.startswith("step-"))
+    return {int(step) for step in steps if step.isdecimal()}
+
+
+def _sealed(body: dict[str, Any]) -> dict[str, Any]:
+    import hashlib  # noqa: PLC0415 - only when there is a checkpoint
+
+    text = json.dumps(body, sort_keys=True)
+    return {"format": _FORMAT, **body, "checksum": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _files(folder: Path) -> list[list[Any]]:
+    found = []
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = Path(root, name)
+            found.append([path.relative_to(folder).as_posix(), path.stat().st_size])
+    return sorted(entry for entry in found if entry[0] != MANIFEST)
+
+
+def _flush(folder: Path) -> None:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            _flush_folder(Path(root, name))
+        _flush_folder(Path(root))
+
+
+def _flush_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        import shutil  # noqa: PLC0415 - slow to import, and outside Rota never needed
+
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,91 @@
+"""What the agent tells a rank through its environment, read once and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from rota.core.errors import ConfigError
+
+CHECKPOINT_EVERY_S = 60.0
+
+_Default = TypeVar("_Default", int, float, None)
+
+
+class Surroundings(NamedTuple):
+    """The place of this process in a job. `job` is None outside Rota."""
+
+    job: str | None
+    epoch: int
+    rank: int
+    world_size: int
+    local_rank: int
+    socket: str | None
+    checkpoints: Path | None
+    resume: Path | None
+    steps: int | None
+    checkpoint_every_s: float
+    lease_s: float | None
+
+
+def read(environ: Mapping[str, str]) -> Surroundings:
+    """The surroundings of this process. Without ROTA_JOB there is no lease, no agent and no checkpoint."""
+    if not environ.get("ROTA_JOB"):
+        rank, size = _lenient(environ, "RANK", 0), _lenient(environ, "WORLD_SIZE", 1)
+        local = _lenient(environ, "LOCAL_RANK", 0)
+        return Surroundings(None, 0, rank, max(size, rank + 1), local, None, None, None, None, CHECKPOINT_EVERY_S, None)
+    rank, size = _whole(environ, "ROTA_RANK", 0), _whole(environ, "ROTA_WORLD_SIZE", 1)
+    if rank >= size:
+        raise ConfigError(f"ROTA_RANK is {rank}, but ROTA_WORLD_SIZE is {size}; ranks count from 0 to the size less 1.")
+    return Surroundings(
+        job=environ["ROTA_JOB"],
+        epoch=_whole(environ, "ROTA_EPOCH", 0),
+        rank=rank,
+        world_size=size,
+        local_rank=_whole(environ, "ROTA_LOCAL_RANK", 0),
+        socket=environ.get("ROTA_SOCKET") or None,
+        checkpoints=_folder(environ, "ROTA_CHECKPOINTS"),
+        resume=_folder(environ, "ROTA_RESUME"),
+        steps=_whole(environ, "ROTA_STEPS", None),
+        checkpoint_every_s=_seconds(environ, "ROTA_CHECKPOINT_EVERY_S", CHECKPOINT_EVERY_S),
+        lease_s=_seconds(environ, "ROTA_LEASE_S", None),
+    )
+
+
+def _lenient(environ: Mapping[str, str], name: str, default: int) -> int:
+    """Outside Rota nobody promised these names to us, so nonsense is not an error."""
+    text = environ.get(name, "")
+    return int(text) if text.isdecimal() else default
+
+
+def _whole(environ: Mapping[str, str], name: str, default: _Default) -> int | _Default:
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise ConfigError(f"{name}={text!r}: expected a whole number, 0 or more; the agent sets it.")
+    return int(text)
+
+
+def _seconds(environ: Mapping[str, str], name: str, default: _Default) -> float | _Default:
+    text = environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        raise ConfigError(f"{name}={text!r}: expected a number of seconds, 0 or more.")
+    return value
+
+
+def _folder(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name, "")
+    if not text:
+        return None
+    path = Path(text)
+    if not path.is_dir():
+        raise ConfigError(f"{name}={text!r}: there is no such folder; the agent makes it before it starts the job.")
+    return path

@@ -1,0 +1,212 @@
+"""The iterator: any iterable of batches, under a lease."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sized
+from collections.abc import Iterator as Items
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from rota.client import environment
+from rota.client.session import Hook, Hooks, Session
+from rota.core.errors import ConfigError
+
+Item = TypeVar("Item")
+_LOADER_STATE = "loader.pickle"
+_END = object()
+
+
+class Iterator(Generic[Item]):
+    """Passes on the items of `loader`; saves, resumes, reports and stops where Rota wants it.
+
+    `loader` is an iterable that can be read once per epoch, or a function from the number of the epoch to one. With a
+    total of steps (`steps`, or what the scheduler ordered) one `for` loop runs through as many epochs as it takes;
+    without, or inside `epochs()`, it is one pass. A step is an item handed out and the loop body for it finished.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[Item] | Callable[[int], Iterable[Item]],
+        *,
+        save: Hook | None = None,
+        load: Hook | None = None,
+        steps: int | None = None,
+        save_on: str = "rank0",
+        every_steps: int | None = None,
+    ) -> None:
+        self._loader = loader
+        self._stateful = hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+        self._epoch = 0
+        self._position = 0
+        self._one_pass = False
+        self._abandoned = False
+        self._to_skip = 0
+        if self._stateful:
+            save, load = save and self._and_loader_state(save), load and self._after_loader_state(load)
+        hooks = Hooks(save, load, save_on, every_steps)
+        self._session = Session(environment.read(os.environ), hooks, steps, self._place)
+        self._session.open()
+        resumed = self._session.resumed
+        if resumed is not None:
+            self._epoch, self._position, self._to_skip = resumed.epoch, resumed.position, resumed.position
+
+    @property
+    def step(self) -> int:
+        """Steps finished since the job began, those before a resume included."""
+        return self._session.gate.step
+
+    @property
+    def epoch(self) -> int:
+        """The pass over the data that is under way, from 0."""
+        return self._epoch
+
+    @property
+    def rank(self) -> int:
+        """The number of this process in its gang."""
+        return self._session.here.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many processes the gang has."""
+        return self._session.here.world_size
+
+    @property
+    def resumed(self) -> Path | None:
+        """The checkpoint this attempt went on from, if any."""
+        return self._session.resumed.path if self._session.resumed is not None else None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the loop ended: "lease" (to go on later), "done", or None."""
+        return self._session.stopped
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the loop will end at the next boundary of steps. A long step may look and `abandon` itself."""
+        return self._session.gate.must_stop()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep in a step, but no longer than until a stop is ordered; True if it was."""
+        return self._session.gate.wait(seconds)
+
+    def abandon(self) -> None:
+        """Do not count the step that is under way: its item comes again when the job goes on."""
+        if self._stateful:
+            raise ConfigError(
+                "abandon(): a loader with state_dict() cannot take an item back; finish the step instead."
+            )
+        self._abandoned = True
+
+    def finish(self) -> None:
+        """Say that the job is done, for loops whose total of steps nobody knows. Saves and reports."""
+        self._session.finish()
+
+    def epochs(self, count: int) -> Items[int]:
+        """The epochs that are left of `count`, for scripts with a loop over epochs; inside, `for` is one pass."""
+        self._one_pass = True
+        while self._epoch < count and self._session.going():
+            before = self._epoch
+            yield before
+            if self._epoch == before and self._session.stopped is None:
+                return  # the script left the pass by itself
+        self._session.finish()
+
+    def __len__(self) -> int:
+        return len(cast("Sized", self._loader))
+
+    def __enter__(self) -> Iterator[Item]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._session.finish()
+        elif isinstance(error, Exception):
+            self._session.fail(error)
+
+    def __iter__(self) -> Items[Item]:
+        session = self._session
+        while session.going():
+            source = self._open_pass()
+            while True:
+                # A loader with a state counts an item as gone once it is drawn: only draw what will be used.
+                if self._stateful and not session.begin():
+                    return
+                item = next(source, _END)
+                if item is _END:
+                    break
+                if not self._stateful and not session.begin():
+                    return
+                self._position += 1
+                yield cast("Item", item)
+                if not self._close_step():
+                    return
+            session.gate.abandon()
+            self._close_pass()
+            if self._one_pass or session.total is None:
+                return
+
+    def _close_step(self) -> bool:
+        if not self._abandoned:
+            return self._session.finished()
+        self._abandoned = False
+        self._position -= 1
+        return self._session.abandon()
+
+    def _open_pass(self) -> Items[Item]:
+        """Begin an epoch, or go on in the middle of the one that the checkpoint was made in."""
+        loader, skip = self._loader, self._to_skip
+        self._to_skip = 0
+        if not skip:
+            self._position = 0
+        passing: Any = loader if hasattr(loader, "__iter__") else loader(self._epoch)
+        for part in (passing, getattr(passing, "sampler", passing)):
+            if hasattr(part, "set_epoch"):
+                part.set_epoch(self._epoch)
+        if skip and hasattr(passing, "set_position"):
+            passing.set_position(skip)
+            skip = 0
+        source = iter(passing)
+        if not self._stateful:
+            for drawn in range(skip):
+                if next(source, _END) is _END:
+                    raise ConfigError(
+                        f"the checkpoint was made after item {skip} of epoch {self._epoch}, but the loader has only "
+                        f"{drawn} items now; resume with the data it was made with."
+                    )
+        return cast("Items[Item]", source)
+
+    def _close_pass(self) -> None:
+        if self._position == 0 and self._session.total is not None:
+            raise ConfigError(
+                f"the loader gave no item in epoch {self._epoch}, at step {self.step} of {self._session.total}: "
+                "it is empty, or can be read only once. Pass a list, a DataLoader, or a function from the epoch to an "
+                "iterable."
+            )
+        self._epoch += 1
+        self._position = 0
+
+    def _place(self) -> tuple[int, int]:
+        return self._epoch, self._position
+
+    def _and_loader_state(self, save: Hook) -> Hook:
+        """`save`, which for a loader that has a state also keeps that in the checkpoint."""
+        import pickle  # noqa: PLC0415 - few loaders have a state
+
+        def save_both(path: Path) -> None:
+            save(path)
+            state = cast("Any", self._loader).state_dict()
+            (path / _LOADER_STATE).write_bytes(pickle.dumps(state))
+
+        return save_both
+
+    def _after_loader_state(self, load: Hook) -> Hook:
+        """`load`, which first puts a loader that has a state back to where it was."""
+        import pickle  # noqa: PLC0415 - few loaders have a state
+
+        def load_both(path: Path) -> None:
+            state = pickle.loads((path / _LOADER_STATE).read_bytes())  # noqa: S301 - the job's own checkpoint
+            cast("Any", self._loader).load_state_dict(state)
+            load(path)
+
+        return load_both

@@ -1,0 +1,97 @@
+"""The lease for loops that are not over an iterable: `with lease(...) as run: while run.next(): ...`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rota.client import environment
+from rota.client.session import Hook, Hooks, Session
+
+
+class Lease:
+    """Permission to make steps, asked for before each. Made by `lease`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._inside = False
+
+    def next(self) -> bool:
+        """Close the step that is under way and begin the next; False when the loop has to end."""
+        session = self._session
+        if self._inside:
+            self._inside = False
+            if not session.finished():
+                return False
+        self._inside = session.going() and session.begin()
+        return self._inside
+
+    @property
+    def step(self) -> int:
+        """Steps finished since the job began, those before a resume included."""
+        return self._session.gate.step
+
+    @property
+    def rank(self) -> int:
+        """The number of this process in its gang."""
+        return self._session.here.rank
+
+    @property
+    def world_size(self) -> int:
+        """How many processes the gang has."""
+        return self._session.here.world_size
+
+    @property
+    def resumed(self) -> Path | None:
+        """The checkpoint this attempt went on from, if any."""
+        return self._session.resumed.path if self._session.resumed is not None else None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the loop ended: "lease" (to go on later), "done", or None."""
+        return self._session.stopped
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the loop will end at the next boundary of steps."""
+        return self._session.gate.must_stop()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep in a step, but no longer than until a stop is ordered; True if it was."""
+        return self._session.gate.wait(seconds)
+
+    def abandon(self) -> None:
+        """Do not count the step that is under way; call it as the last thing in the body."""
+        if self._inside:
+            self._inside = False
+            self._session.abandon()
+
+    def finish(self) -> None:
+        """Say that the job is done, when no total of steps says it."""
+        self._session.finish()
+
+    def __enter__(self) -> Lease:  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception):
+            self._session.fail(error)
+        if error is not None:
+            return
+        if self._inside:  # left by break: what was under way counts, and the script says that was all
+            self._session.gate.complete()
+        self._session.finish()
+
+
+def lease(
+    *,
+    save: Hook | None = None,
+    load: Hook | None = None,
+    steps: int | None = None,
+    save_on: str = "rank0",
+    every_steps: int | None = None,
+) -> Lease:
+    """A lease on this machine, resumed from the last checkpoint. Outside Rota, `next` counts to `steps`."""
+    session = Session(environment.read(os.environ), Hooks(save, load, save_on, every_steps), steps, lambda: (0, 0))
+    session.open()
+    return Lease(session)

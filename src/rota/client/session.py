@@ -1,0 +1,201 @@
+"""One attempt of a job as a training loop sees it: the gate, the line to the agent, and the checkpoints together."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rota.client import checkpoints
+from rota.client.environment import Surroundings
+from rota.client.failures import detail_of, reason_of
+from rota.client.gate import Gate
+from rota.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rota.client.link import Link
+
+Hook = Callable[[Path], Any]
+
+
+class Hooks(NamedTuple):
+    """What the training script brings along, and when it wants to be asked."""
+
+    save: Hook | None
+    load: Hook | None
+    save_on: str = "rank0"
+    every_steps: int | None = None
+
+
+class Session:
+    """The life of one rank in one attempt. `place` says where in the data the loop is: epoch and position."""
+
+    def __init__(
+        self, here: Surroundings, hooks: Hooks, steps: int | None, place: Callable[[], tuple[int, int]]
+    ) -> None:
+        _check(here, hooks)
+        self.here = here
+        self.total = steps if here.steps is None else here.steps
+        self.resumed: checkpoints.Checkpoint | None = None
+        self.gate = Gate(lease_s=here.lease_s)
+        self._hooks = hooks
+        self._place = place
+        self._link: Link | None = None
+        self._store: checkpoints.Store | None = None
+        self._saved_step = 0
+        self._saved_at = time.monotonic()
+        self._old_excepthook: Callable[..., Any] | None = None
+
+    def open(self) -> None:
+        """Say hello to the agent and load the checkpoint to resume from. Outside Rota nothing happens."""
+        here = self.here
+        if here.job is None:
+            return
+        self.resumed = _checkpoint_to_resume(here, self._hooks)
+        if self.resumed is not None:
+            self.gate.step = self.gate.begun = self._saved_step = self.resumed.step
+        if here.socket is not None:
+            from rota.client.link import Link  # noqa: PLC0415 - outside Rota no sockets
+
+            identity = {"job": here.job, "epoch": here.epoch, "rank": here.rank, "pid": os.getpid()}
+            self._link = Link(here.socket, self.gate, identity)
+            self._link.open()
+            atexit.register(self._link.close)
+            self._old_excepthook, sys.excepthook = sys.excepthook, self._on_uncaught
+        if here.checkpoints is not None and self._hooks.save is not None and self._saves():
+            part = f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
+            self._store = checkpoints.Store(here.checkpoints, part, here.world_size)
+            self._store.tidy()
+        if self.resumed is not None and self._hooks.load is not None:
+            self._hooks.load(self.resumed.part(here.rank))
+        self._saved_at = time.monotonic()
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the loop ended: "lease", "done", or None while it goes on."""
+        return self.gate.ended
+
+    def going(self) -> bool:
+        """Whether there are steps left to begin. Ends the job when there are none."""
+        if self.gate.ended is None and self.total is not None and self.gate.step >= self.total:
+            self.finish()
+        return self.gate.ended is None
+
+    def begin(self) -> bool:
+        """Begin a step, or save, report and say False when the loop has to end before it."""
+        if self.gate.begin():
+            return True
+        self._stop()
+        return False
+
+    def finished(self) -> bool:
+        """A step is finished: save when it is time, end when it was the last or a stop is due. False ends the loop."""
+        self.gate.complete()
+        return self._boundary()
+
+    def abandon(self) -> bool:
+        """A step was begun in vain and does not count; otherwise as `finished`."""
+        self.gate.abandon()
+        return self._boundary()
+
+    def finish(self) -> None:
+        """The job is done: final checkpoint, last report."""
+        if self.gate.ended is not None:
+            return
+        self.gate.end("done")
+        self._save()
+        self._conclude({"op": "done", "step": self.gate.step})
+
+    def fail(self, error: BaseException) -> None:
+        """Report an error that ends this process."""
+        if self._link is not None:
+            reason = reason_of(error, self.here.checkpoints)
+            self._link.conclude({"op": "failed", "reason": reason, "detail": detail_of(error)})
+            self._link.close()
+
+    def _boundary(self) -> bool:
+        if not self.going():
+            return False
+        if self.gate.must_stop():
+            return self.begin()
+        if self._due():
+            self._save()
+        return True
+
+    def _stop(self) -> None:
+        self._save()
+        self._conclude({"op": "stopped", "step": self.gate.step})
+
+    def _conclude(self, message: dict[str, Any]) -> None:
+        if self._link is not None:
+            self._link.conclude(message)
+            self._link.close()
+        if self._old_excepthook is not None and sys.excepthook == self._on_uncaught:
+            sys.excepthook = self._old_excepthook
+
+    def _saves(self) -> bool:
+        return self._hooks.save_on == "all" or self.here.rank == 0
+
+    def _due(self) -> bool:
+        if self._store is None:
+            return False
+        if self._hooks.every_steps is not None:
+            return self.gate.step % self._hooks.every_steps == 0
+        return time.monotonic() - self._saved_at >= self.here.checkpoint_every_s
+
+    def _save(self) -> None:
+        step = self.gate.step
+        if self._store is None or self._hooks.save is None or step == self._saved_step:
+            return
+        try:
+            name = self._store.write(step, *self._place(), self._hooks.save)
+        except BaseException as error:
+            self.fail(error)
+            raise
+        self._saved_step, self._saved_at = step, time.monotonic()
+        if self._link is not None:
+            self._link.saved(step, name)
+        self._store.prune(step)
+
+    def _on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        self.fail(error)
+        (self._old_excepthook or sys.__excepthook__)(kind, error, trace)
+
+
+def _check(here: Surroundings, hooks: Hooks) -> None:
+    if hooks.save_on not in {"rank0", "all"}:
+        raise ConfigError(f"save_on={hooks.save_on!r}: it is 'rank0' (one rank saves for all) or 'all'.")
+    if hooks.every_steps is not None and hooks.every_steps < 1:
+        raise ConfigError(f"every_steps={hooks.every_steps}: expected 1 or more, or None to save by time.")
+    if hooks.save_on == "all" and here.world_size > 1 and hooks.save is not None and hooks.every_steps is None:
+        raise ConfigError(
+            "save_on='all' needs every_steps=...: by the clock, ranks would save at different steps, and no checkpoint "
+            "would be whole."
+        )
+
+
+def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> checkpoints.Checkpoint | None:
+    if here.resume is None:
+        return None
+    if hooks.load is None:
+        raise ConfigError(f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= function.")
+    named = checkpoints.read(here.resume)
+    found = named or checkpoints.latest(here.resume) or checkpoints.latest(here.resume.parent)
+    if found is None:
+        raise ConfigError(
+            f"job {here.job}: neither {here.resume} nor a checkpoint beside it is whole (manifest and files disagree). "
+            "Unset ROTA_RESUME to begin anew."
+        )
+    if named is None and here.resume.name.startswith("step-"):
+        sys.stderr.write(f"rota: checkpoint {here.resume} is damaged; resuming from {found.path}\n")
+    if (found.path / "rank-0").is_dir() and not (found.path / f"rank-{here.rank}").is_dir():
+        raise ConfigError(
+            f"job {here.job}: {found.path} was saved by {found.world_size} ranks and has no part for rank {here.rank}. "
+            f"Run with {found.world_size} ranks, or save with save_on='rank0'."
+        )
+    return found

@@ -1,0 +1,1 @@
+"""What an agent does on its own server. No numpy, no network library: an agent stays small."""

@@ -247,7 +247,7 @@ def test_the_death_of_one_rank_is_told_and_breaks_the_stop(tmp_path, socket_path
 
     asyncio.run(run())
 
-    assert broken == [(ONE, "rank 1 died")]
+    assert broken == [(ONE, "rank 1 died or failed")]
 
 
 def test_outside_rota_nothing_happens_but_the_loop(tmp_path):
@@ -268,9 +268,8 @@ assert calls == [] and threading.active_count() == 1 and 'socket' not in sys.mod
 
 
 def test_a_full_disk_is_reported_and_the_old_checkpoint_stays(tmp_path, socket_path):
-    script = JOB.replace(
-        "def save(path):", "def save(path):\n    if it.step >= 20: raise OSError(28, 'No space left on device')"
-    )
+    full = 'if it.step >= 20: Path("/dev/full").write_text("no room")'
+    script = JOB.replace("    (path /", f"    {full}\n    (path /", 1)
 
     async def run():
         async with listening(socket_path) as endpoint:
@@ -306,6 +305,34 @@ def test_an_error_of_the_script_is_reported_with_its_reason(tmp_path, socket_pat
 
     assert (rank.phase, rank.failure, rank.detail) == ("failed", "out-of-device-memory", "OutOfMemoryError: 4 GB")
     assert "Traceback" in errors
+
+
+def test_a_rank_that_failed_breaks_the_stop_of_its_gang(socket_path):
+    broken = []
+
+    async def run():
+        async with listening(socket_path, on_broken=lambda *what: broken.append(what[1])) as endpoint:
+            endpoint.expect(ONE, range(2))
+            async with Peer(socket_path) as peer:
+                peer.hello(rank=1)
+                peer.writer.write(encode({"op": "failed", "reason": "exception", "detail": "x"}))
+                assert await endpoint.wait_for(lambda: endpoint.ranks(ONE)[1].phase == "failed", 5)
+                endpoint.stop(ONE)
+
+    asyncio.run(run())
+
+    assert broken == ["rank 1 died or failed"]
+
+
+def test_a_second_iterator_in_a_job_is_refused(tmp_path):
+    script = JOB.replace("first = it.step", "first = it.step\nrota.client.Iterator([1])")
+
+    async def run():
+        async with process(script, 0, tmp_path / "out", environment=surroundings(tmp_path)) as job:
+            _, errors = await asyncio.wait_for(job.communicate(), 20)
+        return errors.decode()
+
+    assert "this process has an iterator of Rota already" in asyncio.run(run())
 
 
 class Peer:

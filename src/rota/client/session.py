@@ -60,6 +60,7 @@ class Session:
         if self.resumed is not None:
             self.gate.step = self.gate.begun = self._saved_step = self.resumed.step
         if here.socket is not None:
+            _take_the_line(self)
             from rota.client.link import Link  # noqa: PLC0415 - outside Rota no sockets
 
             identity = {"job": here.job, "epoch": here.epoch, "rank": here.rank, "pid": os.getpid()}
@@ -165,6 +166,18 @@ class Session:
     def _on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         self.fail(error)
         (self._old_excepthook or sys.__excepthook__)(kind, error, trace)
+
+
+_speaker: list[Session] = []
+
+
+def _take_the_line(session: Session) -> None:
+    """Two loops of one process would speak to the agent under the same name."""
+    if any(other.stopped is None for other in _speaker):
+        raise ConfigError(
+            f"job {session.here.job}: this process has an iterator of Rota already. Wrap only the loop that trains."
+        )
+    _speaker[:] = [session]
 
 
 def _check(here: Surroundings, hooks: Hooks) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rota.client.wire import whole
 
 RETRY_S = 1.0
-LIMIT_S = 30.0
+LIMIT_S = 60.0
 
 
 class Send(NamedTuple):
@@ -68,28 +68,24 @@ class Agreement:
         if rank not in self.ranks or self.state == "broken":
             return []
         operation = message.get("op")
+        if operation == "failed":
+            self.lost(rank)
         ended = {"stopped": "lease", "done": "done"}.get(str(operation), message.get("ended"))
         begun = whole(message, "step" if operation in {"stopped", "done"} else "begun")
-        if begun is None:
+        if begun is None or self.state == "broken":
             return []
         if ended is not None:
             return self._end(rank, begun, done=ended == "done", now=now)
-        if operation == "at" and self.state == "asking":
-            self._begun[rank] = begun
-            return self._propose_when_known(now)
-        if operation == "will" and self.state == "proposing" and message.get("id") == self._id:
-            self._begun[rank] = max(begun, self._begun.get(rank, 0))
-            return self._accept(rank, now) if message.get("ok") is True else self._propose(now)
-        return []
+        return self._position(rank, message, begun, now)
 
     def lost(self, rank: int) -> None:
-        """A rank died. Unless it had ended before, the others would wait for it for ever."""
+        """A rank died or failed. Unless it had ended before, the others would wait for it for ever."""
         if rank in self.ranks and rank not in self.ended:
-            self._break(f"rank {rank} died")
+            self._break(f"rank {rank} died or failed")
 
     def rejoined(self, rank: int, now: float) -> list[Send]:
         """A rank has a new connection: repeat what it may have missed."""
-        self._sent_at = now
+        self._since = self._sent_at = now
         return self._repeat(rank) if rank in self._open() else []
 
     def tick(self, now: float) -> list[Send]:
@@ -102,6 +98,15 @@ class Agreement:
             return []
         self._sent_at = now
         return [send for rank in silent for send in self._repeat(rank)]
+
+    def _position(self, rank: int, message: Mapping[str, Any], begun: int, now: float) -> list[Send]:
+        if message.get("op") == "at" and self.state == "asking":
+            self._begun[rank] = begun
+            return self._propose_when_known(now)
+        if message.get("op") == "will" and self.state == "proposing" and message.get("id") == self._id:
+            self._begun[rank] = max(begun, self._begun.get(rank, 0))
+            return self._accept(rank, now) if message.get("ok") is True else self._propose(now)
+        return []
 
     def _open(self) -> list[int]:
         return sorted(self.ranks - set(self.ended))

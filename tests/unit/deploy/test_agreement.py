@@ -81,6 +81,13 @@ class Gang:
         self.now += 1.0
         self.post(self.agreement.tick(self.now))
 
+    def restart(self):
+        """The agent died and came back: it knows of no agreement, all connections are new."""
+        self.agreement = Agreement(self.agreement.ranks, retry_s=1.0, limit_s=1e6)
+        self.begin()
+        for rank in range(len(self.gates)):
+            self.reconnect(rank)
+
     def settle(self, rounds=600):
         """Everybody gets a fair turn until it is over. A rank alone on a fast machine makes many steps per message."""
         for _ in range(rounds):
@@ -147,7 +154,7 @@ def test_a_rank_that_dies_breaks_the_agreement_unless_it_had_ended(size, togethe
         assert gang.agreement.finished
     else:
         assert gang.agreement.state == "broken"
-        assert gang.agreement.reason == f"rank {victim} died"
+        assert gang.agreement.reason == f"rank {victim} died or failed"
 
 
 @settings(max_examples=300)
@@ -164,6 +171,21 @@ def test_when_leases_run_out_meanwhile_it_ends_on_one_step_or_says_that_it_did_n
     assert gang.agreement.finished or gang.agreement.state == "broken"
     if gang.agreement.finished:
         assert len({gate.step for gate in gang.gates}) == 1
+
+
+@settings(max_examples=300)
+@given(st.integers(2, 4), st.booleans(), moves, moves, moves)
+def test_an_agent_that_restarts_in_the_middle_still_stops_all_on_the_same_step(size, together, before, first, second):
+    gang = Gang(size, together=together)
+    play(gang, before)
+    gang.begin()
+    play(gang, first)
+    gang.restart()
+    play(gang, second)
+    gang.settle()
+
+    assert gang.agreement.finished, (gang.agreement.state, gang.agreement.reason)
+    assert len({gate.step for gate in gang.gates}) == 1
 
 
 def test_a_fast_rank_that_waits_for_nobody_is_caught_by_larger_margins():

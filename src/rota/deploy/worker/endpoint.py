@@ -128,12 +128,13 @@ class Endpoint:
         if size == 1:
             self._send(task, numbers[0], {"op": "stop"})
         elif task not in self._agreements or self._agreements[task].state == "broken":
+            now = time.monotonic()
             agreement = self._agreements[task] = Agreement(numbers)
-            sends = agreement.begin(time.monotonic())
+            self._step(task, agreement, partial(agreement.begin, now))
             for rank in self.ranks(task):
-                if rank.phase in {"stopped", "done"}:
-                    sends += agreement.answer(rank.rank, {"op": rank.phase, "step": rank.step}, time.monotonic())
-            self._send_all(task, sends)
+                if rank.over:
+                    last = {"op": rank.phase, "step": rank.step}
+                    self._step(task, agreement, partial(agreement.answer, rank.rank, last, now))
 
     def ask(self, task: Task) -> None:
         """Ask the ranks here how far they are; the answers go to `on_answer`."""

@@ -7,8 +7,23 @@
 Outside Rota it only passes batches through. The contract is in docs/training-iterator.md.
 """
 
-from rota.client.checkpoints import Checkpoint, latest
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from rota.client.iterator import Iterator
 from rota.client.leases import Lease, lease
 
+if TYPE_CHECKING:
+    from rota.client.checkpoints import Checkpoint, latest
+
 __all__ = ["Checkpoint", "Iterator", "Lease", "latest", "lease"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what concerns files on first use: outside Rota a script never needs it."""
+    if name in {"Checkpoint", "latest"}:
+        from rota.client import checkpoints  # noqa: PLC0415 - that is the point
+
+        return getattr(checkpoints, name)
+    raise AttributeError(f"module 'rota.client' has no attribute {name!r}")

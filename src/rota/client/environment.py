@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rota.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CHECKPOINT_EVERY_S = 60.0
 
@@ -85,6 +87,8 @@ def _folder(environ: Mapping[str, str], name: str) -> Path | None:
     text = environ.get(name, "")
     if not text:
         return None
+    from pathlib import Path  # noqa: PLC0415 - slow to import, and outside Rota never needed
+
     path = Path(text)
     if not path.is_dir():
         raise ConfigError(f"{name}={text!r}: there is no such folder; the agent makes it before it starts the job.")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sized
 from collections.abc import Iterator as Items
-from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rota.client import environment
 from rota.client.session import Hook, Hooks, Session
 from rota.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Item = TypeVar("Item")
 _LOADER_STATE = "loader.pickle"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.client import environment
 from rota.client.session import Hook, Hooks, Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Lease:

@@ -7,20 +7,21 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.client import checkpoints
 from rota.client.environment import Surroundings
 from rota.client.failures import detail_of, reason_of
 from rota.client.gate import Gate
 from rota.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rota.client.checkpoints import Checkpoint, Store
     from rota.client.link import Link
 
-Hook = Callable[[Path], Any]
+Hook = Callable[["Path"], Any]
 
 
 class Hooks(NamedTuple):
@@ -41,12 +42,13 @@ class Session:
         _check(here, hooks)
         self.here = here
         self.total = steps if here.steps is None else here.steps
-        self.resumed: checkpoints.Checkpoint | None = None
+        self.resumed: Checkpoint | None = None
         self.gate = Gate(lease_s=here.lease_s)
         self._hooks = hooks
         self._place = place
+        self._alone = here.job is None  # outside Rota nobody else looks at the gate
         self._link: Link | None = None
-        self._store: checkpoints.Store | None = None
+        self._store: Store | None = None
         self._saved_step = 0
         self._saved_at = time.monotonic()
         self._old_excepthook: Callable[..., Any] | None = None
@@ -69,8 +71,10 @@ class Session:
             atexit.register(self._link.close)
             self._old_excepthook, sys.excepthook = sys.excepthook, self._on_uncaught
         if here.checkpoints is not None and self._hooks.save is not None and self._saves():
+            from rota.client.checkpoints import Store  # noqa: PLC0415 - outside Rota no files
+
             part = f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
-            self._store = checkpoints.Store(here.checkpoints, part, here.world_size)
+            self._store = Store(here.checkpoints, part, here.world_size)
             self._store.tidy()
         if self.resumed is not None and self._hooks.load is not None:
             self._hooks.load(self.resumed.part(here.rank))
@@ -89,6 +93,9 @@ class Session:
 
     def begin(self) -> bool:
         """Begin a step, or save, report and say False when the loop has to end before it."""
+        if self._alone:
+            self.gate.begun += 1
+            return True
         if self.gate.begin():
             return True
         self._stop()
@@ -96,6 +103,9 @@ class Session:
 
     def finished(self) -> bool:
         """A step is finished: save when it is time, end when it was the last or a stop is due. False ends the loop."""
+        if self._alone:
+            self.gate.step = self.gate.begun
+            return self.going()
         self.gate.complete()
         return self._boundary()
 
@@ -192,9 +202,11 @@ def _check(here: Surroundings, hooks: Hooks) -> None:
         )
 
 
-def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> checkpoints.Checkpoint | None:
+def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> Checkpoint | None:
     if here.resume is None:
         return None
+    from rota.client import checkpoints  # noqa: PLC0415 - outside Rota no files
+
     if hooks.load is None:
         raise ConfigError(f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= function.")
     named = checkpoints.read(here.resume)

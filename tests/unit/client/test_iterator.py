@@ -318,7 +318,7 @@ took = time.process_time() - began
 own = {name for name in set(sys.modules) - before if name.startswith('rota')}
 extra = {n for n in own if not n.startswith('rota.client')} - {'rota', 'rota._version', 'rota.core', 'rota.core.errors'}
 assert not extra, extra
-assert not set(sys.modules) & {'numpy', 'socket', 'asyncio', 'dataclasses', 'logging'}
+assert not set(sys.modules) & {'numpy', 'socket', 'asyncio', 'dataclasses', 'logging', 'pathlib'}
 print(took)
 """
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}

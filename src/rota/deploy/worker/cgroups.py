@@ -1,0 +1,226 @@
+"""Control groups of the kernel, versions 1 and 2. Groups are made below the agent's own group, as `rota/NAME`.
+
+Below its own group and not at the root: a limit that somebody set on the agent holds for its tasks too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rota.core.errors import ConfigError
+from rota.deploy.worker.limits import Enclosure, Limits
+
+FOLDER = "rota"
+AGENT_GROUP = "rota-agent"  # version 2 allows no processes in a group whose members have limits: the agent moves here
+PERIOD_US = 100_000
+_V1 = ("cpuset", "cpu", "cpuacct", "memory")
+_V2 = ("cpuset", "cpu", "memory")
+
+
+class Groups:
+    """Shared by both versions: a base folder per controller, and what each controller is told."""
+
+    def __init__(self, version: int, bases: Mapping[str, Path]) -> None:
+        self.version, self.bases = version, dict(bases)
+
+    def describe(self) -> str:
+        """One line that says what is limited and by what."""
+        has = self.bases.keys()
+        pinned = "CPUs pinned by cpuset" if "cpuset" in has else "CPUs pinned by affinity"
+        quota = "fractions by quota" if "cpu" in has else "fractions of a CPU not limited"
+        memory = "memory by group" if "memory" in has else "memory by RLIMIT_DATA per process"
+        return f"cgroup v{self.version}: {pinned}, {quota}, {memory}"
+
+    def enclose(self, name: str, limits: Limits) -> Enclosure:
+        """Make the groups of a task and set its limits; nothing is left behind if one of them is refused."""
+        enclosure = Enclosure(
+            name,
+            {controller: base / FOLDER / name for controller, base in self.bases.items()},
+            () if "cpuset" in self.bases else limits.cpus,
+            None if "memory" in self.bases else limits.memory_bytes,
+        )
+        try:
+            for folder in enclosure.folders:
+                _make(folder, self.version)
+            if "cpuset" in self.bases:
+                self._pin(enclosure.groups["cpuset"], limits.cpus)
+            if "cpu" in self.bases and limits.quota is not None:
+                self._set_quota(enclosure.groups["cpu"], limits.quota)
+            if "memory" in self.bases and limits.memory_bytes is not None:
+                self._set_memory(enclosure.groups["memory"], limits.memory_bytes)
+        except OSError as error:
+            if not isinstance(error, FileExistsError):
+                enclosure.remove()
+            raise ConfigError(
+                f"cannot limit task {name}: {error.filename}: {error.strerror} (CPUs {list(limits.cpus)}, "
+                f"memory {limits.memory_bytes} bytes, quota {limits.quota})"
+            ) from error
+        return enclosure
+
+    def attach(self, name: str) -> Enclosure:
+        """The groups of a task that was started before, as far as they are there."""
+        groups = {controller: base / FOLDER / name for controller, base in self.bases.items()}
+        return Enclosure(name, {controller: path for controller, path in groups.items() if path.is_dir()})
+
+    def names(self) -> list[str]:
+        """Groups that are there now."""
+        found: set[str] = set()
+        for base in self.bases.values():
+            if (base / FOLDER).is_dir():
+                found.update(path.name for path in (base / FOLDER).iterdir() if path.is_dir())
+        return sorted(found)
+
+    def _pin(self, group: Path, cpus: tuple[int, ...]) -> None:
+        if self.version == 1:  # a group of version 1 is unusable until both are set, its parent's first
+            for folder in (group.parent, group):
+                for file in ("cpuset.cpus", "cpuset.mems"):
+                    if not _text(folder / file):
+                        _put(folder / file, _text(folder.parent / file))
+        if cpus:
+            _put(group / "cpuset.cpus", ",".join(str(cpu) for cpu in cpus))
+
+    def _set_quota(self, group: Path, cpus: float) -> None:
+        quota = max(1000, round(cpus * PERIOD_US))
+        if self.version == 2:
+            _put(group / "cpu.max", f"{quota} {PERIOD_US}")
+            return
+        _put(group / "cpu.cfs_period_us", str(PERIOD_US))
+        _put(group / "cpu.cfs_quota_us", str(quota))
+
+    def _set_memory(self, group: Path, size: int) -> None:
+        if self.version == 2:
+            _put(group / "memory.max", str(size))
+            if (group / "memory.swap.max").exists():
+                _put(group / "memory.swap.max", "0")
+            return
+        _put(group / "memory.limit_in_bytes", str(size))
+        if (group / "memory.memsw.limit_in_bytes").exists():
+            _put(group / "memory.memsw.limit_in_bytes", str(size))
+
+
+def open_v1(root: Path | None = None) -> Groups | str:
+    """Version 1 with the controllers that may be written, or why not. `root` replaces what the kernel says."""
+    bases, refused = {}, []
+    for controller, base in (_mounted("cgroup") if root is None else {c: root / c for c in _V1}).items():
+        if controller in _V1 and base.is_dir():
+            problem = _try(base)
+            refused += [problem] if problem else []
+            bases.update({} if problem else {controller: base})
+    if "memory" in bases or "cpuset" in bases:
+        return Groups(1, bases)
+    return "cgroup v1: " + (refused[0] if refused else "not mounted")
+
+
+def open_v2(root: Path | None = None) -> Groups | str:
+    """Version 2 with the controllers that may be given to children, or why not."""
+    base = _mounted("cgroup2").get("") if root is None else root
+    if base is None or not (base / "cgroup.controllers").is_file():
+        return "cgroup v2: not mounted"
+    if base.name == AGENT_GROUP:
+        base = base.parent
+    offered = set(_text(base / "cgroup.controllers").split()) & set(_V2)
+    if "memory" not in offered and "cpuset" not in offered:
+        return f"cgroup v2: only {_text(base / 'cgroup.controllers') or 'no controllers'} in {base}"
+    if problem := _try(base):
+        return "cgroup v2: " + problem
+    try:
+        _make_room(base)
+    except OSError as error:
+        return f"cgroup v2: {error.filename}: {error.strerror}"
+    return Groups(2, {controller: base for controller in _V2 if controller in offered})
+
+
+def own_groups(controller: str) -> list[Path]:
+    """The groups this process sits in as to one controller, in either version."""
+    found = (_mounted("cgroup").get(controller), _mounted("cgroup2").get(""))
+    return [path for path in found if path is not None]
+
+
+def tidy() -> None:
+    """Take away our folders where nobody is left in them; runc makes some below controllers that we do not use."""
+    for base in {*_mounted("cgroup").values(), *_mounted("cgroup2").values()}:
+        with contextlib.suppress(OSError):
+            (base / FOLDER).rmdir()
+
+
+def _make_room(base: Path) -> None:
+    """Let children of the base have limits; where the agent itself sits in the base, it moves into a leaf."""
+    try:
+        _enable(base)
+    except OSError:
+        (base / AGENT_GROUP).mkdir(exist_ok=True)
+        _put(base / AGENT_GROUP / "cgroup.procs", "0")
+        _enable(base)
+
+
+def _enable(folder: Path) -> None:
+    offered = [c for c in _text(folder / "cgroup.controllers").split() if c in _V2]
+    if offered and (missing := set(offered) - set(_text(folder / "cgroup.subtree_control").split())):
+        _put(folder / "cgroup.subtree_control", " ".join(f"+{c}" for c in sorted(missing)))
+
+
+def _try(base: Path) -> str:
+    """Whether groups may be made here; the reason if not."""
+    probe = base / FOLDER / f"probe-{os.getpid()}"
+    try:
+        _make(probe, 1)
+        probe.rmdir()
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    with contextlib.suppress(OSError):  # others are at work there
+        probe.parent.rmdir()
+    return ""
+
+
+def _make(folder: Path, version: int) -> None:
+    """Make a group and its parent; somebody else may be taking the empty parent away at this moment."""
+    for last in (False, False, True):
+        folder.parent.mkdir(exist_ok=True)
+        try:
+            if version == 2:
+                _enable(folder.parent)
+            folder.mkdir()
+        except FileNotFoundError:
+            if last:
+                raise
+        else:
+            return
+
+
+def _mounted(kind: str) -> dict[str, Path]:
+    """Own group of this process by controller ("" for version 2), as a folder that can be seen from here."""
+    own: dict[str, str] = {}
+    for line in _text(Path("/proc/self/cgroup")).splitlines():
+        number, controllers, path = line.split(":", 2)
+        own.update(dict.fromkeys(controllers.split(",") if number != "0" else [""], path))
+    found: dict[str, Path] = {}
+    for line in _text(Path("/proc/self/mountinfo")).splitlines():
+        before, _, after = line.partition(" - ")
+        fields, (fs, _, options) = before.split(), after.split(" ", 2)
+        if fs != kind:
+            continue
+        for controller in [""] if kind == "cgroup2" else options.split(","):
+            if controller in own:
+                found.setdefault(controller, _below(Path(fields[4]), fields[3], own[controller]))
+    return found
+
+
+def _below(mount: Path, root: str, own: str) -> Path:
+    """The folder of a group below a mount point that may itself show only a part of the hierarchy."""
+    inside = own[len(root) :] if root != "/" and own.startswith(root) else own
+    path = mount / inside.strip("/")
+    return path if path.is_dir() else mount
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _put(path: Path, value: str) -> None:
+    path.write_text(value, encoding="ascii")

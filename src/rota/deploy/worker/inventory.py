@@ -1,0 +1,205 @@
+"""What this machine has: GPUs, CPUs by NUMA node, memory, the speed of its storage."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import ConfigError
+from rota.deploy.worker.storage import Storage, measure
+
+_SYS = Path("/sys")
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU as its driver describes it; `node` is the NUMA node it hangs on, if known."""
+
+    index: int
+    name: str
+    uuid: str
+    memory_bytes: int
+    node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A worker machine. `numa` maps nodes to the CPUs this process may use; `remarks` say what could not be found."""
+
+    hostname: str
+    gpus: tuple[Gpu, ...]
+    cpus: tuple[int, ...]
+    numa: Mapping[int, tuple[int, ...]]
+    memory_bytes: int
+    storage: Storage | None
+    remarks: tuple[str, ...] = ()
+
+
+def inspect(folder: str | Path | None = None) -> Machine:
+    """Look at this machine. Storage is measured in `folder`, and not at all without one."""
+    remarks: list[str] = []
+    gpus, why = find_gpus()
+    remarks += [why] if why else []
+    storage = None
+    if folder is not None:
+        storage = measure(Path(folder))
+        remarks += [] if storage.problem is None else [storage.problem]
+    cpus = allowed_cpus()
+    return Machine(socket.gethostname(), gpus, cpus, numa_map(cpus), memory(), storage, tuple(remarks))
+
+
+def allowed_cpus() -> tuple[int, ...]:
+    """CPUs this process may run on: those of its affinity, not all of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
+
+
+def numa_map(cpus: tuple[int, ...], root: Path = _SYS) -> dict[int, tuple[int, ...]]:
+    """CPUs by NUMA node, from /sys; one node 0 where the kernel does not say. Nodes without our CPUs are left out."""
+    found: dict[int, tuple[int, ...]] = {}
+    for path in sorted((root / "devices/system/node").glob("node[0-9]*/cpulist")):
+        here = set(parse_cpu_list(path.read_text(encoding="ascii"))) & set(cpus)
+        if here:
+            found[int(path.parent.name[4:])] = tuple(sorted(here))
+    unknown = tuple(cpu for cpu in cpus if not any(cpu in here for here in found.values()))
+    if unknown:
+        found[0] = tuple(sorted((*found.get(0, ()), *unknown)))
+    return dict(sorted(found.items()))
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """The kernel's way to write sets of CPUs: `0-3,8,10-11`."""
+    cpus: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return tuple(cpus)
+
+
+def memory(proc: Path = Path("/proc"), groups: Path | None = None) -> int:
+    """Bytes that may be used: those of the machine, or less if a control group around this process says so."""
+    total = 0
+    for line in (proc / "meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemTotal:"):
+            total = int(line.split()[1]) * 1024
+    return min([total, *_group_limits(groups)])
+
+
+def _group_limits(groups: Path | None) -> list[int]:
+    """Limits of the control groups from this process's own one up to the root."""
+    from rota.deploy.worker.cgroups import own_groups  # noqa: PLC0415 - only the memory needs it
+
+    starts = own_groups("memory") if groups is None else [groups]
+    limits = []
+    for start in starts:
+        for folder in (start, *start.parents):
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                try:
+                    text = (folder / name).read_text(encoding="ascii").strip()
+                except OSError:
+                    continue
+                limits += [int(text)] if text.isdigit() else []
+    return limits
+
+
+def find_gpus() -> tuple[tuple[Gpu, ...], str]:
+    """GPUs by NVML; none, and why, where there is no driver or no nvidia-ml-py."""
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+    except ImportError:
+        return (), "no GPUs looked for: nvidia-ml-py is not installed"
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return (), f"no GPUs: {error}"
+    try:
+        return tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())), ""
+    except nvml.NVMLError as error:
+        return (), f"no GPUs: the driver answered {error}"
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _gpu(nvml: Any, index: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    bus = _text(nvml.nvmlDeviceGetPciInfo(handle).busId).lower()
+    return Gpu(
+        index,
+        _text(nvml.nvmlDeviceGetName(handle)),
+        _text(nvml.nvmlDeviceGetUUID(handle)),
+        int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        node_of_pci(bus),
+    )
+
+
+def node_of_pci(bus: str, root: Path = _SYS) -> int | None:
+    """The NUMA node of a device; None if the kernel does not know it."""
+    domain, _, rest = bus.partition(":")
+    try:
+        node = int((root / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A line of Synergy's connection file: where an agent listens, and the part of the machine that is its own."""
+
+    host: str
+    port: int
+    first_gpu: int
+    first_cpu: int
+    numa: bool
+
+
+def read_connections(path: str | Path) -> tuple[Connection, ...]:
+    """Agents from a Synergy connection file: `ip,port,first gpu,first cpu,numa` on each line, no header."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read connection file {path}: {error}") from error
+    found: dict[tuple[str, int], int] = {}
+    connections = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        connection = _connection(line, f"{path}:{number}")
+        key = (connection.host, connection.port)
+        if key in found:
+            raise ConfigError(
+                f"{path}:{number}: {key[0]}:{key[1]} is already on line {found[key]}; give each agent once"
+            )
+        found[key] = number
+        connections.append(connection)
+    if not connections:
+        raise ConfigError(f"{path}: no agents in it; write `ip,port,first gpu,first cpu,numa` lines")
+    return tuple(connections)
+
+
+def _connection(line: str, where: str) -> Connection:
+    fields = [part.strip() for part in line.split(",")]
+    if len(fields) != 5:
+        raise ConfigError(
+            f"{where}: {len(fields)} fields in {line.strip()!r}; expected ip,port,first gpu,first cpu,numa"
+        )
+    numbers = []
+    for name, value, most in zip(
+        ("port", "first gpu", "first cpu", "numa"), fields[1:], (65535, 10**6, 10**6, 1), strict=True
+    ):
+        if not (value.isascii() and value.isdigit()) or int(value) > most or (name == "port" and int(value) == 0):
+            raise ConfigError(f"{where}: {name} is {value!r}; expected a whole number up to {most}")
+        numbers.append(int(value))
+    if not fields[0]:
+        raise ConfigError(f"{where}: the address is empty")
+    return Connection(fields[0], numbers[0], numbers[1], numbers[2], bool(numbers[3]))

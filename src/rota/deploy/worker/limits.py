@@ -1,0 +1,198 @@
+"""CPU and memory limits of a task: by control groups where they may be written, else by affinity and rlimits.
+
+A backend says which it is (`describe`). Without control groups memory is limited by RLIMIT_DATA: it holds for each
+process, not for their sum, and not for shared memory; RLIMIT_AS is not used, because a GPU program reserves far more
+addresses than memory. A program then sees a failed allocation instead of being ended, so nobody can tell
+`out-of-memory` from any other failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from rota.deploy.worker import procs
+
+KILL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a task may use. `quota` counts CPUs and is given for fractions only; whole CPUs are limited by pinning."""
+
+    cpus: tuple[int, ...] = ()
+    memory_bytes: int | None = None
+    quota: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """The limits of one task in force: groups to enter, or what the process has to set for itself."""
+
+    name: str
+    groups: dict[str, Path] = field(default_factory=dict)  # by controller
+    affinity: tuple[int, ...] = ()
+    data_limit: int | None = None
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The folders of the groups, each once."""
+        return tuple(dict.fromkeys(self.groups.values()))
+
+    @property
+    def oom_events(self) -> Path | None:
+        """The file that counts processes ended for want of memory."""
+        group = self.groups.get("memory")
+        if group is None:
+            return None
+        return group / ("memory.events" if (group / "memory.events").exists() else "memory.oom_control")
+
+    def members(self) -> list[procs.Process]:
+        """Processes in the groups and in groups below them."""
+        found: set[int] = set()
+        for top in self.folders:
+            for path in (top / "cgroup.procs", *top.rglob("cgroup.procs")):
+                found.update(_numbers(path))
+        return procs.by_number(sorted(found))
+
+    def kill_all(self, seconds: float = KILL_SECONDS) -> bool:
+        """End everybody inside, however they hide; True when nobody is left."""
+        end = time.monotonic() + seconds
+        while members := self.members():
+            if time.monotonic() > end:
+                return False
+            if not self._kill_at_once():
+                for process in members:
+                    procs.send(process, signal.SIGKILL)
+            time.sleep(0.01)
+        return True
+
+    def usage(self) -> procs.Usage:
+        """CPU seconds and resident bytes, of processes that ended as well where the kernel keeps count."""
+        used = procs.usage(self.members())
+        counted = _cpu_seconds(self.groups)
+        return used if counted is None else procs.Usage(counted, used.rss_bytes)
+
+    def remove(self) -> bool:
+        """Take the groups away; False if somebody is still inside."""
+        removed = [_remove(folder) for folder in self.folders]
+        return all(removed)
+
+    def _kill_at_once(self) -> bool:
+        files = [folder / "cgroup.kill" for folder in self.folders]
+        if not files or not all(file.exists() for file in files):
+            return False
+        for file in files:
+            file.write_text("1", encoding="ascii")
+        return True
+
+
+class Backend(Protocol):
+    """A way to hold tasks to their limits."""
+
+    def describe(self) -> str:
+        """One line that says what is limited and by what."""
+
+    def enclose(self, name: str, limits: Limits) -> Enclosure:
+        """Put limits in force for a task that is about to start."""
+
+    def attach(self, name: str) -> Enclosure:
+        """The enclosure of a task that was started before."""
+
+    def names(self) -> list[str]:
+        """Enclosures that are there now, whoever made them."""
+
+
+class Plain:
+    """No control groups: affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
+
+    def __init__(self, why: str = "") -> None:
+        self.why = why
+
+    def describe(self) -> str:
+        """One line that says what is limited and by what."""
+        reason = f" ({self.why})" if self.why else ""
+        return (
+            "affinity and rlimits: CPUs pinned, fractions of a CPU not limited, "
+            f"memory by RLIMIT_DATA per process{reason}"
+        )
+
+    def enclose(self, name: str, limits: Limits) -> Enclosure:
+        """Nothing to prepare: the process limits itself."""
+        return Enclosure(name, {}, limits.cpus, limits.memory_bytes)
+
+    def attach(self, name: str) -> Enclosure:
+        """There is nothing to find again."""
+        return Enclosure(name)
+
+    def names(self) -> list[str]:
+        """None are kept."""
+        return []
+
+
+def pick(root: Path | None = None) -> Backend:
+    """The best backend that this process is allowed to use, found by trying."""
+    from rota.deploy.worker import cgroups  # noqa: PLC0415 - cgroups needs the types above
+
+    reasons: list[str] = []
+    tries: tuple[Callable[[Path | None], Backend | str], ...] = (cgroups.open_v2, cgroups.open_v1)
+    for attempt in tries:
+        found = attempt(root)
+        if not isinstance(found, str):
+            return found
+        reasons.append(found)
+    return Plain("; ".join(reasons))
+
+
+def clear(backend: Backend, prefix: str, known: set[str]) -> list[str]:
+    """End and remove enclosures of ours (by prefix) that no task owns any more; their names."""
+    gone = []
+    for name in backend.names():
+        if name.startswith(prefix) and name not in known:
+            enclosure = backend.attach(name)
+            enclosure.kill_all()
+            enclosure.remove()
+            gone.append(name)
+    return gone
+
+
+def _numbers(path: Path) -> list[int]:
+    try:
+        return [int(line) for line in path.read_text(encoding="ascii").split()]
+    except OSError:
+        return []
+
+
+def _cpu_seconds(groups: dict[str, Path]) -> float | None:
+    try:
+        if "cpuacct" in groups:
+            return int((groups["cpuacct"] / "cpuacct.usage").read_text(encoding="ascii")) / 1e9
+        if "cpu" in groups:
+            for line in (groups["cpu"] / "cpu.stat").read_text(encoding="ascii").splitlines():
+                if line.startswith("usage_usec "):
+                    return int(line.split()[1]) / 1e6
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _remove(folder: Path) -> bool:
+    """Remove a group and the groups below it, then the parent if it is empty. Groups need a moment to become empty."""
+    end = time.monotonic() + 1.0
+    while folder.exists():
+        with contextlib.suppress(OSError):  # not empty yet
+            for inner, _, _ in os.walk(folder, topdown=False):
+                Path(inner).rmdir()
+            break
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    with contextlib.suppress(OSError):  # other tasks live there
+        folder.parent.rmdir()
+    return True

@@ -1,0 +1,143 @@
+"""Control groups: version 1 for real where it may be written; version 2 on an imitation of its files."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rota.core.errors import ConfigError
+from rota.deploy.worker import limits
+from rota.deploy.worker.cgroups import Groups, open_v1, open_v2
+from rota.deploy.worker.limits import Limits, Plain, clear, pick
+
+PREFIX = f"test{os.getpid()}-"
+
+
+@pytest.fixture
+def v1():
+    found = open_v1()
+    if isinstance(found, str) or "memory" not in found.bases:
+        pytest.skip(f"no control groups of version 1 to write: {found if isinstance(found, str) else 'no memory'}")
+    yield found
+    clear(found, PREFIX, set())
+
+
+def imitation_of_v2(root, controllers="cpuset cpu io memory"):
+    """Plain files: a kernel would make them itself and forbid more."""
+    (root / "cgroup.controllers").write_text(controllers)
+    (root / "cgroup.subtree_control").write_text("")
+    return root
+
+
+def test_without_control_groups_it_is_said_why(tmp_path):
+    backend = pick(tmp_path / "nothing")
+
+    assert isinstance(backend, Plain)
+    assert "RLIMIT_DATA" in backend.describe()
+    assert "cgroup v2: not mounted" in backend.describe()
+    assert backend.enclose("t", Limits((0,), 100)).data_limit == 100
+
+
+def test_groups_that_may_not_be_written_are_named(tmp_path):
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory/rota").write_text("not a folder")
+
+    assert str(tmp_path / "memory/rota") in open_v1(tmp_path)
+
+
+def test_version_2_without_our_controllers_is_not_taken(tmp_path):
+    assert "only hugetlb" in open_v2(imitation_of_v2(tmp_path, "hugetlb"))
+
+
+def test_version_2_is_told_cpus_quota_and_memory(tmp_path):
+    backend = open_v2(imitation_of_v2(tmp_path))
+
+    made = backend.enclose("t", Limits((0, 2), 1000, 1.5))
+
+    group = tmp_path / "rota/t"
+    assert made.folders == (group,)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu +cpuset +memory"
+    assert (group / "cpuset.cpus").read_text() == "0,2"
+    assert (group / "cpu.max").read_text() == "150000 100000"
+    assert (group / "memory.max").read_text() == "1000"
+    assert "cgroup v2" in backend.describe()
+    assert backend.names() == ["t"]
+
+
+def test_a_controller_that_is_missing_is_replaced_and_said(tmp_path):
+    backend = open_v2(imitation_of_v2(tmp_path, "memory"))
+
+    made = backend.enclose("t", Limits((0, 2), 1000, 1.5))
+
+    assert made.affinity == (0, 2)
+    assert made.data_limit is None
+    assert "CPUs pinned by affinity" in backend.describe()
+    assert "not limited" in backend.describe()
+
+
+def test_version_1_really_holds_the_limits(v1):
+    made = v1.enclose(PREFIX + "a", Limits((0,), 64 << 20, 0.5))
+
+    assert (made.groups["memory"] / "memory.limit_in_bytes").read_text().strip() == str(64 << 20)
+    if "cpuset" in made.groups:
+        assert (made.groups["cpuset"] / "cpuset.cpus").read_text().strip() == "0"
+    if "cpu" in made.groups:
+        assert (made.groups["cpu"] / "cpu.cfs_quota_us").read_text().strip() == "50000"
+    assert made.remove()
+    assert not made.groups["memory"].exists()
+
+
+def test_a_limit_the_kernel_refuses_leaves_nothing_behind(v1):
+    if "cpuset" not in v1.bases:
+        pytest.skip("no cpuset here")
+
+    with pytest.raises(ConfigError, match=r"cannot limit task .*CPUs \[4095\]"):
+        v1.enclose(PREFIX + "b", Limits((4095,)))
+
+    assert PREFIX + "b" not in v1.names()
+
+
+def test_groups_of_a_dead_agent_are_emptied_and_removed_those_of_others_are_not(v1):
+    mine, other = v1.enclose(PREFIX + "c", Limits()), v1.enclose(PREFIX + "d", Limits())
+    child = subprocess.Popen(["sleep", "60"])
+    for folder in mine.folders:
+        (folder / "cgroup.procs").write_text(str(child.pid))
+
+    gone = clear(v1, PREFIX, {PREFIX + "d"})
+
+    assert gone == [PREFIX + "c"]
+    assert child.wait(5) == -signal.SIGKILL
+    assert not any(folder.exists() for folder in mine.folders)
+    assert all(folder.exists() for folder in other.folders)
+
+
+def test_usage_counts_what_is_inside(v1):
+    made = v1.enclose(PREFIX + "e", Limits())
+    child = subprocess.Popen(["sh", "-c", "read _; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read _"], stdin=-1)
+    for folder in made.folders:
+        (folder / "cgroup.procs").write_text(str(child.pid))
+
+    used = made.usage()
+
+    assert used.rss_bytes > 0
+    assert [p.pid for p in made.members()] == [child.pid]
+    made.kill_all()
+    child.communicate()
+
+
+def test_a_group_made_while_its_parent_is_taken_away_is_made_all_the_same(tmp_path, monkeypatch):
+    backend, first = Groups(1, {"memory": tmp_path}), []
+    mkdir = Path.mkdir
+
+    def as_if_somebody_removed_the_parent(self, *arguments, **options):
+        mkdir(self, *arguments, **options)
+        if self.name == "rota" and not first:
+            first.append(self)
+            self.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", as_if_somebody_removed_the_parent)
+
+    assert backend.enclose("t", Limits()).groups["memory"].is_dir()
+    assert limits.Enclosure("t").members() == []

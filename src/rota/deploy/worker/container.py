@@ -1,0 +1,130 @@
+"""Tasks in containers of docker or podman: their command line runs in the foreground, under the usual supervisor.
+
+Limits are given to the engine, because its containers are not our children. Environment variables are passed by name,
+so that no value shows in a list of processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rota.deploy.worker import status
+from rota.deploy.worker.launcher import Running
+from rota.deploy.worker.limits import Plain
+from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
+from rota.deploy.worker.procs import Usage
+from rota.deploy.worker.spec import PASSED, TaskSpec, environment
+from rota.deploy.worker.status import Exit, Phase, Reason, Status
+
+SECONDS = 20.0
+_OF_THE_HOST = {*PASSED} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+
+
+class EngineLauncher:
+    """Containers of docker or podman. `gpus` says whether devices of a task are real."""
+
+    def __init__(self, engine: str, prefix: str = "", gpus: bool = False) -> None:
+        self.name, self.prefix, self.gpus = engine, prefix, gpus
+        self._process = ProcessLauncher(Plain("limits are the container engine's"), prefix)
+
+    def unavailable(self) -> str:
+        """Why the engine cannot be used: not installed, or nobody answers."""
+        if shutil.which(self.name) is None:
+            return f"{self.name} is not installed"
+        done = call([self.name, "info"])
+        if done is None:
+            return f"{self.name} does not answer within {SECONDS:g} s"
+        return "" if done.returncode == 0 else f"{self.name} has no daemon here: {last_line(done.stderr)}"
+
+    def start(self, spec: TaskSpec, folder: Path) -> None:
+        """Start a task as a container in the foreground."""
+        env = environment(spec, folder, {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST})
+        own = {k: os.environ[k] for k in ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST") if k in os.environ}
+        command = Command(self.arguments(spec, env), {**own, **env}, "/")
+        plain = replace(spec, cpu_ids=(), memory_gb=None)  # the client of the engine needs no limits
+        self._process.run(plain, folder, command)
+
+    def arguments(self, spec: TaskSpec, env: dict[str, str]) -> tuple[str, ...]:
+        """The command line for a task."""
+        limits = limits_of(spec)
+        argv = [self.name, "run", f"--name={self._container(str(spec.id))}", "--network=host", "--init"]
+        argv += [f"--cpuset-cpus={','.join(map(str, limits.cpus))}"] if limits.cpus else []
+        argv += [f"--cpus={limits.quota:g}"] if limits.quota else []
+        if limits.memory_bytes:
+            argv += [f"--memory={limits.memory_bytes}b", f"--memory-swap={limits.memory_bytes}b"]
+        argv += self._devices(spec)
+        for text in (*spec.mounts, *([spec.checkpoints] if spec.checkpoints else [])):
+            path, _, mode = text.partition(":")
+            argv.append(f"--volume={path}:{path}:{mode or 'rw'}")
+        argv += [f"--env={name}" for name in sorted(env)]
+        return (*argv, f"--workdir={spec.cwd}", spec.image, *spec.argv)
+
+    def adopt(self, folder: Path) -> Running | None:
+        """The task in this folder if it runs."""
+        return self._process.adopt(folder)
+
+    def status(self, folder: Path) -> Status:
+        """How the task is; the engine knows whether memory was the reason of its end."""
+        now = self._process.status(folder)
+        if now.phase is Phase.ENDED and now.exit is not None and now.exit.code == 137:
+            done = call([self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)])
+            if done is not None and done.stdout.strip() == "true":
+                return replace(now, exit=Exit(137, None, Reason.OUT_OF_MEMORY, "the engine ended it at its limit"))
+        return now
+
+    def usage(self, folder: Path) -> Usage:
+        """Of the client only: what is inside belongs to the engine."""
+        return self._process.usage(folder)
+
+    def signal(self, folder: Path, number: int) -> None:
+        """The client in the foreground passes signals on."""
+        self._process.signal(folder, number)
+
+    def kill(self, folder: Path) -> None:
+        """End the container, then what is left of its client."""
+        call([self.name, "kill", self._container(folder.name)])
+        wait_for_end(folder)
+        self._process.kill(folder)
+
+    def clean(self, folder: Path) -> None:
+        """Remove the container."""
+        call([self.name, "rm", "--force", self._container(folder.name)])
+        self._process.clean(folder)
+
+    def _container(self, task: str) -> str:
+        return f"rota-{self.prefix}{task}"
+
+    def _devices(self, spec: TaskSpec) -> list[str]:
+        if not self.gpus or not spec.devices:
+            return []
+        if self.name == "podman":
+            return [f"--device=nvidia.com/gpu={device}" for device in spec.devices]
+        return [f'--gpus="device={",".join(spec.devices)}"']
+
+
+def call(argv: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a command of an engine; None if it does not answer or is not there."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(  # noqa: S603 - programs of the engines, found on the PATH
+            argv, check=False, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL
+        )
+    return None
+
+
+def last_line(text: str) -> str:
+    """The line of an error message that says why."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"
+
+
+def wait_for_end(folder: Path, seconds: float = 2.0) -> None:
+    """Give the supervisor a moment to see the end that was just brought about."""
+    end = time.monotonic() + seconds
+    while status.read(folder).phase is not Phase.ENDED and time.monotonic() < end:
+        time.sleep(0.01)

@@ -1,0 +1,138 @@
+"""A worker machine as an agent uses it: start tasks, look after them, find them again after a restart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rota.core.errors import ConfigError
+from rota.deploy.worker import cgroups, limits, stopping
+from rota.deploy.worker.container import EngineLauncher
+from rota.deploy.worker.cpus import CpuBook, shares
+from rota.deploy.worker.inventory import Machine
+from rota.deploy.worker.launcher import Launcher, choose
+from rota.deploy.worker.limits import Backend
+from rota.deploy.worker.mps import Mps
+from rota.deploy.worker.process import ProcessLauncher
+from rota.deploy.worker.runc import RuncLauncher
+from rota.deploy.worker.spec import TaskId, TaskSpec
+from rota.deploy.worker.status import Phase, Status
+from rota.deploy.worker.tasks import TaskTable
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A task and how it is."""
+
+    task: TaskId
+    status: Status
+
+
+class Host:
+    """The tasks of one agent on one machine. Everything it knows is on disk below `folder`."""
+
+    def __init__(self, folder: str | Path, machine: Machine, backend: Backend | None = None) -> None:
+        self.machine = machine
+        self.table = TaskTable(folder)
+        self.backend = backend if backend is not None else limits.pick()
+        prefix = hashlib.sha256(str(self.table.folder).encode()).hexdigest()[:8] + "-"
+        self.launchers = _launchers(self.backend, self.table.folder, prefix, bool(machine.gpus))
+        self.mps = Mps(self.table.folder, len(machine.gpus))
+        self.cpus = CpuBook(machine.numa)
+        self._prefix = prefix
+        limits.clear(self.backend, prefix, {prefix + str(task) for task in self.table.ids()})
+
+    def describe(self) -> str:
+        """One line that says how tasks are limited here."""
+        return self.backend.describe()
+
+    def start(self, spec: TaskSpec) -> Status:
+        """Start a task: CPUs are chosen, the task is written down, then it runs. Nothing is left of one that cannot."""
+        launcher = choose(spec, self.launchers)
+        if spec.mps:
+            for device in spec.devices:
+                spec = replace(spec, env={**self.mps.start(device), **spec.env})
+        if str(spec.id) in {str(task) for task in self.table.ids()}:
+            raise ConfigError(f"task {spec.id} is already here; every lease of a job needs an epoch of its own")
+        pinning = self.cpus.take(str(spec.id), spec.cpus, self._nodes_of(spec.devices))
+        placed = replace(spec, cpu_ids=pinning.cpus, virtual=pinning.virtual, launcher=launcher.name)
+        try:
+            folder = self.table.add(placed)
+            launcher.start(placed, folder)
+        except Exception:
+            self.cpus.release(str(spec.id))
+            if self.table.path(spec.id).exists():
+                launcher.clean(self.table.path(spec.id))
+                self.table.forget(spec.id)
+            raise
+        return launcher.status(folder)
+
+    def recover(self) -> list[Report]:
+        """After a restart: take back CPUs of tasks that run, end what lost its supervisor, report everything."""
+        for task in self.table.ids():
+            spec = self.table.spec(task)
+            if self._launcher(task).adopt(self.table.path(task)) is not None:
+                self.cpus.restore(str(task), shares(spec.cpus, spec.cpu_ids))
+        return self.reports()
+
+    def reports(self) -> list[Report]:
+        """Every task that was not forgotten. One that ended holds nothing any more, but is reported until forgotten."""
+        found = []
+        for task in self.table.ids():
+            status = self.status(task)
+            found.append(Report(task, status))
+        return found
+
+    def status(self, task: TaskId) -> Status:
+        """How a task is. An end is final only after what it left behind was removed."""
+        launcher, folder = self._launcher(task), self.table.path(task)
+        status = launcher.status(folder)
+        if status.phase is Phase.ENDED and not (folder / "cleaned").exists():
+            launcher.clean(folder)
+            (folder / "cleaned").touch()
+        if status.phase is Phase.ENDED:
+            self.cpus.release(str(task))
+        return status
+
+    def ending(self, task: TaskId, grace_1: float, grace_2: float, now: float) -> stopping.Ending:
+        """Begin to stop a task; the caller goes on with `advance`."""
+        return stopping.Ending(self._launcher(task), self.table.path(task), grace_1, grace_2, now)
+
+    def stop(self, task: TaskId, grace_1: float = 0.0, grace_2: float = 10.0) -> Status:
+        """Stop a task and wait for its end."""
+        stopping.stop(self._launcher(task), self.table.path(task), grace_1, grace_2)
+        return self.status(task)
+
+    def forget(self, task: TaskId) -> None:
+        """The end of a task was acknowledged. A task that runs is not forgotten."""
+        if not self.table.path(task).exists():
+            return
+        if self.status(task).phase is not Phase.ENDED:
+            raise ConfigError(f"task {task} still runs; stop it before forgetting it")
+        self.table.forget(task)
+
+    def close(self) -> None:
+        """Leave: tasks go on, and the next agent finds them."""
+        if not self.table.ids():
+            cgroups.tidy()
+        self.table.close()
+
+    def _launcher(self, task: TaskId) -> Launcher:
+        return self.launchers[self.table.spec(task).launcher]
+
+    def _nodes_of(self, devices: Iterable[str]) -> set[int]:
+        wanted = set(devices)
+        near = [gpu for gpu in self.machine.gpus if {str(gpu.index), gpu.uuid} & wanted]
+        return {gpu.node for gpu in near if gpu.node is not None}
+
+
+def _launchers(backend: Backend, folder: Path, prefix: str, gpus: bool) -> dict[str, Launcher]:
+    found: tuple[Launcher, ...] = (
+        ProcessLauncher(backend, prefix),
+        EngineLauncher("docker", prefix, gpus),
+        EngineLauncher("podman", prefix, gpus),
+        RuncLauncher(backend, folder / "runc", prefix),
+    )
+    return {launcher.name: launcher for launcher in found}

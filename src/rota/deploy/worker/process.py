@@ -1,0 +1,179 @@
+"""Tasks as processes, each under its own supervisor (`shim.py`), which the other launchers use too."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rota.core.errors import ConfigError, OutputError
+from rota.deploy.worker import procs, status
+from rota.deploy.worker.launcher import Running
+from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, Limits
+from rota.deploy.worker.spec import MARKER, TaskSpec, environment
+from rota.deploy.worker.status import Phase, Status
+
+SHIM = Path(__file__).with_name("shim.py")
+LAUNCH = "launch.json"
+_START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the supervisor is to run. `enter` is false for programs that put a container into the groups themselves."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    enter: bool = True
+
+
+def limits_of(spec: TaskSpec) -> Limits:
+    """Whole CPUs by pinning, fractions by a quota; CPUs that are not there are not limited."""
+    fraction = spec.cpus != int(spec.cpus) and not spec.virtual
+    size = None if spec.memory_gb is None else int(spec.memory_gb * 1e9)
+    return Limits(spec.cpu_ids, size, spec.cpus if fraction else None)
+
+
+class ProcessLauncher:
+    """Plain processes. `prefix` keeps the enclosures of several agents on one machine apart."""
+
+    name = "process"
+
+    def __init__(self, limits: Backend, prefix: str = "") -> None:
+        self.limits, self.prefix = limits, prefix
+
+    def unavailable(self) -> str:
+        """Processes work wherever there is a /proc."""
+        return "" if sys.platform == "linux" else f"workers need Linux; this is {sys.platform}"
+
+    def start(self, spec: TaskSpec, folder: Path) -> None:
+        """Start a task as a process."""
+        self.run(spec, folder, Command(spec.argv, environment(spec, folder, os.environ), spec.cwd))
+
+    def run(self, spec: TaskSpec, folder: Path, command: Command) -> None:
+        """Put the limits of a task in force and start a command under them."""
+        enclosure = self.enclose(spec)
+        try:
+            _write_launch(folder, _plan(spec, command, enclosure))
+            _start_shim(folder)
+        except Exception:
+            enclosure.remove()
+            raise
+
+    def enclose(self, spec: TaskSpec) -> Enclosure:
+        """The limits of a task, in force."""
+        return self.limits.enclose(self.prefix + str(spec.id), limits_of(spec))
+
+    def adopt(self, folder: Path) -> Running | None:
+        """The task in this folder if it runs."""
+        now = status.read(folder)
+        return None if now.phase is Phase.ENDED else Running(folder, now.process, now.started_at)
+
+    def status(self, folder: Path) -> Status:
+        """How the task is; while it runs, with what it uses."""
+        now = status.read(folder)
+        if now.phase not in (Phase.RUNNING, Phase.STOPPING):
+            return now
+        used = self.usage(folder)
+        return replace(now, cpu_seconds=used.cpu_seconds, rss_bytes=used.rss_bytes)
+
+    def usage(self, folder: Path) -> procs.Usage:
+        """What it uses now: of its groups, or else of its session."""
+        enclosure = self._enclosure(folder)
+        if enclosure.groups:
+            return enclosure.usage()
+        leader = status.read(folder).process
+        return procs.usage(procs.in_session(leader)) if leader else procs.Usage()
+
+    def signal(self, folder: Path, number: int) -> None:
+        """Send a signal to the process group of the task."""
+        leader = status.read(folder).process
+        for process in procs.in_group(leader) if leader else ():
+            procs.send(process, number)
+
+    def kill(self, folder: Path) -> None:
+        """End the task and everything it started, by group, by session, and by the mark in its environment."""
+        self._enclosure(folder).kill_all()
+        leader = status.read(folder).process
+        end = time.monotonic() + KILL_SECONDS
+        while time.monotonic() < end:
+            found = set(procs.in_session(leader)) if leader else set()
+            found.update(procs.with_environment(f"{MARKER}={folder}"))
+            if not found:
+                return
+            for process in found:
+                procs.send(process, signal.SIGKILL)
+            time.sleep(0.01)
+
+    def clean(self, folder: Path) -> None:
+        """Take away the groups of an ended task, and whoever is still inside."""
+        self.kill(folder)
+        self._enclosure(folder).remove()
+
+    def _enclosure(self, folder: Path) -> Enclosure:
+        return self.limits.attach(self.prefix + folder.name)
+
+
+def _plan(spec: TaskSpec, command: Command, enclosure: Enclosure) -> dict[str, object]:
+    """What the supervisor reads."""
+    events = enclosure.oom_events
+    groups = [str(folder) for folder in enclosure.folders]
+    return {
+        "argv": list(command.argv),
+        "env": dict(command.env),
+        "cwd": command.cwd,
+        "logs": spec.logs,
+        "log_bytes": int(spec.log_mb * 1e6),
+        "groups": groups,
+        "enter": groups if command.enter else [],
+        "oom_events": None if events is None else str(events),
+        "affinity": list(enclosure.affinity),
+        "data_limit": enclosure.data_limit,
+    }
+
+
+def _write_launch(folder: Path, plan: dict[str, object]) -> None:
+    """Only the owner may read it: it holds the environment of the task."""
+    path = folder / LAUNCH
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            json.dump(plan, file)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}; make room and start the task again") from error
+
+
+def _start_shim(folder: Path) -> None:
+    """Start the supervisor and come back when the command runs, or has failed to."""
+    lock = os.open(folder / status.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-S", "-E", str(SHIM), str(folder), str(lock)],
+            pass_fds=(lock,),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,  # the part that stays closes it, and waiting for that needs no polling
+            text=True,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+            timeout=_START_SECONDS,
+            check=False,
+        )
+    except BlockingIOError as error:
+        raise ConfigError(f"the task in {folder} already runs") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"cannot start the supervisor of {folder.name}: {error}") from error
+    finally:
+        os.close(lock)
+    if done.returncode != 0 and not (folder / status.STATUS).exists():
+        log = folder / "shim.log"
+        said = done.stderr + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+        raise ConfigError(
+            f"the supervisor of {folder.name} failed: {said.strip()[-500:] or f'exit code {done.returncode}'}"
+        )

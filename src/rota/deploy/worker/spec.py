@@ -1,0 +1,140 @@
+"""What a task is asked to be: a frozen description, and the environment it gets."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import ConfigError
+
+PASSED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "SHELL",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
+MARKER = "ROTA_TASK_FOLDER"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TaskId:
+    """One rank of a job in one of its leases."""
+
+    job: str
+    epoch: int = 0
+    rank: int = 0
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.job):
+            raise ConfigError(f"job {self.job!r}: use 1 to 80 letters, digits, '_' and '-'; it names a folder")
+        if self.epoch < 0 or self.rank < 0:
+            raise ConfigError(f"task of job {self.job}: epoch {self.epoch} and rank {self.rank} must not be negative")
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.epoch}.{self.rank}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """The opposite of `str`."""
+        job, _, rest = text.partition(".")
+        epoch, _, rank = rest.partition(".")
+        if not (epoch.isdigit() and rank.isdigit()):
+            raise ConfigError(f"task {text!r} is not JOB.EPOCH.RANK")
+        return cls(job, int(epoch), int(rank))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """All that is needed to start a task. Folders are absolute; `cpu_ids` is filled in by the machine."""
+
+    id: TaskId
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    cpus: float = 1.0
+    memory_gb: float | None = None
+    devices: tuple[str, ...] = ()
+    checkpoints: str = ""
+    logs: str = ""  # empty: inside the folder of the task
+    log_mb: float = 16.0  # per stream
+    image: str = ""  # empty: a plain process
+    launcher: str = ""  # empty: chosen by the image
+    mounts: tuple[str, ...] = ()  # for containers: PATH or PATH:ro
+    mps: bool = False
+    cpu_ids: tuple[int, ...] = ()
+    virtual: bool = False  # the machine has fewer CPUs than were asked for
+
+    def __post_init__(self) -> None:
+        where = f"task {self.id}"
+        if not self.argv or not self.argv[0]:
+            raise ConfigError(f"{where}: argv is empty; name the program to run")
+        if not (math.isfinite(self.cpus) and self.cpus > 0):
+            raise ConfigError(f"{where}: cpus is {self.cpus}; a task needs more than 0")
+        if self.memory_gb is not None and not (math.isfinite(self.memory_gb) and self.memory_gb > 0):
+            raise ConfigError(f"{where}: memory_gb is {self.memory_gb}; give more than 0, or nothing for no limit")
+        if not (math.isfinite(self.log_mb) and self.log_mb > 0):
+            raise ConfigError(f"{where}: log_mb is {self.log_mb}; give more than 0")
+        for name in ("cwd", "checkpoints", "logs"):
+            value = getattr(self, name)
+            if value and not Path(value).is_absolute():
+                raise ConfigError(f"{where}: {name} {value!r} is not an absolute folder")
+        _check_texts(where, self.argv, self.env)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for a file or a message."""
+        return {**asdict(self), "id": str(self.id), "env": dict(self.env)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TaskSpec:
+        """The opposite of `to_json`; unknown names are refused."""
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ConfigError(f"task description has unknown fields: {', '.join(unknown)}")
+        if missing := sorted({"id", "argv"} - set(values)):
+            raise ConfigError(f"task description lacks {', '.join(missing)}")
+        read: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        read["id"] = TaskId.parse(str(values["id"]))
+        return cls(**read)
+
+
+def _check_texts(where: str, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
+    """Refuse what the kernel would refuse only when the task starts."""
+    for text in (*argv, *env.values()):
+        if "\0" in text:
+            raise ConfigError(f"{where}: {text!r} holds a NUL character")
+    for key in env:
+        if not key or "=" in key or "\0" in key:
+            raise ConfigError(f"{where}: {key!r} cannot be the name of an environment variable")
+
+
+def environment(spec: TaskSpec, folder: Path, own: Mapping[str, str]) -> dict[str, str]:
+    """What the task sees: a few harmless variables of the agent, its own ones, and where it is. Nothing else."""
+    passed = {name: own[name] for name in PASSED if name in own}
+    devices = ",".join(spec.devices)
+    return {
+        **passed,
+        **spec.env,
+        "CUDA_VISIBLE_DEVICES": devices,
+        "ROTA_DEVICES": devices,
+        "ROTA_TASK": str(spec.id),
+        "ROTA_JOB": spec.id.job,
+        "ROTA_EPOCH": str(spec.id.epoch),
+        "ROTA_RANK": str(spec.id.rank),
+        "ROTA_CPUS": f"{spec.cpus:g}",
+        "ROTA_MEMORY_GB": "" if spec.memory_gb is None else f"{spec.memory_gb:g}",
+        "ROTA_CHECKPOINTS": spec.checkpoints,
+        "ROTA_LOGS": spec.logs or str(folder / "logs"),
+        MARKER: str(folder),
+    }

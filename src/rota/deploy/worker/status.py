@@ -1,0 +1,139 @@
+"""How a task is: its phase, its end, what it uses. Read from the files that its supervisor writes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import ConfigError
+from rota.deploy.worker.procs import Process, boot_id
+
+STATUS, LOCK, STOPPING = "status.json", "shim.lock", "stopping"
+_ENDED_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+_CODES_OF_CONTAINERS = {128 + number for number in _ENDED_FROM_OUTSIDE}
+
+
+class Phase(str, Enum):
+    """Where in its life a task is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+class Reason(str, Enum):
+    """Why a task ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    OUT_OF_MEMORY = "out-of-memory"
+    KILLED = "killed"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a task ended. Code and signal are the kernel's; both are None if nobody saw the end (`lost`)."""
+
+    code: int | None
+    signal: int | None
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All that is reported of a task. Times are seconds since the epoch; None where they are not known."""
+
+    phase: Phase
+    exit: Exit | None = None
+    process: Process | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    cpu_seconds: float = 0.0
+    rss_bytes: int = 0
+    stop_requested: bool = False
+    output_bytes_dropped: int = 0
+
+
+def is_supervised(folder: Path) -> bool:
+    """Whether the supervisor lives: it holds a lock from before its start to its end."""
+    try:
+        fd = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+def read(folder: Path) -> Status:
+    """The status of the task in a folder, from its files alone."""
+    supervised = is_supervised(folder)  # asked first: the last status is written before the lock is left
+    values = _load(folder / STATUS)
+    stopping = (folder / STOPPING).exists()
+    if values is None:
+        if supervised:
+            return Status(Phase.STARTING, stop_requested=stopping)
+        return _lost("it never started: the agent or its supervisor died before", stopping)
+    process = Process(*values["process"])
+    started, ended = values["started_at"], values["exit"]
+    if ended is not None:
+        return Status(
+            Phase.ENDED,
+            judge(ended, stopping),
+            process,
+            started,
+            values["ended_at"],
+            ended["cpu_seconds"],
+            ended["max_rss_bytes"],
+            stopping,
+            ended["output_bytes_dropped"],
+        )
+    if values["boot_id"] != boot_id():
+        return _lost("the machine was started again meanwhile", stopping, process, started)
+    if not supervised:
+        return _lost("its supervisor died", stopping, process, started)
+    return Status(Phase.STOPPING if stopping else Phase.RUNNING, None, process, started, stop_requested=stopping)
+
+
+def judge(ended: dict[str, Any], stopping: bool) -> Exit:
+    """The reason behind an exit code or a signal, as the kernel told them."""
+    code, number, error = ended["code"], ended["signal"], ended["error"]
+    if error:
+        return Exit(code, number, Reason.FAILED, error)
+    if code == 0:
+        return Exit(code, number, Reason.COMPLETED)
+    if ended["oom_kills"]:
+        return Exit(code, number, Reason.OUT_OF_MEMORY, "the kernel ended it at its memory limit")
+    if stopping or number in _ENDED_FROM_OUTSIDE or code in _CODES_OF_CONTAINERS:
+        return Exit(code, number, Reason.KILLED, "" if stopping else "nobody asked the agent for it")
+    return Exit(code, number, Reason.FAILED)
+
+
+def _lost(why: str, stopping: bool, process: Process | None = None, started: float | None = None) -> Status:
+    return Status(Phase.ENDED, Exit(None, None, Reason.LOST, why), process, started, stop_requested=stopping)
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); remove its folder to give up the task") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} is not a status; remove its folder to give up the task")
+    return values

@@ -1,0 +1,111 @@
+"""What the agent remembers of its tasks: a folder each, on disk, so that its own end loses nothing."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+
+from rota.core.errors import ConfigError, OutputError
+from rota.deploy.worker.spec import TaskId, TaskSpec
+
+_SPEC = "spec.json"
+
+
+class TaskTable:
+    """Tasks by folder below one folder, which one agent at a time may hold. Close it to let the next one in."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+        self.tasks_folder = self.folder / "tasks"
+        try:
+            self.tasks_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OutputError(f"cannot use {self.folder} for tasks: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise ConfigError(
+                f"another agent uses {self.folder}; stop it, or give this one a folder of its own"
+            ) from None
+        self._remove_unfinished()
+
+    def close(self) -> None:
+        """Let another agent have the folder. Tasks go on."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def path(self, task: TaskId) -> Path:
+        """The folder of a task, whether it is there or not."""
+        return self.tasks_folder / str(task)
+
+    def add(self, spec: TaskSpec) -> Path:
+        """Write a task down, all of it or nothing; its folder."""
+        target = self.path(spec.id)
+        if target.exists():
+            raise ConfigError(f"task {spec.id} is already here; every lease of a job needs an epoch of its own")
+        building = self.tasks_folder / f".{spec.id}.part"
+        try:
+            _build(building, spec)
+            building.rename(target)
+            _sync(self.tasks_folder)
+        except OSError as error:
+            shutil.rmtree(building, ignore_errors=True)
+            raise OutputError(
+                f"cannot write task {spec.id} to {self.tasks_folder}: {error.strerror}; make room and try again"
+            ) from error
+        return target
+
+    def ids(self) -> list[TaskId]:
+        """Tasks that were not forgotten, in order."""
+        return sorted(TaskId.parse(p.name) for p in self.tasks_folder.iterdir() if not p.name.startswith("."))
+
+    def spec(self, task: TaskId) -> TaskSpec:
+        """What a task was asked to be."""
+        path = self.path(task) / _SPEC
+        try:
+            return TaskSpec.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise ConfigError(f"task {task} is not on this machine") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(f"{path} cannot be read ({error}); remove its folder to give up the task") from error
+
+    def forget(self, task: TaskId) -> None:
+        """The end of a task was acknowledged: remove its folder. Forgetting twice is fine."""
+        path = self.path(task)
+        gone = self.tasks_folder / f".{task}.gone"
+        try:
+            shutil.rmtree(gone, ignore_errors=True)
+            path.rename(gone)
+        except FileNotFoundError:
+            return
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def _remove_unfinished(self) -> None:
+        """What an agent that died was just writing or removing."""
+        for path in self.tasks_folder.glob(".*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _build(folder: Path, spec: TaskSpec) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "logs").mkdir(parents=True, mode=0o700)
+    folder.chmod(0o700)
+    with os.fdopen(os.open(folder / _SPEC, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(spec.to_json(), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

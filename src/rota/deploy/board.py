@@ -10,6 +10,7 @@ from typing import Any
 
 from rota.deploy.book import Attempt, Book, Job
 from rota.deploy.contacts import Contacts
+from rota.deploy.gangs import Gangs, ranks_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,9 @@ class Order:
     resume: str
     resume_step: int
     rate: float
-    spec: Mapping[str, Any] = field(compare=False)
+    messages: tuple[tuple[int, int, str], ...] = ()
+    """(number, rank, JSON): for ranks of a gang over several servers."""
+    spec: Mapping[str, Any] = field(compare=False, default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +74,12 @@ class Board:
         """The newest list of a node."""
         return self._sheets.get(node)
 
-    def publish(self, book: Book) -> None:
+    def publish(self, book: Book, gangs: Gangs | None = None) -> None:
         """Write the lists anew; only those that changed get a new version."""
         orders: dict[str, list[Order]] = {name: [] for name in book.nodes}
         for job in book.running.values():
             if job.attempt is not None:
-                for node, order in _orders(book, job, job.attempt):
+                for node, order in _orders(book, job, job.attempt, gangs):
                     orders[node].append(order)
         for node, found in orders.items():
             self._write(node, tuple(sorted(found, key=lambda o: o.job)))
@@ -116,9 +119,9 @@ class Board:
         self._sheets[node] = Sheet(version=self._version, orders=orders, logs=self._logs.get(node, ()))
 
 
-def _orders(book: Book, job: Job, attempt: Attempt) -> list[tuple[str, Order]]:
+def _orders(book: Book, job: Job, attempt: Attempt, gangs: Gangs | None) -> list[tuple[str, Order]]:
     """The orders of an attempt, one for each of its servers."""
-    counts = [len(part.devices) if job.spec.get("ranks") == "gpu" else 1 for part in attempt.parts]
+    counts = ranks_of(job, attempt)
     host = book.nodes[attempt.parts[0].node].joined.host
     found = []
     for at, part in enumerate(attempt.parts):
@@ -138,6 +141,7 @@ def _orders(book: Book, job: Job, attempt: Attempt) -> list[tuple[str, Order]]:
             resume=attempt.resume,
             resume_step=attempt.resume_step,
             rate=attempt.rate,
+            messages=() if gangs is None else gangs.messages((job.id, attempt.epoch), part.node),
             spec=job.spec,
         )
         found.append((part.node, order))

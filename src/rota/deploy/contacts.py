@@ -20,9 +20,8 @@ class Seen:
     outcome: str = ""
     exit_code: int = 0
     detail: str = ""
-    begun: int = 0
-    accepted: int = 0
-    refused: int = 0
+    answers: tuple[tuple[int, str], ...] = ()
+    """(rank, JSON): what ranks of a gang said about where to stop."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from rota.deploy.boundary import Teller, cluster_now
 from rota.deploy.clock import WallClock
 from rota.deploy.contacts import Contacts
 from rota.deploy.desk import Answer, Desk, Refused
+from rota.deploy.gangs import Gangs
 from rota.deploy.journal import Journal
 from rota.deploy.orders import Want, extended, reconcile, wants
 from rota.deploy.reports import judge
@@ -64,12 +65,13 @@ class Floor:
 
     def __init__(
         self, *, clock: WallClock, journal: Journal, book: Book, desk: Desk, contacts: Contacts, teller: Teller,
-        timing: Timing, round_s: float, publish: Callable[[Book], None],
+        timing: Timing, round_s: float, publish: Callable[[Book, Gangs], None],
     ) -> None:  # fmt: skip
         self.clock, self.book, self.desk, self.contacts = clock, book, desk, contacts
         self.timing = timing
         self._journal, self._teller, self._round_s, self._publish = journal, teller, round_s, publish
         self._lines = LineWriter()
+        self._gangs = Gangs()
         self._inbox: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._state: LiveState | None = None
         self._rates: dict[int, float] = {}
@@ -200,7 +202,8 @@ class Floor:
         if events:
             events += self._happen(reconcile(self.book, self._wanted(), self.clock.now(), self._lease_end()))
             self._commit(events)
-            self._publish(self.book)
+        if self._gangs.look(self.book, self.contacts) or events:
+            self._publish(self.book, self._gangs)
         for call, answer in answers:
             with contextlib.suppress(Exception):
                 call.done.set_result(answer())
@@ -253,7 +256,7 @@ class Floor:
             events += self._happen([longer])
         if events:
             self._commit(events)
-            self._publish(self.book)
+            self._publish(self.book, self._gangs)
 
     # Looking after attempts and nodes
 

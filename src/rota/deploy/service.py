@@ -341,6 +341,7 @@ def _order(order: Order, lease_s: float, scale: float) -> pb.TaskOrder:
         memory_gb=order.memory_gb, first_rank=order.first_rank, ranks=order.ranks, world_size=order.world_size,
         master_addr=order.master_addr, master_port=order.master_port, resume=order.resume,
         resume_step=order.resume_step, spec=spec_message(order.spec), rate=order.rate * scale,
+        messages=[pb.GangMessage(id=number, rank=rank, json=text) for number, rank, text in order.messages],
     )  # fmt: skip
 
 
@@ -348,7 +349,7 @@ def _report(message: pb.Observed) -> Report:
     tasks = {
         (t.job, t.epoch): Seen(
             phase=t.phase, step=t.step, saved_step=t.saved_step, saved_path=t.saved_path, outcome=t.outcome,
-            exit_code=t.exit_code, detail=t.detail, begun=t.begun, accepted=t.accepted, refused=t.refused,
+            exit_code=t.exit_code, detail=t.detail, answers=tuple((a.rank, a.json) for a in t.answers),
         )
         for t in message.tasks
     }  # fmt: skip

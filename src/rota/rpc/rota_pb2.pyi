@@ -76,7 +76,7 @@ class Desired(_message.Message):
     def __init__(self, version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ...) -> None: ...
 
 class TaskOrder(_message.Message):
-    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "stop_at", "agreement", "commit", "name")
+    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -93,10 +93,7 @@ class TaskOrder(_message.Message):
     RESUME_STEP_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     RATE_FIELD_NUMBER: _ClassVar[int]
-    STOP_AT_FIELD_NUMBER: _ClassVar[int]
-    AGREEMENT_FIELD_NUMBER: _ClassVar[int]
-    COMMIT_FIELD_NUMBER: _ClassVar[int]
-    NAME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     state: str
@@ -113,11 +110,18 @@ class TaskOrder(_message.Message):
     resume_step: int
     spec: JobSpec
     rate: float
-    stop_at: int
-    agreement: int
-    commit: bool
-    name: str
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., stop_at: _Optional[int] = ..., agreement: _Optional[int] = ..., commit: bool = ..., name: _Optional[str] = ...) -> None: ...
+    messages: _containers.RepeatedCompositeFieldContainer[GangMessage]
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., messages: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ...) -> None: ...
+
+class GangMessage(_message.Message):
+    __slots__ = ("id", "rank", "json")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    rank: int
+    json: str
+    def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
     __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks")
@@ -187,7 +191,7 @@ class Observed(_message.Message):
     def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ...) -> None: ...
 
 class TaskState(_message.Message):
-    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "begun", "accepted", "refused")
+    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -197,9 +201,7 @@ class TaskState(_message.Message):
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
-    BEGUN_FIELD_NUMBER: _ClassVar[int]
-    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
-    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     phase: str
@@ -209,10 +211,8 @@ class TaskState(_message.Message):
     outcome: str
     exit_code: int
     detail: str
-    begun: int
-    accepted: int
-    refused: int
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., begun: _Optional[int] = ..., accepted: _Optional[int] = ..., refused: _Optional[int] = ...) -> None: ...
+    answers: _containers.RepeatedCompositeFieldContainer[GangMessage]
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("known",)

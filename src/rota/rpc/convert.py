@@ -16,6 +16,8 @@ _SPEC = (
 def spec_message(spec: Mapping[str, Any]) -> pb.JobSpec:
     """A job as it was asked for."""
     message = pb.JobSpec(**{name: spec[name] for name in _SPEC if spec.get(name) is not None})
+    if spec.get("counted") is False:
+        message.steps = 0  # nobody said how many; the scheduler's guess is its own
     message.argv.extend(spec.get("argv") or ())
     message.env.update(spec.get("env") or {})
     return message
@@ -24,7 +26,8 @@ def spec_message(spec: Mapping[str, Any]) -> pb.JobSpec:
 def spec_fields(message: pb.JobSpec) -> dict[str, Any]:
     """The same as plain values; what was not said is left out."""
     found: dict[str, Any] = {name: value for name in _SPEC if (value := getattr(message, name))}
-    found["max_restarts"] = message.max_restarts  # 0 is an answer
+    if message.HasField("max_restarts"):
+        found["max_restarts"] = message.max_restarts  # 0 is an answer
     found["argv"] = list(message.argv)
     found["env"] = dict(message.env)
     return found

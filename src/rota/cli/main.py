@@ -30,6 +30,7 @@ VERBS = {
     "clusters": "List built-in clusters, or show one.",
     "rules": "List rules presets, or show one.",
     "trace": "Look at a trace file, convert it, or write one from a generator.",
+    "fidelity": "Run a trace simulated and emulated, and compare job by job.",
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",
     "tokens": "Make, list and revoke the tokens with which tenants submit jobs.",
     "bench": "Measure the speed of parts of Rota.",

@@ -1,0 +1,170 @@
+"""`rota fidelity`: one trace simulated and emulated, job by job."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import names
+from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+
+if TYPE_CHECKING:
+    from rota.deploy.fidelity import Fidelity
+
+EXAMPLES = """
+\b
+Examples:
+  rota fidelity my.trace --cluster v100=16/2:cpus=6:memory=125 --policy las \\
+       --mechanism tune --profiles synergy --round 300 --time-scale 240
+  rota fidelity my.trace --cluster v100=4,k80=4 --policy max-min-fairness-perf \\
+       --time-scale 600 --limit 20 --jobs-csv both.csv --figure fidelity.pdf
+"""
+
+
+@click.command("fidelity", epilog=EXAMPLES)
+@click.argument("trace", metavar="TRACE")
+@click.option("--trace-format", metavar="NAME", help="Format of the trace, e.g. gavel.")
+@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
+@click.option("--cluster", required=True, metavar="SPEC", help="The machines, as for `rota simulate`.")
+@click.option(
+    "--policy", required=True, metavar="NAME", shell_complete=completes(names.policies), help="Who gets what."
+)
+@settings_option("--set-policy", "policy_settings", "Parameter of the policy")
+@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
+@click.option("--profiles", default=None, metavar="NAME|FILE", help="How fast jobs go.")
+@click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
+@click.option("--rules", default="default", show_default=True, metavar="NAME", help="How a run is carried out.")
+@settings_option("--set-rules", "rule_settings", "Single field of the rules")
+@click.option("--time-scale", type=click.FloatRange(1.0, 10000.0), default=60.0, show_default=True,
+              help="How much faster than the wall the emulated cluster runs.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N jobs of the trace.")
+@click.option("--steps-divided-by", type=click.FloatRange(1.0), default=1.0, metavar="K",
+              help="Make every job K times as short.")  # fmt: skip
+@click.option("--jobs-csv", metavar="FILE", help="Write both completion times of every job.")
+@click.option("--figure", metavar="FILE", help="Draw the distribution of the ratios (PNG, PDF, SVG).")
+@json_option
+def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bool, **options: Any) -> None:
+    """Run a trace twice, simulated and on an emulated cluster with real agents, and compare job by job."""
+    from rota.analysis.output import check_writable  # noqa: PLC0415 - numpy only when needed
+
+    for path in (jobs_csv, figure):
+        if path is not None:
+            check_writable(path)
+    found = _run(trace, options)
+    if jobs_csv is not None:
+        _write(jobs_csv, found)
+    if figure is not None:
+        _draw(figure, found)
+    if as_json:
+        echo_json(_plain(found))
+    else:
+        _show(found)
+
+
+def _run(trace: str, options: dict[str, Any]) -> Fidelity:
+    import dataclasses  # noqa: PLC0415
+
+    import numpy as np  # noqa: PLC0415
+
+    from rota import api, clusters, workloads  # noqa: PLC0415
+    from rota.deploy.fidelity import compare  # noqa: PLC0415
+    from rota.deploy.scheduler import Options  # noqa: PLC0415
+
+    jobs = workloads.read_trace(trace, options["trace_format"], options["trace_settings"])
+    jobs = jobs if options["limit"] is None else jobs.rows(0, min(options["limit"], len(jobs)))
+    shorter = np.maximum(1.0, np.round(jobs.total_steps / options["steps_divided_by"]))
+    jobs = dataclasses.replace(jobs, total_steps=shorter)
+    cluster = clusters.load(options["cluster"])
+    same = {
+        name: options[name]
+        for name in (
+            "policy",
+            "policy_settings",
+            "mechanism",
+            "mechanism_settings",
+            "rules",
+            "rule_settings",
+            "round_s",
+        )
+    }
+    simulated = api.simulate(jobs=jobs, cluster=cluster, profiles=options["profiles"], **same)
+    profiles = options["profiles"] or simulated.config["profiles"]
+    emulated = Options(state="", profiles=profiles, time_scale=options["time_scale"], **same)
+    wall = simulated.summary["makespan_s"] / options["time_scale"]
+    with _bar(f"emulating {len(jobs)} jobs for about {wall:,.0f} s", len(jobs)) as progress:
+        return compare(jobs, simulated, cluster, emulated, progress)
+
+
+@contextlib.contextmanager
+def _bar(label: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done, _: bar.update(task, completed=done)
+
+
+def _plain(found: Fidelity) -> dict[str, Any]:
+    return {
+        "jobs": len(found.simulated),
+        "metrics": {
+            d.name: {"simulated": d.simulated, "emulated": d.emulated, "difference": d.part}
+            for d in found.differences()
+        },
+        "ratio_percentiles": dict(zip(("p5", "p50", "p95"), _percentiles(found), strict=True)),
+        "preemptions": found.preemptions,
+        "wall_s": found.wall_s,
+        "simulated_jct_s": found.simulated.tolist(),
+        "emulated_jct_s": found.emulated.tolist(),
+    }
+
+
+def _percentiles(found: Fidelity) -> list[float]:
+    import numpy as np  # noqa: PLC0415
+
+    values: list[float] = np.percentile(found.ratios, [5, 50, 95]).tolist()
+    return values
+
+
+def _show(found: Fidelity) -> None:
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    rows = [
+        (d.name, f"{d.simulated:,.0f} s", f"{d.emulated:,.0f} s", f"{100 * d.part:+.2f} %") for d in found.differences()
+    ]
+    show_table(f"{len(found.simulated)} jobs", ("metric", "simulated", "emulated", "difference"), rows, numbers=3)
+    low, middle, high = _percentiles(found)
+    click.echo(
+        f"Per job, emulated over simulated: median {middle:.3f}, 5 % below {low:.3f}, 5 % above {high:.3f}. "
+        f"{found.preemptions} preemptions; {found.wall_s:,.0f} s on the wall."
+    )
+
+
+def _write(path: str, found: Fidelity) -> None:
+    import csv  # noqa: PLC0415
+
+    from rota.analysis.output import whole_file  # noqa: PLC0415
+
+    with whole_file(path) as place, place.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(("job_id", "simulated_jct_s", "emulated_jct_s", "ratio"))
+        for number, row in enumerate(zip(found.simulated, found.emulated, found.ratios, strict=True)):
+            lines.writerow((number, *(f"{value:.3f}" for value in row)))
+
+
+def _draw(path: str, found: Fidelity) -> None:
+    from rota.analysis.figures import curves  # noqa: PLC0415
+    from rota.analysis.output import whole_file  # noqa: PLC0415
+
+    figure = curves.ratio_cdf({"jobs": found.ratios}, ("emulated", "simulated"))
+    with whole_file(path) as place:
+        figure.savefig(place, format=path.rpartition(".")[2].lower())

@@ -8,15 +8,16 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rota.core.errors import ConfigError, UnknownName
+from rota.core.errors import ConfigError, OutputError, UnknownName
 from rota.deploy.worker import procs
 from rota.deploy.worker.host import Host
-from rota.deploy.worker.inventory import inspect
-from rota.deploy.worker.limits import Plain, pick
+from rota.deploy.worker.inventory import Gpu, inspect
+from rota.deploy.worker.limits import Enclosure, Plain, pick
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import Phase, Reason
 
@@ -166,6 +167,99 @@ def test_an_end_is_reported_until_it_is_acknowledged(host):
     assert host.reports() == []
 
 
+def test_logs_and_checkpoints_may_be_elsewhere(host, tmp_path):
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt/model").write_text("kept")
+
+    run(
+        host,
+        ("sh", "-c", "echo out; cat $ROTA_CHECKPOINTS/model; ls $ROTA_LOGS"),
+        logs=str(tmp_path / "logs"),
+        checkpoints=str(tmp_path / "ckpt"),
+    )
+
+    assert (tmp_path / "logs/j1.0.0/stdout.log").read_text() == "out\nkeptstderr.log\nstdout.log\n"
+
+
+def test_a_folder_for_logs_that_cannot_be_made_is_named_and_nothing_starts(host, tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(OutputError, match=r"task j1\.0\.0: cannot make folder .*file"):
+        start(host, ("true",), logs=str(tmp_path / "file"))
+
+    assert host.reports() == []
+
+
+# Full disks
+
+
+ON_A_SMALL_DISK = """
+import pathlib, sys, time
+from rota.core.errors import RotaError
+from rota.deploy.worker.host import Host
+from rota.deploy.worker.inventory import inspect
+from rota.deploy.worker.process import LAUNCH, _start_shim
+from rota.deploy.worker.spec import TaskId, TaskSpec
+folder = pathlib.Path(sys.argv[1])
+host = Host(folder, inspect())
+a, b = TaskId("a"), TaskId("b")
+noisy = f"while [ ! -e {folder}/go ]; do echo 0123456789012345678901234567890123456789; done; exit 7"
+host.start(TaskSpec(a, ("sh", "-c", noisy)))
+second = host.table.add(TaskSpec(b, ("true",), launcher="process"))
+(second / LAUNCH).write_text((host.table.path(a) / LAUNCH).read_text())
+(folder / "go").symlink_to("/no/such/place/yet")
+with (folder / "filler").open("ab", buffering=0) as file:
+    for _ in range(200):
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            time.sleep(0.005)
+try:
+    _start_shim(second)
+except RotaError as error:
+    sys.stdout.write(f"{error}|")
+(folder / "go").unlink()
+(folder / "go").symlink_to("/")
+time.sleep(1.2)
+sys.stdout.write(f"{host.status(a).phase.value}|")
+(folder / "filler").unlink()
+end = time.monotonic() + 30
+while host.status(a).phase.value != "ended" and time.monotonic() < end:
+    time.sleep(0.02)
+status = host.status(a)
+sys.stdout.write(f"{status.exit and status.exit.code}|{status.output_bytes_dropped > 0}")
+host.stop(a, 0, 0)
+host.forget(a)
+host.forget(b)
+host.close()
+"""
+
+
+def test_an_exit_code_waits_for_room_on_a_full_disk(tmp_path):
+    mount = f"mount -t tmpfs -o size=1m tmpfs {tmp_path}"
+    if subprocess.run(["unshare", "--mount", "sh", "-c", mount], check=False, capture_output=True).returncode:
+        pytest.skip("no small file system can be mounted here")
+
+    script = f'{mount} && exec "$0" -c "$1" {tmp_path}'
+    try:
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script, sys.executable, ON_A_SMALL_DISK],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=2 * SECONDS,
+        )
+    finally:
+        for process in procs.with_environment(f"ROTA_TASK_FOLDER={tmp_path}/tasks/a.0.0"):
+            procs.send(process, signal.SIGKILL)
+
+    assert done.returncode == 0, done.stderr
+    refused, meanwhile, code, dropped = done.stdout.split("|")
+    assert "No space left" in refused
+    assert (meanwhile, code, dropped) == ("running", "7", "True")
+
+
 # Limits
 
 
@@ -207,6 +301,22 @@ def test_without_groups_memory_is_limited_by_failing_allocations(tmp_path):
 
     assert (status.exit.code, status.exit.reason) == (1, Reason.FAILED)
     assert "MemoryError" in output(host, "stderr")
+    stop_all(host)
+    host.close()
+
+
+def test_a_task_that_cannot_enter_its_group_does_not_run_without_limits(tmp_path):
+    class Gone(Plain):
+        def enclose(self, name, limits):  # noqa: ARG002
+            return Enclosure(name, {"memory": tmp_path / "gone"})
+
+    host = Host(tmp_path / "agent", inspect(), Gone())
+
+    status = run(host, ("touch", str(tmp_path / "it-ran")))
+
+    assert (status.exit.code, status.exit.reason) == (125, Reason.FAILED)
+    assert "cannot enter" in status.exit.detail
+    assert not (tmp_path / "it-ran").exists()
     stop_all(host)
     host.close()
 
@@ -432,6 +542,67 @@ def test_a_task_that_cannot_be_started_leaves_nothing(host):
     assert host.cpus.free() == len(host.machine.cpus)
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"phase": "running"}'])
+def test_a_damaged_status_is_lost_and_the_others_are_served(host, text):
+    run(host, ("sh", "-c", "exit 3"))
+    host.start(TaskSpec(TaskId("other"), ("sh", "-c", "exit 4")))
+    ended(host, TaskId("other"))
+
+    (host.table.path(TASK) / "status.json").write_text(text)
+    first, second = host.reports()
+
+    assert (first.status.exit.reason, second.status.exit.code) == (Reason.LOST, 4)
+    assert "damaged" in first.status.exit.detail
+
+
+def test_a_task_with_a_damaged_description_is_still_reported_and_forgotten(host):
+    start(host, ("sleep", "600"))
+    (host.table.path(TASK) / "spec.json").write_text("{")
+
+    assert [r.status.phase for r in host.recover()] == [Phase.RUNNING]
+    assert host.stop(TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
+    host.forget(TASK)
+    assert host.reports() == []
+
+
+def test_a_folder_that_is_no_task_is_left_alone(host):
+    (host.table.tasks_folder / "lost+found").mkdir()
+
+    assert host.reports() == []
+    assert (host.table.tasks_folder / "lost+found").exists()
+
+
+# Space sharing
+
+
+def test_the_daemon_of_a_shared_gpu_lives_as_long_as_its_tasks(tmp_path, monkeypatch):
+    """Against a stand-in for NVIDIA's program: it runs while a file is there."""
+    program = tmp_path / "bin/nvidia-cuda-mps-control"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\n"
+        'alive="$CUDA_MPS_PIPE_DIRECTORY/alive"\n'
+        'if [ "$1" = -d ]; then touch "$alive"; exit; fi\n'
+        'read command; [ -e "$alive" ] || exit 1\n'
+        'if [ "$command" = quit ]; then rm "$alive"; fi\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    host = Host(tmp_path / "agent", replace(inspect(), gpus=(Gpu(0, "T4", "GPU-1", 1 << 34),)))
+    alive = tmp_path / "agent/mps/0/pipe/alive"
+
+    for job in ("a", "b"):
+        host.start(TaskSpec(TaskId(job), ("sleep", "600"), devices=("0",), mps=True))
+    assert host.table.spec(TaskId("b")).env["CUDA_MPS_PIPE_DIRECTORY"] == str(alive.parent)
+    host.stop(TaskId("a"), 0.0, SECONDS)
+    assert alive.exists()
+    host.stop(TaskId("b"), 0.0, SECONDS)
+
+    assert not alive.exists()
+    stop_all(host)
+    host.close()
+
+
 # Size
 
 
@@ -515,6 +686,12 @@ def test_a_container_gets_its_folders_and_no_secrets(contained, tmp_path, monkey
     assert (tmp_path / "ckpt/model").read_text() == "model\n"
     assert output(contained).endswith("refused\n")
     assert "hunter2" not in output(contained)
+
+
+def test_a_container_does_not_see_the_folder_of_the_agent(contained):
+    run(contained, ("sh", "-c", f"ls -A {contained.table.folder} && echo end"), image="host")
+
+    assert output(contained) == "end\n"
 
 
 def test_a_container_that_does_not_hear_is_killed_with_everything_inside(contained):

@@ -95,6 +95,8 @@ class Groups:
             _put(group / "memory.max", str(size))
             if (group / "memory.swap.max").exists():
                 _put(group / "memory.swap.max", "0")
+            if (group / "memory.oom.group").exists():
+                _put(group / "memory.oom.group", "1")  # a task is ended whole, not one process of it
             return
         _put(group / "memory.limit_in_bytes", str(size))
         if (group / "memory.memsw.limit_in_bytes").exists():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +22,9 @@ from rota.deploy.worker.runc import RuncLauncher
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import Phase, Status
 from rota.deploy.worker.tasks import TaskTable
+
+_CLEANED = "cleaned"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Host:
         launcher = choose(spec, self.launchers)
         if spec.mps:
             for device in spec.devices:
-                spec = replace(spec, env={**self.mps.start(device), **spec.env})
+                spec = replace(spec, env={**spec.env, **self.mps.start(device)})
         if str(spec.id) in {str(task) for task in self.table.ids()}:
             raise ConfigError(f"task {spec.id} is already here; every lease of a job needs an epoch of its own")
         pinning = self.cpus.take(str(spec.id), spec.cpus, self._nodes_of(spec.devices))
@@ -72,26 +77,24 @@ class Host:
     def recover(self) -> list[Report]:
         """After a restart: take back CPUs of tasks that run, end what lost its supervisor, report everything."""
         for task in self.table.ids():
-            spec = self.table.spec(task)
-            if self._launcher(task).adopt(self.table.path(task)) is not None:
+            spec = self._spec(task)
+            if spec is not None and self._launcher(task).adopt(self.table.path(task)) is not None:
                 self.cpus.restore(str(task), shares(spec.cpus, spec.cpu_ids))
         return self.reports()
 
     def reports(self) -> list[Report]:
         """Every task that was not forgotten. One that ended holds nothing any more, but is reported until forgotten."""
-        found = []
-        for task in self.table.ids():
-            status = self.status(task)
-            found.append(Report(task, status))
-        return found
+        return [Report(task, self.status(task)) for task in self.table.ids()]
 
     def status(self, task: TaskId) -> Status:
         """How a task is. An end is final only after what it left behind was removed."""
         launcher, folder = self._launcher(task), self.table.path(task)
         status = launcher.status(folder)
-        if status.phase is Phase.ENDED and not (folder / "cleaned").exists():
+        if status.phase is Phase.ENDED and not (folder / _CLEANED).exists():
             launcher.clean(folder)
-            (folder / "cleaned").touch()
+            with contextlib.suppress(OSError):  # a full disk: it is cleaned again next time
+                (folder / _CLEANED).touch()
+            self._stop_unused_mps(task)
         if status.phase is Phase.ENDED:
             self.cpus.release(str(task))
         return status
@@ -120,7 +123,26 @@ class Host:
         self.table.close()
 
     def _launcher(self, task: TaskId) -> Launcher:
-        return self.launchers[self.table.spec(task).launcher]
+        spec = self._spec(task)
+        return self.launchers.get(spec.launcher if spec else "", self.launchers["process"])
+
+    def _spec(self, task: TaskId) -> TaskSpec | None:
+        """What a task was asked to be; None if its file is damaged, which must not harm the others."""
+        try:
+            return self.table.spec(task)
+        except ConfigError as error:
+            _log.warning("%s", error)
+            return None
+
+    def _stop_unused_mps(self, ended: TaskId) -> None:
+        """End the daemons of GPUs that no other task shares any more."""
+        mine = self._spec(ended)
+        if mine is None or not mine.mps:
+            return
+        others = [self._spec(t) for t in self.table.ids() if not (self.table.path(t) / _CLEANED).exists()]
+        shared = {device for spec in others if spec and spec.mps and spec.id != ended for device in spec.devices}
+        for device in set(mine.devices) - shared:
+            self.mps.stop(device)
 
     def _nodes_of(self, devices: Iterable[str]) -> set[int]:
         wanted = set(devices)

@@ -57,8 +57,8 @@ class Enclosure:
         """Processes in the groups and in groups below them."""
         found: set[int] = set()
         for top in self.folders:
-            for path in (top / "cgroup.procs", *top.rglob("cgroup.procs")):
-                found.update(_numbers(path))
+            for folder, _, _ in os.walk(top):  # groups may vanish meanwhile
+                found.update(_numbers(Path(folder) / "cgroup.procs"))
         return procs.by_number(sorted(found))
 
     def kill_all(self, seconds: float = KILL_SECONDS) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -17,7 +18,7 @@ from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker import procs, status
 from rota.deploy.worker.launcher import Running
 from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, Limits
-from rota.deploy.worker.spec import MARKER, TaskSpec, environment
+from rota.deploy.worker.spec import MARKER, TaskSpec, environment, logs_of
 from rota.deploy.worker.status import Phase, Status
 
 SHIM = Path(__file__).with_name("shim.py")
@@ -60,9 +61,10 @@ class ProcessLauncher:
 
     def run(self, spec: TaskSpec, folder: Path, command: Command) -> None:
         """Put the limits of a task in force and start a command under them."""
+        _make_folders(spec, folder)
         enclosure = self.enclose(spec)
         try:
-            _write_launch(folder, _plan(spec, command, enclosure))
+            _write_launch(folder, _plan(spec, folder, command, enclosure))
             _start_shim(folder)
         except Exception:
             enclosure.remove()
@@ -122,7 +124,7 @@ class ProcessLauncher:
         return self.limits.attach(self.prefix + folder.name)
 
 
-def _plan(spec: TaskSpec, command: Command, enclosure: Enclosure) -> dict[str, object]:
+def _plan(spec: TaskSpec, folder: Path, command: Command, enclosure: Enclosure) -> dict[str, object]:
     """What the supervisor reads."""
     events = enclosure.oom_events
     groups = [str(folder) for folder in enclosure.folders]
@@ -130,7 +132,7 @@ def _plan(spec: TaskSpec, command: Command, enclosure: Enclosure) -> dict[str, o
         "argv": list(command.argv),
         "env": dict(command.env),
         "cwd": command.cwd,
-        "logs": spec.logs,
+        "logs": str(logs_of(spec, folder)),
         "log_bytes": int(spec.log_mb * 1e6),
         "groups": groups,
         "enter": groups if command.enter else [],
@@ -138,6 +140,15 @@ def _plan(spec: TaskSpec, command: Command, enclosure: Enclosure) -> dict[str, o
         "affinity": list(enclosure.affinity),
         "data_limit": enclosure.data_limit,
     }
+
+
+def _make_folders(spec: TaskSpec, folder: Path) -> None:
+    """Folders for logs and checkpoints. What is in them stays."""
+    try:
+        for path in (logs_of(spec, folder), Path(spec.checkpoints or folder)):
+            path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"task {spec.id}: cannot make folder {error.filename}: {error.strerror}") from error
 
 
 def _write_launch(folder: Path, plan: dict[str, object]) -> None:
@@ -150,11 +161,25 @@ def _write_launch(folder: Path, plan: dict[str, object]) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}; make room and start the task again") from error
 
 
+def _take_lock(folder: Path) -> int:
+    """The lock that the supervisor will hold. Somebody who asks for the status has it for a moment."""
+    try:
+        lock = os.open(folder / status.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise OutputError(f"cannot write {folder / status.LOCK}: {error.strerror}") from error
+    for _ in range(20):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        time.sleep(0.01)
+    os.close(lock)
+    raise ConfigError(f"the task in {folder} already runs")
+
+
 def _start_shim(folder: Path) -> None:
     """Start the supervisor and come back when the command runs, or has failed to."""
-    lock = os.open(folder / status.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = _take_lock(folder)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         done = subprocess.run(  # noqa: S603 - our own program
             [sys.executable, "-S", "-E", str(SHIM), str(folder), str(lock)],
             pass_fds=(lock,),
@@ -165,8 +190,6 @@ def _start_shim(folder: Path) -> None:
             timeout=_START_SECONDS,
             check=False,
         )
-    except BlockingIOError as error:
-        raise ConfigError(f"the task in {folder} already runs") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"cannot start the supervisor of {folder.name}: {error}") from error
     finally:

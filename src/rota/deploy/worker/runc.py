@@ -58,6 +58,7 @@ class RuncLauncher:
             self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
             root = _root(spec, bundle)
             config = configuration(spec, root, env, self._groups_path(str(spec.id)), self._inner_limits(spec))
+            config["mounts"] += _mounts(spec, hidden=self.state.parent)
             path = bundle / "config.json"
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
                 json.dump(config, file)
@@ -131,7 +132,7 @@ def configuration(spec: TaskSpec, root: Path, env: dict[str, str], groups: str, 
             "noNewPrivileges": True,
         },
         "root": {"path": str(root), "readonly": True},
-        "mounts": _mounts(spec),
+        "mounts": [],
         "linux": {
             "cgroupsPath": groups,
             "namespaces": [{"type": kind} for kind in ("pid", "ipc", "mount")],
@@ -148,8 +149,8 @@ def _may_open(files: int) -> bool:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= files
 
 
-def _mounts(spec: TaskSpec) -> list[dict[str, Any]]:
-    """What every container sees, then what this one asked for."""
+def _mounts(spec: TaskSpec, hidden: Path) -> list[dict[str, Any]]:
+    """What every container sees, then what this one asked for. The folder of the agent, with other tasks, is hidden."""
     tight = ["nosuid", "noexec", "nodev"]
     mounts: list[dict[str, Any]] = [
         {"destination": "/proc", "type": "proc", "source": "proc"},
@@ -166,6 +167,7 @@ def _mounts(spec: TaskSpec) -> list[dict[str, Any]]:
     ]
     if spec.image == HOST:
         mounts = [_bind(f"/{name}", "ro") for name in _host_folders()] + mounts
+        mounts.append({"destination": str(hidden), "type": "tmpfs", "source": "tmpfs", "options": [*tight, "size=4k"]})
         if spec.cwd != "/":
             mounts.append(_bind(spec.cwd, "rw"))
     for text in (*spec.mounts, *([spec.checkpoints] if spec.checkpoints else [])):

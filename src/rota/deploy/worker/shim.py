@@ -23,9 +23,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_CHUNK = 65536
+_CHUNK = 16384
 _DRAIN_BYTES = 16 << 20  # what is still read from pipes that someone outside the task keeps open
 _KILL_SECONDS = 5.0
+_AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
 
 class Log:
@@ -77,8 +78,8 @@ def boot_id() -> str:
         return ""
 
 
-def write_status(folder: str, status: dict[str, Any]) -> None:
-    """Put a status on disk in one piece. A full disk is waited for: an exit code must not get lost."""
+def write_status(folder: str, status: dict[str, Any], patient: bool) -> str:
+    """Put a status on disk in one piece; why not, if that fails. With patience, a full disk is waited for."""
     path = os.path.join(folder, "status.json")
     data = json.dumps(status).encode()
     while True:
@@ -93,12 +94,15 @@ def write_status(folder: str, status: dict[str, Any]) -> None:
             if whole:
                 os.replace(path + ".part", path)
                 sync_folder(folder)
-                return
+                return ""
+            reason = "no room"
         except FileNotFoundError:
-            return  # the folder is gone: nobody wants to know any more
-        except OSError:
-            pass
-        time.sleep(1.0)
+            return "the folder is gone"  # nobody wants to know any more
+        except OSError as error:
+            reason = str(error.strerror)
+        if not patient:
+            return f"cannot write {path}: {reason}"
+        time.sleep(_AGAIN_SECONDS)
 
 
 def sync_folder(folder: str) -> None:
@@ -231,12 +235,12 @@ def enter_groups(plan: dict[str, Any], pid: int) -> str:
     return ""
 
 
-def open_logs(plan: dict[str, Any], folder: str) -> tuple[dict[int, Log], tuple[int, int]]:
+def open_logs(plan: dict[str, Any]) -> tuple[dict[int, Log], tuple[int, int]]:
     """A pipe and a log for each of the two outputs: readers, and the ends for the child."""
     pipes, ends = {}, []
     for name in ("stdout", "stderr"):
         reader, writer = os.pipe()
-        path = os.path.join(plan["logs"] or os.path.join(folder, "logs"), name + ".log")
+        path = os.path.join(plan["logs"], name + ".log")
         pipes[reader] = Log(path, plan["log_bytes"])
         ends.append(writer)
     return pipes, (ends[0], ends[1])
@@ -244,11 +248,12 @@ def open_logs(plan: dict[str, Any], folder: str) -> tuple[dict[int, Log], tuple[
 
 def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
     """Start the command, stay until it has ended, and write down the truth about it."""
-    pipes, outputs = open_logs(plan, folder)
+    pipes, outputs = open_logs(plan)
     gate_reader, gate = os.pipe()
     errors, errors_writer = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.close(gate)  # else it would wait for itself if this process dies
         become(plan, gate_reader, errors_writer, outputs)
     for fd in (*outputs, gate_reader, errors_writer):
         os.close(fd)
@@ -263,7 +268,11 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
         "exit": None,
     }
     error = enter_groups(plan, pid)
-    write_status(folder, status)
+    if problem := write_status(folder, status, patient=False):
+        os.close(gate)  # the child ends at that
+        os.waitpid(pid, 0)
+        os.write(ready, problem.encode())
+        return
     if not error:
         os.write(gate, b"1")
     os.close(gate)
@@ -287,7 +296,7 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "output_bytes_dropped": sum(log.dropped for log in pipes.values()),
     }
-    write_status(folder, status)
+    write_status(folder, status, patient=True)  # an exit code must not get lost
 
 
 def main(folder: str, lock: int) -> int:
@@ -298,7 +307,9 @@ def main(folder: str, lock: int) -> int:
     answer, ready = os.pipe()
     if os.fork() > 0:
         os.close(ready)
-        return 0 if os.read(answer, 1) == b"1" else 1
+        said = os.read(answer, 4096)
+        sys.stderr.write(said.decode() if said != b"1" else "")
+        return 0 if said == b"1" else 1
     os.close(answer)
     os.setsid()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

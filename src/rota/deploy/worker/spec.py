@@ -67,7 +67,7 @@ class TaskSpec:
     memory_gb: float | None = None
     devices: tuple[str, ...] = ()
     checkpoints: str = ""
-    logs: str = ""  # empty: inside the folder of the task
+    logs: str = ""  # a folder per task is made in it; empty: inside the folder of the task
     log_mb: float = 16.0  # per stream
     image: str = ""  # empty: a plain process
     launcher: str = ""  # empty: chosen by the image
@@ -119,6 +119,11 @@ def _check_texts(where: str, argv: tuple[str, ...], env: Mapping[str, str]) -> N
             raise ConfigError(f"{where}: {key!r} cannot be the name of an environment variable")
 
 
+def logs_of(spec: TaskSpec, folder: Path) -> Path:
+    """Where the output of a task goes: a folder of its own, inside that of the task unless another was asked for."""
+    return Path(spec.logs) / str(spec.id) if spec.logs else folder / "logs"
+
+
 def environment(spec: TaskSpec, folder: Path, own: Mapping[str, str]) -> dict[str, str]:
     """What the task sees: a few harmless variables of the agent, its own ones, and where it is. Nothing else."""
     passed = {name: own[name] for name in PASSED if name in own}
@@ -135,6 +140,6 @@ def environment(spec: TaskSpec, folder: Path, own: Mapping[str, str]) -> dict[st
         "ROTA_CPUS": f"{spec.cpus:g}",
         "ROTA_MEMORY_GB": "" if spec.memory_gb is None else f"{spec.memory_gb:g}",
         "ROTA_CHECKPOINTS": spec.checkpoints,
-        "ROTA_LOGS": spec.logs or str(folder / "logs"),
+        "ROTA_LOGS": str(logs_of(spec, folder)),
         MARKER: str(folder),
     }

@@ -11,7 +11,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from rota.core.errors import ConfigError
 from rota.deploy.worker.procs import Process, boot_id
 
 STATUS, LOCK, STOPPING = "status.json", "shim.lock", "stopping"
@@ -70,7 +69,7 @@ def is_supervised(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two readers do not take each other for it
     except BlockingIOError:
         return True
     else:
@@ -82,12 +81,21 @@ def is_supervised(folder: Path) -> bool:
 def read(folder: Path) -> Status:
     """The status of the task in a folder, from its files alone."""
     supervised = is_supervised(folder)  # asked first: the last status is written before the lock is left
-    values = _load(folder / STATUS)
     stopping = (folder / STOPPING).exists()
-    if values is None:
-        if supervised:
-            return Status(Phase.STARTING, stop_requested=stopping)
-        return _lost("it never started: the agent or its supervisor died before", stopping)
+    try:
+        values = json.loads((folder / STATUS).read_text(encoding="utf-8"))
+        return _told(values, supervised, stopping)
+    except FileNotFoundError:
+        why = "it never started: the agent or its supervisor died before"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{folder / STATUS} is damaged ({type(error).__name__}: {error})"
+    if supervised:
+        return Status(Phase.STARTING, stop_requested=stopping)
+    return _lost(why, stopping)
+
+
+def _told(values: dict[str, Any], supervised: bool, stopping: bool) -> Status:
+    """The status that a supervisor wrote, if it still holds."""
     process = Process(*values["process"])
     started, ended = values["started_at"], values["exit"]
     if ended is not None:
@@ -125,15 +133,3 @@ def judge(ended: dict[str, Any], stopping: bool) -> Exit:
 
 def _lost(why: str, stopping: bool, process: Process | None = None, started: float | None = None) -> Status:
     return Status(Phase.ENDED, Exit(None, None, Reason.LOST, why), process, started, stop_requested=stopping)
-
-
-def _load(path: Path) -> dict[str, Any] | None:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); remove its folder to give up the task") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} is not a status; remove its folder to give up the task")
-    return values

@@ -5,6 +5,7 @@ Asking it kindly (the end of its lease, through its socket) is somebody else's p
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -47,7 +48,8 @@ class Ending:
 
 def mark(folder: Path) -> None:
     """Note on disk that a stop was asked for, so that the reason of the end survives a restart of the agent."""
-    os.close(os.open(folder / status.STOPPING, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    with contextlib.suppress(OSError):  # a full disk does not keep a task from being stopped
+        os.close(os.open(folder / status.STOPPING, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def stop(launcher: Launcher, folder: Path, grace_1: float, grace_2: float, patience: float = 30.0) -> Status:

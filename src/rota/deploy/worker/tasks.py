@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -62,8 +63,12 @@ class TaskTable:
         return target
 
     def ids(self) -> list[TaskId]:
-        """Tasks that were not forgotten, in order."""
-        return sorted(TaskId.parse(p.name) for p in self.tasks_folder.iterdir() if not p.name.startswith("."))
+        """Tasks that were not forgotten, in order. Folders that are no tasks are left alone."""
+        found = []
+        for path in self.tasks_folder.iterdir():
+            with contextlib.suppress(ConfigError):
+                found.append(TaskId.parse(path.name))
+        return sorted(found)
 
     def spec(self, task: TaskId) -> TaskSpec:
         """What a task was asked to be."""

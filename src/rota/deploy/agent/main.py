@@ -121,27 +121,29 @@ class Agent:
 
     async def _log(self, request: pb.LogRequest) -> AsyncIterator[pb.LogChunk]:
         """The output of a job, as far as it is here."""
-        path = self.processes.log(request.job, request.rank) if self.processes is not None else None
-        if path is None:
+        paths = self.processes.log(request.job, request.rank) if self.processes is not None else []
+        if not paths:
             text = f"job {request.job} has no output on node {self.equipment.node}: it is an emulated job or never ran"
             yield pb.LogChunk(id=request.id, error=text)
             return
-        async for chunk in follow(path, request, lambda: self._runs(request.job)):
+        async for chunk in follow(paths, request, lambda: self._runs(request.job)):
             yield chunk
 
     def _runs(self, job: int) -> bool:
         return any(r.key[0] == job and r.state().phase != "ended" for r in self._tasks.running())
 
 
-async def follow(path: Path, request: pb.LogRequest, runs: Callable[[], bool]) -> AsyncIterator[pb.LogChunk]:
-    """Pieces of a file, on and on as long as the job runs if that is asked for."""
-    with path.open("rb") as file:
-        if request.offset < 0:
+async def follow(paths: list[Path], request: pb.LogRequest, runs: Callable[[], bool]) -> AsyncIterator[pb.LogChunk]:
+    """Pieces of files, on and on as long as the job runs if that is asked for."""
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in paths]
+        for file in files if request.offset < 0 else ():
             file.seek(max(0, os.fstat(file.fileno()).st_size + request.offset))
         while True:
             alive = runs()
-            while data := file.read(_CHUNK):
-                yield pb.LogChunk(id=request.id, data=data)
+            for file in files:
+                while data := file.read(_CHUNK):
+                    yield pb.LogChunk(id=request.id, data=data)
             if not (request.follow and alive):
                 break
             await asyncio.sleep(0.2)

@@ -89,10 +89,13 @@ class Processes:
             self._runners[runner.task] = runner
             yield runner
 
-    def log(self, job: int, rank: int) -> Path | None:
-        """The output of the last attempt of a rank that ran here."""
-        found = [path for path in self._logs.glob(f"{job}.*.{rank}/output") if path.is_file()]
-        return max(found, key=lambda path: int(path.parent.name.split(".")[1]), default=None)
+    def log(self, job: int, rank: int) -> list[Path]:
+        """The output of the last attempt of a rank that ran here: what it wrote to standard output and error."""
+        found = [path for path in self._logs.glob(f"{job}.*.{rank}") if path.is_dir()]
+        if not found:
+            return []
+        last = max(found, key=lambda path: int(path.name.split(".")[1]))
+        return [path for path in (last / "stdout", last / "stderr") if path.is_file()]
 
     def keep(self, order: pb.TaskOrder, lease_end: float) -> None:
         """Remember an order, so that its task can be adopted."""

@@ -95,7 +95,7 @@ class Processes:
         if not found:
             return []
         last = max(found, key=lambda path: int(path.name.split(".")[1]))
-        return [path for path in (last / "stdout", last / "stderr") if path.is_file()]
+        return [path for path in (last / "stdout.log", last / "stderr.log") if path.is_file()]
 
     def keep(self, order: pb.TaskOrder, lease_end: float) -> None:
         """Remember an order, so that its task can be adopted."""

@@ -6,13 +6,14 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test parity bench lint format clean
+.PHONY: help venv demo test parity bench emulation lint format clean
 
 help:
 	@echo "make demo    compare policies on a built-in workload; table here, figures in demo-report/"
 	@echo "make test    style, types, import rules, tests"
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make bench   what we claim about speed"
+	@echo "make emulation  how true the emulated GPUs are on this machine; half an hour, QUICK=1 for two minutes"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"
 
@@ -54,6 +55,10 @@ parity: $(STAMP)
 bench: $(STAMP)
 	@echo "== bench =="
 	$(BIN)/python benchmarks/run.py
+
+emulation: $(STAMP)
+	@echo "== emulation =="
+	$(BIN)/python benchmarks/emulation.py $(if $(QUICK),--quick)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

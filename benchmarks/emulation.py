@@ -1,0 +1,349 @@
+"""How true the emulated devices are: the checks of docs/emulation.md in their long form.
+
+    python benchmarks/emulation.py                    # all of them; about half an hour, most of it waiting
+    python benchmarks/emulation.py --quick            # shorter runs of the same; two minutes
+    python benchmarks/emulation.py --checks A1 A3     # some of them
+
+Each line says what was reached and what is asked. A machine that others use at the same time makes waits end late and
+takes CPU away from the data side; the load of the machine is printed with the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, StepTime, rows
+from rota.emulate.dataset import Dataset, generate
+from rota.emulate.device import Device, Fleet
+from rota.emulate.emulated import EmulatedJob, EmulatedSpec
+from rota.emulate.loader import Loader, LoaderSettings
+from rota.emulate.memory import OutOfDeviceMemory
+from rota.emulate.pacing import Pacer
+from rota.emulate.sampling import Sampler
+
+TIMES = DeviceTimes()
+HELD_OUT = Path(__file__).resolve().parents[1] / "tests" / "unit" / "emulate" / "data" / "held_out.csv.gz"
+
+
+class Verdict(NamedTuple):
+    """Whether a check is met, and by how much."""
+
+    met: bool
+    text: str
+
+
+async def paced(device: Device, step: StepTime, steps: int, errors: list[float] | None = None) -> float:
+    """Mean seconds of a step of one job on a device; `errors` gets the error of each."""
+    seat = device.attach("job")
+    begun = last = time.monotonic()
+    for _ in range(steps):
+        await seat.run(step)
+        now = time.monotonic()
+        if errors is not None:
+            errors.append(abs(now - last - step.seconds))
+        last = now
+    device.release("job")
+    return (last - begun) / steps
+
+
+def a1(quick: bool) -> Verdict:
+    """Every measured (model, GPU, batch) with a step of 5 ms or more, many devices at a time."""
+    wanted = [
+        (model, gpu, batch)
+        for model in TIMES.models
+        for gpu in TIMES.gpus
+        for batch in TIMES.batches(model, gpu)
+        if batch <= TIMES.largest(model, gpu) and TIMES.step(model, gpu, batch).seconds >= 0.005
+    ]
+    wanted = wanted[::60] if quick else wanted
+    steps = 20 if quick else 200
+    worst, late = 0.0, []
+
+    async def one(gate: asyncio.Semaphore, key: tuple[str, str, int]) -> None:
+        nonlocal worst
+        step = TIMES.step(*key)
+        errors: list[float] = []
+        async with gate:
+            mean = await paced(Device("d", key[1], 1e6), step, steps, errors)
+        worst = max(worst, abs(mean / step.seconds - 1.0))
+        errors.sort()
+        late.append(errors[int(0.95 * len(errors))] / max(0.03 * step.seconds, 0.002))
+
+    async def everything() -> None:
+        gate = asyncio.Semaphore(256)
+        slowest_first = sorted(wanted, key=lambda key: -TIMES.step(*key).seconds)
+        await asyncio.gather(*(one(gate, key) for key in slowest_first))
+
+    asyncio.run(everything())
+    inside = sum(part <= 1.0 for part in late)
+    text = (
+        f"{len(wanted)} x {steps} steps: worst mean {worst:.2%} off (1 %); p95 of single steps within bound: {inside}"
+    )
+    return Verdict(worst <= 0.01 and inside == len(wanted), text)
+
+
+def a2(quick: bool) -> Verdict:
+    """Steps of 1 to 5 ms, in a process of their own."""
+    errors = []
+    for step_s in (0.001, 0.002, 0.005):
+        pacer = Pacer()
+        steps = 300 if quick else 1000
+        begun = time.monotonic()
+        for _ in range(steps):
+            pacer.step(StepTime(step_s))
+        errors.append((time.monotonic() - begun) / (steps * step_s) - 1.0)
+    text = ", ".join(f"{e:+.2%}" for e in errors)
+    return Verdict(max(map(abs, errors)) <= 0.02, f"1, 2, 5 ms: {text} (2 %)")
+
+
+def a3(quick: bool) -> Verdict:
+    """Drift over ten minutes of 20 ms."""
+    steps = 1000 if quick else 30_000
+    pacer = Pacer()
+    begun = time.monotonic()
+    for _ in range(steps):
+        pacer.step(StepTime(0.02))
+    error = (time.monotonic() - begun) / (steps * 0.02) - 1.0
+    report = pacer.report()
+    late = f"mean {1e3 * report.mean_s:.2f}, p95 {1e3 * report.p95_s:.2f}, max {1e3 * report.max_s:.1f} ms late"
+    return Verdict(abs(error) < 0.001, f"{steps} steps: {error:+.4%} (0.1 %); {late}; lost {report.lost_s:.2f} s")
+
+
+def a4(quick: bool) -> Verdict:  # noqa: ARG001
+    """Interpolation against batches that the table does not hold."""
+    by_phase: dict[str, list[float]] = {}
+    for row in rows(str(HELD_OUT)):
+        found = TIMES.seconds(row["model"], row["gpu"], int(row["batch"]), row["phase"])  # type: ignore[arg-type]
+        by_phase.setdefault(row["phase"], []).append(abs(found.value / float(row["seconds"]) - 1.0))
+    texts, met = [], True
+    for phase, errors in by_phase.items():
+        errors.sort()
+        median, p95 = statistics.median(errors), errors[int(0.95 * len(errors))]
+        met &= median <= 0.01 and p95 <= 0.085
+        texts.append(f"{phase} {median:.2%} / {p95:.2%} of {len(errors)}")
+    return Verdict(met, f"median / p95: {', '.join(texts)} (1 % / 8.5 %)")
+
+
+def a6(quick: bool) -> Verdict:
+    """Overlap: x = 0.1, c = 0.2, 50 steps."""
+    k = 10.0 if quick else 1.0
+    seconds = []
+    for overlap in (True, False):
+        pacer = Pacer(overlap=overlap)
+        begun = time.monotonic()
+        for _ in range(50):
+            pacer.step(StepTime(0.2 / k, 0.1 / k))
+        seconds.append((time.monotonic() - begun) * k)
+    met = abs(seconds[0] / 10.1 - 1.0) <= 0.01 and abs(seconds[1] / 15.0 - 1.0) <= 0.01
+    return Verdict(met, f"overlapped {seconds[0]:.3f} s (10.1), synchronous {seconds[1]:.3f} s (15.0), within 1 %")
+
+
+def a7(quick: bool) -> Verdict:
+    """Sharing: k jobs of 0.5753 s and 0.0067 s of copying."""
+    step = StepTime(0.05753, 0.00067) if quick else StepTime(0.5753, 0.0067)
+    steps, worst = (20 if quick else 40), 0.0
+
+    async def shared(sharing: str, jobs: int) -> list[float]:
+        device = Device("d", "p100", 1e6, sharing=sharing)
+
+        async def one(name: str) -> float:
+            seat = device.attach(name)
+            await seat.run(step)
+            begun = time.monotonic()
+            for _ in range(steps):
+                await seat.run(step)
+            return (time.monotonic() - begun) / steps
+
+        return await asyncio.gather(*(one(f"j{i}") for i in range(jobs)))
+
+    for sharing in ("fifo", "round-robin", "weighted"):
+        for jobs in (1, 2, 3):
+            expected = step.seconds if jobs == 1 else jobs * step.compute_s
+            worst = max(worst, *(abs(s / expected - 1.0) for s in asyncio.run(shared(sharing, jobs))))
+    return Verdict(worst <= 0.01, f"k = 1, 2, 3, three ways to share: worst step {worst:.2%} off (1 %)")
+
+
+def a8(quick: bool) -> Verdict:  # noqa: ARG001
+    """Memory of a P100 and resnet50."""
+
+    async def second_refused() -> bool:
+        device = Fleet.of(["p100"], sharing="fifo")["gpu0"]
+        need = TIMES.memory("resnet50", 128)
+        specs = [EmulatedSpec(name, StepTime(0.01), 10, memory=need) for name in ("a", "b")]
+        ended = await asyncio.gather(*(EmulatedJob(spec, [device]).start() for spec in specs))
+        return [e.why for e in ended] == ["done", OutOfDeviceMemory.reason] and device.memory.used_mib == 0.0
+
+    usable = Fleet.of(["p100"])["gpu0"].memory.capacity_mib
+    small, large = TIMES.memory("resnet50", 128).peak_mib, TIMES.memory("resnet50", 256).peak_mib
+    met = small <= usable < large and asyncio.run(second_refused())
+    return Verdict(
+        met, f"usable {usable:.0f}: batch 128 ({small:.0f}) runs, 256 ({large:.0f}) fails, second job fails alone"
+    )
+
+
+def a9(quick: bool) -> Verdict:  # noqa: ARG001
+    """The largest batch that fits, where the measurements stopped below 256."""
+    pairs = [(m, g) for m in TIMES.models for g in TIMES.gpus if TIMES.fitted_on_card(m, g) < 256]
+    off = {p: TIMES.largest_that_fits(*p) / TIMES.fitted_on_card(*p) - 1.0 for p in pairs}
+    bad = {p: f"{e:+.0%}" for p, e in off.items() if abs(e) > 0.1}
+    return Verdict(
+        len(bad) <= 0.1 * len(pairs), f"{len(pairs) - len(bad)} of {len(pairs)} within 10 % (90 %); not: {bad}"
+    )
+
+
+def throughput(dataset: Dataset, settings: LoaderSettings, step: StepTime, batches: int) -> tuple[float, float]:
+    """Samples per second of loader and device together, and CPU seconds per second that the loader got."""
+    pacer = Pacer()
+    batch = 16
+    with Loader(dataset, Sampler(dataset.samples, batch), settings) as loader:
+        for _ in range(2 * settings.workers * settings.prefetch):
+            first = loader.next()
+            pacer.step(step, first.ready if first else None)
+        begun, cpu = time.monotonic(), loader.cpu_s
+        for _ in range(batches):
+            found = loader.next()
+            pacer.step(step, found.ready if found else None)
+        seconds = time.monotonic() - begun
+        return batch * batches / seconds, (loader.cpu_s - cpu) / seconds
+
+
+def a10(quick: bool) -> Verdict:
+    """Stalls from CPUs: 2 ms of CPU per sample, a device for 800 samples/s, 1 to n cores."""
+    texts, met = [], True
+    allowed = sorted(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = generate(Path(folder) / "data", 512, 16384)
+        for cores in range(1, len(allowed) + 1):
+            os.sched_setaffinity(0, allowed[:cores])
+            found = [
+                throughput(dataset, LoaderSettings(workers=cores, cpu_s=0.002), StepTime(0.02), 60 if quick else 300)
+                for _ in range(3)
+            ]
+            rate, got = max(found)
+            expected, possible = min(got / 0.002, 800.0), min(cores / 0.002, 800.0)
+            met &= abs(rate / expected - 1.0) <= 0.05
+            texts.append(f"{cores} cores: {rate:.0f}/s (got {got:.2f} cores: {expected:.0f}; with all: {possible:.0f})")
+        os.sched_setaffinity(0, allowed)
+    return Verdict(met, "; ".join(texts) + "; within 5 %")
+
+
+def a11(quick: bool) -> Verdict:
+    """Stalls from reading: a cap on bytes per second, and a cache of a part of the data."""
+    texts, met = [], True
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = generate(Path(folder) / "data", 512, 16384)
+        for bandwidth in (2e6, 8e6, 32e6):
+            settings = LoaderSettings(workers=2, bandwidth=bandwidth)
+            rate, _ = throughput(dataset, settings, StepTime(0.02), 60 if quick else 200)
+            expected = min(bandwidth / dataset.sample_bytes, 800.0)
+            met &= abs(rate / expected - 1.0) <= 0.05
+            texts.append(f"{bandwidth / 1e6:g} MB/s: {rate:.0f}/s ({expected:.0f})")
+        for part in (0.25, 0.6):
+            with Loader(
+                dataset, Sampler(512, 16), LoaderSettings(workers=2, cache_bytes=part * dataset.size)
+            ) as loader:
+                for step in range(64):
+                    if step == 32:
+                        first = loader.disk_bytes
+                    loader.next()
+                saved = 1.0 - (loader.disk_bytes - first) / dataset.size
+            met &= abs(saved - part) <= 0.02
+            texts.append(f"cache {part:g}: {saved:.3f} of reads saved")
+    return Verdict(met, "; ".join(texts))
+
+
+def a14(quick: bool) -> Verdict:
+    """A job off its device in the middle of a step of 2 s."""
+
+    async def one() -> float:
+        device = Fleet.of(["v100"])["gpu0"]
+        job = EmulatedJob(EmulatedSpec("a", StepTime(2.0), 10), [device])
+        job.start()
+        await asyncio.sleep(0.1)
+        begun = time.monotonic()
+        step = await job.stop()
+        return time.monotonic() - begun if step == 0 and device.holders == [] else 99.0
+
+    seconds = [asyncio.run(one()) for _ in range(5 if quick else 50)]
+    return Verdict(max(seconds) <= 0.1, f"worst of {len(seconds)}: {1e3 * max(seconds):.1f} ms (100 ms)")
+
+
+def a15(quick: bool) -> Verdict:
+    """256 devices with steps of 20 ms in one process."""
+
+    async def everything() -> list[float]:
+        fleet = Fleet.of(["v100"] * 256)
+        return await asyncio.gather(*(paced(d, StepTime(0.02), 200 if quick else 1000) for d in fleet.devices.values()))
+
+    cpu, begun = time.process_time(), time.monotonic()
+    worst = max(abs(s / 0.02 - 1.0) for s in asyncio.run(everything()))
+    part = (time.process_time() - cpu) / (time.monotonic() - begun)
+    return Verdict(worst <= 0.02, f"worst of 256 {worst:.2%} off (2 %), {part:.2f} of a core")
+
+
+def a18(quick: bool) -> Verdict:
+    """The same job on six types."""
+    gpus = TIMES.gpus
+    steps = {gpu: TIMES.step("resnet50", gpu, 64) for gpu in gpus}
+
+    async def everything() -> list[float]:
+        runs = (paced(Device(g, g, 1e6), steps[g], 3 if quick else 50) for g in gpus)
+        return await asyncio.gather(*runs)
+
+    found = dict(zip(gpus, asyncio.run(everything()), strict=True))
+    worst = max(abs(found["v100"] / found[g] / (steps["v100"].seconds / steps[g].seconds) - 1.0) for g in gpus)
+    means = {
+        g: statistics.geometric_mean(
+            TIMES.step(m, "v100", 64).compute_s / TIMES.step(m, g, 64).compute_s for m in TIMES.models
+        )
+        for g in gpus
+    }
+    speeds = ", ".join(f"{g} {means[g]:.2f}" for g in gpus)
+    return Verdict(worst <= 0.01, f"ratios {worst:.2%} off (1 %); mean speed by V100's: {speeds}")
+
+
+def a19(quick: bool) -> Verdict:
+    """Time compression by 20."""
+    steps, seconds = (20 if quick else 200), []
+    for k in (1.0, 20.0):
+        pacer = Pacer(compression=k)
+        begun = time.monotonic()
+        for _ in range(steps):
+            pacer.step(StepTime(0.1))
+        seconds.append((time.monotonic() - begun) * k)
+    error = seconds[1] / seconds[0] - 1.0
+    return Verdict(abs(error) <= 0.03, f"{seconds[0]:.2f} s and 20 x {seconds[1] / 20:.3f} s: {error:+.2%} (3 %)")
+
+
+CHECKS: dict[str, Callable[[bool], Verdict]] = {
+    name.__name__.upper(): name for name in (a1, a2, a3, a4, a6, a7, a8, a9, a10, a11, a14, a15, a18, a19)
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--checks", nargs="*", choices=sorted(CHECKS), default=list(CHECKS))
+    asked = parser.parse_args(arguments)
+    warnings.simplefilter("ignore", ExtrapolatedWarning)
+    met = True
+    for name in asked.checks:
+        verdict = CHECKS[name](asked.quick)
+        met &= verdict.met
+        load = os.getloadavg()[0]
+        print(f"{name:4} {'met   ' if verdict.met else 'NOT MET'} {verdict.text}  [load {load:.1f}]", flush=True)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

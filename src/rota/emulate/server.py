@@ -1,0 +1,129 @@
+"""Devices for jobs that are processes of their own: a UNIX socket of the agent, JSON lines.
+
+    job -> agent   {"op": "attach", "device": "gpu0", "job": "a", "persistent_mib": 300, "peak_mib": 10892, ...}
+                   {"op": "run", "compute_s": 0.5, "transfer_s": 0.01, "ready": 123.4}
+                   {"op": "interrupt"}, {"op": "begin"}
+    agent -> job   {"op": "attached"}, {"op": "ran", "done": true}, {"op": "failed", "reason": "...", "detail": "..."}
+
+The connection is the holder: when it ends, by a good-bye or by kill -9, everything of the job on the device is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import ConfigError, RotaError
+from rota.emulate.catalogue import StepTime
+from rota.emulate.device import Fleet, Seat
+
+LONGEST_PATH = 107
+ASKING_S = 0.002
+"""How long a shared device waits for the job it served to ask again before it chooses; costs no device time."""
+
+
+class DeviceServer:
+    """Lets processes use the devices of a fleet."""
+
+    def __init__(self, fleet: Fleet, path: str | os.PathLike[str]) -> None:
+        self.fleet = fleet
+        self.path = Path(path)
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen; only the own user may connect."""
+        if len(os.fsencode(self.path)) > LONGEST_PATH:
+            raise ConfigError(f"{self.path}: too long for a socket; choose a folder with a shorter path")
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+        self._server = await asyncio.start_unix_server(self._serve, self.path)
+        self.path.chmod(0o600)
+
+    async def close(self) -> None:
+        """Stop listening and drop all connections."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._connections):
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._connections.add(task)
+        connection = _Connection(self.fleet, writer)
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                while line := await reader.readline():
+                    connection.receive(line)
+        finally:
+            connection.close()
+            writer.close()
+            if task is not None:
+                self._connections.discard(task)
+
+
+class _Connection:
+    def __init__(self, fleet: Fleet, writer: asyncio.StreamWriter) -> None:
+        self._fleet = fleet
+        self._writer = writer
+        self._seat: Seat | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    def receive(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+            operation = message["op"]
+            if operation == "attach":
+                self._attach(message)
+            elif self._seat is None:
+                raise ConfigError(f"{operation!r} before 'attach'")
+            elif operation == "run":
+                step = StepTime(float(message["compute_s"]), float(message.get("transfer_s", 0.0)))
+                self._running = asyncio.ensure_future(self._run(self._seat, step, message.get("ready")))
+            elif operation == "interrupt":
+                self._seat.interrupt()
+            elif operation == "begin":
+                self._seat.begin()
+        except RotaError as error:
+            self._fail(error)
+        except (ValueError, KeyError, TypeError) as error:
+            self._fail(ConfigError(f"not understood: {line[:200]!r} ({error})"))
+
+    def _attach(self, message: dict[str, Any]) -> None:
+        if self._seat is not None:
+            raise ConfigError(f"this connection has job {self._seat.holder!r} already")
+        self._seat = self._fleet[str(message["device"])].attach(
+            str(message["job"]),
+            persistent_mib=float(message.get("persistent_mib", 0.0)),
+            peak_mib=float(message.get("peak_mib", 0.0)),
+            weight=float(message.get("weight", 1.0)),
+            overlap=bool(message.get("overlap", False)),
+        )
+        self._send({"op": "attached", "compression": self._seat.device.compression})
+
+    async def _run(self, seat: Seat, step: StepTime, ready: float | None) -> None:
+        try:
+            done = await seat.run(step, ready)
+        except RotaError as error:
+            self._fail(error)
+        else:
+            self._send({"op": "ran", "done": done})
+
+    def close(self) -> None:
+        if self._seat is not None:
+            self._seat.device.release(self._seat.holder)
+
+    def _fail(self, error: RotaError) -> None:
+        self._send({"op": "failed", "reason": getattr(error, "reason", "refused"), "detail": str(error)})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(message).encode() + b"\n")

@@ -1,0 +1,74 @@
+"""Whose mini-batch a shared device computes next. A mini-batch that began is computed to its end.
+
+`fifo` takes them as they came, `round-robin` goes around among the jobs that have one, `weighted` gives each job time
+in proportion to its weight: start-time fair queueing, where a mini-batch of s seconds of a job with weight w moves
+the job's own clock by s / w and the job that is furthest behind is next. `exclusive` refuses a second job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from rota.core.errors import UnknownName
+
+
+class Waiting(Protocol):
+    """A mini-batch that waits for its turn."""
+
+    @property
+    def seat(self) -> int:
+        """A number that grows with every job that came to the device."""
+        ...
+
+    @property
+    def tag(self) -> float:
+        """Where its job's own clock stands."""
+        ...
+
+
+class Turns(Protocol):
+    """A way to choose."""
+
+    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:
+        """The place in `waiting` (in order of arrival, not empty) of the one to compute next."""
+        ...
+
+
+class Fifo:
+    """As they came."""
+
+    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:  # noqa: ARG002
+        """The first."""
+        return 0
+
+
+class RoundRobin:
+    """Once around."""
+
+    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:
+        """The next seat after the last, else the lowest."""
+        return min(range(len(waiting)), key=lambda i: (waiting[i].seat <= last_seat, waiting[i].seat))
+
+
+class Weighted:
+    """By weight."""
+
+    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:  # noqa: ARG002
+        """The one furthest behind; the first of equals."""
+        return min(range(len(waiting)), key=lambda i: waiting[i].tag)
+
+
+SHARING: dict[str, Turns] = {
+    "exclusive": Fifo(),
+    "fifo": Fifo(),
+    "round-robin": RoundRobin(),
+    "weighted": Weighted(),
+}
+
+
+def turns(name: str) -> Turns:
+    """The way of a name."""
+    if name not in SHARING:
+        raise UnknownName("way to share a device", name, SHARING)
+    return SHARING[name]

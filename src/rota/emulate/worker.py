@@ -52,7 +52,7 @@ class Reader:
         self._throttle()
         if os.preadv(self.file, [self.view], sample * self.size) != self.size:
             raise OSError(f"sample {sample} is not in the file")
-        if not self.direct:
+        if not self.direct and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self.file, sample * self.size, self.size, os.POSIX_FADV_DONTNEED)
         self.disk_bytes += self.size
         if cache is not None and slot >= 0:

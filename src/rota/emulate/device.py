@@ -23,6 +23,8 @@ from rota.emulate.sharing import turns
 class DeviceBusy(RotaError):
     """A device that is not shared has a job already."""
 
+    reason = "device-busy"
+
 
 @dataclass(eq=False)
 class _Request:

@@ -6,15 +6,15 @@ Hundreds of them run beside each other. A stop ends the step under way at once; 
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import MemoryNeed, StepTime
 from rota.emulate.device import Device, Seat
-from rota.emulate.memory import OutOfDeviceMemory
 from rota.emulate.sampling import Sampler
 from rota.emulate.state import JobState
 
@@ -69,6 +69,7 @@ class EmulatedJob:
         self._seats: list[Seat] = []
         self._task: asyncio.Task[Ended] | None = None
         self._stop = asyncio.Event()
+        self._until = spec.steps
 
     def load(self, folder: str | os.PathLike[str]) -> int:
         """Go on from a checkpoint; the step."""
@@ -81,6 +82,12 @@ class EmulatedJob:
             seat.begin()
         return self.state.step
 
+    async def checkpoint(self, folder: str | os.PathLike[str]) -> int:
+        """The same without holding anybody up: a copy of the state is written in a thread while steps go on."""
+        snapshot = copy.deepcopy(self.state)
+        await asyncio.to_thread(snapshot.save, folder)
+        return snapshot.step
+
     def start(self, step: int | None = None) -> asyncio.Task[Ended]:
         """Begin, from `step` if it is given; the task ends with how the job ended."""
         if step is not None:
@@ -88,6 +95,16 @@ class EmulatedJob:
                 self.state.advance(self._steps_per_epoch)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"job {self.spec.job}")
         return self._task
+
+    def stop_at(self, step: int) -> bool:
+        """End before step number `step` (from 0) begins; False if that one began already, and nothing changes.
+
+        Parts of a gang that live in several agents can agree on a step this way.
+        """
+        if step <= self.state.step and self._task is not None:
+            return False
+        self._until = min(step, self.spec.steps)
+        return True
 
     async def stop(self) -> int:
         """End it now, in the middle of a step if need be; the exact number of steps done."""
@@ -110,8 +127,8 @@ class EmulatedJob:
                 for seat in self._seats:
                     seat.begin()
             return await self._loop()
-        except OutOfDeviceMemory as error:
-            return Ended(self.state.step, error.reason, str(error))
+        except RotaError as error:
+            return Ended(self.state.step, getattr(error, "reason", "failed"), str(error))
         finally:
             for seat in self._seats:
                 seat.device.release(seat.holder)
@@ -130,7 +147,7 @@ class EmulatedJob:
 
     async def _loop(self) -> Ended:
         told = time.monotonic()
-        while self.state.step < self.spec.steps:
+        while self.state.step < self._until:
             if self._stop.is_set() or not await self._one_step():
                 return Ended(self.state.step, "stopped")
             self.state.advance(self._steps_per_epoch)
@@ -139,7 +156,7 @@ class EmulatedJob:
                 self._progress(self.state.step)
         if self._progress is not None:
             self._progress(self.state.step)
-        return Ended(self.state.step, "done")
+        return Ended(self.state.step, "done" if self.state.step >= self.spec.steps else "stopped")
 
     async def _one_step(self) -> bool:
         """On all devices at once; all begin the next step when the last is done."""

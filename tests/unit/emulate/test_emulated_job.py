@@ -1,5 +1,7 @@
 import asyncio
 import random
+import subprocess
+import sys
 import time
 
 import pytest
@@ -13,6 +15,18 @@ from rota.emulate.sampling import Sampler
 from rota.emulate.state import JobState
 
 TIMES = DeviceTimes()
+
+
+def test_agents_and_jobs_load_the_standard_library_only():
+    script = (
+        "import sys, rota.emulate.job, rota.emulate.server, rota.emulate.emulated\n"
+        "ours = {m for m in sys.modules if m.startswith('rota.') and not m.startswith('rota.emulate')}\n"
+        "sys.exit(str(ours) if ours != {'rota._version', 'rota.core', 'rota.core.errors'} else 'numpy' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_sample_is_drawn_once_per_epoch_and_orders_differ():
@@ -136,6 +150,46 @@ def test_a8_only_the_job_that_asks_for_too_much_fails():
     assert (second.step, second.why) == (0, "out-of-device-memory")
     assert "job 'b' asked for 10892 MiB" in second.detail
     assert used == 0.0
+
+
+def test_a16_parts_of_a_gang_can_agree_on_the_step_to_stop_at():
+    async def run():
+        fleet = Fleet.of(["v100", "v100"])
+        parts = [EmulatedJob(EmulatedSpec("a", StepTime(0.5), 20), [device]) for device in fleet.devices.values()]
+        tasks = [part.start() for part in parts]
+        await asyncio.sleep(2.2)
+        assert [part.stop_at(4) for part in parts] == [False, False], "step 4 is under way"
+        assert [part.stop_at(7) for part in parts] == [True, True]
+        return [await task for task in tasks]
+
+    assert run_virtual(run()) == [Ended(7, "stopped")] * 2
+
+
+def test_a_checkpoint_can_be_written_while_steps_go_on(tmp_path):
+    async def run():
+        device = Fleet.of(["v100"])["gpu0"]
+        job = EmulatedJob(EmulatedSpec("a", StepTime(0.002), 100_000, ballast_bytes=20_000_000), [device])
+        job.start()
+        await asyncio.sleep(0.02)
+        saved = await job.checkpoint(tmp_path / "c")
+        reached = await job.stop()
+        return saved, reached
+
+    saved, reached = asyncio.run(run())
+    assert JobState.new(0).load(tmp_path / "c") == saved
+    assert saved < reached
+
+
+def test_a_device_that_is_taken_is_how_a_job_ends():
+    async def run():
+        device = Fleet.of(["v100"])["gpu0"]
+        first = EmulatedJob(EmulatedSpec("a", StepTime(0.1), 5), [device])
+        second = EmulatedJob(EmulatedSpec("b", StepTime(0.1), 5), [device])
+        return await asyncio.gather(first.start(), second.start())
+
+    first, second = run_virtual(run())
+    assert (first.why, second.why) == ("done", "device-busy")
+    assert "job 'a' is on it" in second.detail
 
 
 def test_a_job_needs_a_device():

@@ -15,6 +15,7 @@ import pytest
 from rota.emulate.catalogue import StepTime
 from rota.emulate.dataset import generate
 from rota.emulate.device import Fleet
+from rota.emulate.job import main
 from rota.emulate.loader import Loader, LoaderFailed, LoaderSettings
 from rota.emulate.pacing import Pacer
 from rota.emulate.sampling import Sampler
@@ -68,24 +69,39 @@ def test_samples_come_in_order_and_cost_the_cpu_time_they_should(dataset):
     assert sum(b.disk_bytes for b in batches) == 10 * BATCH * dataset.sample_bytes
 
 
-@pytest.mark.parametrize(("device_rate", "cost_s"), [(160.0, COST_S / 10), (4000.0, COST_S)])
-def test_a10_throughput_is_what_cpus_or_the_device_allow(dataset, device_rate, cost_s):
+@pytest.fixture
+def one_core():
     allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    yield
+    os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.usefixtures("one_core")
+def test_a10_throughput_is_what_cpus_allow(dataset):
     errors = []
-    try:
-        os.sched_setaffinity(0, {min(allowed)})
-        for _ in range(3):
-            with Loader(dataset, Sampler(512, BATCH), LoaderSettings(workers=2, cpu_s=cost_s)) as loader:
-                rate, cores = throughput(loader, StepTime(BATCH / device_rate), 12)
-            assert cores <= 1.05, "two workers on one core"
-            # Where others use this machine the loader gets less than its core; what it got is what counts.
-            expected = device_rate if cost_s < COST_S else min(cores / cost_s, device_rate)
-            errors.append(abs(rate / expected - 1))
-            if errors[-1] <= 0.05:
-                return
-    finally:
-        os.sched_setaffinity(0, allowed)
+    for _ in range(3):
+        with Loader(dataset, Sampler(512, BATCH), LoaderSettings(workers=2, cpu_s=COST_S)) as loader:
+            rate, cores = throughput(loader, StepTime(BATCH / 4000), 12)
+        assert cores <= 1.05, "two workers on one core"
+        # Where others use this machine the loader gets less than its core; what it got is what counts.
+        errors.append(abs(rate / (cores / COST_S) - 1))
+        if errors[-1] <= 0.05:
+            return
     pytest.fail(f"{errors} off")
+
+
+@pytest.mark.usefixtures("one_core")
+def test_a10_throughput_is_what_the_device_allows(dataset):
+    rates = []
+    for _ in range(3):
+        with Loader(dataset, Sampler(512, BATCH), LoaderSettings(workers=2, cpu_s=COST_S / 10)) as loader:
+            rates.append(throughput(loader, StepTime(BATCH / 160), 12))
+        if abs(rates[-1][0] / 160 - 1) <= 0.05:
+            return
+    if os.getloadavg()[0] > 4 * os.cpu_count():
+        pytest.skip(f"this machine is too busy to give a thirtieth of a core in time: {rates}")
+    pytest.fail(f"{rates} instead of 160 samples/s")
 
 
 @pytest.fixture
@@ -266,6 +282,30 @@ def test_a8_a_killed_process_gives_its_memory_back_and_a_second_one_fails_alone(
     assert left == []
 
 
+def test_a_connection_that_sends_rubbish_harms_nobody(tmp_path):
+    lines = ["rubbish", "[]", "{}", '{"op": "run"}', '{"op": "attach", "device": "gpu9", "job": "x"}']
+    lines += ['{"op": "attach", "device": "gpu0", "job": "x"}', '{"op": "run", "compute_s": 1e400}']
+    lines += ['{"op": "run", "compute_s": 1, "ready": "now"}', '{"op": "run", "compute_s": 1, "ready": NaN}']
+    lines += ['{"op": "unknown"}', '{"op": "run", "compute_s": 0.001}']
+
+    async def run():
+        async with agent(tmp_path, sharing="fifo") as (device, _):
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+            answers = []
+            for line in lines:
+                writer.write(line.encode() + b"\n")
+                if "unknown" not in line:
+                    answers.append(json.loads(await reader.readline()))
+            writer.write(b"x" * 200_000)
+            assert await reader.read() == b"", "the connection is dropped"
+            writer.close()
+            await soon(lambda: device.holders == [])
+            return [a["op"] for a in answers]
+
+    found = asyncio.run(asyncio.wait_for(run(), 30))
+    assert found == ["failed"] * 5 + ["attached"] + ["failed"] * 3 + ["ran"]
+
+
 def test_a7_processes_share_a_device_by_weight(tmp_path):
     async def run():
         async with agent(tmp_path, sharing="weighted") as (device, where):
@@ -291,19 +331,18 @@ def test_a7_processes_share_a_device_by_weight(tmp_path):
     pytest.fail(f"{served}")
 
 
-def test_a19_compression_is_refused_where_the_data_side_is_real(tmp_path):
-    code, _, error = finished(
-        ["--step-seconds", "1", "--steps", "1", "--dataset", tmp_path / "d", "--compression", "20"]
-    )
+def test_a19_compression_is_refused_where_the_data_side_is_real(tmp_path, capsys):
+    code = main(["--step-seconds", "1", "--steps", "1", "--dataset", str(tmp_path / "d"), "--compression", "20"])
 
     assert code == 2
-    assert "--scaled-data" in error
+    assert "--scaled-data" in capsys.readouterr().err
     assert not (tmp_path / "d").exists()
 
 
-def test_wrong_options_are_explained():
-    assert finished(["--steps", "1"])[2] == "error: say either --model and --gpu, or --step-seconds\n"
-    code, _, error = finished(["--model", "resnet50", "--gpu", "v10", "--steps", "1"])
-    assert (code, "did you mean 'v100'" in error) == (2, True)
+def test_wrong_options_are_explained(capsys):
+    assert main(["--steps", "1"]) == 2
+    assert capsys.readouterr().err == "error: say either --model and --gpu, or --step-seconds\n"
+    assert main(["--model", "resnet50", "--gpu", "v10", "--steps", "1"]) == 2
+    assert "did you mean 'v100'" in capsys.readouterr().err
     code, _, error = finished(["--step-seconds", "1", "--steps", "1", "--devices-at", "/nowhere"])
     assert (code, "/nowhere: no agent offers devices there" in error) == (2, True)

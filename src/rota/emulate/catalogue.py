@@ -26,6 +26,7 @@ from rota.emulate.cards import CARDS, Card, card
 DATA = Path(__file__).parent / "data"
 PHASES = ("transfer", "forward", "backward")
 MIB = 1024.0 * 1024.0
+LONGEST_STEP_S = 1e6
 
 Kind = Literal["measured", "interpolated", "fit"]
 Phase = Literal["transfer", "forward", "backward", "load"]
@@ -57,10 +58,10 @@ class StepTime:
     kind: Kind | Literal["given"] = "given"
 
     def __post_init__(self) -> None:
-        if not (self.compute_s > 0.0 and self.transfer_s >= 0.0):
+        if not (0.0 < self.compute_s < LONGEST_STEP_S and 0.0 <= self.transfer_s < LONGEST_STEP_S):
             raise ConfigError(
                 f"a step of {self.compute_s} s computing and {self.transfer_s} s copying cannot be emulated; "
-                "the first must be above 0, the second at least 0"
+                f"the first must be above 0, the second at least 0, both below {LONGEST_STEP_S:g}"
             )
 
     @classmethod

@@ -14,11 +14,12 @@ import asyncio
 import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError, RotaError
-from rota.emulate.catalogue import StepTime
+from rota.emulate.catalogue import LONGEST_STEP_S, StepTime
 from rota.emulate.device import Fleet, Seat
 
 LONGEST_PATH = 107
@@ -60,7 +61,8 @@ class DeviceServer:
             self._connections.add(task)
         connection = _Connection(self.fleet, writer)
         try:
-            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            # A line longer than the reader's limit is a ValueError; such a connection is dropped.
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError, ValueError):
                 while line := await reader.readline():
                     connection.receive(line)
         finally:
@@ -87,7 +89,9 @@ class _Connection:
                 raise ConfigError(f"{operation!r} before 'attach'")
             elif operation == "run":
                 step = StepTime(float(message["compute_s"]), float(message.get("transfer_s", 0.0)))
-                self._running = asyncio.ensure_future(self._run(self._seat, step, message.get("ready")))
+                ready = message.get("ready")
+                at = None if ready is None else _time(float(ready))
+                self._running = asyncio.ensure_future(self._run(self._seat, step, at))
             elif operation == "interrupt":
                 self._seat.interrupt()
             elif operation == "begin":
@@ -127,3 +131,10 @@ class _Connection:
     def _send(self, message: dict[str, Any]) -> None:
         if not self._writer.is_closing():
             self._writer.write(json.dumps(message).encode() + b"\n")
+
+
+def _time(ready: float) -> float:
+    """A time on the monotonic clock that is not further away than a step may be long."""
+    if not abs(ready - time.monotonic()) < LONGEST_STEP_S:
+        raise ConfigError(f"data that are ready at {ready} cannot be waited for; times are of the monotonic clock")
+    return ready

@@ -2,6 +2,8 @@ import threading
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from real_time import within
 from rota.core.errors import ConfigError
@@ -45,6 +47,25 @@ def test_a6_overlap_hides_the_shorter_of_copying_and_computing():
     assert end_of([StepTime(0.2, 0.1)] * 50, overlap=True) == pytest.approx(10.1)
     assert end_of([StepTime(0.2, 0.1)] * 50, overlap=False) == pytest.approx(15.0)
     assert end_of([StepTime(0.1, 0.2)] * 50, overlap=True) == pytest.approx(50 * 0.2 + 0.1)
+
+
+@given(
+    compute=st.floats(1e-3, 10.0),
+    copy=st.floats(0.0, 10.0),
+    steps=st.integers(1, 40),
+    compression=st.floats(1.0, 100.0),
+)
+def test_a6_the_formulas_hold_for_any_step(compute, copy, steps, compression):
+    for overlap, expected in (
+        (False, steps * (copy + compute)),
+        (True, copy + (steps - 1) * max(copy, compute) + compute),
+    ):
+        line = Timeline(overlap=overlap, compression=compression)
+        line.begin(5.0)
+        for _ in range(steps):
+            end = line.next(StepTime(compute, copy))
+
+        assert end - 5.0 == pytest.approx(expected / compression)
 
 
 def test_a6_overlap_on_the_real_clock():

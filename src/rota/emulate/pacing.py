@@ -19,7 +19,7 @@ from rota.core.errors import ConfigError
 from rota.emulate.catalogue import StepTime
 from rota.emulate.lateness import Lateness, LatenessReport
 
-CATCH_UP_S = 0.5
+CATCH_UP_S = 5.0
 """A wait that ends later than this is not made good by hurrying afterwards: the time is lost and reported as such."""
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, ProfileMissing
-from rota.core.ports import Throughputs
 from rota.deploy.book import Book, Job
 from rota.deploy.boundary import profile_of
 from rota.deploy.contacts import Contacts, Report
@@ -24,6 +23,7 @@ from rota.deploy.events import (
     NodeJoined,
 )
 from rota.deploy.reports import read_report
+from rota.deploy.speeds import OpenCatalogue
 
 Answer = tuple[list[DeployEvent], Callable[[], Any]]
 
@@ -41,7 +41,7 @@ class Refused(ConfigError):
 class Desk:
     """Takes requests."""
 
-    def __init__(self, book: Book, contacts: Contacts, speeds: Throughputs, declared: Cluster | None) -> None:
+    def __init__(self, book: Book, contacts: Contacts, speeds: OpenCatalogue, declared: Cluster | None) -> None:
         self._book, self._contacts, self._speeds = book, contacts, speeds
         self._declared = None if declared is None else {server.id: server for server in declared.servers}
 
@@ -72,12 +72,10 @@ class Desk:
             raise Refused("INVALID_ARGUMENT", f"{name} has weight {given['weight']}; give a number above 0")
         if given.get("ranks") not in (None, "", "server", "gpu"):
             raise Refused("INVALID_ARGUMENT", f"{name}: ranks is {given['ranks']!r}; give server or gpu")
-        profile = profile_of(given)
-        if not self._speeds.known(profile):
-            raise Refused(
-                "INVALID_ARGUMENT", f"{name}: profile {profile!r} is not in catalogue {self._speeds.name!r}; "
-                "`rota profiles` lists what there is; without a profile a job is scheduled as an unknown one",
-            )  # fmt: skip
+        try:
+            profile = self._speeds.named(profile_of(given))
+        except ConfigError as error:
+            raise Refused("INVALID_ARGUMENT", f"{name}: {error}") from error
         self._check_speed(name, profile, gpus)
         given |= {"gpus": gpus, "steps": steps or 3600, "counted": steps > 0, "profile": profile}
         given["max_restarts"] = int(given["max_restarts"]) if given.get("max_restarts") is not None else 3

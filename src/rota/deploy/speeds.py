@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from typing import Any
 
+from rota.core.errors import ConfigError
 from rota.core.ports import Sensitivities, Throughputs
 from rota.core.sensitivity import Sensitivity
 
@@ -16,6 +19,28 @@ class OpenCatalogue:
     def __init__(self, known: Throughputs) -> None:
         self._known = known
         self.name = known.name
+
+    def named(self, wish: str) -> str:
+        """The profile a person means: its name, or the one that is the same but for case, signs and `batch size`.
+
+        `resnet18-32` is `ResNet-18 (batch size 32)`; without a batch size, a model that has only one.
+        Raises ConfigError with what there is.
+        """
+        if self.known(wish):
+            return wish
+        names: tuple[str, ...] = tuple(getattr(self._known, "names", ()))
+        found = [name for name in names if _plain(wish) == _plain(name)]
+        family = [name for name in names if _plain(wish) == _plain(name.partition(" (batch size")[0])]
+        if len(found or family) == 1:
+            return (found or family)[0]
+        if found or family:
+            raise ConfigError(f"profile {wish!r} may be {_listed(found or family)}; say which one")
+        near = difflib.get_close_matches(_plain(wish), {_plain(n): n for n in names}, n=4, cutoff=0.4)
+        hint = f"did you mean {_listed([n for n in names if _plain(n) in near])}? " if near else ""
+        raise ConfigError(
+            f"profile {wish!r} is not in catalogue {self.name!r}; {hint}`rota profiles` lists what there is; without a "
+            "profile a job is scheduled as an unknown one"
+        )
 
     def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
         """Steps/s of the whole job; 0 if it does not fit."""
@@ -50,3 +75,11 @@ class OpenSensitiveCatalogue(OpenCatalogue):
 def opened(known: Throughputs) -> OpenCatalogue:
     """The catalogue with `unprofiled` in it."""
     return OpenSensitiveCatalogue(known) if isinstance(known, Sensitivities) else OpenCatalogue(known)
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower().replace("batch size", "") if c.isalnum())
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join(repr(name) for name in names)

@@ -31,6 +31,18 @@ VERBS = {
     "rules": "List rules presets, or show one.",
     "trace": "Look at a trace file, convert it, or write one from a generator.",
     "fidelity": "Run a trace simulated and emulated, and compare job by job.",
+    "up": "Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.",
+    "serve": "Run the scheduler of a deployment.",
+    "agent": "Run the agent of a server: it starts what the scheduler says.",
+    "submit": "Submit a job: any command, an emulated job, or a file of jobs.",
+    "submit-trace": "Submit the jobs of a trace to a live cluster, each at its arrival.",
+    "jobs": "List the jobs of a deployment, or show one.",
+    "cancel": "End jobs.",
+    "logs": "Print the output of a job.",
+    "nodes": "List the servers of a deployment.",
+    "drain": "Keep jobs away from a server, or let them back.",
+    "events": "Print what happens in a deployment, or export its event log.",
+    "status": "Say how the scheduler is.",
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",
     "tokens": "Make, list and revoke the tokens with which tenants submit jobs.",
     "bench": "Measure the speed of parts of Rota.",
@@ -51,10 +63,10 @@ class Verbs(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command object in `rota.cli.<verb>`."""
+        """The command object in `rota.cli.<verb>`, with an underscore for every hyphen."""
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = importlib.import_module(f"rota.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"rota.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

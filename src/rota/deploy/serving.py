@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,10 @@ from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import SERVER_OPTIONS, listen
 from rota.deploy.service import Control, Fleet, Logs
+from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.rpc import rota_pb2_grpc as stubs
+
+__all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +127,3 @@ async def serve(options: Options, port: Port, ready: Callable[[str], None], *, s
         if isinstance(scheduler.failure, RotaError):
             raise scheduler.failure
         raise RotaError(f"the scheduler failed: {scheduler.failure!r}") from scheduler.failure
-
-
-def stop_on_signals(stop: asyncio.Event) -> None:
-    """Ctrl-C and TERM end a service in order."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)

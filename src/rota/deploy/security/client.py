@@ -1,8 +1,10 @@
 """The client's side: where the scheduler is and what opens it, and one clear message when it cannot be reached.
 
 Each setting is looked for in this order: what the caller gives (flags), the environment (ROTA_SCHEDULER, ROTA_CERTS,
-ROTA_TOKEN or ROTA_TOKEN_FILE), and the user's file client.toml in $XDG_CONFIG_HOME/rota (~/.config/rota). Certificates
-are looked for in `certs` beside that file at last. Doing without certificates is never found anywhere: it takes a flag.
+ROTA_TOKEN or ROTA_TOKEN_FILE), .rota/client.toml in the current folder or the nearest one above it (`rota up` writes
+it; a file of somebody else is not used), and the user's file client.toml in $XDG_CONFIG_HOME/rota (~/.config/rota).
+Certificates are looked for in `certs` beside that last file in the end. Doing without certificates is never found
+anywhere: it takes a flag.
 """
 
 from __future__ import annotations
@@ -69,13 +71,15 @@ def find_settings(
     """The settings of a client or an agent. Raises ConfigError with every place that was looked at."""
     folder = config_folder(environ)
     file = folder / "client.toml"
-    written = _user_file(file)
+    written, near = _user_file(file), nearest_file()
+    local = {} if near is None else _user_file(near)
     sources: dict[str, str] = {}
 
     def first(key: str, given: str | Path | None, variable: str) -> str | None:
         for value, source in (
             (given, "the command line"),
             (environ.get(variable), variable),
+            (local.get(key), str(near)),
             (written.get(key), str(file)),
         ):
             if value:
@@ -86,8 +90,8 @@ def find_settings(
     found = first("scheduler", address, "ROTA_SCHEDULER")
     if found is None:
         raise ConfigError(
-            f"no scheduler is named: give its address (HOST:PORT), set ROTA_SCHEDULER, or write scheduler = ... "
-            f"in {file}"
+            "no scheduler is named: give its address (--scheduler HOST:PORT), set ROTA_SCHEDULER, or write "
+            f"scheduler = ... in {file}; `rota up` starts one on this machine, which is then found from its folder"
         )
     if insecure:
         require_loopback(found, f"connecting (address from {sources['scheduler']}) to")
@@ -146,6 +150,22 @@ def explained(settings: ClientSettings) -> Iterator[None]:
                 f"({settings.describe()})"
             ) from error
         raise
+
+
+def nearest_file(start: Path | None = None) -> Path | None:
+    """The .rota/client.toml of the current folder or the nearest one above it.
+
+    One that belongs to somebody else, or that others may write, is passed over: in a shared folder it could lead our
+    token to a stranger's scheduler.
+    """
+    here = Path.cwd() if start is None else start
+    for folder in (here, *here.parents):
+        path = folder / ".rota" / "client.toml"
+        with contextlib.suppress(OSError):
+            state = path.stat()
+            if state.st_uid == os.geteuid() and not state.st_mode & 0o022:
+                return path
+    return None
 
 
 def _user_file(path: Path) -> Mapping[str, str]:

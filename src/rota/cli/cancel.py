@@ -1,0 +1,45 @@
+"""`rota cancel`: end jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rota.cli.connection import connection, open_client
+from rota.cli.options import echo_json, json_option
+
+EXAMPLES = """
+\b
+Examples:
+  rota cancel 17 18
+  rota cancel --all
+"""
+
+
+@click.command("cancel", epilog=EXAMPLES)
+@click.argument("jobs", type=click.IntRange(0), nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All jobs that are not over, as far as the token goes.")
+@connection
+@json_option
+def command(*, jobs: tuple[int, ...], everything: bool, as_json: bool, **options: Any) -> None:
+    """End jobs. One that runs is asked to save and stop."""
+    if bool(jobs) == everything:
+        raise click.UsageError("give the numbers of jobs, or --all")
+    with open_client(options) as client:
+        if everything:
+            from rota.cli.jobs import LIVE  # noqa: PLC0415
+
+            numbers = [info.job for info in client.jobs(LIVE)]
+        else:
+            numbers = list(jobs)
+        cancelled, over = client.cancel(numbers) if numbers else ([], [])
+    if as_json:
+        echo_json({"cancelled": cancelled, "over": over})
+        return
+    for number in cancelled:
+        click.echo(f"job {number} is cancelled")
+    for number in over:
+        click.echo(f"job {number} was over already")
+    if not numbers:
+        click.echo("no jobs that are not over")

@@ -1,0 +1,35 @@
+"""`rota drain`: keep jobs away from a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rota.cli.connection import connection, open_client
+from rota.cli.options import echo_json, json_option
+
+EXAMPLES = """
+\b
+Examples:
+  rota drain v100-0            jobs there move at the end of the round
+  rota drain v100-0 --undo
+"""
+
+
+@click.command("drain", epilog=EXAMPLES)
+@click.argument("node")
+@click.option("--undo", is_flag=True, help="Let jobs back.")
+@connection
+@json_option
+def command(*, node: str, undo: bool, as_json: bool, **options: Any) -> None:
+    """Keep jobs away from a server, or let them back. Takes an administrator's token."""
+    with open_client(options) as client:
+        found = client.drain(node, undo=undo)
+    if as_json:
+        from rota.cli.nodes import fields  # noqa: PLC0415
+
+        echo_json(fields(found))
+        return
+    jobs = f"; jobs that leave it: {' '.join(map(str, found.jobs))}" if found.jobs and not undo else ""
+    click.echo(f"{found.node} is {found.state}{jobs}")

@@ -1,0 +1,113 @@
+"""`rota jobs`: what was submitted, and how it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from rota.cli.connection import connection, open_client
+from rota.cli.options import echo_json, json_option
+
+PHASES = ("queued", "waiting", "running", "stopping", "finished", "failed", "cancelled")
+LIVE = PHASES[:4]
+EXAMPLES = """
+\b
+Examples:
+  rota jobs                    those that are not over
+  rota jobs --all
+  rota jobs --phase failed --json
+  rota jobs 17                 everything about one
+"""
+
+
+@click.command("jobs", epilog=EXAMPLES)
+@click.argument("job", type=click.IntRange(0), required=False)
+@click.option("--all", "everything", is_flag=True, help="Also those that are over.")
+@click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only these; repeatable.")
+@click.option("--tenant", default="", metavar="NAME", help="Only of one tenant (administrators).")
+@click.option("--limit", type=click.IntRange(0), default=0, help="Only the newest so many (default: all).")
+@connection
+@json_option
+def command(
+    *, job: int | None, everything: bool, phases: tuple[str, ...], tenant: str, limit: int, as_json: bool,
+    **options: Any,
+) -> None:  # fmt: skip
+    """List the jobs of a deployment, or show one. The newest come first."""
+    if job is not None and (everything or phases):
+        raise click.UsageError("give either a job, or --all or --phase")
+    with open_client(options) as client:
+        if job is not None:
+            _show(client.job(job), as_json=as_json)
+            return
+        wanted = phases or (() if everything else LIVE)
+        page = client.page(wanted, limit=limit, tenant=tenant)
+    if as_json:
+        echo_json([fields(info) for info in page.jobs])
+        return
+    if not page.jobs:
+        click.echo("no jobs" if everything or phases else "no jobs that are not over; --all shows the others")
+        return
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    header = ("job", "name", "phase", "profile", "where", "GPUs", "done", "waits or ran")
+    show_table(None, header, [_row(info) for info in page.jobs], numbers=3)
+    if page.total > len(page.jobs):
+        click.echo(f"... and {page.total - len(page.jobs)} more")
+
+
+def fields(info: Any) -> dict[str, Any]:
+    """A job as plain values."""
+    from rota.rpc.convert import spec_fields  # noqa: PLC0415
+
+    plain = ("phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
+             "preemptions", "epoch", "exit_code", "submitted_s", "ended_s")  # fmt: skip
+    found = {"job": info.job, **spec_fields(info.spec), **{name: getattr(info, name) for name in plain}}
+    for name in ("started_at", "ended_at", "ended_s"):
+        found[name] = found[name] or None
+    parts = [{"node": p.node, "devices": list(p.devices), "cpus": p.cpus, "memory_gb": p.memory_gb} for p in info.parts]
+    return {**found, "parts": parts}
+
+
+def _row(info: Any) -> tuple[str, ...]:
+    where = " ".join(f"{part.node}:{len(part.devices)}" for part in info.parts) or "-"
+    done = f"{100 * info.step / info.spec.steps:.0f} %" if info.spec.steps else "-"
+    until = info.ended_at or time.time()
+    return (
+        str(info.job), info.spec.name or "-", info.phase, info.spec.profile, where, str(info.spec.gpus), done,
+        short(until - info.submitted_at),
+    )  # fmt: skip
+
+
+def short(seconds: float) -> str:
+    """A time in few characters."""
+    whole = max(0, round(seconds))
+    for size, unit, small, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // small:02d}{name}"
+    return f"{whole}s"
+
+
+def _show(info: Any, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(fields(info))
+        return
+    from rota.cli.tables import show_pairs  # noqa: PLC0415
+
+    spec = info.spec
+    rows = [("phase", info.phase + (f": {info.reason}" if info.reason else "")), ("tenant", spec.tenant)]
+    rows += [("command", " ".join(spec.argv) if spec.argv else "- (emulated)"), ("profile", spec.profile)]
+    rows += [("GPUs", str(spec.gpus)), ("steps", f"{info.step:,} of {spec.steps:,}; saved {info.saved_step:,}")]
+    for part in info.parts:
+        devices = ", ".join(part.devices)
+        rows.append((f"on {part.node}", f"{devices}; {part.cpus:g} CPUs, {part.memory_gb:g} GB"))
+    for name, at in (("submitted", info.submitted_at), ("started", info.started_at), ("ended", info.ended_at)):
+        rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
+    rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
+    if spec.weight and spec.weight != 1:
+        rows.append(("weight", f"{spec.weight:g}"))
+    if info.exit_code:
+        rows.append(("exit code", str(info.exit_code)))
+    name = f" {spec.name}" if spec.name else ""
+    show_pairs(f"job {info.job}{name}", rows)

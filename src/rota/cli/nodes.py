@@ -1,0 +1,40 @@
+"""`rota nodes`: the servers of a deployment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rota.cli.connection import connection, open_client
+from rota.cli.options import echo_json, json_option
+
+
+@click.command("nodes", epilog="Example: rota nodes --json")
+@connection
+@json_option
+def command(*, as_json: bool, **options: Any) -> None:
+    """List the servers of a deployment: what they have, what runs there, when they were heard of."""
+    with open_client(options) as client:
+        nodes = client.nodes()
+    if as_json:
+        echo_json([fields(node) for node in nodes])
+        return
+    if not nodes:
+        click.echo("no server has come yet; `rota agent` starts one")
+        return
+    from rota.cli.tables import show_table  # noqa: PLC0415
+
+    rows = [
+        (n.node, n.type + (" (emulated)" if n.emulated else ""), n.state, " ".join(map(str, n.jobs)) or "-",
+         f"{n.busy}/{n.gpus}", f"{n.cpus:g}", f"{n.memory_gb:g}", f"{n.last_seen_s:.0f} s")
+        for n in nodes
+    ]  # fmt: skip
+    show_table(None, ("node", "type", "state", "jobs", "GPUs", "CPUs", "GB", "seen"), rows, numbers=4)
+
+
+def fields(node: Any) -> dict[str, Any]:
+    """A server as plain values."""
+    names = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "emulated",
+             "limits", "lateness_s")  # fmt: skip
+    return {**{name: getattr(node, name) for name in names}, "jobs": list(node.jobs)}

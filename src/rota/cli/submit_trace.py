@@ -1,0 +1,149 @@
+"""`rota submit-trace`: a trace against a live cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import names
+from rota.cli.connection import connection, needs_deploy, open_client
+from rota.cli.main import INTERRUPTED, OK
+from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+
+if TYPE_CHECKING:
+    from rota.core.jobs import Jobs
+    from rota.deploy.control import Client
+
+EXAMPLES = """
+\b
+Examples:
+  rota submit-trace my.trace --time-scale 60 --wait --jobs-csv deployed.csv
+  rota submit-trace my.trace --limit 20 \\
+       --command "python train.py --model {profile} --steps {steps}"
+
+\b
+Jobs are submitted at their arrivals, as fast as the scheduler's clock runs (its
+--time-scale; give it here to be sure). Places in --command: {name}, {profile},
+{steps}, {gpus}, {job}. Ctrl-C ends the submission; what was submitted stays.
+"""
+
+
+@click.command("submit-trace", epilog=EXAMPLES)
+@click.argument("trace", metavar="FILE")
+@click.option("--trace-format", metavar="NAME", shell_complete=completes(names.trace_formats), help="Of the trace.")
+@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
+@click.option("--time-scale", type=float, callback=seconds, metavar="K", help="Must be that of the scheduler.")
+@click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs.")
+@click.option("--emulated", is_flag=True, help="Emulated jobs (default without --command).")
+@click.option("--command", "template", metavar="TEMPLATE", help="What each job runs.")
+@click.option("--wait", is_flag=True, help="Wait until all are over, and show completion times.")
+@click.option("--jobs-csv", metavar="FILE", help="One line per job, as of `rota simulate`; needs --wait.")
+@connection
+@json_option
+def command(
+    *, trace: str, trace_format: str | None, trace_settings: dict[str, str], time_scale: float | None,
+    limit: int | None, emulated: bool, template: str | None, wait: bool, jobs_csv: str | None, as_json: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Submit the jobs of a trace to a live cluster, each at its arrival."""
+    if emulated and template is not None:
+        raise click.UsageError("give either --emulated or --command")
+    if jobs_csv is not None and not wait:
+        raise click.UsageError("--jobs-csv needs --wait: completion times are known in the end")
+    runs = needs_deploy("rota.deploy.trace_runs")
+    if jobs_csv is not None:
+        from rota.analysis.output import check_writable  # noqa: PLC0415
+
+        check_writable(jobs_csv)
+    jobs = _jobs(trace, trace_format, trace_settings, limit)
+    specs = runs.specs_of(jobs, template, Path(trace).name.partition(".")[0] or "trace")
+    run = runs.TraceRun(jobs=jobs)
+    with open_client(options) as client:
+        scale = _scale(client, time_scale)
+        try:
+            with _bar("submitting", len(jobs)) as tell:
+                runs.submit_all(client, run, specs, scale, tell)
+            if not wait:
+                return _submitted(run.numbers, as_json=as_json)
+            with _bar("running", len(jobs)) as tell:
+                infos = client.wait(run.numbers, watch=lambda over, _: tell(over))
+        except KeyboardInterrupt:
+            return _interrupted(run.numbers, len(jobs), as_json=as_json)
+    _show(runs, run, infos, jobs_csv, as_json=as_json)
+    return OK
+
+
+def _jobs(trace: str, trace_format: str | None, trace_settings: dict[str, str], limit: int | None) -> Jobs:
+    import numpy as np  # noqa: PLC0415
+
+    from rota.workloads import read_trace  # noqa: PLC0415
+
+    jobs = read_trace(trace, trace_format, trace_settings)
+    ordered = jobs.take(np.argsort(jobs.submitted, kind="stable"))
+    return ordered if limit is None else ordered.rows(0, min(limit, len(ordered)))
+
+
+def _scale(client: Client, asked: float | None) -> float:
+    """The scheduler's scale; another one that was asked for is refused."""
+    from rota.core.errors import ConfigError  # noqa: PLC0415
+
+    scale = float(client.status().time_scale)
+    if asked is not None and asked != scale:
+        raise ConfigError(
+            f"--time-scale {asked:g}: the scheduler runs with {scale:g}; leave it out, or start the scheduler with "
+            f"--time-scale {asked:g}"
+        )
+    return scale
+
+
+@contextlib.contextmanager
+def _bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _submitted(numbers: list[int], *, as_json: bool) -> int:
+    if as_json:
+        echo_json({"jobs": numbers})
+    else:
+        click.echo(f"{len(numbers)} jobs submitted: {numbers[0]} to {numbers[-1]}")
+    return OK
+
+
+def _interrupted(numbers: list[int], total: int, *, as_json: bool) -> int:
+    if as_json:
+        echo_json({"jobs": numbers, "interrupted": True})
+    click.echo(f"rota: interrupted; {len(numbers)} of {total} jobs were submitted and stay", err=True)
+    return INTERRUPTED
+
+
+def _show(runs: Any, run: Any, infos: list[Any], jobs_csv: str | None, *, as_json: bool) -> None:
+    columns = runs.outcome(run, infos)
+    if jobs_csv is not None:
+        from rota.analysis.jobs_csv import write_jobs_csv  # noqa: PLC0415
+
+        write_jobs_csv(jobs_csv, columns)
+    found = runs.summary(columns)
+    if as_json:
+        echo_json({**found, "jobs": run.numbers})
+        return
+    from rota.cli.tables import show_pairs, summary_rows  # noqa: PLC0415
+
+    rows = summary_rows(found)
+    rows += [
+        (f"Jobs {word}", f"{found[f'jobs_{word}']:,}") for word in ("failed", "cancelled") if found[f"jobs_{word}"]
+    ]
+    show_pairs("trace on a live cluster", rows)

@@ -1,0 +1,174 @@
+"""`rota up`: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rota.cli import names
+from rota.cli.connection import needs_deploy
+from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+
+if TYPE_CHECKING:
+    from rota.deploy.local import LocalCluster
+
+EXAMPLES = """
+\b
+Examples:
+  rota up --server v100=4 --server k80=4 --emulate
+  rota up --server v100=16/8:cpus=24:memory=500 --emulate --policy srtf \\
+       --mechanism tune --profiles synergy --round 60 --time-scale 60
+  rota up                                   # again, as it was
+
+\b
+--server is TYPE=GPUS (one server) or TYPE=GPUS/GPUS_PER_SERVER (several), then
+what each server has: cpus, memory (GB), storage (MB/s), network (Gb/s).
+Everything is kept in one folder (.rota); from there `rota submit` and the others
+find the scheduler, with certificates and a token that are made on the first use.
+"""
+_REFRESH_S = 1.0
+_KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbeat", "dead_after")
+
+
+@click.command("up", epilog=EXAMPLES)
+@click.option("--server", "servers", multiple=True, metavar="TYPE=GPUS", help="A server, or several; repeatable.")
+@click.option("--emulate", is_flag=True, help="The GPUs are emulated.")
+@click.option("--state", default=".rota", show_default=True, metavar="DIR", help="Where everything is kept.")
+@click.option("--policy", metavar="NAME", shell_complete=completes(names.policies), help="Who gets what.")
+@settings_option("--set-policy", "set_policy", "Parameter of the policy")
+@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@settings_option("--set-mechanism", "set_mechanism", "Parameter of the mechanism")
+@click.option("--profiles", metavar="NAME|FILE", shell_complete=completes(names.profiles), help="How fast jobs go.")
+@click.option("--rules", metavar="NAME", shell_complete=completes(names.rules), help="How rounds are carried out.")
+@settings_option("--set-rules", "set_rules", "Single field of the rules")
+@click.option("--round", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
+@click.option("--time-scale", type=float, callback=seconds, metavar="K", help="Scheduler seconds per second.")
+@click.option("--heartbeat", type=float, callback=seconds, metavar="SECONDS", help="Of agents.")
+@click.option("--dead-after", type=float, callback=seconds, metavar="SECONDS", help="An agent silent for so long is.")
+@click.option("--lease", type=float, callback=seconds, metavar="SECONDS", help="Of jobs, beyond a round.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the scheduler (default: any free one).")
+@json_option
+def command(
+    *, servers: tuple[str, ...], emulate: bool, state: str, time_scale: float | None, port: int, as_json: bool,
+    **serve: Any,
+) -> None:  # fmt: skip
+    """Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.
+
+    With --json one object is printed once everything is there: address, folder and processes.
+    """
+    local = needs_deploy("rota.deploy.local")
+    folder = Path(state)
+    given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
+    wishes = local.merged(given, local.remembered(folder))
+    screen = _Screen()
+    cluster: LocalCluster = local.LocalCluster(folder=folder, wishes=wishes, port=port, tell=screen.say)
+    stop = _Stop()
+    try:
+        cluster.start(lambda: stop.asked)
+        if not stop.asked:
+            _ready(cluster, as_json=as_json)
+        _watch(cluster, stop, screen)
+    finally:
+        screen.clear()
+        left = cluster.unfinished() if cluster.address else None
+        late = cluster.stop()
+        for name in late:
+            screen.say(f"{name} did not stop in time and was killed")
+    _bye(cluster, left)
+
+
+class _Stop:
+    """Whether Ctrl-C or TERM came."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, *_: Any) -> None:
+        self.asked = True
+
+
+class _Screen:
+    """One line that is written over on a terminal; remarks above it."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self._shown = 0
+
+    def say(self, text: str) -> None:
+        self.clear()
+        click.echo(f"rota: {text}", err=True)
+
+    def show(self, text: str) -> None:
+        if self.live:
+            from rota.cli.tables import width  # noqa: PLC0415
+
+            cut = text[: width() - 1]
+            click.echo("\r" + cut.ljust(self._shown), err=True, nl=False)
+            self._shown = len(cut)
+
+    def clear(self) -> None:
+        if self._shown:
+            click.echo("\r" + " " * self._shown + "\r", err=True, nl=False)
+            self._shown = 0
+
+
+def _serve(options: dict[str, Any]) -> list[str]:
+    """The options of `rota serve` that were given, as they are written there."""
+    words: list[str] = []
+    for key in _KEPT:
+        if options[key] is not None:
+            words += [f"--{key.replace('_', '-')}", str(options[key])]
+    for key in ("set_policy", "set_mechanism", "set_rules"):
+        for name, value in options[key].items():
+            words += [f"--{key.replace('_', '-')}", f"{name}={value}"]
+    return words
+
+
+def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
+    if as_json:
+        echo_json({"address": cluster.address, "folder": str(cluster.folder.resolve()), "processes": cluster.pids()})
+        sys.stdout.flush()
+        return
+    where = "" if cluster.folder.name == ".rota" else f" (from elsewhere: --certs and --token-file of {cluster.folder})"
+    click.echo(
+        f"{len(cluster.agents)} servers are up; the scheduler listens on {cluster.address}.\n"
+        f"In another terminal{where}:\n"
+        "  rota submit --emulated --profile resnet18-32 --steps 20000\n"
+        "  rota jobs          rota nodes          rota events -f\n"
+        "Ctrl-C stops everything."
+    )
+
+
+def _watch(cluster: LocalCluster, stop: _Stop, screen: _Screen) -> None:
+    from rota.core.errors import RotaError  # noqa: PLC0415
+
+    shown = 0.0
+    while not stop.asked:
+        cluster.tend()
+        if screen.live and time.monotonic() - shown >= _REFRESH_S:
+            shown = time.monotonic()
+            try:
+                now, nodes = cluster.client().status(), cluster.client().nodes()
+            except RotaError:
+                screen.show("the scheduler does not answer")
+            else:
+                up = sum(node.state == "up" for node in nodes)
+                busy, gpus = sum(node.busy for node in nodes), sum(node.gpus for node in nodes)
+                screen.show(
+                    f"{now.running} running, {now.queued} queued, {now.finished} finished | "
+                    f"{busy}/{gpus} GPUs | {up}/{len(nodes)} servers | {now.now_s:,.0f} s"
+                )
+        time.sleep(0.1)
+
+
+def _bye(cluster: LocalCluster, left: int | None) -> None:
+    again = "rota up" if str(cluster.folder) == ".rota" else f"rota up --state {cluster.folder}"
+    jobs = "" if left is None else f"{left} job{'' if left == 1 else 's'} unfinished; "
+    click.echo(f"rota: stopped; {jobs}`{again}` goes on from {cluster.folder}", err=True)

@@ -1,0 +1,78 @@
+"""What a machine offers, from what its operator wrote: `auto`, `v100=4` or `emulate:v100=8`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from rota.core.errors import ConfigError
+from rota.deploy.agent.main import Equipment
+
+EMULATE = "emulate:"
+CPUS_PER_GPU, MEMORY_GB_PER_GPU = 3.0, 62.5
+"""Of an emulated server for which nothing is said: the servers of Synergy's experiments."""
+_MOST = 1024
+_HOW = "write emulate:TYPE=N to emulate them, e.g. --gpus emulate:v100=8, or TYPE=N for those that are there"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What the command line says beside the GPUs; 0 or empty: nothing."""
+
+    name: str
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    storage_mbps: float = 0.0
+    network_gbps: float = 0.0
+    rack: str = ""
+    host: str = "127.0.0.1"
+
+
+def equipment(gpus: str, said: Said) -> Equipment:
+    """From `--gpus` and the rest to what the agent registers with. Raises ConfigError."""
+    text = gpus.strip()
+    if text == "auto":
+        return _found(said)
+    emulated = text.startswith(EMULATE)
+    kind, count = _parsed(text.removeprefix(EMULATE), gpus)
+    devices = tuple(f"emulated-{i}" if emulated else str(i) for i in range(count))
+    return Equipment(
+        node=said.name, type=kind, devices=devices, emulated=emulated,
+        cpus=said.cpus or (CPUS_PER_GPU * count if emulated else float(os.cpu_count() or 1)),
+        memory_gb=said.memory_gb or (MEMORY_GB_PER_GPU * count if emulated else memory_gb()),
+        storage_mbps=said.storage_mbps, network_gbps=said.network_gbps, rack=said.rack, host=said.host,
+    )  # fmt: skip
+
+
+def memory_gb() -> float:
+    """Main memory of this machine."""
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e9
+
+
+def make_processes(folder: Any) -> Any:
+    """What starts real processes for the agent; None: it only emulates."""
+    del folder
+    return None
+
+
+def _parsed(text: str, given: str) -> tuple[str, int]:
+    kind, equals, number = (part.strip() for part in text.partition("="))
+    good = number.isascii() and number.isdecimal() and 1 <= int(number) <= _MOST
+    if not (kind and equals and good):
+        raise ConfigError(f"--gpus {given!r} is not TYPE=N with N from 1 to {_MOST}; {_HOW}")
+    return kind, int(number)
+
+
+def _found(said: Said) -> Equipment:
+    """The GPUs of this machine, as far as the inventory of workers is there."""
+    try:
+        inventory: Any = importlib.import_module("rota.deploy.worker.inventory")
+    except ImportError as error:
+        raise ConfigError(f"the GPUs of this machine cannot be looked up by this version of Rota; {_HOW}") from error
+    found = inventory.equipment(said)
+    if found is None or not found.devices:
+        raise ConfigError(f"no GPU was found on this machine; {_HOW}")
+    result: Equipment = found
+    return result

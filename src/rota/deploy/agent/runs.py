@@ -1,0 +1,65 @@
+"""An agent as a process: from settings to its end, by a signal or because its parent is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+
+from rota.core.errors import ConfigError
+from rota.deploy.agent.machine import make_processes
+from rota.deploy.agent.main import Agent, Equipment
+from rota.deploy.security.client import ClientSettings, connect, explained
+from rota.deploy.stopping import stop_on_eof, stop_on_signals
+
+
+def run_agent(
+    equipment: Equipment,
+    folder: Path,
+    settings: ClientSettings,
+    ready: Callable[[], None],
+    *,
+    checkpoints: Path | None = None,
+    while_stdin: bool = False,
+) -> None:
+    """Serve until told to stop. A refusal that will not get better is a ConfigError."""
+    with explained(settings):
+        try:
+            asyncio.run(_run(equipment, folder, settings, ready, checkpoints, while_stdin=while_stdin))
+        except grpc.RpcError as error:
+            if error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}:
+                raise ConfigError(f"the scheduler refuses node {equipment.node!r}: {error.details()}") from error
+            raise
+
+
+async def _run(
+    equipment: Equipment,
+    folder: Path,
+    settings: ClientSettings,
+    ready: Callable[[], None],
+    checkpoints: Path | None,
+    *,
+    while_stdin: bool,
+) -> None:
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    if while_stdin:
+        stop_on_eof(stop)
+    channel = connect(settings, agent=equipment.node)
+    agent = Agent(
+        equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=make_processes(folder)
+    )
+    working, stopped = asyncio.ensure_future(agent.run(ready)), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for one in (working, stopped):
+            one.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(working, stopped, return_exceptions=True)
+        await channel.close()

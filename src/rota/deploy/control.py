@@ -1,0 +1,197 @@
+"""A blocking client of a deployed scheduler: what `rota submit`, `rota jobs` and the other verbs are made of.
+
+    from rota.deploy.control import Client
+
+    with Client("gpu-head:7070", certs="certs", token_file="token") as rota:
+        (job,) = rota.submit([{"emulated": True, "profile": "A3C", "steps": 1000}])
+        print(rota.wait([job])[0].phase)
+
+Without arguments everything is found as `rota.deploy.security.client.find_settings` says. Failures that a user can
+mend are ConfigError with one message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+
+from rota.core.errors import ConfigError, RotaError
+from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
+from rota.rpc import rota_pb2 as pb
+from rota.rpc import rota_pb2_grpc as stubs
+from rota.rpc.convert import spec_message
+
+OVER = frozenset({"finished", "failed", "cancelled"})
+"""Phases in which nothing will happen to a job any more."""
+MAX_RESTARTS = 3
+"""Attempts of a job that may fail, if nothing else is said."""
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_REFUSED = (
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+
+
+class Client:
+    """Talks to one scheduler."""
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        certs: str | Path | None = None,
+        token_file: str | Path | None = None,
+        insecure: bool = False,
+        tenant: str | None = None,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        """`tenant` only matters without certificates; otherwise the token says it."""
+        self.settings = settings or find_settings(address, certs, token_file, insecure=insecure)
+        self._channel = connect(self.settings, tenant=tenant, sync=True)
+        self._stub = stubs.ControlStub(self._channel)
+
+    def __enter__(self) -> Client:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._channel.close()
+
+    # Jobs
+
+    def submit(self, jobs: Sequence[Mapping[str, Any]], request: str | None = None, *, tries: int = 3) -> list[int]:
+        """Submit jobs; their numbers. Keys are the fields of `JobSpec` in rpc/rota.proto.
+
+        `request` names this submission: sent again, after a lost answer, it is not accepted twice. One is made up if it
+        is not given, and a lost answer is asked for again.
+        """
+        message = pb.SubmitRequest(jobs=[_spec(job) for job in jobs], request=request or uuid.uuid4().hex)
+        with self._explained():
+            for left in range(tries - 1, -1, -1):
+                try:
+                    return list(self._stub.Submit(message).jobs)
+                except grpc.RpcError as error:  # noqa: PERF203 - it is about trying again
+                    if left == 0 or error.code() not in _LOST:
+                        raise
+                    time.sleep(0.3)
+        raise AssertionError  # the last try returns or raises
+
+    def jobs(self, phases: Iterable[str] = (), *, limit: int = 0, tenant: str = "") -> list[pb.JobInfo]:
+        """Jobs, the newest first; `tenant` is for administrators."""
+        return list(self.page(phases, limit=limit, tenant=tenant).jobs)
+
+    def page(self, phases: Iterable[str] = (), *, limit: int = 0, tenant: str = "") -> pb.JobList:
+        """The same with the number of all that there are."""
+        request = pb.ListJobsRequest(phases=list(phases), limit=limit, tenant=tenant)
+        found: pb.JobList = self._call(self._stub.ListJobs, request)
+        return found
+
+    def job(self, number: int) -> pb.JobInfo:
+        """One job."""
+        found: pb.JobInfo = self._call(self._stub.GetJob, pb.JobRequest(job=number))
+        return found
+
+    def cancel(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
+        """End jobs; those that end now, and those that were over already."""
+        reply: pb.CancelReply = self._call(self._stub.Cancel, pb.CancelRequest(jobs=list(numbers)))
+        return list(reply.cancelled), list(reply.over)
+
+    def wait(
+        self,
+        numbers: Iterable[int],
+        timeout_s: float | None = None,
+        *,
+        every_s: float = 0.5,
+        watch: Callable[[int, int], None] = lambda _over, _all: None,
+    ) -> list[pb.JobInfo]:
+        """Wait until jobs are over; how they are then. After `timeout_s` RotaError."""
+        left = dict.fromkeys(numbers)
+        done: dict[int, pb.JobInfo] = {}
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        order = list(left)
+        while True:
+            for info in self._over(left):
+                done[info.job] = info
+                del left[info.job]
+            watch(len(done), len(order))
+            if not left:
+                return [done[number] for number in order]
+            if until is not None and time.monotonic() >= until:
+                raise RotaError(f"{len(left)} of {len(order)} jobs are not over after {timeout_s:g} s")
+            time.sleep(every_s)
+
+    def _over(self, left: Mapping[int, None]) -> list[pb.JobInfo]:
+        """Of some jobs those that are over. One question for many, as jobs by the thousand may be waited for."""
+        found = [self.job(n) for n in left] if len(left) <= 4 else [i for i in self.jobs(OVER) if i.job in left]
+        return [info for info in found if info.phase in OVER]
+
+    def logs(self, job: int, *, rank: int = 0, follow: bool = False, tail: int = 0) -> Iterator[bytes]:
+        """The output of a job in pieces; `tail` bytes from the end, 0 for all."""
+        request = pb.LogsRequest(job=job, rank=rank, follow=follow, tail=tail)
+        with self._explained():
+            for chunk in self._stub.Logs(request):
+                if chunk.data:
+                    yield chunk.data
+
+    # Nodes and the scheduler
+
+    def nodes(self) -> list[pb.NodeInfo]:
+        """All servers."""
+        return list(self._call(self._stub.ListNodes, pb.Empty()).nodes)
+
+    def drain(self, node: str, *, undo: bool = False) -> pb.NodeInfo:
+        """Keep jobs away from a server, or let them back."""
+        found: pb.NodeInfo = self._call(self._stub.Drain, pb.DrainRequest(node=node, undo=undo))
+        return found
+
+    def status(self) -> pb.StatusReply:
+        """The scheduler itself."""
+        found: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
+        return found
+
+    def events(self, after: int = 0, *, follow: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(number, fields) of what happened behind event `after`; -1: only what happens from now on."""
+        for number, line in self.event_lines(after, follow=follow):
+            yield number, json.loads(line)
+
+    def event_lines(self, after: int = 0, *, follow: bool = False) -> Iterator[tuple[int, str]]:
+        """The same as JSON, as it was written."""
+        with self._explained():
+            for line in self._stub.Events(pb.EventsRequest(after=after, follow=follow)):
+                yield line.sequence, line.json
+
+    # Inside
+
+    def _call(self, method: Callable[[Any], Any], request: Any) -> Any:
+        with self._explained():
+            return method(request)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            with explained(self.settings):
+                yield
+        except grpc.RpcError as error:
+            if error.code() in _REFUSED:
+                raise ConfigError(error.details()) from error
+            raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
+
+
+def _spec(job: Mapping[str, Any]) -> pb.JobSpec:
+    try:
+        return spec_message({"max_restarts": MAX_RESTARTS, **job})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"job {job.get('name') or ''!r} cannot be sent: {error}") from error

@@ -1,0 +1,118 @@
+"""Jobs from a TOML file: a `[[job]]` table for each, or for `count` alike."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rota.core.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_NUMBER = (int, float)
+_KEYS: dict[str, tuple[str, Any]] = {
+    "name": ("name", str),
+    "tenant": ("tenant", str),
+    "profile": ("profile", str),
+    "gpus": ("gpus", int),
+    "steps": ("steps", int),
+    "weight": ("weight", _NUMBER),
+    "deadline": ("deadline_s", _NUMBER),
+    "cpus": ("cpus", _NUMBER),
+    "memory_gb": ("memory_gb", _NUMBER),
+    "image": ("image", str),
+    "cwd": ("cwd", str),
+    "ranks": ("ranks", str),
+    "max_restarts": ("max_restarts", int),
+    "checkpoint_every": ("checkpoint_every_s", _NUMBER),
+    "hung_after": ("hung_after_s", _NUMBER),
+    "emulated": ("emulated", bool),
+    "env": ("env", dict),
+    "command": ("argv", (str, list)),
+    "count": ("count", int),
+}
+"""Key in the file to field of a job and its type."""
+KEYS = tuple(_KEYS)
+
+
+def read_jobs(path: str | Path) -> list[dict[str, Any]]:
+    """The jobs of a file, ready for `Client.submit`. Raises ConfigError with file, line and key."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+    other = sorted(set(document) - {"job"})
+    tables = document.get("job")
+    if other or not isinstance(tables, list) or not tables:
+        what = f"{other[0]!r} is not known" if other else "there is no job in it"
+        raise ConfigError(f"{path}: {what}; give [[job]] tables, each with gpus and a command or emulated = true")
+    found: list[dict[str, Any]] = []
+    for number, table in enumerate(tables):
+        found += _jobs(table, _Place(str(path), text, number))
+    return found
+
+
+class _Place:
+    """Where a table is, for messages: the reader of TOML does not say."""
+
+    def __init__(self, path: str, text: str, number: int) -> None:
+        self.path, self._number = path, number
+        lines = text.splitlines()
+        heads = [i for i, line in enumerate(lines) if re.match(r"\s*\[\[\s*job\s*\]\]", line)]
+        self._first = heads[number] if number < len(heads) else 0
+        last = heads[number + 1] if number + 1 < len(heads) else len(lines)
+        self._lines = lines[self._first : last]
+
+    def of(self, key: str) -> str:
+        """File and line of a key."""
+        for i, line in enumerate(self._lines):
+            if re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
+                return f"{self.path}:{self._first + i + 1}"
+        return f"{self.path}:{self._first + 1}"
+
+
+def _jobs(table: Mapping[str, Any], place: _Place) -> list[dict[str, Any]]:
+    job: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, KEYS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KEYS)}"
+            raise ConfigError(f"{place.of(key)}: a job has no {key!r}; {hint}")
+        field, kind = _KEYS[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ConfigError(f"{place.of(key)}: {key} = {value!r} is not {_kind(kind)}")
+        job[field] = value
+    if "argv" in job:
+        job["argv"] = _command(job["argv"], place)
+    if "env" in job and not all(isinstance(v, str) for v in job["env"].values()):
+        raise ConfigError(f'{place.of("env")}: values of env are texts; write them in quotes, e.g. {{ SEED = "1" }}')
+    count = job.pop("count", 1)
+    if count < 1:
+        raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 on")
+    return [dict(job) for _ in range(count)]
+
+
+def _command(given: str | list[Any], place: _Place) -> list[str]:
+    try:
+        words = shlex.split(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise ConfigError(f"{place.of('command')}: {error}; check the quotes, or give a list of words") from error
+    if not words or not all(isinstance(word, str) for word in words):
+        raise ConfigError(f"{place.of('command')}: give a text or a list of texts with at least the program")
+    return list(words)
+
+
+def _kind(kind: Any) -> str:
+    names = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table of texts"}
+    return names.get(kind, "a number") if kind != (str, list) else "a text or a list of texts"

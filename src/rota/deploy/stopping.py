@@ -1,0 +1,28 @@
+"""How a process of a deployment is told to stop: a signal, or the end of its standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Ctrl-C and TERM end a service in order."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+
+
+def stop_on_eof(stop: asyncio.Event) -> None:
+    """So does the end of standard input: whoever started us is gone."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        with contextlib.suppress(BlockingIOError):
+            if not os.read(0, 4096):
+                loop.remove_reader(0)
+                stop.set()
+
+    loop.add_reader(0, read)

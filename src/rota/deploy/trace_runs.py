@@ -1,0 +1,122 @@
+"""A trace against a live cluster: each job submitted at its arrival, and the completion times in the end."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rota.core.errors import ConfigError
+from rota.core.jobs import Jobs
+from rota.deploy.control import Client
+from rota.rpc import rota_pb2 as pb
+
+_TOGETHER_S = 0.05
+"""Jobs that arrive within so many wall seconds are submitted together."""
+_MOST = 500
+PLACES = ("name", "profile", "steps", "gpus", "job")
+
+
+@dataclass(kw_only=True)
+class TraceRun:
+    """What was submitted so far."""
+
+    jobs: Jobs
+    numbers: list[int] = field(default_factory=list)
+    """Of the scheduler, in the order of the trace."""
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+def specs_of(jobs: Jobs, command: str | None, name: str) -> list[dict[str, Any]]:
+    """The jobs of a trace as `Client.submit` takes them: emulated, or by a command with places like {profile}."""
+    found: list[dict[str, Any]] = []
+    for i in range(len(jobs)):
+        profile = jobs.profiles[int(jobs.profile[i])]
+        spec: dict[str, Any] = {
+            "name": f"{name}-{i}",
+            "profile": profile,
+            "gpus": int(jobs.gpus[i]),
+            "steps": max(1, math.ceil(float(jobs.total_steps[i]))),
+            "weight": float(jobs.weight[i]),
+        }
+        deadline = float(jobs.deadline[i] - jobs.submitted[i])
+        if 0 < deadline < math.inf:
+            spec["deadline_s"] = deadline
+        if command is None:
+            spec["emulated"] = True
+        else:
+            spec["argv"] = _filled(command, {**spec, "job": i})
+        found.append(spec)
+    return found
+
+
+def _filled(command: str, values: Mapping[str, Any]) -> list[str]:
+    try:
+        return [word.format(**{name: values[name] for name in PLACES}) for word in shlex.split(command)]
+    except (KeyError, IndexError, ValueError) as error:
+        known = ", ".join(f"{{{name}}}" for name in PLACES)
+        raise ConfigError(f"--command {command!r} cannot be filled in ({error}); places are {known}") from error
+
+
+def submit_all(
+    client: Client, run: TraceRun, specs: Sequence[Mapping[str, Any]], scale: float, tell: Callable[[int], None]
+) -> None:
+    """Submit each job when its time has come. `run.numbers` grows, so an interrupted run knows what it did."""
+    arrivals = (run.jobs.submitted - run.jobs.submitted.min()) / scale
+    began = time.monotonic()
+    while len(run.numbers) < len(specs):
+        first = len(run.numbers)
+        wait = float(arrivals[first]) - (time.monotonic() - began)
+        if wait > 0:
+            time.sleep(min(wait, 0.5))
+            tell(first)
+            continue
+        due = time.monotonic() - began + _TOGETHER_S
+        last = first + 1
+        while last < len(specs) and last - first < _MOST and arrivals[last] <= due:
+            last += 1
+        run.numbers += client.submit(specs[first:last], f"{run.key}-{first}")
+        tell(last)
+
+
+def outcome(run: TraceRun, infos: Sequence[pb.JobInfo]) -> dict[str, NDArray[Any]]:
+    """The columns of `--jobs-csv`. Arrivals are those of the trace, so that runs of it can be compared."""
+    jobs = run.jobs.rows(0, len(infos))
+    done = np.array([info.phase == "finished" for info in infos], dtype=np.bool_)
+    jct = np.array([info.ended_s - info.submitted_s if info.phase == "finished" else np.nan for info in infos])
+    return {
+        "job_id": np.arange(len(infos), dtype=np.int64),
+        "arrival_s": jobs.submitted.astype(np.float64),
+        "finish_s": jobs.submitted + jct,
+        "jct_s": jct,
+        "profile": np.array([jobs.profiles[i] for i in jobs.profile.tolist()], dtype=object),
+        "gpus": jobs.gpus,
+        "weight": jobs.weight,
+        "tenant": np.array([info.spec.tenant for info in infos], dtype=object),
+        "steps": np.ceil(jobs.total_steps),
+        "deadline_s": jobs.deadline,
+        "status": np.array([info.phase for info in infos], dtype=object),
+        "measured": done.astype(np.int64),
+    }
+
+
+def summary(columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Completion times of the jobs that finished, engine seconds."""
+    jct = columns["jct_s"][np.isfinite(columns["jct_s"])]
+    status = columns["status"].tolist()
+    return {
+        "jobs_submitted": len(status),
+        "jobs_finished": len(jct),
+        "jobs_failed": status.count("failed"),
+        "jobs_cancelled": status.count("cancelled"),
+        "mean_jct_s": float(jct.mean()) if len(jct) else None,
+        "p50_jct_s": float(np.percentile(jct, 50)) if len(jct) else None,
+        "p99_jct_s": float(np.percentile(jct, 99)) if len(jct) else None,
+    }

@@ -74,6 +74,7 @@ class Desk:
             raise Refused("INVALID_ARGUMENT", f"{name}: ranks is {given['ranks']!r}; give server or gpu")
         try:
             profile = self._speeds.named(profile_of(given))
+            self._speeds.check(profile, gpus)
         except ConfigError as error:
             raise Refused("INVALID_ARGUMENT", f"{name}: {error}") from error
         self._check_speed(name, profile, gpus)

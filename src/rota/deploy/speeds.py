@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.ports import Sensitivities, Throughputs
 from rota.core.sensitivity import Sensitivity
 
@@ -43,14 +45,30 @@ class OpenCatalogue:
         )
 
     def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
-        """Steps/s of the whole job; 0 if it does not fit."""
-        return float(gpus) if profile == UNPROFILED else self._known.rate(profile, gpus, type_, spread=spread)
+        """Steps/s of the whole job; 0 if it does not fit, or was not measured there.
+
+        A server of a type that no catalogue knows may join at any time, so that is no error here.
+        """
+        if profile == UNPROFILED:
+            return float(gpus)
+        with contextlib.suppress(ProfileMissing, UnknownName):
+            return self._known.rate(profile, gpus, type_, spread=spread)
+        return 0.0
+
+    def check(self, profile: str, gpus: int) -> None:
+        """Raise ConfigError if no server of any type could ever run such a job."""
+        types = tuple(getattr(self._known, "types", ()))
+        if profile == UNPROFILED or not types or any(self.rate(profile, gpus, kind) > 0 for kind in types):
+            return
+        self._known.rate(profile, gpus, types[0])  # says what was measured, unless it was measured as nothing
+        raise ConfigError(f"profile {profile!r} does not run on {gpus} GPUs of any type in catalogue {self.name!r}")
 
     def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
         """Steps/s while sharing; nobody knows how an unprofiled job shares."""
-        if UNPROFILED in (profile, partner):
-            return 0.0
-        return self._known.pair_rate(profile, partner, gpus, type_)
+        if UNPROFILED not in (profile, partner):
+            with contextlib.suppress(ProfileMissing, UnknownName):
+                return self._known.pair_rate(profile, partner, gpus, type_)
+        return 0.0
 
     def known(self, profile: str) -> bool:
         """Whether there is such a profile."""
@@ -64,11 +82,18 @@ class OpenSensitiveCatalogue(OpenCatalogue):
 
     def step_s(self, profile: str, gpus: int, type_: str) -> float:
         """Seconds of one step."""
-        return 1.0 / gpus if profile == UNPROFILED else float(self._known.step_s(profile, gpus, type_))
+        if profile == UNPROFILED:
+            return 1.0 / gpus
+        with contextlib.suppress(ProfileMissing, UnknownName):
+            return float(self._known.step_s(profile, gpus, type_))
+        return math.inf
 
     def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
         """None for a job that does not care about CPUs and memory."""
-        found: Sensitivity | None = None if profile == UNPROFILED else self._known.sensitivity(profile, gpus, type_)
+        found: Sensitivity | None = None
+        if profile != UNPROFILED:
+            with contextlib.suppress(ProfileMissing, UnknownName):
+                found = self._known.sensitivity(profile, gpus, type_)
         return found
 
 

@@ -158,7 +158,8 @@ class LocalCluster:
     def _serve(self, address: str) -> tuple[str, ...]:
         folder = self.folder.resolve()
         return (
-            *_PROGRAM, "serve", "--state", str(folder / "state.db"), "--listen", address, "--certs", str(folder / "certs"),
+            *_PROGRAM, "serve", "--state", str(folder / "state.db"), "--listen", address,
+            "--certs", str(folder / "certs"),
             "--checkpoints", str(folder / "checkpoints"), "--time-scale", repr(self.wishes.time_scale),
             *self.wishes.serve, "--json", "--while-stdin",
         )  # fmt: skip

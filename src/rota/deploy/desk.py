@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rota.core.cluster import Cluster
-from rota.core.errors import ConfigError, ProfileMissing
+from rota.core.errors import ConfigError
 from rota.deploy.book import Book, Job
 from rota.deploy.boundary import profile_of
 from rota.deploy.contacts import Contacts, Report
@@ -77,22 +77,9 @@ class Desk:
             self._speeds.check(profile, gpus)
         except ConfigError as error:
             raise Refused("INVALID_ARGUMENT", f"{name}: {error}") from error
-        self._check_speed(name, profile, gpus)
         given |= {"gpus": gpus, "steps": steps or 3600, "counted": steps > 0, "profile": profile}
         given["max_restarts"] = int(given["max_restarts"]) if given.get("max_restarts") is not None else 3
         return given
-
-    def _check_speed(self, name: str, profile: str, gpus: int) -> None:
-        """Refuse what was measured on none of the types that are known; a type may still come."""
-        problem: ProfileMissing | None = None
-        for kind in sorted({node.joined.type for node in self._book.nodes.values()}):
-            try:
-                if self._speeds.rate(profile, gpus, kind) > 0:
-                    return
-            except ProfileMissing as missing:  # noqa: PERF203 - a handful of types
-                problem = missing
-        if problem is not None:
-            raise Refused("INVALID_ARGUMENT", f"{name}: {problem}")
 
     def cancel(self, numbers: Sequence[int], by: str, tenant: str | None, now: float) -> Answer:
         """End jobs. `tenant` limits it to jobs of one tenant: others do not exist for it."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import re
+import tempfile
 from dataclasses import dataclass
-from typing import Any
 
 from rota.core.errors import ConfigError
 from rota.deploy.agent.main import Equipment
+from rota.deploy.worker.inventory import inspect
 
 EMULATE = "emulate:"
 CPUS_PER_GPU, MEMORY_GB_PER_GPU = 3.0, 62.5
@@ -51,12 +52,6 @@ def memory_gb() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e9
 
 
-def make_processes(folder: Any) -> Any:
-    """What starts real processes for the agent; None: it only emulates."""
-    del folder
-    return None
-
-
 def _parsed(text: str, given: str) -> tuple[str, int]:
     kind, equals, number = (part.strip() for part in text.partition("="))
     good = number.isascii() and number.isdecimal() and 1 <= int(number) <= _MOST
@@ -66,13 +61,24 @@ def _parsed(text: str, given: str) -> tuple[str, int]:
 
 
 def _found(said: Said) -> Equipment:
-    """The GPUs of this machine, as far as the inventory of workers is there."""
-    try:
-        inventory: Any = importlib.import_module("rota.deploy.worker.inventory")
-    except ImportError as error:
-        raise ConfigError(f"the GPUs of this machine cannot be looked up by this version of Rota; {_HOW}") from error
-    found = inventory.equipment(said)
-    if found is None or not found.devices:
-        raise ConfigError(f"no GPU was found on this machine; {_HOW}")
-    result: Equipment = found
-    return result
+    """The GPUs of this machine, of the type that most of them are."""
+    machine = inspect(tempfile.gettempdir())
+    if not machine.gpus:
+        raise ConfigError(f"no GPU was found on this machine ({'; '.join(machine.remarks)}); {_HOW}")
+    names = [type_name(gpu.name) for gpu in machine.gpus]
+    kind = max(sorted(set(names)), key=names.count)
+    mine = [gpu for gpu, name in zip(machine.gpus, names, strict=True) if name == kind]
+    measured = 0.0 if machine.storage is None else machine.storage.read_mbps or 0.0
+    return Equipment(
+        node=said.name, type=kind, devices=tuple(str(gpu.index) for gpu in mine),
+        device_memory_mib=min(gpu.memory_bytes for gpu in mine) / 2**20, cpus=said.cpus or float(len(machine.cpus)),
+        memory_gb=said.memory_gb or machine.memory_bytes / 1e9, storage_mbps=said.storage_mbps or measured,
+        network_gbps=said.network_gbps, rack=said.rack, host=said.host,
+    )  # fmt: skip
+
+
+def type_name(driver: str) -> str:
+    """The short name of a GPU, as catalogues use it: `Tesla V100-SXM2-16GB` is v100."""
+    words = re.split(r"[^a-z0-9]+", driver.lower())
+    known = [word for word in words if re.fullmatch(r"[a-z]{1,3}\d{1,4}[a-z]?", word)]
+    return known[0] if known else "-".join(words)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 
 from rota.core.errors import ConfigError
-from rota.deploy.agent.machine import make_processes
 from rota.deploy.agent.main import Agent, Equipment
+from rota.deploy.agent.processes import Processes
 from rota.deploy.security.client import ClientSettings, connect, explained
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 
@@ -49,9 +50,9 @@ async def _run(
     if while_stdin:
         stop_on_eof(stop)
     channel = connect(settings, agent=equipment.node)
-    agent = Agent(
-        equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=make_processes(folder)
-    )
+    processes = Processes(folder)
+    equipment = replace(equipment, limits=processes.describe())
+    agent = Agent(equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=processes)
     working, stopped = asyncio.ensure_future(agent.run(ready)), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -12,6 +12,7 @@ help:
 	@echo "make demo    compare policies on a built-in workload; table here, figures in demo-report/"
 	@echo "make test    style, types, import rules, tests"
 	@echo "make parity  long comparison with the published artifacts"
+	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; half an hour, QUICK=1 for two minutes"
 	@echo "make lint    style, types, import rules"
@@ -51,6 +52,10 @@ test: lint
 parity: $(STAMP)
 	@echo "== parity =="
 	$(BIN)/python -m pytest -m parity tests/parity
+
+chaos: $(STAMP)
+	@echo "== chaos =="
+	$(BIN)/python tests/chaos.py
 
 bench: $(STAMP)
 	@echo "== bench =="

@@ -72,7 +72,7 @@ def simulate(
     rules: str | Rules = "default",
     rule_settings: Mapping[str, object] | None = None,
     seed: int | None = None,
-    measure: tuple[int, int] | None = None,
+    measure: tuple[int, int] | str | None = None,
     until: float | None = None,
     events: str | Path | None = None,
     checkpoint: str | Path | None = None,
@@ -83,7 +83,8 @@ def simulate(
 ) -> Result:
     """Run jobs (a trace, a generated workload or a table) on a cluster under a policy.
 
-    `measure` is a half-open range of job ids: only they count, and the run ends when they are done. `checkpoint` is a
+    `measure` is a half-open range of job ids: only they count, and the run ends when they are done; with "auto" the
+    range is found where the run is steady (rota.analysis.warmup). `checkpoint` is a
     file that is written every `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on from one.
     With `profile_settings` (profiled_fraction, reference_models, seed) policies see estimates of how two jobs share
     GPUs until these have run together (rota.profiles.estimator).
@@ -113,19 +114,39 @@ def replay(path: str | Path) -> Result:
     if not isinstance(first, RunStarted):
         raise ConfigError(f"{path}: the log does not begin with RunStarted")
     config = dict(first.config)
-    measure = tuple(config["measure"]) if config.get("measure") else None
+    asked = config.get("measure")
+    measure: tuple[int, int] | str | None = asked if asked is None or isinstance(asked, str) else (asked[0], asked[1])
     try:
         cluster = cluster_from(config["cluster"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
     mechanism = config.get("mechanism")
     waiting = waiting_under(mechanism, cluster) if mechanism in mechanisms.names() else None
-    metrics, watch, now = Metrics(cluster, measure), Watch(measure, waiting=waiting), 0.0
+    speeds, notes = _speeds_of(config)
+    metrics = Metrics(cluster, measure, speeds, endless=bool(config.get("endless")))
+    watch, now = Watch(metrics.measure, waiting=waiting), 0.0
     for event in events:
         metrics.observe(event)
         watch.observe(event)
         now = event.at
-    return Result(summary=metrics.summary(now), jobs=metrics.jobs(), config=config, notes=watch.remarks())
+    notes = watch.remarks() + _about_the_window(metrics) + notes
+    return Result(summary=metrics.summary(now), jobs=metrics.jobs(), config=config, notes=notes)
+
+
+def _speeds_of(config: Mapping[str, Any]) -> tuple[Throughputs | None, list[str]]:
+    """The catalogue of a log, for finish-time fairness; a remark where it is not here."""
+    name = config.get("profiles")
+    try:
+        return make_throughputs(str(name)), []
+    except ConfigError:
+        return None, [
+            f"there is no finish-time fairness: it needs the catalogue of the run, {name!r}, which is not here"
+        ]
+
+
+def _about_the_window(metrics: Metrics) -> list[str]:
+    window = metrics.window()
+    return [] if window is None else [window.why]
 
 
 def solve_view(policy: str, jobs: int, *, multi_gpu: bool = False, seed: int = 0) -> tuple[Policy, View]:
@@ -155,7 +176,9 @@ def _result(session: Session, cpu: float, wall: float) -> Result:
     summary = session.metrics.summary(world.now())
     summary["cpu_s"], summary["wall_s"] = cpu, wall
     summary["peak_rss_mb"] = _peak_rss_mb()
-    notes = watch.remarks() + session.remarks()
+    notes = watch.remarks() + session.remarks() + _about_the_window(session.metrics)
+    if session.metrics.auto and watch.stopped() is not None:
+        notes.append(f"the run was ended: {watch.stopped()}")
     if watch.target is not None and not watch.satisfied() and world.exhausted and len(session.engine.state) == 0:
         missing = watch.target - watch.done
         notes.append(f"{missing} of the measured jobs never arrived: the workload is shorter than --measure asks")

@@ -15,7 +15,9 @@ import numpy as np
 from rota import clusters, profiles, workloads
 from rota._version import __version__
 from rota.analysis.metrics import Metrics
+from rota.analysis.overload import Overload
 from rota.analysis.waiting import Waiting
+from rota.analysis.warmup import AUTO
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.jobs import COLUMNS, Jobs, Source, TableSource
@@ -59,7 +61,7 @@ class Request:
     rules: str | Rules
     rule_settings: Settings | None
     seed: int
-    measure: tuple[int, int] | None
+    measure: tuple[int, int] | str | None
     until: float | None
     events: str | Path | None
     checkpoint: str | Path | None
@@ -87,15 +89,20 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     name, watched = request.mechanism or rules.mechanism, request.events is not None
     mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
-    metrics = Metrics(cluster, request.measure)
-    watch = Watch(request.measure, request.progress, waiting_under(name, cluster), request.guard)
+    endless = bool(getattr(source, "endless", False))
+    metrics = Metrics(cluster, request.measure, speeds, endless=endless)
+    # A run that chooses its own end must not wait for a steady state that cannot come.
+    guard = Overload() if metrics.auto and request.guard is None else request.guard
+    watch = Watch(metrics.measure, request.progress, waiting_under(name, cluster), guard)
     world = World(source, state.classes, rules)
-    if request.guard is not None:
-        request.guard.begin(cluster.gpus, endless=bool(getattr(source, "endless", False)))
+    if guard is not None:
+        guard.begin(cluster.gpus, endless=endless)
     log = None if request.events is None else EventLog(request.events)
     observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
     engine = Engine(state=state, policy=policy, mechanism=mechanism, world=world, observers=observers)
     config = describe(request, name, speeds.name, cluster, rules)
+    if metrics.auto:  # only there, so that logs of all other runs stay what they were
+        config["endless"] = endless
     session = Session(engine=engine, world=world, source=source, metrics=metrics, watch=watch, config=config)
     if request.resume is not None:
         session = session.resumed(checkpoints.load(request.resume, config).parts, speeds)
@@ -113,7 +120,10 @@ def _check(request: Request) -> None:
     if sum(given is not None for given in (request.trace, request.workload, request.jobs)) != 1:
         raise ConfigError("give exactly one of trace, workload and jobs")
     measure = request.measure
-    if measure is not None and not 0 <= measure[0] < measure[1]:
+    if isinstance(measure, str):
+        if measure != AUTO:
+            raise ConfigError(f"measure {measure!r}: give A:B with 0 <= A < B, or {AUTO!r}")
+    elif measure is not None and not 0 <= measure[0] < measure[1]:
         raise ConfigError(f"measure {measure[0]}:{measure[1]} is empty; give A:B with 0 <= A < B")
 
 
@@ -143,7 +153,9 @@ def make_source(request: Request, table: Jobs | None, cluster: Cluster, speeds: 
     assert request.workload is not None  # noqa: S101 - there is always one of the two
     source = generated(request.workload, request.settings, cluster, request.seed)
     if getattr(source, "endless", False) and request.measure is None and request.until is None:
-        raise ConfigError(f"workload {request.workload!r} never ends: give measure (A:B), until, or its setting jobs=N")
+        raise ConfigError(
+            f"workload {request.workload!r} never ends: give measure (A:B or auto), until, or its setting jobs=N"
+        )
     return source
 
 
@@ -245,7 +257,7 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
         "profiles": profiles,
         "profile_settings": _plain(request.profile_settings),
         "seed": request.seed,
-        "measure": None if request.measure is None else list(request.measure),
+        "measure": list(request.measure) if isinstance(request.measure, tuple | list) else request.measure,
         "until": request.until,
         "cluster": cluster_fields(cluster),
         "rules": how,

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rota.analysis.job_table import UNFINISHED
 from rota.analysis.metrics import Metrics
 from rota.analysis.waiting import Waiting
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, RunStarted
@@ -27,6 +28,8 @@ from rota.sim.world import World
 
 _REPORT_EVERY_S = 0.1
 _POLL_EVERY = 32
+_SAVED = ("done", "finished", "notes", "target", "_measure")
+"""Of a `Watch`, in a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,10 @@ class Watch:
             first, last = self._measure
             self.done += int(np.count_nonzero((event.jobs >= first) & (event.jobs < last)))
 
+    def singled_out(self, measure: tuple[int, int], done: int) -> None:
+        """From now on these jobs are waited for; so many of them are done."""
+        self._measure, self.target, self.done = measure, measure[1] - measure[0], done
+
     def handler(self, kind: type) -> Callable[[Event], None] | None:
         """`observe` for the kinds of events that it looks at."""
         if self._waiting is not None or self._guard is not None:
@@ -124,15 +131,21 @@ class Watch:
             said.append(f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} did not run to the end ({names}): {reason}")
         return said if self._waiting is None else said + self._waiting.remarks()
 
-    def saved(self) -> tuple[int, int, dict[str, list[int]], dict[str, Any] | None]:
+    def saved(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
-        return self.done, self.finished, self.notes, None if self._waiting is None else self._waiting.saved()
+        own = {name: getattr(self, name) for name in _SAVED}
+        return {**own, **{name: part.saved() for name, part in self._parts()}}
 
-    def restore(self, saved: tuple[int, int, dict[str, list[int]], dict[str, Any] | None]) -> None:
+    def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.done, self.finished, self.notes, waiting = saved
-        if self._waiting is not None and waiting is not None:
-            self._waiting.restore(waiting)
+        self.__dict__.update({name: saved[name] for name in _SAVED})
+        for name, part in self._parts():
+            part.restore(saved[name])
+
+    def _parts(self) -> list[tuple[str, Any]]:
+        """Observers with a memory of their own."""
+        parts = (("waiting", self._waiting), ("guard", self._guard))
+        return [(name, part) for name, part in parts if hasattr(part, "restore")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +166,8 @@ class Session:
         def finished() -> bool:
             saver.maybe()
             self.watch.report(self)
+            if self.metrics.auto and self.watch.target is None:
+                self._settle()
             return self.watch.satisfied()
 
         start = time.process_time()
@@ -163,6 +178,13 @@ class Session:
             if self.watch.stop_asked:
                 saver.save()
         return time.process_time() - start
+
+    def _settle(self) -> None:
+        """End the run with the jobs that count, as soon as it is known which these are."""
+        window = self.metrics.settle()
+        if window is not None:
+            status = self.metrics.table.ints("status")[window.first : window.last]
+            self.watch.singled_out(window.range, int(np.count_nonzero(status != UNFINISHED)))
 
     def parts(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
@@ -185,6 +207,7 @@ class Session:
         """The same session with the parts of a checkpoint in the place of fresh ones."""
         state: State = parts["state"]
         metrics: Metrics = parts["metrics"]
+        metrics.speeds = speeds
         state.classes.attach(speeds, state.holds)
         self.watch.restore(parts["watch"])
         self.source.restore(parts["source"])

@@ -13,7 +13,7 @@ from rota.core.jobs import Jobs
 UNFINISHED, FINISHED, DROPPED, REJECTED = range(4)
 STATUS_NAMES = ("unfinished", "finished", "dropped", "rejected")
 
-_FLOATS = ("arrival_s", "finish_s", "weight", "steps", "deadline_s")
+_FLOATS = ("arrival_s", "finish_s", "left_s", "weight", "steps", "deadline_s")
 _INTS = ("gpus", "profile", "tenant", "status")
 
 
@@ -86,10 +86,12 @@ class JobTable:
     def finish(self, ids: IntArray, at: FloatArray) -> None:
         """Jobs did their last step."""
         self._columns["finish_s"][ids] = at
+        self._columns["left_s"][ids] = at
         self._columns["status"][ids] = FINISHED
 
-    def give_up(self, ids: IntArray, status: int) -> None:
+    def give_up(self, ids: IntArray, status: int, at: float) -> None:
         """Jobs that will never finish: DROPPED or REJECTED."""
+        self._columns["left_s"][ids] = at
         self._columns["status"][ids] = status
 
     def counted(self, measure: tuple[int, int] | None) -> BoolArray:
@@ -98,6 +100,14 @@ class JobTable:
             return np.ones(self.count, dtype=np.bool_)
         ids = np.arange(self.count)
         return (ids >= measure[0]) & (ids < measure[1])
+
+    def deadlines(self, counted: BoolArray, now: float) -> tuple[BoolArray, BoolArray]:
+        """[N] who of those that count has a deadline, and who of them missed it."""
+        status, deadline = self.ints("status"), self.floats("deadline_s")
+        bound = counted & np.isfinite(deadline)
+        end = np.where(status == FINISHED, self.floats("finish_s"), now)
+        given_up = (status == DROPPED) | (status == REJECTED)
+        return bound, bound & (given_up | (end > deadline))
 
     def with_status(self, status: int) -> int:
         """How many jobs have come to that."""

@@ -20,7 +20,7 @@ from rota.core.errors import ConfigError
 
 COLUMNS = (
     "job_id", "arrival_s", "finish_s", "jct_s", "profile", "gpus", "weight", "tenant", "steps", "deadline_s",
-    "status", "measured",
+    "status", "measured", "ftf", "gpu_s", "cost",
 )  # fmt: skip
 
 BLOCK = 50_000

@@ -3,22 +3,29 @@
 Completion time (JCT) is finish minus arrival. Utilisation is GPU-seconds held by tasks over GPU-seconds that were
 there; two jobs that share GPUs hold them once. Cost is the hourly price of the type x the hours held x GPUs. The
 lease extension fraction is, over all pairs of consecutive rounds, the part of the tasks whose jobs were still there
-that kept their very slots. A deadline is missed by a job that finishes after it, or that has not finished although it
-is past (or that was given up).
+that kept their very slots. Finish-time fairness is defined in fairness.py; CPU and memory utilisation are like that of
+GPUs, and None where the cluster does not say what it has. A deadline is missed by a job that finishes after it, or that
+has not finished although it is past (or that was given up).
 
-`Planned` and `RoundsRan` come once per round, so their handlers do two dot products and little else.
+`Planned` and `RoundsRan` come once per round, so their handlers do two dot products and little else; the ledger sums
+up what jobs hold in large portions. With `measure="auto"` the range of jobs that count is found in warmup.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rota.analysis.breakdown import breakdown
+from rota.analysis.fairness import fairness, finish_time_fairness
 from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
+from rota.analysis.ledger import Ledger
+from rota.analysis.warmup import AUTO, Window, at_the_end, next_look, on_the_way
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.events import (
@@ -34,6 +41,7 @@ from rota.core.events import (
     SolveFailed,
 )
 from rota.core.placement import Placement, nobody
+from rota.core.ports import Throughputs
 
 PERCENTILES = (("p50_jct_s", 50.0), ("p90_jct_s", 90.0), ("p99_jct_s", 99.0), ("p999_jct_s", 99.9))
 
@@ -41,10 +49,24 @@ PERCENTILES = (("p50_jct_s", 50.0), ("p90_jct_s", 90.0), ("p99_jct_s", 99.0), ("
 class Metrics:
     """Observes a run and sums it up at any time."""
 
-    def __init__(self, cluster: Cluster, measure: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        measure: tuple[int, int] | str | None = None,
+        speeds: Throughputs | None = None,
+        *,
+        endless: bool = False,
+    ) -> None:
+        """`speeds` are for finish-time fairness; `endless` says how `measure="auto"` chooses."""
         self.cluster = cluster
-        self.measure = measure
+        self.auto = measure == AUTO
+        self.measure = None if measure is None or isinstance(measure, str) else measure
+        self.speeds = speeds
         self.table = JobTable()
+        self.ledger = Ledger(cluster)
+        self._endless = endless
+        self._window: Window | None = None
+        self._next_look = next_look(0)
         self.rounds = 0
         self.solves = 0
         self.solve_failures = 0
@@ -53,6 +75,8 @@ class Metrics:
         self._capacity = float(cluster.gpus)
         self._capacity_since = 0.0
         self._past_capacity_gpu_s = 0.0
+        self._up: FloatArray = np.ones(len(cluster.types))
+        self._past_up_s: FloatArray = np.zeros(len(cluster.types))
         self._placement: Placement = nobody()
         self._busy_by_type: FloatArray = np.zeros(len(cluster.types))
         self._alone = True
@@ -69,6 +93,24 @@ class Metrics:
     def cost(self) -> float:
         """Price of the GPU-seconds held."""
         return float(self._busy_by_type @ self.cluster.prices) / 3600.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A checkpoint has no catalogue in it; whoever goes on attaches it again."""
+        return {**self.__dict__, "speeds": None}
+
+    def settle(self) -> Window | None:
+        """The jobs that count of a workload without an end, as soon as that is known; asked once in a round."""
+        if self.auto and self._endless and self._window is None and len(self.table) >= self._next_look:
+            self._window = on_the_way(self.table)
+            self._next_look = next_look(len(self.table))
+        return self._window
+
+    def window(self) -> Window | None:
+        """The jobs that count with `measure="auto"`, from what is known now."""
+        if not self.auto:
+            return None
+        found = on_the_way(self.table) if self._endless else None
+        return found or at_the_end(self.table)
 
     def observe(self, event: Event) -> None:
         """Take an event into account; events come in the order in which they happened."""
@@ -97,6 +139,7 @@ class Metrics:
         self.rounds += event.rounds
         held = event.seconds * self._placement.gpus
         self._busy_by_type += np.bincount(self._placement.type, weights=held, minlength=len(self._busy_by_type))
+        self.ledger.ran(self._placement, event.seconds)
         unchanged = (event.rounds - self._just_planned) * self._leases
         self.kept += unchanged
         self.continuing += unchanged
@@ -120,11 +163,11 @@ class Metrics:
         self._gone.append(event.jobs)
 
     def _dropped(self, event: JobsDropped) -> None:
-        self.table.give_up(event.jobs, DROPPED)
+        self.table.give_up(event.jobs, DROPPED, event.at)
         self._gone.append(event.jobs)
 
     def _rejected(self, event: JobsRejected) -> None:
-        self.table.give_up(event.jobs, REJECTED)
+        self.table.give_up(event.jobs, REJECTED, event.at)
 
     def _allocated(self, _event: Allocated) -> None:
         self.solves += 1
@@ -134,6 +177,8 @@ class Metrics:
 
     def _capacity_changed(self, event: CapacityChanged) -> None:
         self._past_capacity_gpu_s += self._capacity * (event.at - self._capacity_since)
+        self._past_up_s += self._up * (event.at - self._capacity_since)
+        self._up = event.capacity / self.cluster.capacity
         self._capacity_since = event.at
         self._capacity = float(event.capacity.sum())
 
@@ -141,15 +186,18 @@ class Metrics:
         """The numbers of the run up to `now`; None where nothing was measured."""
         table = self.table
         arrival, finish = table.floats("arrival_s"), table.floats("finish_s")
-        counted = table.counted(self.measure)
+        window = self.window()
+        counted = table.counted(self.measure if window is None else window.range)
         measured = counted & (table.ints("status") == FINISHED)
         jct = (finish - arrival)[measured]
+        rho = finish_time_fairness(table, self.cluster, self.speeds)
         there_gpu_s = self._past_capacity_gpu_s + self._capacity * (now - self._capacity_since)
         return {
             "mean_jct_s": float(jct.mean()) if len(jct) else None,
             **{name: float(np.percentile(jct, p)) if len(jct) else None for name, p in PERCENTILES},
             "makespan_s": float(now),
             "utilization": self.busy_gpu_s / there_gpu_s if there_gpu_s > 0 else 0.0,
+            **self._beside_gpus(now),
             "cost": self.cost,
             "jobs_measured": len(jct),
             "jobs_submitted": len(table),
@@ -161,22 +209,35 @@ class Metrics:
             "solve_failures": self.solve_failures,
             "lease_extension_fraction": self.kept / self.continuing if self.continuing else None,
             **self._deadlines(counted, now),
+            **asdict(fairness(rho[measured])),
+            "measured_from": None if window is None else window.first,
+            "measured_to": None if window is None else window.last,
+            "steady": None if window is None else window.steady,
             "mean_jct_s_by_weight": _means(jct, table.floats("weight")[measured], "{:g}".format),
             "mean_jct_s_by_tenant": _means(jct, table.ints("tenant")[measured], list(table.tenants.known).__getitem__),
+            **breakdown(table, self.ledger, rho, counted, now),
         }
 
+    def _beside_gpus(self, now: float) -> dict[str, float | None]:
+        """Utilisation of CPUs and memory; servers are up as far as GPUs of their type are."""
+        ledger, cluster = self.ledger, self.cluster
+        up_s = (self._past_up_s + self._up * (now - self._capacity_since))[cluster.server_type]
+        there = {"cpu_utilization": cluster.server_cpus @ up_s, "memory_utilization": cluster.server_memory_gb @ up_s}
+        held = {
+            "cpu_utilization": ledger.cpu_s if ledger.knows_cpus else None,
+            "memory_utilization": ledger.memory_gb_s if ledger.knows_memory else None,
+        }
+        return {k: None if v is None else (v / float(there[k]) if there[k] > 0 else 0.0) for k, v in held.items()}
+
     def _deadlines(self, counted: BoolArray, now: float) -> dict[str, int]:
-        status, deadline = self.table.ints("status"), self.table.floats("deadline_s")
-        bound = counted & np.isfinite(deadline)
-        end = np.where(status == FINISHED, self.table.floats("finish_s"), now)
-        given_up = (status == DROPPED) | (status == REJECTED)
-        missed = bound & (given_up | (end > deadline))
+        bound, missed = self.table.deadlines(counted, now)
         return {"slo_jobs": int(np.count_nonzero(bound)), "slo_violations": int(np.count_nonzero(missed))}
 
     def jobs(self) -> dict[str, NDArray[Any]]:
         """One array per column, one entry per job; NaN where a job has no finish."""
         table = self.table
         arrival, finish, status = table.floats("arrival_s"), table.floats("finish_s"), table.ints("status")
+        window = self.window()
         return {
             "job_id": np.arange(len(table)),
             "arrival_s": arrival.copy(),
@@ -189,7 +250,10 @@ class Metrics:
             "steps": table.floats("steps").copy(),
             "deadline_s": table.floats("deadline_s").copy(),
             "status": np.array(STATUS_NAMES, dtype=object)[status],
-            "measured": table.counted(self.measure) & (status == FINISHED),
+            "measured": table.counted(self.measure if window is None else window.range) & (status == FINISHED),
+            "ftf": finish_time_fairness(table, self.cluster, self.speeds),
+            "gpu_s": self.ledger.gpu_s(len(table)),
+            "cost": self.ledger.price(len(table)),
         }
 
 

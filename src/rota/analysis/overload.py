@@ -19,7 +19,9 @@ of the machine, so the same run always ends in the same place.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,6 +83,14 @@ class Overload:
         """The run starts on so many GPUs."""
         self._capacity = capacity
         self._watching = self._mode == "on" or (self._mode == "auto" and endless)
+
+    def saved(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {key: value for key, value in self.__dict__.items() if key not in {"growth", "_limits"}}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.__dict__.update(saved)
 
     def verdict(self) -> str | None:
         """Why the run is unstable; None as long as it is not."""

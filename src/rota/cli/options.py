@@ -15,13 +15,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
 
 
-def measure(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """Callback for `A:B`, a half-open range of job ids."""
-    if value is None:
-        return None
+def measure(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | str | None:
+    """Callback for `A:B`, a half-open range of job ids, or `auto`."""
+    if value is None or value.strip() == "auto":
+        return value if value is None else value.strip()
     first, colon, last = value.partition(":")
     if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
-        raise click.BadParameter(f"{value!r} is not a range of job ids; write it as A:B, e.g. 4000:5000", param=param)
+        raise click.BadParameter(
+            f"{value!r} is not a range of job ids; write it as A:B, e.g. 4000:5000, or auto", param=param
+        )
     if int(first) >= int(last):
         raise click.BadParameter(f"{value!r} is empty; the first id must be below the second", param=param)
     return int(first), int(last)

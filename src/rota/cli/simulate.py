@@ -64,7 +64,9 @@ TOML file, or an INI file of Synergy. Files ending in .gz are read as they are.
 @click.option(
     "--seed", type=int, show_default="the workload's own, mostly 0", help="Every random choice follows from it."
 )
-@click.option("--measure", callback=measure, metavar="A:B", help="Count jobs A..B-1 only; stop when they are done.")
+@click.option(
+    "--measure", callback=measure, metavar="A:B|auto", help="Count jobs A..B-1 only; stop when they are done."
+)
 @click.option("--until", type=float, callback=seconds, metavar="SECONDS", help="Stop the simulated clock there.")
 @click.option("--jobs-csv", metavar="FILE", help="Write one line per job.")
 @click.option("--events", metavar="FILE", help="Write the event log (JSON lines; .gz to compress).")

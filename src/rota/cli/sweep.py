@@ -45,7 +45,7 @@ Options that are given change or add to what SPEC says. See docs/experiments.md.
 @click.option("--jobs", metavar="RANGE", help="Number of jobs of the workload.")
 @click.option("--seeds", metavar="RANGE", help="Random streams.")
 @click.option("--split", multiple=True, metavar="V,L,S", help="Mix of models of philly-derived; repeat to vary.")
-@click.option("--measure", metavar="A:B", help="Count jobs A..B-1 only; stop when they are done.")
+@click.option("--measure", metavar="A:B|auto", help="Count jobs A..B-1 only; stop when they are done.")
 @click.option("--until", metavar="SECONDS", help="Stop the simulated clock there.")
 @click.option("--profiles", metavar="NAME|FILE", help="How fast jobs go.")
 @click.option("--rules", metavar="LIST", shell_complete=completes(names.rules), help="How runs are carried out.")

@@ -52,9 +52,16 @@ def execute(parameters: Mapping[str, Any], overload: str) -> Outcome:
             metrics["notes"] = result.notes
         if result.stopped is not None:
             return outcome(UNSTABLE, metrics={**metrics, "overload": guard.numbers()}, error=result.stopped)
-        return outcome(OK, metrics=metrics, jobs=pack(result.jobs, parameters.get("measure")))
+        return outcome(OK, metrics=metrics, jobs=pack(result.jobs, _counted(parameters.get("measure"), metrics)))
     except RotaError as error:
         return outcome(FAILED, error=f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
         where = "".join(traceback.format_exception(error)[-6:])
         return outcome(FAILED, error=f"{type(error).__name__}: {error}\n{where}")
+
+
+def _counted(measure: Any, metrics: Mapping[str, Any]) -> tuple[int, int] | None:
+    """The range of jobs that were measured, chosen by the run itself or beforehand."""
+    if metrics.get("measured_from") is not None:
+        return metrics["measured_from"], metrics["measured_to"]
+    return None if measure is None else (measure[0], measure[1])

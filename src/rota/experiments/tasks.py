@@ -20,6 +20,7 @@ from typing import Any
 import rota
 from rota import clusters, workloads
 from rota._version import __version__
+from rota.analysis.warmup import AUTO
 from rota.assembly import Request, default_seed, describe, make_rules, priced
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, UnknownName
@@ -148,11 +149,15 @@ def _number(key: str, value: Any, kind: type) -> Any:
     return kind(number)
 
 
-def _measure(value: Any) -> tuple[int, int]:
+def _measure(value: Any) -> tuple[int, int] | str:
+    if value == AUTO:
+        return AUTO
     parts = value.split(":") if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
     numbers = [plain(p) for p in parts]
     if len(numbers) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-        raise ConfigError(f"measure = {value!r} is not a range of job ids; write [A, B] or 'A:B', e.g. '4000:5000'")
+        raise ConfigError(
+            f"measure = {value!r} is not a range of job ids; write [A, B], 'A:B' (e.g. '4000:5000') or 'auto'"
+        )
     first, last = numbers
     if not 0 <= first < last:
         raise ConfigError(f"measure {first}:{last} is empty; give A:B with 0 <= A < B")

@@ -1,0 +1,102 @@
+"""Finish-time fairness: how much later a job ended than with a share of the cluster of its own.
+
+    rho_i = (finish_i - arrival_i) / (steps_i / q_i)        q_i = sum_j T_ij y_ij
+
+q_i is the speed of the job in an isolated n-th of the cluster: y_ij = n_j / (n s_i) of its time on each type j (n_j
+GPUs of the type, s_i GPUs of the job), scaled down where that is more than all of its time; T_ij is its speed alone.
+That is the share of Gavel's finish-time-fairness policy (OSDI'20, section 4.2) after Themis (NSDI'20). n is the number
+of jobs in the system, averaged over the time that the job itself was there; refused jobs never were. A job with rho
+above 1 + tolerance was treated unfairly. The tolerance is 0.05, as in the evaluation of Shockwave (NSDI'23): rounds and
+the time to start make almost every job a little later than in theory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rota.analysis.job_table import FINISHED, REJECTED, JobTable
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.cluster import Cluster
+from rota.core.errors import RotaError
+from rota.core.ports import Throughputs
+
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fairness:
+    """The distribution of rho in a few numbers; None without a job."""
+
+    mean_ftf: float | None = None
+    p50_ftf: float | None = None
+    p99_ftf: float | None = None
+    worst_ftf: float | None = None
+    unfair_fraction: float | None = None
+
+
+def fairness(rho: FloatArray, tolerance: float = TOLERANCE) -> Fairness:
+    """What is said about the jobs whose rho is known."""
+    known = rho[np.isfinite(rho)]
+    if not len(known):
+        return Fairness()
+    return Fairness(
+        mean_ftf=float(known.mean()),
+        p50_ftf=float(np.percentile(known, 50)),
+        p99_ftf=float(np.percentile(known, 99)),
+        worst_ftf=float(known.max()),
+        unfair_fraction=float(np.mean(known > 1.0 + tolerance)),
+    )
+
+
+def finish_time_fairness(table: JobTable, cluster: Cluster, speeds: Throughputs | None) -> FloatArray:
+    """[N] rho of every job; NaN where it did not finish or its speed is not known."""
+    rho = np.full(len(table), np.nan)
+    status = table.ints("status")
+    done = np.flatnonzero(status == FINISHED)
+    if speeds is None or not len(done):
+        return rho
+    arrival, finish = table.floats("arrival_s"), table.floats("finish_s")
+    there = status != REJECTED
+    company = mean_present(arrival[there], table.floats("left_s")[there], arrival[done], finish[done])
+    gpus = table.ints("gpus")[done]
+    rate = _rates(table.ints("profile")[done], gpus, list(table.profiles.known), cluster, speeds)
+    part = cluster.capacity / (company * gpus)[:, None]
+    part /= np.maximum(1.0, part.sum(axis=1))[:, None]
+    isolated = (rate * part).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = (finish - arrival)[done] * isolated / table.floats("steps")[done]
+    rho[done] = np.where((isolated > 0) & np.isfinite(found), found, np.nan)
+    return rho
+
+
+def mean_present(arrival: FloatArray, left: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
+    """How many jobs were there on average between each start and end; at least one."""
+    moments = np.concatenate([arrival, left[np.isfinite(left)]])
+    change = np.ones(len(moments))
+    change[len(arrival) :] = -1.0
+    order = np.argsort(moments, kind="stable")
+    moments, count = moments[order], np.cumsum(change[order])
+    area = np.concatenate([[0.0], np.cumsum(count[:-1] * np.diff(moments))])
+    lasted = end - start
+    spent = np.interp(end, moments, area) - np.interp(start, moments, area)
+    mean = np.divide(spent, lasted, out=np.ones(len(spent)), where=lasted > 0)
+    found: FloatArray = np.maximum(mean, 1.0)
+    return found
+
+
+def _rates(profile: IntArray, gpus: IntArray, names: list[str], cluster: Cluster, speeds: Throughputs) -> FloatArray:
+    """[N, T] speeds of jobs alone, looked up once per kind of job."""
+    most = int(gpus.max()) + 1
+    codes, kind = np.unique(profile * most + gpus, return_inverse=True)
+    by_kind = [[_rate(speeds, names[c // most], c % most, t) for t in cluster.types] for c in codes.tolist()]
+    return np.array(by_kind, dtype=np.float64)[kind]
+
+
+def _rate(speeds: Throughputs, profile: str, gpus: int, type_: str) -> float:
+    """Speed alone; 0 where it was not measured, as for a type on which the job cannot run."""
+    try:
+        return speeds.rate(profile, gpus, type_)
+    except RotaError:
+        return 0.0

@@ -11,6 +11,7 @@ import pytest
 
 import rota
 from rota.cli.main import main
+from rota.core.jobs import table
 from rota.experiments.execution import Outcome
 from rota.experiments.store import Store
 
@@ -31,6 +32,23 @@ def made(tmp_path_factory):
         run = ["simulate", "--workload", "gavel-static", "--set", "jobs=12", "--cluster", "v100=2,k80=2"]
         files = ["--events", f"{folder}/{policy}.jsonl.gz", "--jobs-csv", f"{folder}/{policy}.csv"]
         assert main([*run, "--policy", policy, *files]) == 0
+    for mechanism in ("tune", "greedy"):
+        run = ["simulate", "--workload", "philly-derived", "--set", "jobs=12", "--set", "static=true"]
+        files = ["--mechanism", mechanism, "--events", f"{folder}/{mechanism}.jsonl.gz"]
+        assert main([*run, "--cluster", "synergy-32", "--policy", "fifo", *files]) == 0
+    rota.simulate(
+        jobs=table(
+            profile_names=["A3C"] * 8,
+            gpus=[1] * 8,
+            total_steps=[40_000] * 8,
+            submitted=[0.0] * 8,
+            tenant_names=["a", "b"] * 4,
+        ),
+        cluster="v100=3",
+        policy="max-min-fairness-water-filling",
+        policy_settings={"entities": "a=2:fairness,b=1:fairness"},
+        events=folder / "tenants.jsonl.gz",
+    )
     return folder
 
 
@@ -42,6 +60,11 @@ KINDS = {
     "sensitivity": ["synergy"],
     "colocation": ["gavel"],
     "makespan-vs-jobs": ["jobs.db"],
+    "ftf-cdf": ["fifo.csv", "packed=max-min-fairness-packed.csv"],
+    "sim-vs-real": ["fifo.csv", "packed=max-min-fairness-packed.csv"],
+    "stranded": ["tune.jsonl.gz", "greedy.jsonl.gz"],
+    "fairness-over-time": ["tenants.jsonl.gz"],
+    "solve-time-vs-jobs": ["--policy", "fifo", "--policy", "max-min-fairness-perf", "--jobs", "8,16"],
 }
 
 
@@ -84,7 +107,7 @@ def test_lines_are_means_over_seeds_with_their_interval(made, capsys, kind, file
         assert len(line["points"]) == 2
         for point in line["points"]:
             own = [r.metrics[y] for r in runs if (r.point["policy"], r.point[x]) == (line["name"], point["x"])]
-            half = 4.303 * statistics.stdev(own) / math.sqrt(3)
+            half = 4.302653 * statistics.stdev(own) / math.sqrt(3)
             assert (point["runs"], point["unstable"]) == (3, 0)
             assert point["mean"] == pytest.approx(statistics.mean(own))
             assert (point["low"], point["high"]) == pytest.approx((point["mean"] - half, point["mean"] + half))
@@ -200,3 +223,79 @@ def test_what_cannot_be_drawn_is_one_message_and_exit_code_2(made, monkeypatch, 
     assert said in err
     assert out == ""
     assert not (made / "a.png").exists()
+
+
+def test_the_distribution_of_fairness_is_that_of_the_jobs(made, capsys):
+    lines = numbers(capsys, "ftf-cdf", made / "fifo.csv")["lines"]
+
+    with (made / "fifo.csv").open() as file:
+        expected = sorted(float(line["ftf"]) for line in csv.DictReader(file))
+    assert lines == [{"name": "fifo", "jobs": 12, "ftf": expected}]
+
+
+def test_a_store_has_the_fairness_of_its_jobs(made, capsys):
+    lines = numbers(capsys, "ftf-cdf", made / "loads.db")["lines"]
+
+    with Store(made / "loads.db", create=False) as store:
+        runs = [r for r in store.runs(sweep="sweep") if r.point["policy"] == "fifo" and r.point["load"] == 0.1]
+    shown = next(line for line in lines if line["name"] == "fifo, load=0.1")
+    assert len(shown["ftf"]) == 30
+    assert np.mean(shown["ftf"]) == pytest.approx(np.mean([r.metrics["mean_ftf"] for r in runs]))
+
+
+def test_ratios_are_taken_job_by_job(made, tmp_path, capsys):
+    header = "job_id,arrival_s,jct_s,gpus,measured\n"
+    (tmp_path / "real.csv").write_text(header + "0,0,10,1,1\n1,0,20,1,1\n2,0,,1,1\n3,0,40,1,0\n")
+    (tmp_path / "sim.csv").write_text(header + "1,0,30,1,1\n0,0,8,1,1\n2,0,5,1,1\n3,0,40,1,1\n")
+
+    found = numbers(capsys, "sim-vs-real", tmp_path / "real.csv", tmp_path / "sim.csv")
+
+    assert found == {"lines": [{"name": "sim", "jobs": 2, "ratio": [0.8, 1.5]}]}
+
+
+def test_ratios_of_other_jobs_are_refused(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("job_id,arrival_s,jct_s,gpus\n0,0,10,1\n")
+    (tmp_path / "b.csv").write_text("job_id,arrival_s,jct_s,gpus\n0,0,10,2\n")
+
+    assert main(["plot", "sim-vs-real", f"{tmp_path}/a.csv", f"{tmp_path}/b.csv", "--json"]) == 2
+    assert "job 0 asks for another number of GPUs" in capsys.readouterr().err
+
+
+def test_tenants_are_entitled_to_their_weight_while_both_are_there(made, capsys):
+    a, b = numbers(capsys, "fairness-over-time", made / "tenants.jsonl.gz", "--bins", "20")["tenants"]
+
+    assert (a["name"], a["weight"], b["name"], b["weight"]) == ("a", 2.0, "b", 1.0)
+    assert a["entitled"][0] == pytest.approx(2 / 3)
+    assert b["entitled"][0] == pytest.approx(1 / 3)
+    assert b["entitled"][-1] == pytest.approx(1.0)  # the other one is through
+    assert np.add(a["held"], b["held"]) == pytest.approx(np.ones(20))
+
+
+def test_a_cluster_without_cpus_strands_none(made, capsys):
+    assert main(["plot", "stranded", f"{made}/fifo.jsonl.gz", "--json"]) == 2
+    assert "does not say how many CPUs" in capsys.readouterr().err
+
+
+def test_solve_times_are_read_from_what_bench_printed(tmp_path, capsys):
+    lines = [{"policy": "p", "jobs": n, "all_cpu_s": [0.3, 0.1 * n, 0.2 * n]} for n in (2, 1)]
+    (tmp_path / "b.json").write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+
+    found = numbers(capsys, "solve-time-vs-jobs", tmp_path / "b.json")["lines"]
+
+    assert found[0]["name"] == "p"
+    assert [(p["x"], p["mean"]) for p in found[0]["points"]] == [(1, 0.1), (2, 0.2)]
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[1, 2]", "{}"])
+def test_other_files_are_no_solve_times(tmp_path, capsys, text):
+    (tmp_path / "b.json").write_text(text)
+
+    assert main(["plot", "solve-time-vs-jobs", f"{tmp_path}/b.json", "--json"]) == 2
+    assert "b.json:1: not a line of `rota bench solve --json`" in capsys.readouterr().err
+
+
+def test_without_a_kind_all_kinds_are_listed(capsys):
+    main(["plot"])
+
+    said = capsys.readouterr()
+    assert [kind for kind in KINDS if kind not in said.out + said.err] == []

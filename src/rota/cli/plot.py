@@ -25,6 +25,11 @@ Examples:
   rota plot sensitivity synergy -o cpus.pdf
   rota plot colocation gavel --type v100 -o pairs.pdf
   rota plot makespan-vs-jobs results.db -o makespan.pdf
+  rota plot ftf-cdf fifo=a.csv las=b.csv -o fair.pdf
+  rota plot stranded tune=a.jsonl.gz greedy=b.jsonl.gz -o idle.pdf
+  rota plot fairness-over-time run.jsonl.gz -o tenants.pdf
+  rota plot solve-time-vs-jobs --policy max-min-fairness-perf -o solve.pdf
+  rota plot sim-vs-real real.csv sim.csv -o ratio.pdf
 """
 _HOUR = 3600.0
 _sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Which sweep, if the store has several.")
@@ -72,26 +77,39 @@ def jct_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str
 
     Runs of a store that differ in nothing but their seed are one line.
     """
+    _draw_distribution("jct_cdf", "jct_s", sources, _choice(sweep_name, where), out)
+
+
+@command.command("ftf-cdf", epilog="Example: rota plot ftf-cdf fifo=a.csv las=b.csv -o fair.pdf")
+@click.argument("sources", nargs=-1, required=True, metavar="STORE|[NAME=]CSV...")
+@_sweep
+@_where
+@_output
+def ftf_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str, str], **out: Any) -> None:
+    """Distribution of finish-time fairness, from CSVs or a store.
+
+    Above 1 a job ended later than with its own part of the cluster.
+    """
+    _draw_distribution("ftf_cdf", "ftf", sources, _choice(sweep_name, where), out)
+
+
+@command.command("sim-vs-real", epilog="Example: rota plot sim-vs-real real.csv sim.csv -o ratio.pdf")
+@click.argument("reference", metavar="[NAME=]CSV")
+@click.argument("others", nargs=-1, required=True, metavar="[NAME=]CSV...")
+@_output
+def sim_vs_real(reference: str, others: tuple[str, ...], **out: Any) -> None:
+    """Completion times of other runs over those of a first one.
+
+    Distribution of the ratio job by job, e.g. simulated over real; works for any two files of --jobs-csv.
+    """
     _check(**out)
-    from rota.experiments import plotting  # noqa: PLC0415 - kept off the path of --help
+    from rota.analysis.figures.curves import ratio_cdf  # noqa: PLC0415
+    from rota.experiments.plotting import named  # noqa: PLC0415
+    from rota.experiments.plotting_runs import ratios  # noqa: PLC0415
 
-    found = plotting.jct_cdf(sources, _choice(sweep_name, where))
-
-    def numbers() -> dict[str, Any]:
-        import numpy as np  # noqa: PLC0415
-
-        return {
-            "lines": [
-                {"name": n, "jobs": len(v), "jct_s": np.sort(v[np.isfinite(v)])} for n, v in found.items()
-            ]
-        }  # fmt: skip
-
-    def figure() -> Figure:
-        from rota.analysis.figures.curves import jct_cdf as draw  # noqa: PLC0415
-
-        return draw(found)
-
-    _put(numbers, figure, **out)
+    found = ratios(reference, others)
+    other = next(iter(found)) if len(found) == 1 else "other"
+    _put(lambda: _distribution(found, "ratio"), lambda: ratio_cdf(found, (other, named(reference)[0])), **out)
 
 
 @command.command("utilization", epilog="Example: rota plot utilization fifo=a.jsonl.gz las=b.jsonl.gz -o busy.pdf")
@@ -115,6 +133,67 @@ def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
         figure,
         **out,
     )
+
+
+@command.command("stranded", epilog="Example: rota plot stranded tune=a.jsonl.gz greedy=b.jsonl.gz -o idle.pdf")
+@click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG...")
+@click.option("--bins", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Steps in time.")
+@_output
+def stranded(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
+    """CPUs and memory idle beside busy GPUs, from event logs."""
+    _check(**out)
+    from rota.analysis.figures.heat import stranded as draw  # noqa: PLC0415
+    from rota.experiments import plotting_runs  # noqa: PLC0415
+
+    found = plotting_runs.stranded(logs, bins)
+    _put(lambda: {"runs": [{"name": n, **v.numbers()} for n, v in found.items()]}, lambda: draw(found), **out)
+
+
+@command.command("fairness-over-time", epilog="Example: rota plot fairness-over-time run.jsonl.gz -o tenants.pdf")
+@click.argument("log")
+@click.option("--bins", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Steps in time.")
+@_output
+def fairness_over_time(log: str, *, bins: int, **out: Any) -> None:
+    """What tenants held and were entitled to, from an event log."""
+    _check(**out)
+    from rota.analysis.figures.shares import fairness_over_time as draw  # noqa: PLC0415
+    from rota.experiments import plotting_runs  # noqa: PLC0415
+
+    found = plotting_runs.fairness_over_time(log, bins)
+    _put(found.numbers, lambda: draw(found), **out)
+
+
+@command.command(
+    "solve-time-vs-jobs", epilog="Example: rota plot solve-time-vs-jobs --policy max-min-fairness-perf -o solve.pdf"
+)
+@click.argument("files", nargs=-1, metavar="[JSON]...")
+@click.option("--policy", "policies", multiple=True, metavar="NAME", shell_complete=completes(names.policies),
+              help="Measure this policy now; repeatable.")  # fmt: skip
+@click.option("--jobs", default="32,64,128,256,512", show_default=True, metavar="N,N,...", help="Numbers of jobs.")
+@click.option("--multi-gpu", is_flag=True, help="Some jobs want 2, 4 or 8 GPUs.")
+@_output
+def solve_time_vs_jobs(
+    files: tuple[str, ...], *, policies: tuple[str, ...], jobs: str, multi_gpu: bool, **out: Any
+) -> None:
+    """CPU time of a solve by jobs and policy, measured or from JSON.
+
+    JSON files are what `rota bench solve --json` printed, one object per line.
+    """
+    if bool(files) == bool(policies):
+        raise click.UsageError("give either files of `rota bench solve --json` or --policy NAME")
+    sizes = [part.strip() for part in jobs.split(",")]
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise click.UsageError(f"--jobs {jobs!r}: write whole numbers > 0 as N,N,...")
+    _check(**out)
+    from rota.analysis.figures.curves import solve_time  # noqa: PLC0415
+    from rota.experiments import plotting_runs  # noqa: PLC0415
+
+    found = (
+        plotting_runs.solve_times(files)
+        if files
+        else plotting_runs.measured_solve_times(policies, [int(size) for size in sizes], multi_gpu=multi_gpu)
+    )
+    _put(lambda: {"lines": [line.numbers() for line in found]}, lambda: solve_time(found), **out)
 
 
 @command.command("gantt", epilog="Example: rota plot gantt run.jsonl.gz --to-hour 24 -o gantt.pdf")
@@ -192,6 +271,23 @@ def _draw_curves(kind: str, store: str, choice: Choice, out: dict[str, Any]) -> 
         lambda: getattr(curves, kind)(found.lines),
         **out,
     )
+
+
+def _draw_distribution(kind: str, column: str, sources: tuple[str, ...], choice: Choice, out: dict[str, Any]) -> None:
+    _check(**out)
+    from rota.analysis.figures import curves  # noqa: PLC0415
+    from rota.experiments import plotting  # noqa: PLC0415 - kept off the path of --help
+
+    found = getattr(plotting, kind)(sources, choice)
+    _put(lambda: _distribution(found, column), lambda: getattr(curves, kind)(found), **out)
+
+
+def _distribution(found: dict[str, Any], column: str) -> dict[str, Any]:
+    import numpy as np  # noqa: PLC0415
+
+    return {
+        "lines": [{"name": n, "jobs": len(v), column: np.sort(v[np.isfinite(v)])} for n, v in found.items()]
+    }  # fmt: skip
 
 
 def _choice(sweep: str | None, where: dict[str, str]) -> Choice:

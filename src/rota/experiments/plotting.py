@@ -68,29 +68,39 @@ def makespan_vs_jobs(store: str | Path, choice: Choice | None = None) -> Curves:
 
 def jct_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
     """Completion times (s) by line; NaN for jobs that did not finish. A store, or jobs CSVs as FILE or NAME=FILE."""
+    return _distributions(sources, choice, "jct_s")
+
+
+def ftf_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
+    """Finish-time fairness (rho) by line, of the jobs for which it is known; from a store or jobs CSVs."""
+    found = _distributions(sources, choice, "ftf")
+    return {name: rho[np.isfinite(rho)] for name, rho in found.items()}
+
+
+def _distributions(sources: Sequence[str], choice: Choice | None, column: str) -> dict[str, FloatArray]:
     if not sources:
         raise ConfigError("there is nothing to draw; give a store of results or files written with --jobs-csv")
-    if any(_is_store(_named(source)[1]) for source in sources):
+    if any(_is_store(named(source)[1]) for source in sources):
         if len(sources) > 1:
             raise ConfigError("a store of results is drawn alone; give one store, or only jobs CSVs")
-        return _cdf_of_store(_named(sources[0])[1], choice or Choice())
+        return _column_of_store(named(sources[0])[1], choice or Choice(), column)
     if choice is not None and (choice.sweep or choice.where):
         raise ConfigError("--sweep and --where choose runs of a store; leave them out for jobs CSVs")
     found: dict[str, FloatArray] = {}
-    for name, path in map(_named, sources):
-        _add(found, name, _jct_of_csv(path))
+    for name, path in map(named, sources):
+        add_named(found, name, _column_of_csv(path, column))
     return found
 
 
 def utilization(sources: Sequence[str], bins: int = 120) -> dict[str, Series]:
     """The part of GPU time held by jobs over time, by log; logs as FILE or NAME=FILE."""
     found: dict[str, Series] = {}
-    for name, path in map(_named, sources):
-        cluster, events = _log(path)
+    for name, path in map(named, sources):
+        cluster, events = log_of(path)
         timeline = Timeline(cluster)
         for event in events:
             timeline.observe(event)
-        _add(found, name, timeline.utilization(bins))
+        add_named(found, name, timeline.utilization(bins))
     return found
 
 
@@ -98,7 +108,7 @@ def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) ->
     """Who held which GPU in a window of a run."""
     if not 0 <= start_s < end_s:
         raise ConfigError(f"the window from {start_s:g} s to {end_s:g} s is empty; the end must come after the start")
-    cluster, events = _log(str(log))
+    cluster, events = log_of(str(log))
     held = Occupancy(cluster, start_s, end_s)
     for event in events:
         held.observe(event)
@@ -160,39 +170,46 @@ def _curves(path: str | Path, choice: Choice, *, x: str, y: str, flag: str) -> C
     runs = [run for run in runs if isinstance(run.point.get(x), int | float)]
     if not runs:
         raise ConfigError(f"the sweep does not vary {x}; make one with `rota sweep {flag} FROM:TO:STEP`")
+    return curves_of(runs, [float(run.point[x]) for run in runs], _line_names(runs, {x}), y, str(path))
+
+
+def curves_of(runs: Sequence[Run], at: Sequence[float], lines: Sequence[str], y: str, where: str) -> Curves:
+    """Means of a metric over seeds: a line for each name, a point for each place; each run says where it belongs."""
     values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     unstable: dict[tuple[str, float], int] = defaultdict(int)
     left_out = 0
-    lines = _line_names(runs, {x})
-    for run, line in zip(runs, lines, strict=True):
-        at, value = float(run.point[x]), run.metrics.get(y)
+    for run, x, line in zip(runs, at, lines, strict=True):
+        value = run.metrics.get(y)
         if run.status == UNSTABLE:
-            values[line][at] += []
-            unstable[line, at] += 1
+            values[line][x] += []
+            unstable[line, x] += 1
         elif run.status == OK and isinstance(value, int | float):
-            values[line][at].append(float(value))
+            values[line][x].append(float(value))
         else:
             left_out += 1
     if not values:
-        raise ConfigError(f"{path}: no run of the sweep has a result with {y} yet; run the sweep first")
+        raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; run the sweep first")
     _check_lines(values)
     curves = [
-        Curve(name=line, points=tuple(point(at, found[at], unstable[line, at]) for at in sorted(found)))
+        Curve(name=line, points=tuple(point(x, found[x], unstable[line, x]) for x in sorted(found)))
         for line, found in values.items()
     ]
     return Curves(lines=tuple(curves), left_out=left_out)
 
 
-def _cdf_of_store(path: str, choice: Choice) -> dict[str, FloatArray]:
+def _column_of_store(path: str, choice: Choice, column: str) -> dict[str, FloatArray]:
     with Store(path, create=False) as store:
         runs = [run for run in _chosen(store, choice) if run.status == OK]
         parts: dict[str, list[FloatArray]] = defaultdict(list)
         for run, line in zip(runs, _line_names(runs, set()), strict=True):
             blob = store.jobs(run.key)
-            if blob is not None:
-                parts[line].append(unpack(blob)["jct_s"])
+            found = {} if blob is None else unpack(blob)
+            if column in found and np.isfinite(found[column]).any():
+                parts[line].append(found[column])
     if not parts:
-        raise ConfigError(f"{path}: no run that was asked for is ok and has its jobs; see `rota results show {path}`")
+        raise ConfigError(
+            f"{path}: no run that was asked for is ok and has {column} of its jobs; see `rota results show {path}`"
+        )
     _check_lines(parts)
     return {line: np.concatenate(found) for line, found in parts.items()}
 
@@ -245,45 +262,52 @@ def _is_store(path: str) -> bool:
         raise ConfigError(f"cannot read {path}: {error.strerror}; give a file that exists") from error
 
 
-def _jct_of_csv(path: str) -> FloatArray:
+def _column_of_csv(path: str, column: str) -> FloatArray:
     opener: Any = gzip.open if path.endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            if "jct_s" not in (reader.fieldnames or ()):
-                raise ConfigError(f"{path}:1: there is no column jct_s; give a file written with --jobs-csv")
+            if column not in (reader.fieldnames or ()):
+                raise ConfigError(f"{path}:1: there is no column {column}; give a file written with --jobs-csv")
             found = [
-                _number(line["jct_s"], path, reader.line_num)
+                _number(line[column], column, path, reader.line_num)
                 for line in reader
                 if line.get("measured") in {None, "", "1"}
             ]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if not np.isfinite(found).any():
-        raise ConfigError(f"{path}: no measured job has finished, so there is nothing to draw")
+        raise ConfigError(f"{path}: no measured job has finished with a known {column}, so there is nothing to draw")
     return np.array(found, dtype=np.float64)
 
 
-def _number(text: str | None, path: str, line: int) -> float:
+def _number(text: str | None, column: str, path: str, line: int) -> float:
     try:
         return float(text) if text else math.nan
     except ValueError as error:
-        raise ConfigError(f"{path}:{line}, column jct_s: {text!r} is not a number") from error
+        raise ConfigError(f"{path}:{line}, column {column}: {text!r} is not a number") from error
 
 
-def _log(path: str) -> tuple[Cluster, Iterator[Event]]:
+def log_of(path: str) -> tuple[Cluster, Iterator[Event]]:
+    """The cluster of an event log and the events after its first."""
+    cluster, events, _ = whole_log(path)
+    return cluster, events
+
+
+def whole_log(path: str) -> tuple[Cluster, Iterator[Event], Mapping[str, Any]]:
+    """The same with the configuration of the run."""
     events = read_events(path)
     first = next(events)
-    config = first.config if isinstance(first, RunStarted) else {}
+    config: Mapping[str, Any] = first.config if isinstance(first, RunStarted) else {}
     try:
-        return cluster_from(config["cluster"]), events
+        return cluster_from(config["cluster"]), events, config
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ConfigError(
             f"{path}:1: the log does not begin with RunStarted and a cluster; give a whole log"
         ) from error
 
 
-def _named(source: str) -> tuple[str, str]:
+def named(source: str) -> tuple[str, str]:
     """NAME=FILE, or a file that is named by itself."""
     name, equals, path = source.partition("=")
     if equals and name and "/" not in name:
@@ -294,7 +318,8 @@ def _named(source: str) -> tuple[str, str]:
     return base, source
 
 
-def _add(found: dict[str, Any], name: str, value: Any) -> None:
+def add_named(found: dict[str, Any], name: str, value: Any) -> None:
+    """Under its name, which must be the only one."""
     if name in found:
         raise ConfigError(f"two files are called {name!r}; give them names: NAME=FILE")
     found[name] = value

@@ -52,10 +52,21 @@ class Sweep:
         return unpack(blob)
 
     def figure(self, y: str = "mean_jct_s", x: str = "load", by: str = "policy") -> Figure:
-        """A metric over what was varied, a line for each value of `by`, the mean of all other runs (seeds)."""
-        from rota.experiments.figures import lines  # noqa: PLC0415 - matplotlib is an extra
+        """A metric over what was varied: a line for each value of `by`, the mean and 95 % band of all other runs.
 
-        return lines(self.runs, y=y, x=x, by=by)
+        Times are in hours. Crosses mark points with an unstable run, as in `rota plot jct-vs-load`.
+        """
+        from rota.analysis.figures import curves  # noqa: PLC0415 - matplotlib is an extra
+        from rota.experiments.plotting import curves_of  # noqa: PLC0415
+
+        table = [(run, row(run)) for run in self.runs]
+        table = [(run, values) for run, values in table if isinstance(values.get(x), int | float)]
+        if not table:
+            raise ConfigError(f"there is nothing to draw: no run of the sweep has a number {x}")
+        runs, at = [run for run, _ in table], [float(values[x]) for _, values in table]
+        found = curves_of(runs, at, [str(values.get(by, "all")) for _, values in table], y, str(self.store))
+        name, unit = (f"{y.removesuffix('_s')} (hours)", 3600.0) if y.endswith("_s") else (y, 1.0)
+        return curves.metric(found.lines, xlabel=x, ylabel=name, unit=unit)
 
 
 def row(run: Run) -> dict[str, Any]:

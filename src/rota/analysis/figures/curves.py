@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rota.analysis import plots
+from rota.analysis import plots, student
 from rota.core.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 3.5, 2.3
 """Inches; the legend comes on top of the height."""
 MARKERS = "os^Dv<>p"
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-"""Student's t for a two-sided 95 % interval with 1 to 30 degrees of freedom; beyond, that of the normal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +58,7 @@ def point(x: float, values: Sequence[float], unstable: int) -> Point:
     mean = float(np.mean(values))
     if count == 1:
         return Point(x=x, mean=mean, low=None, high=None, runs=1, unstable=0)
-    factor = _T95[count - 2] if count - 2 < len(_T95) else 1.96
-    half = factor * float(np.std(values, ddof=1)) / math.sqrt(count)
+    half = student.quantile(0.95, count - 1) * float(np.std(values, ddof=1)) / math.sqrt(count)
     return Point(x=x, mean=mean, low=mean - half, high=mean + half, runs=count, unstable=0)
 
 
@@ -80,37 +74,97 @@ def makespan_vs_jobs(curves: Sequence[Curve]) -> Figure:
 
 def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
     """The part of jobs done within a time; NaN is a job that did not finish, which keeps its line below 1."""
-    with plots.styled():
-        figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(jct_s)))
-        axes = figure.add_subplot()
-        for i, (name, values) in enumerate(jct_s.items()):
-            hours = np.sort(values) / plots.HOUR
-            height = np.arange(1, len(hours) + 1) / len(hours)
-            axes.step(hours, height, where="post", label=name, **_look(i))
-        axes.set(xscale="log", ylim=(0, 1.01), xlabel="completion time (hours)", ylabel="part of jobs")
-        plots.plain_ticks(axes)
-        _finish(figure, axes)
-    return figure
+    return _cdf({name: v / plots.HOUR for name, v in jct_s.items()}, xlabel="completion time (hours)")
 
 
-def _metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str) -> Figure:
+def ftf_cdf(rho: Mapping[str, FloatArray]) -> Figure:
+    """The part of jobs with at most so much rho; the line at 1 is a job's own part of the cluster."""
+    return _cdf(rho, xlabel="finish-time fairness (rho; 1 = own share)", mark=1.0)
+
+
+def ratio_cdf(ratios: Mapping[str, FloatArray], of: tuple[str, str]) -> Figure:
+    """The part of jobs whose completion time in one run, over that in the other, is at most so much."""
+    return _cdf(ratios, xlabel=f"completion time, {of[0]} / {of[1]}", mark=1.0)
+
+
+def solve_time(curves: Sequence[Curve]) -> Figure:
+    """CPU seconds of a solve over the number of jobs, both axes logarithmic."""
     with plots.styled():
         figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
         axes = figure.add_subplot()
         for i, curve in enumerate(curves):
-            _curve(axes, i, curve)
-        axes.set(xlabel=xlabel, ylabel=ylabel, ylim=(0, _top(curves)))
+            _curve(axes, i, curve, unit=1e-3)
+        axes.set(xscale="log", yscale="log", xlabel="jobs", ylabel="CPU time of a solve (ms)")
+        plots.plain_ticks(axes)
+        _ticks_around(axes, "y")
+        _sizes(axes, sorted({p.x for c in curves for p in c.points}))
+        _finish(figure, axes)
+    return figure
+
+
+def metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = 1.0) -> Figure:
+    """Any metric over anything, divided by a unit."""
+    return _metric(curves, xlabel=xlabel, ylabel=ylabel, unit=unit)
+
+
+def _sizes(axes: Axes, sizes: Sequence[float]) -> None:
+    """A tick at every size that was measured, unless they would touch."""
+    if 1 < len(sizes) <= 7:
+        axes.set_xticks(sizes, [f"{v:g}" for v in sizes])
+        axes.set_xticks([], minor=True)
+
+
+def _cdf(values: Mapping[str, FloatArray], *, xlabel: str, mark: float | None = None) -> Figure:
+    with plots.styled():
+        figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(values)))
+        axes = figure.add_subplot()
+        if mark is not None:
+            axes.axvline(mark, color="#777777", linewidth=0.8)
+        for i, (name, found) in enumerate(values.items()):
+            x = np.sort(found)
+            axes.step(x, np.arange(1, len(x) + 1) / len(x), where="post", label=name, **_look(i))
+        axes.set(xscale="log", ylim=(0, 1.01), xlabel=xlabel, ylabel="part of jobs")
+        plots.plain_ticks(axes)
+        if mark is not None:
+            _ticks_around(axes, "x")
+        _finish(figure, axes)
+    return figure
+
+
+def _ticks_around(axes: Axes, which: str) -> None:
+    """Ticks at 1, 2 and 5 of every decade that is seen; a plain axis where that would be fewer than two."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - an extra
+
+    axis, (low, high) = (axes.xaxis, axes.get_xlim()) if which == "x" else (axes.yaxis, axes.get_ylim())
+    seen = [m * 10.0**e for e in range(-6, 9) for m in (1, 2, 5)]
+    seen = [v for v in seen if low <= v <= high]
+    if len(seen) < 2:
+        axes.set(**{f"{which}scale": "linear"})
+        return
+    if len(seen) <= 9:
+        axis.set_ticks(seen)
+    axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = plots.HOUR) -> Figure:
+    with plots.styled():
+        figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
+        axes = figure.add_subplot()
+        for i, curve in enumerate(curves):
+            _curve(axes, i, curve, unit)
+        axes.set(xlabel=xlabel, ylabel=ylabel, ylim=(0, _top(curves, unit)))
         _too_much(axes, curves)
         _finish(figure, axes)
     return figure
 
 
-def _curve(axes: Axes, i: int, curve: Curve) -> None:
+def _curve(axes: Axes, i: int, curve: Curve, unit: float) -> None:
     known = [p for p in curve.points if p.mean is not None]
     x = [p.x for p in known]
     axes.plot(
         x,
-        [(p.mean or 0.0) / plots.HOUR for p in known],
+        [(p.mean or 0.0) / unit for p in known],
         label=curve.name,
         marker=MARKERS[i % len(MARKERS)],
         markersize=3.5,
@@ -119,8 +173,8 @@ def _curve(axes: Axes, i: int, curve: Curve) -> None:
     banded = [p for p in known if p.low is not None and p.high is not None]
     axes.fill_between(
         [p.x for p in banded],
-        [(p.low or 0.0) / plots.HOUR for p in banded],
-        [(p.high or 0.0) / plots.HOUR for p in banded],
+        [(p.low or 0.0) / unit for p in banded],
+        [(p.high or 0.0) / unit for p in banded],
         color=plots.COLOURS[i % len(plots.COLOURS)],
         alpha=0.15,
         linewidth=0,
@@ -145,13 +199,13 @@ def _too_much(axes: Axes, curves: Sequence[Curve]) -> None:
         axes.plot([], [], "x", color="#555555", markersize=5, markeredgewidth=1.4, label="unstable")
 
 
-def _top(curves: Sequence[Curve]) -> float:
+def _top(curves: Sequence[Curve], unit: float) -> float:
     """Upper end of the axis: the bands, unless they would press the lines to the floor, and room for crosses."""
     points = [p for c in curves for p in c.points if p.mean is not None]
-    mean = max([p.mean or 0.0 for p in points], default=plots.HOUR)
+    mean = max([p.mean or 0.0 for p in points], default=unit)
     high = max([p.high or 0.0 for p in points], default=mean)
     rows = sum(any(p.unstable for p in c.points) for c in curves)
-    return max(min(high, 1.6 * mean), 1.05 * mean) * (1 + 0.06 * (rows + 1)) / plots.HOUR
+    return max(min(high, 1.6 * mean), 1.05 * mean) * (1 + 0.06 * (rows + 1)) / unit
 
 
 def _look(i: int) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""Servers over time: what is idle beside busy GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rota.analysis import plots
+from rota.analysis.figures.catalogue import MAP
+from rota.analysis.stranded import Stranded
+from rota.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_RUNS = 4
+
+
+def stranded(runs: Mapping[str, Stranded]) -> Figure:
+    """A column per run, CPUs above memory, servers from top to bottom; one scale of colours for all."""
+    if len(runs) > MOST_RUNS:
+        raise ConfigError(f"{len(runs)} logs do not fit side by side, at most {MOST_RUNS} do; leave some out")
+    top = max(0.05, *(float(v.max()) for run in runs.values() for v in (run.cpus, run.memory)))
+    with plots.styled():
+        figure = plots.new_figure(3.5 if len(runs) == 1 else 1.2 + 2.1 * len(runs), 3.3)
+        grid = figure.subplots(2, len(runs), sharex="col", squeeze=False)
+        for column, (name, run) in enumerate(runs.items()):
+            for axes, what, values in zip(grid[:, column], ("CPUs", "memory"), (run.cpus, run.memory), strict=True):
+                image = axes.pcolormesh(
+                    run.edge / plots.HOUR,
+                    np.arange(len(run.servers) + 1),
+                    values,
+                    cmap=MAP,
+                    vmin=0,
+                    vmax=top,
+                    rasterized=True,
+                )
+                axes.invert_yaxis()
+                axes.grid(visible=False)
+                axes.set_yticks([])
+                axes.tick_params(labelsize=7.5)
+                title = f"{what}, mean {100 * values.mean():.1f} %"
+                axes.set_title(f"{name}: {title}" if len(runs) > 1 else title, fontsize=8, fontweight="normal")
+        figure.supxlabel("simulated hours", fontsize=8)
+        figure.supylabel(f"{max(len(r.servers) for r in runs.values())} servers", fontsize=8)
+        bar = figure.colorbar(image, ax=list(grid.ravel()), aspect=25, pad=0.02)
+        bar.ax.yaxis.set_major_formatter(lambda v, _: f"{100 * v:.0f} %")
+        bar.ax.tick_params(labelsize=7.5)
+        bar.set_label("idle beside busy GPUs", fontsize=8)
+        bar.outline.set_visible(False)
+    return figure

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,12 +110,12 @@ def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMA
     return paths
 
 
-def rendered(figure: Figure, form: str) -> bytes:
+def rendered(figure: Figure, form: str, dpi: int = 200) -> bytes:
     """The figure as a file of that format; the same figure gives the same bytes."""
     dated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
     buffer = io.BytesIO()
     with _style():
-        figure.savefig(buffer, format=form, dpi=200, metadata=dated[form])
+        figure.savefig(buffer, format=form, dpi=dpi, metadata=dated[form])
     return buffer.getvalue()
 
 
@@ -135,11 +136,22 @@ def _style() -> Iterator[None]:
         yield
 
 
+@cache
+def _kind_of_figure() -> type[Figure]:
+    """Figures that a notebook shows when they are the last value of a cell, without any set-up."""
+    from matplotlib.figure import Figure as Plain  # noqa: PLC0415 - an extra
+
+    class Shown(Plain):
+        def _repr_png_(self) -> bytes:
+            return rendered(self, "png", dpi=100)
+
+    return Shown
+
+
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure(figsize=(width, height))
+    figure = _kind_of_figure()(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure
 

@@ -2,8 +2,8 @@
 
 In every bin of time a tenant has a part of all GPU time that was held, and a part that it was entitled to: its weight
 over the weights of all tenants that had a job in the system, averaged over the bin as far as anybody was
-there. Weights are those of the entities of a hierarchical policy, else 1 each. A tenant that asks for less than its part
-leaves the rest to the others.
+there. Weights are those of the entities of a hierarchical policy, else 1 each. A tenant that asks for less than its
+part leaves the rest to the others.
 """
 
 from __future__ import annotations

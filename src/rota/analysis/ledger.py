@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.core.arrays import FloatArray
+from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.placement import Placement
 
@@ -64,21 +64,29 @@ class Ledger:
             return
         placements = [placement for placement, _ in noted]
         seconds = np.concatenate([s for _, s in noted])
-        first, second = (np.concatenate([getattr(p, n) for p in placements]) for n in ("first", "second"))
-        gpus, kind = (np.concatenate([getattr(p, n) for p in placements]) for n in ("gpus", "type"))
-        self._make_room(int(max(first.max(initial=-1), second.max(initial=-1))) + 1)
-        held = seconds * gpus
-        shared = second >= 0
-        if shared.any():
-            held = np.where(shared, 0.5, 1.0) * held
-        price = held * self._cluster.prices[kind] / 3600.0
-        for column, amount in ((self._gpu_s, held), (self._price, price)):
-            np.add.at(column, first, amount)
-            np.add.at(column, second[shared], amount[shared])
+        jobs = np.concatenate([p.first for p in placements])
+        held = seconds * np.concatenate([p.gpus for p in placements])
+        price = held * (self._cluster.prices / 3600.0)[np.concatenate([p.type for p in placements])]
+        if any(p.shared for p in placements):
+            second = np.concatenate([p.second for p in placements])
+            pairs = np.flatnonzero(second >= 0)
+            held[pairs] *= 0.5
+            price[pairs] *= 0.5
+            jobs = np.concatenate([jobs, second[pairs]])
+            held, price = np.concatenate([held, held[pairs]]), np.concatenate([price, price[pairs]])
+        if len(jobs):
+            self._add(jobs, held, price)
         if self.knows_cpus:
             self._cpu_s += float(seconds @ np.concatenate([cpus_of(p, self._cluster) for p in placements]))
         if self.knows_memory:
             self._memory_gb_s += float(seconds @ np.concatenate([memory_of(p, self._cluster) for p in placements]))
+
+    def _add(self, jobs: IntArray, held: FloatArray, price: FloatArray) -> None:
+        """Ids of jobs that run at the same time lie close together, so only that stretch is touched."""
+        first, last = int(jobs.min()), int(jobs.max()) + 1
+        self._make_room(last)
+        for column, amount in ((self._gpu_s, held), (self._price, price)):
+            column[first:last] += np.bincount(jobs - first, weights=amount, minlength=last - first)
 
     def _make_room(self, jobs: int) -> None:
         if jobs > len(self._gpu_s):

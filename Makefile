@@ -9,7 +9,7 @@ JOBS   ?= 2
 .PHONY: help venv demo test parity bench emulation lint format clean
 
 help:
-	@echo "make demo    compare policies on a built-in workload; table here, figures in demo-report/"
+	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
 	@echo "make test    style, types, import rules, tests"
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
@@ -46,6 +46,8 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 test: lint
+	@echo "== system packages =="
+	@timeout 600 scripts/system-packages.sh || true
 	@echo "== tests: pytest =="
 	$(BIN)/python -m pytest -n $(JOBS) -m "not parity"
 

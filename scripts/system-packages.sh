@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Programs outside of Python that some tests use: Chromium (report), runc and Slurm (running jobs on machines).
+# Installs what is missing where that is possible (root, apt, a network); otherwise says what is missing. Never fails:
+# tests that need a program skip visibly without it.
+set -u
+
+WAIT_S="${ROTA_PACKAGES_WAIT_S:-240}"
+
+wanted=()
+have() { command -v "$1" >/dev/null 2>&1; }
+have chromium || have chromium-browser || have google-chrome || wanted+=(chromium)
+have runc || wanted+=(runc)
+have slurmctld || wanted+=(slurmctld)
+have slurmd || wanted+=(slurmd)
+have sbatch || wanted+=(slurm-client)
+have munged || wanted+=(munge)
+
+if [ "${#wanted[@]}" -eq 0 ]; then
+  echo "system packages: all there"
+  exit 0
+fi
+if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
+  echo "system packages: missing ${wanted[*]}; tests that need them are skipped (install them with your package manager)"
+  exit 0
+fi
+
+# A machine that has tried and failed is not asked again for a day, so that every later `make test` starts at once.
+stamp="${TMPDIR:-/tmp}/rota-system-packages-$(printf '%s-' "${wanted[@]}")"
+if [ -z "${ROTA_PACKAGES_RETRY:-}" ] && [ -n "$(find "$stamp" -mmin -1440 2>/dev/null)" ]; then
+  echo "system packages: missing ${wanted[*]}; they could not be installed before (ROTA_PACKAGES_RETRY=1 tries again)"
+  exit 0
+fi
+
+echo "system packages: installing ${wanted[*]} (at most ${WAIT_S} s)"
+export DEBIAN_FRONTEND=noninteractive
+install_all() {
+  local options=(-y -qq -o Acquire::Retries=0 -o Acquire::http::Timeout=15 -o DPkg::Lock::Timeout=30)
+  timeout "$WAIT_S" apt-get "${options[@]}" install --no-install-recommends "${wanted[@]}" >/dev/null 2>&1 && return 0
+  timeout 60 apt-get "${options[@]}" update >/dev/null 2>&1
+  timeout "$WAIT_S" apt-get "${options[@]}" install --no-install-recommends "${wanted[@]}" >/dev/null 2>&1
+}
+if install_all; then
+  echo "system packages: installed"
+else
+  touch "$stamp"
+  echo "system packages: could not install ${wanted[*]}; tests that need them are skipped"
+fi
+exit 0

@@ -20,6 +20,7 @@ PAGES = [
     "docs/experiments.md",
     "docs/figures.md",
     "docs/security.md",
+    "docs/report.md",
     "docs/add-a-policy.md",
 ]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -290,14 +290,11 @@ def test_a_disk_that_fills_up_leaves_no_half_file(tmp_path):
 
 
 def test_the_demo_writes_a_report(tmp_path):
-    pytest.importorskip("matplotlib")
-
     done = rota("demo", "--jobs", "20", "--out", "report", cwd=tmp_path)
 
     assert done.returncode == 0, done.stderr
     assert "max-min-fairness-perf" in done.stdout
+    assert "srtf, tune" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
-    page = (tmp_path / "report" / "index.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 3
-    names = {p.name for p in (tmp_path / "report").iterdir()}
-    assert {"jct-cdf.png", "jct-cdf.pdf", "jct-cdf.svg", "jct-bars.png", "utilization.png"} <= names
+    assert [p.name for p in (tmp_path / "report").iterdir()] == ["report.html"]
+    assert (tmp_path / "report" / "report.html").read_text().startswith("<!doctype html>")

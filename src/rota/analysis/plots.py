@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rota.analysis.output import whole_file
 from rota.analysis.timeline import Series
-from rota.core.arrays import FloatArray
 from rota.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,35 +44,6 @@ STYLE: dict[Any, Any] = {
 HOUR = 3600.0
 
 
-def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
-    """The part of jobs done within a time, one line per policy; input in seconds."""
-    with _style():
-        figure = _figure(6.4, 3.4)
-        axes = figure.add_subplot()
-        for i, (name, values) in enumerate(jct_s.items()):
-            hours = np.sort(values) / HOUR
-            height = np.arange(1, len(hours) + 1) / len(hours)
-            _line(axes, i, name, hours, height)
-        axes.set(xscale="log", ylim=(0, 1.01), xlabel="completion time (hours)", ylabel="part of jobs")
-        axes.set_title("Completion times")
-        _plain_ticks(axes)
-        _legend_outside(axes)
-    return figure
-
-
-def jct_bars(mean_s: Mapping[str, float], p99_s: Mapping[str, float]) -> Figure:
-    """Mean and 99th percentile of completion times by policy, best mean on top; input in seconds."""
-    names = sorted(mean_s, key=lambda n: mean_s[n])
-    with _style():
-        figure = _figure(6.8, 0.9 + 0.3 * len(names))
-        left, right = figure.subplots(1, 2, sharey=True)
-        _bars(left, names, mean_s, COLOURS[0], "Mean completion time")
-        _bars(right, names, p99_s, COLOURS[1], "99th percentile")
-        left.invert_yaxis()
-        right.tick_params(axis="y", length=0)
-    return figure
-
-
 def utilization_lines(series: Mapping[str, Series]) -> Figure:
     """How busy the cluster was over time, one small panel per policy so that no line hides another."""
     names = list(series)
@@ -97,17 +65,6 @@ def utilization_lines(series: Mapping[str, Series]) -> Figure:
         figure.supxlabel("simulated days", fontsize=9)
         figure.suptitle("GPU time held by jobs", fontsize=10, fontweight="bold", x=0.01, ha="left")
     return figure
-
-
-def save(figure: Figure, folder: Path, name: str, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write a figure in every format; the paths. Raises OutputError."""
-    paths = []
-    for form in formats:
-        path = folder / f"{name}.{form}"
-        with whole_file(path) as temporary:
-            temporary.write_bytes(rendered(figure, form))
-        paths.append(path)
-    return paths
 
 
 def rendered(figure: Figure, form: str, dpi: int = 200) -> bytes:
@@ -156,31 +113,11 @@ def _figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _line(axes: Axes, i: int, name: str, x: FloatArray, y: FloatArray) -> None:
-    dashes = DASHES[i % len(DASHES)]
-    axes.plot(x, y, label=name, color=COLOURS[i % len(COLOURS)], linestyle=dashes)
-
-
-def _legend_outside(axes: Axes) -> None:
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.6)
-
-
 def _plain_ticks(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415
 
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _bars(axes: Axes, names: Sequence[str], value_s: Mapping[str, float], colour: str, title: str) -> None:
-    hours = [value_s[n] / HOUR for n in names]
-    bars = axes.barh(range(len(names)), hours, color=colour, height=0.65)
-    axes.bar_label(bars, labels=[f"{h:,.1f}" for h in hours], padding=3, fontsize=8)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_xlim(0, 1.18 * max([*hours, 1e-9]))
-    axes.set_xlabel("hours")
-    axes.set_title(title)
-    axes.grid(visible=False, axis="y")
 
 
 styled, new_figure, plain_ticks = _style, _figure, _plain_ticks

@@ -1,30 +1,63 @@
-"""`rota demo`: a comparison of policies on a built-in workload, with a table, figures and a web page."""
+"""`rota demo`: policies and mechanisms compared on built-in workloads, with a table and an interactive report."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota._version import __version__
 from rota.cli.main import INTERRUPTED, OK
 from rota.cli.options import echo_json, json_option
 from rota.core.errors import OutputError
 
 if TYPE_CHECKING:
-    from rota.analysis.report import Picture
-    from rota.analysis.timeline import Series
     from rota.api import Result
 
 POLICIES = (
     "fifo", "fifo-perf", "allox", "gandiva", "max-min-fairness", "max-min-fairness-perf", "finish-time-fairness-perf",
 )  # fmt: skip
-CLUSTER = "v100=8,p100=8,k80=8"
-INTERARRIVAL_S = 3600.0
+MECHANISMS = ("proportional", "tune")
 HEADER = ("policy", "mean JCT h", "median h", "p99 h", "days", "busy", "CPU s")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A workload on a cluster, and who is compared there."""
+
+    title: str
+    run: dict[str, Any]
+    """Keywords of `rota.simulate`."""
+    sides: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By name, the keywords in which runs differ."""
+
+
+def scenes(jobs: int, seed: int) -> list[Scene]:
+    """Policies on GPUs of three types (as in Gavel), and CPUs divided by need or not (as in Synergy)."""
+    types = {
+        "workload": "gavel-continuous",
+        "settings": {"interarrival_s": 3600.0},
+        "cluster": "v100=8,p100=8,k80=8",
+        "seed": seed,
+        "measure": (jobs // 6, jobs),
+    }
+    shares = {
+        "workload": "philly-derived",
+        "settings": {"jobs_per_hour": 30, "jobs": jobs, "split": "30,60,10"},
+        "cluster": "synergy-32",
+        "seed": seed,
+    }
+    return [
+        Scene(title="GPUs of three types", run=types, sides={name: {"policy": name} for name in POLICIES}),
+        Scene(
+            title="CPUs and memory beside GPUs",
+            run=shares,
+            sides={f"srtf, {name}": {"policy": "srtf", "mechanism": name} for name in MECHANISMS},
+        ),
+    ]
 
 
 @click.command("demo")
@@ -33,122 +66,54 @@ HEADER = ("policy", "mean JCT h", "median h", "p99 h", "days", "busy", "CPU s")
 @click.option("--seed", type=int, default=0, show_default=True, help="Which jobs.")
 @json_option
 def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
-    """Compare policies on a built-in workload: a table, figures (PNG, PDF, SVG) and a web page."""
-    from rota.analysis.plots import require_matplotlib  # noqa: PLC0415 - numpy only when needed
+    """Compare policies and mechanisms on built-in workloads: a table, and an interactive report in one HTML file."""
+    from rota.analysis.output import check_writable  # noqa: PLC0415 - numpy only when needed
+    from rota.dashboard.page import write_report  # noqa: PLC0415
 
-    require_matplotlib()
-    folder = _folder(out)
-    results: dict[str, Result] = {}
-    series: dict[str, Series] = {}
+    page = _folder(out) / "report.html"
+    check_writable(page)
+    found: dict[str, dict[str, Result]] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name in POLICIES:
-            log = Path(scratch) / f"{name}.jsonl"
-            results[name] = _simulate(name, jobs, seed, log)
-            if results[name].interrupted:
-                return INTERRUPTED
-            series[name] = _utilization(log, results[name])
-            log.unlink()
-    rows = [_row(name, result.summary) for name, result in results.items()]
-    _write(folder, results, series, rows, recipe=f"rota demo --jobs {jobs} --seed {seed}")
-    _show(results, rows, folder, as_json=as_json)
+        logs: list[str] = []
+        for scene in scenes(jobs, seed):
+            for name, side in scene.sides.items():
+                log = Path(scratch) / f"{len(logs)}.jsonl"
+                result = _simulate(name, {**scene.run, **side}, log)
+                if result.interrupted:
+                    return INTERRUPTED
+                found.setdefault(scene.title, {})[name] = result
+                logs.append(str(log))
+        made = write_report(logs, page, title="Rota demo: policies and mechanisms compared")
+    if as_json:
+        summaries = {name: r.summary for results in found.values() for name, r in results.items()}
+        echo_json({"policies": summaries, "report": str(page), "bytes": made["bytes"]})
+        return OK
+    _show(found)
+    click.echo(f"\nInteractive report: {page}")
     return OK
 
 
-def _simulate(policy: str, jobs: int, seed: int, log: Path) -> Result:
+def _simulate(name: str, run: Mapping[str, Any], log: Path) -> Result:
     from rota import api  # noqa: PLC0415
     from rota.cli.progress import progress_bar  # noqa: PLC0415
 
-    with progress_bar(policy) as bar:
-        return api.simulate(
-            workload="gavel-continuous",
-            settings={"interarrival_s": INTERARRIVAL_S},
-            cluster=CLUSTER,
-            policy=policy,
-            seed=seed,
-            measure=(jobs // 6, jobs),
-            events=log,
-            progress=bar,
-        )
+    with progress_bar(name) as bar:
+        return api.simulate(**run, events=log, progress=bar)
 
 
-def _show(results: Mapping[str, Result], rows: list[tuple[str, ...]], folder: Path, *, as_json: bool) -> None:
-    page = folder / "index.html"
-    if as_json:
-        echo_json({"policies": {n: r.summary for n, r in results.items()}, "report": str(page)})
-        return
+def _show(found: Mapping[str, Mapping[str, Result]]) -> None:
     from rota.cli.tables import show_table  # noqa: PLC0415
 
-    show_table(None, HEADER, rows, numbers=len(HEADER) - 1)
-    click.echo(f"\nFigures and web page: {page}")
+    for i, (title, results) in enumerate(found.items()):
+        if i:
+            click.echo()
+        show_table(title, HEADER, [_row(name, r.summary) for name, r in results.items()], numbers=len(HEADER) - 1)
 
 
 def _row(name: str, summary: Mapping[str, Any]) -> tuple[str, ...]:
     hours = [f"{summary[key] / 3600:.1f}" for key in ("mean_jct_s", "p50_jct_s", "p99_jct_s")]
     days = f"{summary['makespan_s'] / 86400:.1f}"
     return (name, *hours, days, f"{100 * summary['utilization']:.1f} %", f"{summary['cpu_s']:.2f}")
-
-
-def _utilization(log: Path, result: Result) -> Series:
-    """Busy GPUs over time, from the event log."""
-    from rota import clusters  # noqa: PLC0415
-    from rota.analysis.timeline import Timeline  # noqa: PLC0415
-    from rota.engine.log import read_events  # noqa: PLC0415
-
-    del result
-    timeline = Timeline(clusters.load(CLUSTER))
-    for event in read_events(log):
-        timeline.observe(event)
-    return timeline.utilization()
-
-
-def _write(
-    folder: Path,
-    results: Mapping[str, Result],
-    series: Mapping[str, Series],
-    rows: list[tuple[str, ...]],
-    recipe: str,
-) -> None:
-    from rota.analysis.output import whole_file  # noqa: PLC0415
-    from rota.analysis.report import Report, render  # noqa: PLC0415
-
-    means = [r.summary["mean_jct_s"] for r in results.values()]
-    report = Report(
-        title="Scheduling policies compared",
-        introduction=(
-            f"The same generated jobs on the cluster {CLUSTER} under {len(results)} policies. Completion times (JCT) "
-            "count from arrival. The policy with the lowest mean is marked."
-        ),
-        header=HEADER,
-        rows=rows,
-        best=means.index(min(means)),
-        pictures=_pictures(folder, results, series),
-        recipe=recipe,
-        footer=f"Rota {__version__}",
-    )
-    with whole_file(folder / "index.html") as temporary:
-        temporary.write_text(render(report), encoding="utf-8")
-
-
-def _pictures(folder: Path, results: Mapping[str, Result], series: Mapping[str, Series]) -> list[Picture]:
-    from rota.analysis import plots  # noqa: PLC0415
-    from rota.analysis.report import Picture  # noqa: PLC0415
-
-    summaries = {n: r.summary for n, r in results.items()}
-    means, tails = ({n: s[key] for n, s in summaries.items()} for key in ("mean_jct_s", "p99_jct_s"))
-    figures = (
-        ("jct-bars", "Mean and tail completion times.", plots.jct_bars(means, tails)),
-        (
-            "jct-cdf",
-            "The part of jobs that were done within a time.",
-            plots.jct_cdf({n: r.jobs["jct_s"][r.jobs["measured"]] for n, r in results.items()}),
-        ),
-        ("utilization", "The part of GPU time that jobs held.", plots.utilization_lines(series)),
-    )
-    found = []
-    for name, caption, figure in figures:
-        plots.save(figure, folder, name)
-        found.append(Picture(svg=plots.rendered(figure, "svg"), caption=caption))
-    return found
 
 
 def _folder(out: str) -> Path:

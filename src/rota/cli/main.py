@@ -23,6 +23,7 @@ VERBS = {
     "replay": "Compute the metrics of a run again from its event log.",
     "compare": "Compare two runs, or two values of a sweep, and say whether they differ beyond noise.",
     "plot": "Draw a figure for a paper: completion times, utilisation, Gantt charts, heat maps.",
+    "report": "Write one interactive HTML file about a sweep or some runs.",
     "policies": "List scheduling policies, or explain one.",
     "mechanisms": "List mechanisms, or explain one.",
     "profiles": "List throughput catalogues, or show one.",
@@ -46,7 +47,7 @@ VERBS = {
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",
     "tokens": "Make, list and revoke the tokens with which tenants submit jobs.",
     "bench": "Measure the speed of parts of Rota.",
-    "demo": "Compare policies on a built-in workload; table, figures, report.",
+    "demo": "Compare policies and mechanisms on built-in workloads; a table and a report.",
     "completion": "Print a completion script for a shell.",
 }
 """Verb to one line of help. Kept here so that `rota --help` imports none of the verbs."""

@@ -2,7 +2,8 @@
 
 The key is a digest of everything that decides the result: the description that `rota.simulate` puts into results
 (jobs of a trace and servers of a cluster included), the contents of a catalogue file, and the code. Of the code all
-files of the package count but those of the command line and of this package, which cannot change a number.
+files of the package count but those of the command line, of the report and of this package, which cannot change a
+number.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
 
 _NAMES = ("trace", "trace_format", "workload", "cluster", "policy", "mechanism", "profiles", "rules")
-NOT_IN_THE_CODE = ("cli", "experiments", "__pycache__")
+NOT_IN_THE_CODE = ("cli", "dashboard", "experiments", "__pycache__")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,81 @@
+"""Runs of a store made once more, with a log, because a store keeps no placements and a Gantt chart needs them."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rota import api
+from rota.core.errors import ConfigError, RotaError
+from rota.dashboard.logs import Window, read_log
+from rota.dashboard.points import SEED, Points
+from rota.dashboard.reading import Sources
+from rota.dashboard.recipes import recipe
+from rota.dashboard.records import Record
+from rota.experiments.execution import OK
+
+AUTO, NONE = "auto", "none"
+ENOUGH_S = 10.0
+"""CPU seconds that may be spent without being asked to, as the store remembers them."""
+
+
+def chosen(records: Sequence[Record], where: Points, wanted: str) -> list[int]:
+    """Which runs to make again: none, the one with that key, or one run per line at one setting if that is cheap."""
+    if wanted == NONE:
+        return []
+    if wanted != AUTO:
+        found = [i for i, r in enumerate(records) if r.run.key.startswith(wanted)]
+        if len(found) != 1:
+            many = "several runs have" if found else "no run of the report has"
+            raise ConfigError(f"--gantt {wanted}: {many} a key that begins with this; see `rota results show STORE`")
+        return found
+    if any(r.schedule is not None for r in records):
+        return []
+    best: list[int] = []
+    for setting in range(len(where.settings)):
+        first: dict[int, int] = {}
+        for i, r in enumerate(records):
+            if where.setting[i] == setting and r.run.status == OK:
+                known = first.get(where.line[i])
+                if known is None or _seed(where, i) < _seed(where, known):
+                    first[where.line[i]] = i
+        cost = [records[i].run.cpu_s for i in first.values()]
+        if None not in cost and sum(c for c in cost if c is not None) <= ENOUGH_S and len(first) >= max(1, len(best)):
+            best = list(first.values())
+    return best
+
+
+def _seed(where: Points, i: int) -> float:
+    value = where.axes[i].get(SEED)
+    return float(value) if isinstance(value, int | float) else math.inf
+
+
+def run_again(found: Sources, which: Sequence[int], window: Window | None) -> None:
+    """Make these runs again and keep their placements; what differs from the store is noted."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for i in which:
+            record = found.records[i]
+            how = recipe(record.run.config)
+            if not how.keywords:
+                found.notes.append(f"run {record.run.key[:8]} has no Gantt chart: {how.note or 'it needs a file'}")
+                continue
+            log = Path(scratch) / f"{i}.jsonl"
+            try:
+                api.simulate(**how.keywords, events=log)
+            except (RotaError, OSError) as error:
+                found.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {error}")
+                continue
+            content = read_log(log, window)
+            log.unlink()
+            before, now = record.run.metrics.get("mean_jct_s"), content.summary["mean_jct_s"]
+            if before is not None and now is not None and abs(before - now) > 1e-6 * abs(before):
+                found.notes.append(
+                    f"run {record.run.key[:8]} was made again for its Gantt chart and gave another mean "
+                    f"({now:,.1f} s instead of {before:,.1f} s): the code has changed since"
+                )
+            found.records[i] = replace(
+                record, every_job=content.jobs, series=content.series, schedule=content.schedule, again=True
+            )

@@ -1,0 +1,78 @@
+"""All that a page shows of an event log, in one pass over it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from rota.analysis.figures.schedule import Occupancy
+from rota.analysis.metrics import Metrics
+from rota.analysis.timeline import Series, Timeline
+from rota.assembly import cluster_from
+from rota.core.errors import ConfigError
+from rota.core.events import RunEnded, RunStarted
+from rota.dashboard.schedule import Schedule, schedule_of
+from rota.engine.log import read_events
+
+BINS = 240
+ENOUGH_BARS = 400_000
+"""GPUs held without a break; beyond, memory is kept for other things and the chart ends there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The part of a run of which a Gantt chart is kept, in seconds."""
+
+    start: float = 0.0
+    end: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogContent:
+    """A run as its log tells it."""
+
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    jobs: dict[str, NDArray[Any]]
+    series: Series
+    schedule: Schedule | None
+    ended: str | None
+    """The reason that the log gives for the end of the run, None if it was cut off."""
+
+
+def read_log(path: str | Path, window: Window | None = None) -> LogContent:
+    """Read a log; raises ConfigError with the line that cannot be used."""
+    window = window or Window()
+    events = read_events(path)
+    first = next(events)
+    config = dict(first.config) if isinstance(first, RunStarted) else {}
+    try:
+        cluster = cluster_from(config["cluster"])
+        measure = tuple(config["measure"]) if config.get("measure") else None
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ConfigError(
+            f"{path}:1: the log does not begin with RunStarted and a cluster; give a whole log"
+        ) from error
+    metrics, timeline = Metrics(cluster, measure), Timeline(cluster)
+    held = Occupancy(cluster, window.start, window.end)
+    now, ended = 0.0, None
+    for event in events:
+        metrics.observe(event)
+        timeline.observe(event)
+        if len(held.bars) < ENOUGH_BARS:
+            held.observe(event)
+        if isinstance(event, RunEnded):
+            ended = event.reason
+        now = event.at
+    return LogContent(
+        config=config,
+        summary=metrics.summary(now),
+        jobs=metrics.jobs(),
+        series=timeline.utilization(BINS),
+        schedule=schedule_of(held),
+        ended=ended,
+    )

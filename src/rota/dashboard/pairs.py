@@ -1,0 +1,84 @@
+"""Every two lines at every setting: the ratio of their mean completion times, and whether it is more than noise.
+
+With several seeds the interval is Student's t over paired seeds; with one it is the bootstrap over jobs of `rota
+compare`, which says nothing about other seeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rota.analysis.comparison import Estimate, compare_jobs, mean_ratio
+from rota.core.errors import ConfigError
+from rota.dashboard.points import SEED, Points
+from rota.dashboard.records import Record
+from rota.experiments.execution import OK
+
+MOST_PAIRS = 5000
+MOST_BOOTSTRAPS = 150
+"""Each takes some hundredths of a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two lines at a setting; B over A."""
+
+    setting: int
+    a: int
+    b: int
+    runs: list[tuple[int, int]]
+    """Runs with the same seed."""
+    estimate: Estimate
+    method: str
+    """What the interval is from: seeds, jobs, or none."""
+
+    def row(self) -> list[Any]:
+        """For JSON."""
+        e = self.estimate
+        numbers = [None if v is None else round(v, 6) for v in (e.ratio, e.low, e.high)]
+        return [self.setting, self.a, self.b, [list(pair) for pair in self.runs], *numbers, self.method]
+
+
+def pairs(records: Sequence[Record], where: Points) -> tuple[list[Pair], str | None]:
+    """All pairs that share a seed and have finished runs; and a remark if some were left out."""
+    at: dict[tuple[int, int], dict[Any, int]] = {}
+    for i, record in enumerate(records):
+        if record.run.status == OK and (record.run.metrics.get("mean_jct_s") or 0) > 0:
+            at.setdefault((where.setting[i], where.line[i]), {})[where.axes[i].get(SEED)] = i
+    found: list[Pair] = []
+    bootstraps = 0
+    for setting in range(len(where.settings)):
+        lines = [line for line in range(len(where.lines)) if (setting, line) in at]
+        for a, b in itertools.combinations(lines, 2):
+            if len(found) >= MOST_PAIRS:
+                return found, f"differences are given for the first {MOST_PAIRS:,} pairs only"
+            first, second = at[setting, a], at[setting, b]
+            runs = [(first[seed], second[seed]) for seed in first if seed in second]
+            if not runs:
+                continue
+            estimate, method = _seeds(records, runs), "seeds" if len(runs) > 1 else "none"
+            if len(runs) == 1 and bootstraps < MOST_BOOTSTRAPS:
+                by_jobs = _jobs(records, *runs[0])
+                bootstraps += 1
+                if by_jobs is not None:
+                    estimate, method = by_jobs, "jobs" if by_jobs.low is not None else "none"
+            found.append(Pair(setting=setting, a=a, b=b, runs=runs, estimate=estimate, method=method))
+    return found, None
+
+
+def _seeds(records: Sequence[Record], runs: Sequence[tuple[int, int]]) -> Estimate:
+    mean = [records[i].run.metrics["mean_jct_s"] for pair in runs for i in pair]
+    return mean_ratio([b / a for a, b in zip(mean[::2], mean[1::2], strict=True)])
+
+
+def _jobs(records: Sequence[Record], a: int, b: int) -> Estimate | None:
+    first, second = records[a].jobs, records[b].jobs
+    if first is None or second is None:
+        return None
+    try:
+        return compare_jobs(first, second).mean
+    except ConfigError:  # not the same jobs: the means can be compared, the jobs cannot
+        return None

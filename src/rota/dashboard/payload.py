@@ -1,0 +1,248 @@
+"""What the page knows, as one JSON object: small enough to be in it, with nothing that is not shown.
+
+Times are whole seconds. Jobs that several runs share are written once, and so are equal parts of configurations. What
+does not fit into the budget is left out and said in `notes`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rota._version import __version__
+from rota.analysis.figures.curves import point
+from rota.analysis.plots import COLOURS
+from rota.core.arrays import FloatArray
+from rota.dashboard.pairs import pairs
+from rota.dashboard.points import Points
+from rota.dashboard.reading import Sources
+from rota.dashboard.recipes import recipe
+from rota.dashboard.records import Columns, Record
+from rota.experiments.execution import OK, UNSTABLE
+
+METRICS = ("mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "makespan_s", "utilization", "cost")
+"""Those of which a group has a mean and an interval."""
+MOST_TIMES = 300_000
+"""Completion times on a page, about 2 MB."""
+MOST_BARS = 120_000
+"""Bars of all Gantt charts together, about 2 MB."""
+CDF_POINTS = 160
+
+
+class Interned:
+    """Values that occur more than once, each written once."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, value: Any) -> int:
+        """Where the value is."""
+        text = json.dumps(value, sort_keys=True)
+        if text not in self._places:
+            self._places[text] = len(self.values)
+            self.values.append(value)
+        return self._places[text]
+
+
+def payload(found: Sources, where: Points, *, title: str, made: float | None = None) -> dict[str, Any]:
+    """The object; `made` is the time of the report, seconds since 1970."""
+    parts, workloads = Interned(), Interned()
+    notes = list(found.notes)
+    with_times = _budget(found.records, notes)
+    differences, remark = pairs(found.records, where)
+    notes += [remark] if remark else []
+    runs = [
+        _run(record, i, where, parts, workloads, with_jobs=i in with_times) for i, record in enumerate(found.records)
+    ]
+    return {
+        "title": title,
+        "made": time.time() if made is None else made,
+        "version": __version__,
+        "source": found.store,
+        "sweep": found.sweep,
+        "notes": notes,
+        "colours": len(COLOURS),
+        "varied": where.varied,
+        "x": where.x,
+        "lines": where.lines,
+        "scenarios": where.scenarios,
+        "settings": [{"label": s.label, "scenario": s.scenario, "x": s.x} for s in where.settings],
+        "runs": runs,
+        "groups": _groups(found.records, where),
+        "pairs": [pair.row() for pair in differences],
+        "workloads": workloads.values,
+        "parts": parts.values,
+        "gantts": _gantts(found.records, notes),
+    }
+
+
+def _budget(records: Sequence[Record], notes: list[str]) -> set[int]:
+    """The runs whose jobs are on the page: in order, as long as there is room."""
+    kept: set[int] = set()
+    used = left = 0
+    for i, record in enumerate(records):
+        if record.jobs is None:
+            continue
+        count = len(record.jobs["jct_s"])
+        if used + count <= MOST_TIMES:
+            kept.add(i)
+            used += count
+        else:
+            left += 1
+    if left:
+        notes.append(
+            f"the jobs of {left} runs are left out to keep the file small; their means, distributions and differences "
+            "are there. Choose a sweep with --sweep, or use `rota compare`."
+        )
+    return kept
+
+
+def _run(
+    record: Record, i: int, where: Points, parts: Interned, workloads: Interned, *, with_jobs: bool
+) -> dict[str, Any]:
+    run, how = record.run, recipe(record.run.config)
+    return {
+        "key": run.key,
+        "line": where.line[i],
+        "setting": where.setting[i],
+        "status": run.status or "to do",
+        "error": run.error,
+        "values": where.axes[i],
+        "metrics": {k: _rounded(v) for k, v in run.metrics.items() if k not in {"config", "notes"} and v is not None},
+        "notes": list(run.metrics.get("notes") or []),
+        "config": {k: _part(v, parts) for k, v in run.config.items()},
+        "command": how.command,
+        "note": how.note,
+        "about": {k: getattr(run, k) for k in ("started", "cpu_s", "wall_s", "host", "version") if getattr(run, k)},
+        "jobs": _jobs(record.jobs, workloads) if record.jobs is not None and with_jobs else None,
+        "busy": _series(record),
+        "again": record.again,
+    }
+
+
+def _part(value: Any, parts: Interned) -> Any:
+    """Long values by their place among the parts."""
+    plain = finite(value)
+    long = isinstance(plain, dict | list) and len(json.dumps(plain)) > 60
+    return {"$part": parts.place(plain)} if long else plain
+
+
+def _jobs(jobs: Columns, workloads: Interned) -> dict[str, Any]:
+    """Completion times in seconds (-1: not finished) and which jobs they are of."""
+    names: dict[str, Any] = {"id": _compact(jobs["job_id"].tolist())}
+    names["arrival"] = np.diff(np.round(jobs["arrival_s"]).astype(np.int64), prepend=0).tolist()
+    if "gpus" in jobs:
+        names["gpus"] = _compact([int(v) for v in jobs["gpus"].tolist()])
+    for key in ("profile", "tenant"):
+        if key in jobs:
+            known = list(dict.fromkeys(map(str, jobs[key].tolist())))
+            names[f"{key}s"] = known
+            places = {name: i for i, name in enumerate(known)}
+            names[key] = _compact([places[str(v)] for v in jobs[key].tolist()])
+    times = np.asarray(jobs["jct_s"], dtype=np.float64)
+    whole = np.where(np.isfinite(times), np.round(np.nan_to_num(times, nan=-1.0)), -1.0).astype(np.int64)
+    return {"of": workloads.place(names), "t": whole.tolist()}
+
+
+def _compact(values: list[int]) -> Any:
+    """Equal values, or a count upwards, as three numbers."""
+    if len(values) > 2:
+        step = values[1] - values[0]
+        if all(b - a == step for a, b in itertools.pairwise(values)):
+            return {"first": values[0], "step": step, "count": len(values)}
+    return values
+
+
+def _series(record: Record) -> dict[str, Any] | None:
+    if record.series is None:
+        return None
+    return {"end": round(float(record.series.edge[-1]), 1), "value": np.round(record.series.value, 4).tolist()}
+
+
+def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]:
+    drawn = [i for i, record in enumerate(records) if record.schedule is not None]
+    found, used = [], 0
+    for i in drawn:
+        schedule, jobs = records[i].schedule, records[i].every_job
+        if schedule is None or used + len(schedule.bars) > MOST_BARS:
+            continue
+        used += len(schedule.bars)
+        found.append({"run": i, **schedule.columns(), "jobs": _about_jobs(jobs)})
+    if len(found) < len(drawn):
+        notes.append(f"{len(drawn) - len(found)} Gantt charts are left out to keep the file small; give fewer logs")
+    return found
+
+
+def _about_jobs(jobs: Columns | None) -> dict[str, Any]:
+    """Of every job of a log its profile, tenant and GPUs; ids count from 0."""
+    if jobs is None or "profile" not in jobs:
+        return {}
+    found: dict[str, Any] = {"gpus": _compact([int(v) for v in jobs["gpus"].tolist()])}
+    for key in ("profile", "tenant"):
+        known = list(dict.fromkeys(map(str, jobs[key].tolist())))
+        places = {name: i for i, name in enumerate(known)}
+        found[f"{key}s"] = known
+        found[key] = _compact([places[str(v)] for v in jobs[key].tolist()])
+    return found
+
+
+def _groups(records: Sequence[Record], where: Points) -> list[dict[str, Any]]:
+    members: dict[tuple[int, int], list[int]] = {}
+    for i in range(len(records)):
+        members.setdefault((where.setting[i], where.line[i]), []).append(i)
+    return [_group(records, setting, line, of) for (setting, line), of in sorted(members.items())]
+
+
+def _group(records: Sequence[Record], setting: int, line: int, of: list[int]) -> dict[str, Any]:
+    usable = [i for i in of if records[i].run.status not in {UNSTABLE, "failed", "timeout", None}]
+    unstable = sum(records[i].run.status == UNSTABLE for i in of)
+    stats = {}
+    for name in METRICS:
+        values = [records[i].run.metrics.get(name) for i in usable]
+        known = [float(v) for v in values if isinstance(v, int | float)]
+        p = point(0.0, known, unstable)
+        if p.mean is not None:
+            stats[name] = [_rounded(v) for v in (p.mean, p.low, p.high)] + [p.runs]
+    times = [records[i].jobs for i in usable if records[i].jobs is not None and records[i].run.status == OK]
+    cdf = _cdf(np.concatenate([jobs["jct_s"] for jobs in times if jobs is not None])) if times else None
+    return {"setting": setting, "line": line, "runs": of, "unstable": unstable, "stats": stats, "cdf": cdf}
+
+
+def _cdf(times: FloatArray) -> dict[str, Any] | None:
+    """Completion times at equal steps of probability, and the part of jobs that finished."""
+    done = np.sort(times[np.isfinite(times)])
+    if not len(done):
+        return None
+    if len(done) > CDF_POINTS:
+        done = np.quantile(done, np.arange(1, CDF_POINTS + 1) / CDF_POINTS)
+    return {"t": np.round(done, 1 if done[-1] < 1000 else 0).tolist(), "top": round(_finished(times), 5)}
+
+
+def _finished(times: FloatArray) -> float:
+    return float(np.count_nonzero(np.isfinite(times))) / len(times)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _rounded(v) for k, v in value.items()}
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    return finite(value)
+
+
+def finite(value: Any) -> Any:
+    """The same out of JSON's own types; what is not a finite number becomes null."""
+    if isinstance(value, Mapping):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

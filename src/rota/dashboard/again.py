@@ -18,7 +18,7 @@ from rota.dashboard.records import Record
 from rota.experiments.execution import OK
 
 AUTO, NONE = "auto", "none"
-ENOUGH_S = 10.0
+ENOUGH_S = 5.0
 """CPU seconds that may be spent without being asked to, as the store remembers them."""
 
 
@@ -64,10 +64,12 @@ def run_again(found: Sources, which: Sequence[int], window: Window | None) -> No
                 continue
             log = Path(scratch) / f"{i}.jsonl"
             try:
-                api.simulate(**how.keywords, events=log)
+                made = api.simulate(**how.keywords, events=log)
             except (RotaError, OSError) as error:
                 found.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {error}")
                 continue
+            if made.interrupted:  # Ctrl-C ends the report, not only this run
+                raise KeyboardInterrupt
             content = read_log(log, window)
             log.unlink()
             before, now = record.run.metrics.get("mean_jct_s"), content.summary["mean_jct_s"]

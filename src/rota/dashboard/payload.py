@@ -28,7 +28,7 @@ from rota.experiments.execution import OK, UNSTABLE
 
 METRICS = ("mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "makespan_s", "utilization", "cost")
 """Those of which a group has a mean and an interval."""
-MOST_TIMES = 300_000
+MOST_TIMES = 200_000
 """Completion times on a page, about 2 MB."""
 MOST_BARS = 120_000
 """Bars of all Gantt charts together, about 2 MB."""
@@ -140,12 +140,7 @@ def _jobs(jobs: Columns, workloads: Interned) -> dict[str, Any]:
     names["arrival"] = np.diff(np.round(jobs["arrival_s"]).astype(np.int64), prepend=0).tolist()
     if "gpus" in jobs:
         names["gpus"] = _compact([int(v) for v in jobs["gpus"].tolist()])
-    for key in ("profile", "tenant"):
-        if key in jobs:
-            known = list(dict.fromkeys(map(str, jobs[key].tolist())))
-            names[f"{key}s"] = known
-            places = {name: i for i, name in enumerate(known)}
-            names[key] = _compact([places[str(v)] for v in jobs[key].tolist()])
+    names |= _texts(jobs)
     times = np.asarray(jobs["jct_s"], dtype=np.float64)
     whole = np.where(np.isfinite(times), np.round(np.nan_to_num(times, nan=-1.0)), -1.0).astype(np.int64)
     return {"of": workloads.place(names), "t": whole.tolist()}
@@ -174,22 +169,28 @@ def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]
         if schedule is None or used + len(schedule.bars) > MOST_BARS:
             continue
         used += len(schedule.bars)
-        found.append({"run": i, **schedule.columns(), "jobs": _about_jobs(jobs)})
+        found.append({"run": i, **schedule.columns(), "jobs": _about_jobs(jobs, int(schedule.bars[:, 4:].max()) + 1)})
     if len(found) < len(drawn):
         notes.append(f"{len(drawn) - len(found)} Gantt charts are left out to keep the file small; give fewer logs")
     return found
 
 
-def _about_jobs(jobs: Columns | None) -> dict[str, Any]:
-    """Of every job of a log its profile, tenant and GPUs; ids count from 0."""
+def _about_jobs(jobs: Columns | None, count: int) -> dict[str, Any]:
+    """Of the first `count` jobs of a log the profile, tenant and GPUs; ids count from 0."""
     if jobs is None or "profile" not in jobs:
         return {}
-    found: dict[str, Any] = {"gpus": _compact([int(v) for v in jobs["gpus"].tolist()])}
+    return {"gpus": _compact([int(v) for v in jobs["gpus"][:count].tolist()]), **_texts(jobs, count)}
+
+
+def _texts(jobs: Columns, count: int | None = None) -> dict[str, Any]:
+    """Profiles and tenants by their place in a list of names."""
+    found: dict[str, Any] = {}
     for key in ("profile", "tenant"):
-        known = list(dict.fromkeys(map(str, jobs[key].tolist())))
-        places = {name: i for i, name in enumerate(known)}
-        found[f"{key}s"] = known
-        found[key] = _compact([places[str(v)] for v in jobs[key].tolist()])
+        if key in jobs:
+            values = [str(v) for v in jobs[key][:count].tolist()]
+            places = {name: i for i, name in enumerate(dict.fromkeys(values))}
+            found[f"{key}s"] = list(places)
+            found[key] = _compact([places[v] for v in values])
     return found
 
 

@@ -100,7 +100,7 @@ def _rules(described: Any) -> dict[str, Any]:
 
 def points(runs: Sequence[Run], names: Sequence[str | None] = ()) -> Points:
     """Sort runs into lines and settings. `names` are those that a user gave to single runs."""
-    axes = _filled([axes_of(run) for run in runs])
+    axes = _filled(runs)
     for found, name in zip(axes, names, strict=False):
         if name is not None:
             found[RUN] = name
@@ -126,14 +126,12 @@ def points(runs: Sequence[Run], names: Sequence[str | None] = ()) -> Points:
     )
 
 
-def _filled(axes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A run that was never made has no configuration; what all others agree on holds for it as well."""
-    common = {}
-    for key in _keys(axes):
-        said = {_text(found[key]): found[key] for found in axes if key in found}
-        if len(said) == 1 and sum(key in found for found in axes) > len(axes) / 2:
-            common[key] = next(iter(said.values()))
-    return [{**common, **found} if "cluster" not in found else found for found in axes]
+def _filled(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """A point that was never run has no configuration; what all other points agree on holds for it as well."""
+    axes = [axes_of(run) for run in runs]
+    made = [found for run, found in zip(runs, axes, strict=True) if run.config and run.point]
+    common = {key: made[0][key] for key in _keys(made) if all(found.get(key) == made[0].get(key) for found in made)}
+    return [found if run.config else {**common, **found} for run, found in zip(runs, axes, strict=True)]
 
 
 def _keys(axes: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -114,9 +114,8 @@ def _read_store(path: str, sweep: str | None) -> Sources:
         for name in chosen:
             for run in store.runs(sweep=name):
                 runs.setdefault(run.key, run)
-        if sweep is None:
-            for run in store.runs():
-                runs.setdefault(run.key, run)
+        if not known:  # runs that no sweep points to any more are of other code; only without sweeps are they all
+            runs = {run.key: run for run in store.runs()}
         records = []
         for run in runs.values():
             blob = store.jobs(run.key) if run.status == OK else None
@@ -235,6 +234,5 @@ def names_for_equals(records: Iterable[Record]) -> list[str | None]:
         identity = _identity(record.run.config)
         seen[identity] = seen.get(identity, 0) + 1
     return [
-        r.name if r.name is not None else r.run.key if seen[_identity(r.run.config)] > 1 and r.run.config else None
-        for r in found
+        r.run.key if r.name is None and not r.run.point and seen[_identity(r.run.config)] > 1 else r.name for r in found
     ]

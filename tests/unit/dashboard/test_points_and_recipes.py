@@ -64,12 +64,15 @@ def test_the_point_of_a_sweep_says_more_than_the_configuration():
 
 
 def test_a_run_without_a_configuration_is_where_the_others_are():
-    runs = [*some_runs()[:1], *some_runs()[:1], a_run(status=None, point={"policy": "fifo", "load": 1, "seed": 2})]
+    made = {"policy": "fifo", "mechanism": "tune", "cluster": {"name": "v100=4"}, "settings": {"interarrival_s": 3600}}
+    runs = [a_run(point={"policy": "fifo", "load": 1, "seed": seed}, **made, seed=seed) for seed in (0, 1)]
+    missing = a_run(status=None, point={"policy": "fifo", "load": 1, "seed": 2})
+    other = a_run(policy="las", mechanism="proportional", cluster={"name": "k80=4"})
 
-    found = points(runs)
+    found = points([*runs, missing, other])
 
-    assert found.setting == [0, 0, 0]
-    assert found.line == [0, 0, 0]
+    assert found.setting == [0, 0, 0, 1]
+    assert found.line == [0, 0, 0, 1]
 
 
 def test_names_that_users_gave_are_lines():

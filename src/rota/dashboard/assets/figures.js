@@ -59,7 +59,7 @@ function busy(setting) {
     return { name: lineName(run) + (sameLine(run, setting) ? `, seed ${text(run.values.seed)}` : ''), line: run.line, step: true, floor: 0,
       points: [...run.busy.value, run.busy.value.at(-1)].map((value, i) => ({ x: i * step / HOUR, y: 100 * value })) };
   });
-  if (!series.length) return { body: el('p', { class: 'muted' }, 'No event log of a run of this setting was given.'), controls: null };
+  if (!series.length) return null;
   return lineChart({
     series, xLabel: 'simulated hours', yLabel: 'GPU time held by jobs (%)', top: 100, heading: x => `from ${plainNumber(x, 4)} h`,
     value: y => `${y.toFixed(1)} %`, describe: 'Utilisation over time',
@@ -73,11 +73,15 @@ function changing(title, extra, make, caption, attributes) {
   const inside = el('div');
   const own = el('span', { class: 'controls' });
   const update = () => {
-    const { body, controls } = make();
+    const made = make();
+    node.hidden = made === null;
+    if (made === null) return;
+    const { body, controls } = made;
     inside.replaceChildren(body);
     own.replaceChildren(...extra, ...(controls ? [controls] : []));
   };
-  return { node: card(title, own, inside, caption, attributes), update };
+  const node = card(title, own, inside, caption, attributes);
+  return { node, update };
 }
 
 function metricChoice(first, keys, onchange) {
@@ -103,7 +107,8 @@ function figures() {
       'Mean over seeds with its 95 % band. A cross on top marks a place at which a run was unstable: it has no mean.', { class: 'card wide', id: 'fig-over' });
     extra.push(metricChoice('mean_jct_s', keys, key => { state.over = key; over.update(); }));
     if (DATA.scenarios.length > 1) {
-      state.scenario = DATA.settings[state.setting].scenario;
+      const places = DATA.scenarios.map((_, i) => DATA.settings.filter(s => s.scenario === i).length);
+      state.scenario = places.indexOf(Math.max(...places));
       const [label, select] = choice('at', DATA.scenarios.map((name, i) => [i, name]), i => { state.scenario = i; over.update(); });
       select.value = String(state.scenario);
       extra.unshift(label);
@@ -121,13 +126,18 @@ function figures() {
   if (DATA.runs.some(run => run.busy)) {
     parts.push(changing('Utilisation over time', [], () => busy(state.setting), null, { id: 'fig-busy' }));
   }
+  const update = () => {
+    parts.forEach(part => part.update());
+    const shown = parts.filter(part => !part.node.hidden);
+    parts[2].node.classList.toggle('wide', shown.length % 2 === 1);
+  };
   const at = [];
   if (DATA.settings.length > 1) {
-    const [label, select] = choice(DATA.x === null ? 'figures at' : 'other figures at', DATA.settings.map((s, i) => [i, s.label]), i => { state.setting = i; parts.forEach(part => part.update()); }, { id: 'setting' });
+    const [label, select] = choice(DATA.x === null ? 'figures at' : 'other figures at', DATA.settings.map((s, i) => [i, s.label]), i => { state.setting = i; update(); }, { id: 'setting' });
     select.value = String(state.setting);
     at.push(el('div', { class: 'controls' }, label));
   }
   parts.forEach(part => { grid.append(part.node); });
   host.append(...at, grid);
-  parts.forEach(part => part.update());
+  update();
 }

@@ -91,7 +91,7 @@ class Gantt {
   }
 
   grab(event) {
-    this.held = { x: event.clientX, from: this.from };
+    this.held = { x: event.clientX, y: event.clientY, from: this.from, top: this.box.scrollTop };
     this.canvas.setPointerCapture(event.pointerId);
     this.canvas.classList.add('held');
     hideTip();
@@ -102,6 +102,7 @@ class Gantt {
   move(event) {
     if (this.held) {
       const span = this.to - this.from;
+      this.box.scrollTop = this.held.top - (event.clientY - this.held.y);
       this.place(this.held.from - (event.clientX - this.held.x) / this.width * span, span);
       return;
     }

@@ -3,10 +3,10 @@ const STATUS_LOOK = { ok: '', unstable: 'warn', interrupted: 'warn', 'cut off': 
 const SHOWN = ['mean_jct_s', 'p50_jct_s', 'p99_jct_s', 'makespan_s', 'utilization'];
 const SHORT = { mean_jct_s: 'mean JCT h', p50_jct_s: 'median h', p99_jct_s: 'p99 h', makespan_s: 'makespan h', utilization: 'busy' };
 
-// What tells rows apart: mechanism, cluster and load always, anything else only where these and the line do not say it.
+// What tells rows apart: mechanism, cluster and load, and anything else only where these and the line do not say it.
 function axisColumns(byRun) {
   const known = key => DATA.runs.some(run => run.values[key] !== undefined);
-  const columns = ['mechanism', 'cluster', 'load'].filter(known);
+  const columns = [...(known('run') ? ['policy'] : []), 'mechanism', 'cluster', 'load'].filter(key => known(key) && DATA.varied.includes(key));
   const more = ['workload', 'trace', ...DATA.varied].filter(key => DATA.varied.includes(key) && !['seed', 'run', 'policy', ...columns].includes(key));
   for (const key of new Set(more)) {
     const said = new Map();
@@ -17,12 +17,21 @@ function axisColumns(byRun) {
   return byRun && known('seed') ? [...columns, 'seed'] : columns;
 }
 
+// What holds for all runs is said once, above the table.
+function common() {
+  const [first] = DATA.runs;
+  const known = ['workload', 'trace', 'cluster', 'mechanism', 'load', 'rules', 'profiles', 'measure'].filter(key => first.values[key] !== undefined && !DATA.varied.includes(key));
+  if (!known.length || DATA.runs.length < 2) return null;
+  const parts = known.map(key => el('span', { class: 'pair' }, `${key} `, el('b', {}, text(first.values[key]))));
+  return el('p', { class: 'common small' }, el('span', { class: 'muted' }, 'All runs: '), ...parts);
+}
+
 function statusCell(counts, errors) {
   const cell = el('td', {});
   for (const [name, count] of Object.entries(counts)) {
     cell.append(el('span', { class: `status ${STATUS_LOOK[name] ?? 'warn'}` }, Object.keys(counts).length > 1 || count > 1 ? `${count} ${name}` : name), ' ');
   }
-  for (const error of errors) cell.append(el('div', { class: 'error' }, error));
+  if (errors.length) cell.append(el('div', { class: 'error' }, errors[0] + (errors.length > 1 ? ` (and ${errors.length - 1} more, see the configurations)` : '')));
   return cell;
 }
 
@@ -51,13 +60,13 @@ function tableRows(byRun, columns) {
     const runs = item.runs.map(i => DATA.runs[i]);
     const counts = {};
     for (const run of runs) counts[run.status] = (counts[run.status] || 0) + 1;
-    const errors = [...new Set(runs.map(run => run.error).filter(Boolean).map(e => e.split('\n')[0]))].slice(0, 3);
-    const name = el('td', { class: `text ${colour(item.line)}` }, el('span', { class: 'swatch' }), DATA.lines[item.line]);
+    const errors = [...new Set(runs.map(run => run.error).filter(Boolean).map(e => e.split('\n')[0]))];
+    const name = el('td', { class: `text ${DATA.lines[item.line].length > 44 ? 'long' : ''} ${colour(item.line)}` }, el('span', { class: 'swatch' }), DATA.lines[item.line]);
     const cells = [{ node: name, sort: DATA.lines[item.line], text: DATA.lines[item.line] }];
     for (const key of columns) {
       const value = runs[0].values[key];
       const number = typeof value === 'number';
-      cells.push({ node: el('td', { class: number ? 'number' : 'text' }, text(value)), sort: value ?? null, text: text(value) });
+      cells.push({ node: el('td', { class: number ? 'number' : text(value).length > 28 ? 'text long' : 'text' }, text(value)), sort: value ?? null, text: text(value) });
     }
     if (!byRun) cells.push({ node: el('td', { class: 'number' }, String(runs.length)), sort: runs.length, text: '' });
     for (const key of SHOWN) {
@@ -82,7 +91,7 @@ function summary() {
   const count = el('span', { class: 'muted small', role: 'status' });
   const draw = () => {
     const columns = axisColumns(state.byRun);
-    const heads = ['policy', ...columns.map(key => key === 'load' ? 'load /h' : key), ...(state.byRun ? [] : ['seeds']), ...SHOWN.map(key => SHORT[key]), 'status'];
+    const heads = [DATA.runs.some(run => run.values.run !== undefined) ? 'run' : 'policy', ...columns.map(key => key === 'load' ? 'load /h' : key), ...(state.byRun ? [] : ['seeds']), ...SHOWN.map(key => SHORT[key]), 'status'];
     const rows = tableRows(state.byRun, columns).filter(row => row.text.includes(state.filter));
     const total = state.byRun ? DATA.runs.length : DATA.groups.length;
     if (state.sort >= 0) rows.sort((a, b) => compare(a.cells[state.sort].sort, b.cells[state.sort].sort, state.down));
@@ -98,7 +107,7 @@ function summary() {
   const controls = el('div', { class: 'controls' }, search);
   if (several) controls.append(oneOf('Rows', [[false, 'by point'], [true, 'every run']], value => { state.byRun = value; state.sort = -1; draw(); }));
   controls.append(count);
-  byId('summary').append(controls, el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Runs' }, table),
+  byId('summary').append(...[common()].filter(Boolean), controls, el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Runs' }, table),
     el('p', { class: 'caption' }, (several ? 'Means over seeds ± half the 95 % interval (Student’s t). ' : '')
       + 'JCT is the time from arrival to finish of measured jobs; the lowest mean of each setting is bold. An unstable run has no mean: its queue grew as long as it went on.'));
   draw();

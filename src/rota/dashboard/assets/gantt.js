@@ -158,9 +158,10 @@ class Gantt {
     const full = this.box.clientWidth;
     this.left = full < 560 ? 62 : 104;
     this.width = full - this.left - 8;
-    this.size = Math.max(4, Math.min(20, Math.floor(560 / this.rows)));
-    const height = AXIS + this.size * this.rows + 2;
     const ratio = Math.min(3, devicePixelRatio || 1);
+    // A canvas has a largest height; beyond it rows of very large clusters get thinner.
+    this.size = Math.min(Math.max(4, Math.min(20, Math.floor(560 / this.rows))), 14000 / ratio / this.rows);
+    const height = Math.ceil(AXIS + this.size * this.rows + 2);
     canvas.width = full * ratio;
     canvas.height = height * ratio;
     canvas.style.height = `${height}px`;

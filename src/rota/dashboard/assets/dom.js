@@ -46,10 +46,11 @@ function hours(seconds) {
 const fixed = n => ({ minimumFractionDigits: n, maximumFractionDigits: n });
 const percent = part => part === null || part === undefined ? '–' : `${(100 * part).toFixed(1)} %`;
 
-function clock(seconds) {
-  if (seconds < 120) return `${plainNumber(seconds, 3)} s`;
-  if (seconds < 2 * HOUR) return `${(seconds / 60).toFixed(1)} min`;
-  if (seconds < 72 * HOUR) return `${(seconds / HOUR).toFixed(2)} h`;
+// A time in a unit people think in; `like` chooses the unit by another time, so that two can be compared.
+function clock(seconds, like = seconds) {
+  if (like < 120) return `${plainNumber(seconds, 3)} s`;
+  if (like < 2 * HOUR) return `${(seconds / 60).toFixed(1)} min`;
+  if (like < 72 * HOUR) return `${(seconds / HOUR).toFixed(2)} h`;
   return `${(seconds / 86400).toFixed(2)} days`;
 }
 

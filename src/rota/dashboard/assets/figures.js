@@ -98,7 +98,8 @@ function figures() {
   const best = DATA.settings.map((_, i) => groupsAt(i).filter(group => group.stats.mean_jct_s).length);
   state.setting = best.lastIndexOf(Math.max(...best));
   if (DATA.settings.length > 1 && DATA.x === null) state.setting = best.indexOf(Math.max(...best));
-  if (DATA.gantts.length) state.setting = DATA.runs[DATA.gantts[0].run].setting;
+  const drawn = DATA.gantts.length ? DATA.runs[DATA.gantts[0].run].setting : -1;
+  if (best[drawn] === Math.max(...best)) state.setting = drawn;
   const keys = Object.keys(METRICS);
   const parts = [];
   if (DATA.x !== null) {

@@ -113,7 +113,7 @@ class Gantt {
     if (bar === undefined || event.clientX - box.left < this.left) { hideTip(); return; }
     const { data } = this;
     const job = data.job[bar];
-    const rows = [['GPU', this.rowName(row)], ['from', clock(this.start[bar])], ['to', clock(this.end[bar])], ['for', clock(this.end[bar] - this.start[bar])]];
+    const rows = [['GPU', this.rowName(row)], ['from', clock(this.start[bar], this.end[bar])], ['to', clock(this.end[bar])], ['for', clock(this.end[bar] - this.start[bar])]];
     for (const j of [job, data.partner ? data.partner[bar] : -1]) {
       if (j < 0) continue;
       if (j !== job) rows.push(['shared with job', String(j)]);
@@ -197,7 +197,7 @@ class Gantt {
       }
     }
     pen.restore();
-    this.window.textContent = `${clock(this.from)} to ${clock(this.to)}`;
+    this.window.textContent = `${clock(this.from, this.to)} to ${clock(this.to)}`;
     canvas.dataset.from = this.from;
     canvas.dataset.to = this.to;
     this.colours(palette);

@@ -43,10 +43,11 @@ def command(
     to_hour: float,
     as_json: bool,
 ) -> None:
-    """Write one HTML file that needs no network: table, figures, Gantt charts, differences, configurations.
+    """Write one interactive HTML file about a sweep or some runs.
 
-    RESULTS is a store of results (`rota sweep`), or files of runs: event logs, jobs CSVs, outputs of --json. Files of
-    one name are parts of one run. A log beside a store is drawn as the Gantt chart of its run.
+    It needs no network: table, figures, Gantt charts, differences of two policies, configurations. Give a store of
+    results (`rota sweep`), or files of runs: event logs, jobs CSVs, outputs of --json. Files of one name are parts of
+    one run. A log beside a store is drawn as the Gantt chart of its run.
     """
     if not 0 <= from_hour < to_hour:
         raise click.UsageError(f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}; give a window")

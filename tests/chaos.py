@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import sqlite3
@@ -143,7 +144,7 @@ class Storm:
         while True:
             try:
                 return call()
-            except RotaError:
+            except RotaError:  # noqa: PERF203
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.1)
@@ -273,13 +274,13 @@ def main():
         report = run(
             folder, emulated=given.jobs - real, real=real, steps=250, scheduler_kills=given.scheduler_kills,
             agent_kills=given.agent_kills, seed=given.seed,
-            say=lambda text: print(text, end="\r", file=sys.stderr, flush=True),
+            say=lambda text: sys.stderr.write(f"\r{text} "),
         )  # fmt: skip
-        print(report)
+        sys.stdout.write(f"\n{report}\n")
         if report.problems:
             kept = tempfile.mkdtemp(prefix="rota-chaos-kept-")
-            os.system(f"cp -r {folder}/. {kept}")  # noqa: S605
-            print("kept in", kept)
+            shutil.copytree(folder, kept, dirs_exist_ok=True)
+            sys.stdout.write(f"kept in {kept}\n")
     return 1 if report.problems else 0
 
 

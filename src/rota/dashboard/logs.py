@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rota.analysis.figures.schedule import Occupancy
 from rota.analysis.metrics import Metrics
 from rota.analysis.timeline import Series, Timeline
-from rota.assembly import cluster_from
+from rota.core.cluster import cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import RunEnded, RunStarted
 from rota.dashboard.schedule import Schedule, schedule_of

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota import clusters
-from rota.assembly import cluster_from, priced
+from rota.assembly import priced
+from rota.core.cluster import cluster_from
 from rota.core.errors import RotaError
 from rota.core.rules import PRESETS, Rules
 

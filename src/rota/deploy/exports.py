@@ -1,31 +1,90 @@
-"""The engine's events of a deployment as the log that `rota replay` and `rota plot` read."""
+"""The engine's events of a deployment as the log that `rota replay` and `rota plot` read.
+
+In a deployment servers come and go, and types and servers are numbered anew each time. Programs that read logs expect
+one numbering, so the exported log is on the cluster of all servers that were ever there, and their coming and going is
+told as a change of capacity.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from rota.analysis.output import check_writable, whole_file
+from rota.core.cluster import Cluster, cluster_fields, cluster_from
 from rota.core.errors import ConfigError
 from rota.deploy.control import Client
 from rota.deploy.events import KINDS
+
+_END = "exported while the service goes on"
 
 
 def export_events(client: Client, path: str | Path) -> int:
     """Write the log, compressed if the name ends in .gz; how many events. Takes an administrator's token."""
     check_writable(path)
-    lines = [line for _, line in client.event_lines() if json.loads(line).get("event") not in KINDS]
-    if not lines or json.loads(lines[0])["event"] != "RunStarted":
-        raise ConfigError(
-            "there is no run to export: no server has come yet, or the token is not an administrator's, who alone sees "
-            "the events of the engine"
-        )
-    last = json.loads(lines[-1])
-    if last["event"] != "RunEnded":
-        ended = {"event": "RunEnded", "at": last["at"], "reason": "exported while the service goes on"}
-        lines.append(json.dumps(ended, separators=(",", ":")))
+    events = [event for _, event in client.events() if event.get("event") not in KINDS]
+    lines = [json.dumps(event, separators=(",", ":")) for event in on_one_cluster(events)]
     data = ("\n".join(lines) + "\n").encode()
     with whole_file(path) as temporary:
         temporary.write_bytes(gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
     return len(lines)
+
+
+def on_one_cluster(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The same events with servers and types numbered as in the cluster of all servers. Raises ConfigError."""
+    if not events or events[0]["event"] != "RunStarted":
+        raise ConfigError(
+            "there is no run to export: no server has come yet, or the token is not an administrator's, who alone sees "
+            "the events of the engine"
+        )
+    first = events[0]
+    now = cluster_from(first["config"]["cluster"])
+    whole = _union([now, *(cluster_from(e["cluster"]) for e in events if e["event"] == "ClusterChanged")])
+    yield {**first, "config": {**first["config"], "cluster": cluster_fields(whole)}}
+    yield _capacity(whole, now, first["at"])
+    last: dict[str, Any] = {}
+    for event in events[1:]:
+        if event["event"] == "ClusterChanged":
+            now = cluster_from(event["cluster"])
+            yield _capacity(whole, now, event["at"])
+        elif event["event"] == "Planned":
+            last = {**last, **event, "kept": [1] * len(last["first"])} if event.get("same") else event
+            yield _renumbered(last, now, whole)
+        else:
+            yield event
+    if events[-1]["event"] != "RunEnded":
+        yield {"event": "RunEnded", "at": events[-1]["at"], "reason": _END}
+
+
+def _union(clusters: Iterable[Cluster]) -> Cluster:
+    """All servers there ever were; one that came back with another number of GPUs as it was when it had most."""
+    servers: dict[tuple[str, str], Any] = {}
+    accelerators: dict[str, Any] = {}
+    name = "live"
+    for cluster in clusters:
+        name = cluster.name
+        accelerators |= {a.name: a for a in cluster.accelerators}
+        for server in cluster.servers:
+            before = servers.get((server.id, server.type))
+            if before is None or before.capacity.gpus < server.capacity.gpus:
+                servers[server.id, server.type] = server
+    return Cluster(name=name, servers=tuple(servers.values()), accelerators=tuple(accelerators.values()))
+
+
+def _capacity(whole: Cluster, now: Cluster, at: float) -> dict[str, Any]:
+    there = dict(zip(now.types, now.capacity.tolist(), strict=True))
+    return {"event": "CapacityChanged", "at": at, "capacity": [there.get(kind, 0) for kind in whole.types]}
+
+
+def _renumbered(plan: dict[str, Any], now: Cluster, whole: Cluster) -> dict[str, Any]:
+    types = [whole.types.index(kind) for kind in now.types]
+    places = {(server.id, server.type): i for i, server in enumerate(whole.ordered)}
+    servers = [places[server.id, server.type] for server in now.ordered]
+    renumbered = {
+        "type": [types[kind] for kind in plan["type"]],
+        "slot_server": [servers[server] for server in plan["slot_server"]],
+    }
+    return {key: value for key, value in {**plan, **renumbered}.items() if key != "same"}

@@ -46,8 +46,8 @@ def servers_of(texts: Sequence[str]) -> list[Server]:
         kind = text.partition("=")[0].strip()
         if "," in text or not kind or "=" not in text:
             raise ConfigError(f"--server {text!r}: write one type, e.g. v100=4, or k80=16/8 for two servers of 8")
-        gpus = text.partition("=")[2].partition(":")[0]
-        whole = text if "/" in gpus else text.replace(gpus, f"{gpus}/{gpus}", 1)
+        gpus, colon, beside = text.partition("=")[2].partition(":")
+        whole = text if "/" in gpus else f"{kind}={gpus}/{gpus}{colon}{beside}"
         check_name("a server", kind)
         for server in clusters.load(whole).servers:
             name = f"{server.type}-{seen[server.type]}"

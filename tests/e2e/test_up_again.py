@@ -1,0 +1,114 @@
+"""Stopping a cluster and starting it again; schedulers and agents by hand."""
+
+import json
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from live import FAST, ROTA, Live, alive, environment, until
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_after_the_end_and_the_queue_goes_on(tmp_path, number):
+    live = Live(tmp_path).up("--server", "v100=1", *FAST)
+    first, second = live.submit(steps=6000), live.submit(steps=100)
+    until(lambda: live.phase(first) == "running")
+    before = list(live.processes.values())
+
+    said = live.down(number)
+
+    assert live.process.returncode == 0
+    assert "2 jobs unfinished; `rota up` goes on from .rota" in said
+    assert [n for n in before if alive(n)] == []
+    assert "nothing listens on" in live.run("jobs", code=2)
+    assert "cannot change" in live.run("up", "--time-scale", "7", code=2)
+
+    live.up()
+    try:
+        assert sorted(j["job"] for j in live.ask("jobs", "--all")) == [first, second]
+        until(lambda: live.phase(second) == "finished", 30)
+        assert live.phase(first) == "finished"
+    finally:
+        live.down()
+
+
+def test_processes_end_when_up_is_killed(tmp_path):
+    live = Live(tmp_path).up("--server", "v100=1", *FAST)
+
+    live.process.kill()
+    live.process.communicate()
+
+    until(lambda: not any(alive(n) for n in live.processes.values()), 15)
+
+
+def test_a_scheduler_that_is_not_there_is_named(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+
+    said = Live(tmp_path).run("jobs", "--scheduler", address, "--insecure", code=2)
+
+    assert f"nothing listens on 127.0.0.1 port {address.rpartition(':')[2]}" in said
+    assert "no scheduler is named" in Live(tmp_path).run("jobs", code=2)
+
+
+def _ended(process):
+    process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(15)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _started(tmp_path, *arguments):
+    return subprocess.Popen(
+        [*ROTA, *arguments, "--json"], cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+
+
+def test_scheduler_and_agent_by_hand(tmp_path):
+    live = Live(tmp_path)
+    (tmp_path / "lab.toml").write_text('[[server]]\ntype = "v100"\ngpus = 2\n')
+    serve = _started(
+        tmp_path, "serve", "--state", "s.db", "--listen", "127.0.0.1:0", "--insecure", "--cluster", "v100=2/2",
+        "--policy", "fifo", "--time-scale", "120", "--round", "60",
+    )  # fmt: skip
+    try:
+        address = json.loads(serve.stdout.readline())["address"]
+        link = ("--scheduler", address, "--insecure")
+        strange = live.run("agent", *link, "--gpus", "emulate:v100=2", "--name", "other", "--folder", "x", code=2)
+        assert "the cluster file has no server 'other'" in strange
+        agent = _started(tmp_path, "agent", *link, "--gpus", "emulate:v100=2", "--name", "v100-0", "--folder", "agent")
+        try:
+            assert json.loads(agent.stdout.readline()) == {"node": "v100-0", "scheduler": address}
+            done = live.ask("submit", *link, "--emulated", "--profile", "A3C", "--steps", "50", "--wait")
+            assert done["phases"] == ["finished"]
+            said = live.run("submit", *link, "--max-restarts", "0", "--wait", "--", "true", code=1)
+            assert "only emulates" in said
+        finally:
+            assert _ended(agent) == 0
+    finally:
+        assert _ended(serve) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "--state", "s.db", "--insecure", "--listen", "0.0.0.0:7070"], "0.0.0.0:7070"),
+        (["serve", "--state", "s.db", "--certs", "nowhere"], "ca.pem does not exist"),
+        (["serve", "--state", "s.db", "--insecure", "--listen", "here"], "is not an address"),
+        (["serve", "--state", "s.db", "--insecure", "--mechanism", "ideal"], "can only be simulated"),
+        (["agent", "--scheduler", "127.0.0.1:1", "--insecure", "--gpus", "v100"], "emulate:TYPE=N"),
+        (["up"], "a cluster needs servers"),
+        (["up", "--server", "v100=x"], "not a number of GPUs"),
+        (["up", "--server", "v100=1", "--emulate", "--policy", "nonsense"], "unknown policy 'nonsense'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(tmp_path, arguments, message):
+    code = 1 if "nonsense" in arguments else 2
+
+    assert message in Live(tmp_path).run(*arguments, code=code)

@@ -1,0 +1,37 @@
+import pytest
+
+from rota.core.errors import ConfigError
+from rota.deploy.local import Wishes, merged, servers_of
+
+
+def sizes(*texts):
+    return [(s.id, s.capacity.gpus, s.capacity.cpus) for s in servers_of(texts)]
+
+
+def test_a_type_is_one_server_unless_it_says_how_many_gpus_each_has():
+    assert sizes("v100=1") == [("v100-0", 1, 0.0)]
+    assert sizes("v100=6:cpus=24:memory=500") == [("v100-0", 6, 24.0)]
+    assert sizes("k80=10/4:cpus=8") == [("k80-0", 4, 8.0), ("k80-1", 4, 8.0), ("k80-2", 2, 8.0)]
+
+
+def test_servers_of_one_type_are_numbered_through():
+    assert [name for name, *_ in sizes("v100=4", "k80=2", "v100=8")] == ["v100-0", "k80-0", "v100-1"]
+
+
+@pytest.mark.parametrize("text", ["v100", "v100=x", "v100=4,k80=4", "=4", "v100=0", "v 100=4", "v100=4:gpus=3"])
+def test_what_is_no_server_is_refused(text):
+    with pytest.raises(ConfigError):
+        servers_of([text])
+
+
+def test_what_is_not_said_is_as_the_last_time():
+    before = Wishes(servers=("v100=4",), emulate=True, time_scale=60.0, serve=("--policy", "las"))
+
+    assert merged({}, before) == before
+    again = merged({"servers": ("k80=4",), "serve": ["--policy", "fifo"]}, before)
+    assert (again.servers, again.emulate, again.time_scale, again.serve) == (
+        ("k80=4",),
+        False,
+        60.0,
+        ("--policy", "fifo"),
+    )

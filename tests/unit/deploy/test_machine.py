@@ -1,0 +1,36 @@
+import subprocess
+import sys
+
+import pytest
+
+from rota.core.errors import ConfigError
+from rota.deploy.agent.machine import Said, equipment
+
+
+def test_an_emulated_server_has_what_was_said_and_the_rest_by_gpu():
+    made = equipment("emulate:v100=8", Said(name="a", memory_gb=10.0, rack="r"))
+
+    assert (made.type, len(made.devices), made.emulated, made.rack) == ("v100", 8, True, "r")
+    assert (made.cpus, made.memory_gb) == (24.0, 10.0)
+
+
+def test_real_gpus_are_named_as_cuda_names_them():
+    made = equipment("a100=2", Said(name="a"))
+
+    assert (made.devices, made.emulated) == (("0", "1"), False)
+    assert made.cpus >= 1
+    assert made.memory_gb > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["v100", "v100=", "v100=0", "v100=-1", "=4", "emulate:", "emulate:v100=9999", "v100=²"]
+)
+def test_what_cannot_be_is_refused_with_what_to_write(text):
+    with pytest.raises(ConfigError, match="emulate:TYPE=N"):
+        equipment(text, Said(name="a"))
+
+
+def test_an_agent_does_without_numpy():
+    script = "import sys, rota.cli.agent, rota.deploy.agent.runs; sys.exit('numpy' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -19,7 +19,7 @@ from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Gpu, inspect
 from rota.deploy.worker.limits import Enclosure, Plain, pick
 from rota.deploy.worker.spec import TaskId, TaskSpec
-from rota.deploy.worker.status import Phase, Reason
+from rota.deploy.worker.status import Phase, Reason, is_supervised
 
 SECONDS = 30.0
 SHIM_KILOBYTES = 12_000
@@ -100,7 +100,9 @@ def start(host, argv, **more):
 
 
 def ended(host, task=TASK):
-    return until(lambda: (s := host.status(task)).phase is Phase.ENDED and s, f"the end of {task}")
+    status = until(lambda: (s := host.status(task)).phase is Phase.ENDED and s, f"the end of {task}")
+    until(lambda: not is_supervised(host.table.path(task)), "the end of the supervisor")  # it leaves a moment later
+    return status
 
 
 def run(host, argv, **more):
@@ -416,20 +418,22 @@ def test_a_daemon_left_behind_goes_with_the_task(host, tmp_path, main):
 
 
 def test_a_process_with_the_number_of_the_task_is_not_touched(host):
-    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     run(host, ("true",))
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
     path = host.table.path(TASK) / "status.json"
     values = json.loads(path.read_text())
     path.write_text(json.dumps({**values, "exit": None, "process": [stranger.pid, 12], "pgid": stranger.pid}))
     (host.table.path(TASK) / "cleaned").unlink()
 
-    status = host.status(TASK)
-    host.stop(TASK, 0.0, 0.0)
+    try:
+        status = host.status(TASK)
+        host.stop(TASK, 0.0, 0.0)
 
-    assert status.exit.reason is Reason.LOST
-    assert stranger.poll() is None
-    stranger.kill()
-    stranger.wait()
+        assert status.exit.reason is Reason.LOST
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 # Agents that die

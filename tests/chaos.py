@@ -151,7 +151,7 @@ class Storm:
 
     def submit(self, emulated, real, steps):
         specs = [
-            {"name": f"e{i}", "emulated": True, "profile": "ResNet-18 (batch size 32)", "gpus": 1 + i % 2,
+            {"name": f"e{i}", "emulated": True, "profile": "ResNet-18 (batch size 32)", "gpus": 1,
              "steps": steps + 7 * i, "checkpoint_every_s": 1.0}
             for i in range(emulated)
         ]  # fmt: skip

@@ -79,6 +79,9 @@ class Floor:
         self._stop = False
         self._since = min(book.last_round, self._now)
         self._looked = 0.0
+        self._told_at = 0.0
+        self.decided_s = 0.0
+        """How long the last round took to be decided."""
 
     # Any thread
 
@@ -118,6 +121,7 @@ class Floor:
         """Serve requests until the next round has to be decided; what the engine has to know by then."""
         del until  # rounds are decided on the grid, whatever the policy would like
         self._carry_out()
+        self.decided_s = time.perf_counter() - self._told_at if self._told_at else 0.0
         while not self._stop:
             boundary = self._now + self._round_s
             wait = self.clock.wall_seconds(boundary - self.clock.now())
@@ -129,6 +133,7 @@ class Floor:
                 self._since = self._now
         if self._stop or self._state is None:
             return []
+        self._told_at = time.perf_counter()
         events = self._teller.tell(self._state, self._now, self._since)
         self._since = self._now
         return events

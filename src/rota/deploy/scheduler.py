@@ -124,7 +124,6 @@ class Scheduler:
             round_s=self.rules.round_s, publish=self.board.publish,
         )  # fmt: skip
         self.failure: BaseException | None = None
-        self.last_decision_s = 0.0
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._snapshot_at = self.journal.last
 

@@ -248,7 +248,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
                 round_s=rules.round_s, policy=options.policy, mechanism=options.mechanism or rules.mechanism,
                 rounds=int(scheduler.floor.now() / rules.round_s), queued=len(book.live) - len(book.running),
                 running=len(book.running), finished=book.counts["finished"], events=scheduler.journal.last,
-                last_decision_s=scheduler.last_decision_s, late_solves=scheduler.late_solves,
+                last_decision_s=scheduler.floor.decided_s, late_solves=scheduler.late_solves,
             )  # fmt: skip
 
         reply: pb.StatusReply = await self._look(context, found)

@@ -77,7 +77,7 @@ def pacing(client: Client, folder: Path, jobs: int) -> tuple[float, np.ndarray]:
     for _ in range(jobs // 50):
         spec = {"emulated": True, "profile": PROFILE, "gpus": 1, "steps": 600, "checkpoint_every_s": 10.0}
         numbers += client.submit([spec] * 50)
-    client.wait(numbers, timeout=600)
+    client.wait(numbers)
     started, took = {}, []
     database = sqlite3.connect(folder / "rota" / "state.db")
     for (body,) in database.execute("SELECT body FROM events ORDER BY seq"):

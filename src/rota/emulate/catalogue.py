@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
-from rota.emulate.cards import CARDS, Card, card
+from rota.emulate.cards import CARDS, card
 
 DATA = Path(__file__).parent / "data"
 PHASES = ("transfer", "forward", "backward")
@@ -244,9 +244,3 @@ def _line(points: list[tuple[int, float, float]], column: int) -> Curve:
 @cache
 def _parameters() -> dict[str, int]:
     return {row["model"]: int(row["parameters"]) for row in rows("models.csv.gz")}
-
-
-def usable(gpu: str) -> tuple[Card, float]:
-    """A card and what jobs may hold on it."""
-    found = card(gpu)
-    return found, found.usable_mib

@@ -122,6 +122,8 @@ def main() -> None:
             sizes = {kind: [p.memory_info().rss / 2**20 for p in ps] for kind, ps in kinds.items()}
             found |= {"scheduler_mb": max(sizes["serve"]), "agent_mb": max(sizes["agent"]),
                       "total_mb": sum(map(sum, sizes.values()))}  # fmt: skip
+            both = kinds["serve"] + kinds["agent"]
+            found["total_shared_once_mb"] = sum(p.memory_full_info().pss / 2**20 for p in both)
             expected, took = pacing(client, folder, given.jobs)
             found |= {"pacing_mean_error": float(took.mean() / expected - 1),
                       "pacing_worst_error": float(np.abs(took / expected - 1).max()),

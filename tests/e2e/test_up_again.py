@@ -89,6 +89,7 @@ def test_scheduler_and_agent_by_hand(tmp_path):
             assert done["phases"] == ["finished"]
             said = live.run("submit", *link, "--max-restarts", "0", "--wait", "--", "true", code=1)
             assert "only emulates" in said
+            assert live.ask("jobs", "1", *link)["epoch"] == 1
         finally:
             assert _ended(agent) == 0
     finally:

@@ -80,6 +80,12 @@ def _row(info: Any) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def how(info: Any) -> str:
+    """The phase of a job, and why, without saying it twice."""
+    said = info.reason.startswith(info.phase)
+    return info.reason if said else info.phase + (f": {info.reason}" if info.reason else "")
+
+
 def short(seconds: float) -> str:
     """A time in few characters."""
     whole = max(0, round(seconds))
@@ -96,7 +102,7 @@ def _show(info: Any, *, as_json: bool) -> None:
     from rota.cli.tables import show_pairs  # noqa: PLC0415
 
     spec = info.spec
-    rows = [("phase", info.phase + (f": {info.reason}" if info.reason else "")), ("tenant", spec.tenant)]
+    rows = [("phase", how(info)), ("tenant", spec.tenant)]
     rows += [("command", " ".join(spec.argv) if spec.argv else "- (emulated)"), ("profile", spec.profile)]
     rows += [("GPUs", str(spec.gpus)), ("steps", f"{info.step:,} of {spec.steps:,}; saved {info.saved_step:,}")]
     for part in info.parts:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.connection import connection, needs_deploy, open_client
+from rota.cli.jobs import how
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, seconds, settings_option
 
@@ -62,7 +63,7 @@ max_restarts, checkpoint_every, hung_after.
 def command(*, argv: tuple[str, ...], file: str | None, wait: bool, as_json: bool, **options: Any) -> int:
     """Submit a job: any command, an emulated job, or a file of jobs. Prints the numbers of the jobs."""
     link = {key: options.pop(key) for key in ("scheduler", "certs", "token_file", "insecure")}
-    asked = {key: value for key, value in options.items() if value not in (None, False) and value != {}}
+    asked = {key: value for key, value in options.items() if value is not None and value is not False and value != {}}
     if file is not None:
         if asked or argv:
             flags = ", ".join(sorted(asked)) or "a command"
@@ -100,6 +101,5 @@ def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
         echo_json({"jobs": numbers, "phases": [info.phase for info in infos]})
     for info in infos:
         if info.phase != "finished":
-            why = f": {info.reason}" if info.reason else ""
-            click.echo(f"rota: job {info.job} {info.phase}{why}", err=True)
+            click.echo(f"rota: job {info.job} {how(info)}", err=True)
     return OK if all(info.phase == "finished" for info in infos) else FAILED

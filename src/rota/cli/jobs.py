@@ -82,8 +82,8 @@ def _row(info: Any) -> tuple[str, ...]:
 
 def how(info: Any) -> str:
     """The phase of a job, and why, without saying it twice."""
-    said = info.reason.startswith(info.phase)
-    return info.reason if said else info.phase + (f": {info.reason}" if info.reason else "")
+    phase, reason = str(info.phase), str(info.reason)
+    return reason if reason.startswith(phase) else phase + (f": {reason}" if reason else "")
 
 
 def short(seconds: float) -> str:

@@ -138,7 +138,7 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
         return
     where = "" if cluster.folder.name == ".rota" else f" (from elsewhere: --certs and --token-file of {cluster.folder})"
     click.echo(
-        f"{len(cluster.agents)} servers are up; the scheduler listens on {cluster.address}.\n"
+        f"{len(cluster.agents)} server{'s are' if len(cluster.agents) > 1 else ' is'} up; the scheduler listens on {cluster.address}.\n"
         f"In another terminal{where}:\n"
         "  rota submit --emulated --profile resnet18-32 --steps 20000\n"
         "  rota jobs          rota nodes          rota events -f\n"

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rota.core.errors import ConfigError, RotaError
+
 GRACE_S = 10.0
 """Between TERM and KILL."""
 RESTARTS = 5
@@ -106,6 +108,16 @@ class Child:
         """Let go of the pipe of a process that has ended."""
         if self.process is not None and self.process.stdout is not None:
             self.process.stdout.close()
+
+    def failure(self, patience_s: float = 5.0) -> RotaError:
+        """Why it does not start: what it said last, as an error of the same kind."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.process is not None:
+                self.process.wait(patience_s)
+        code = None if self.process is None else self.process.poll()
+        said = self.last_words().removeprefix("rota: ").removeprefix("error: ")
+        kind = ConfigError if code == USAGE else RotaError
+        return kind(f"{self.name} does not start: {said or 'it says nothing'} (all of it: {self.log})")
 
     def last_words(self) -> str:
         """The last line of its log."""

@@ -35,7 +35,9 @@ from rota.deploy.security.tokens import TokenFile
 from rota.rpc import rota_pb2 as pb
 
 _SERVE_S, _JOIN_S = 60.0, 120.0
-_PROGRAM = (sys.executable, "-m", "rota.cli")
+_MAIN = "import sys; sys.path[:] = filter(None, sys.path); from rota.cli.main import main; sys.exit(main())"
+_PROGRAM = (sys.executable, "-c", _MAIN)
+"""Rota as a process of its own. Unlike `-m`, it does not import a queue.py that lies in the folder of the user."""
 
 
 def servers_of(texts: Sequence[str]) -> list[Server]:
@@ -151,7 +153,7 @@ class LocalCluster:
         child.start()
         line = child.said(_SERVE_S)
         if line is None:
-            raise RotaError(f"the scheduler does not start: {child.last_words()} (all of it: {child.log})")
+            raise child.failure()
         self.address = str(json.loads(line)["address"])
         child.command = self._serve(self.address)  # should it die, it comes back where agents look for it
 
@@ -202,7 +204,7 @@ class LocalCluster:
             self.tend()
             lost = [agent for agent in self.agents if agent.given_up]
             if lost:
-                raise RotaError(f"{lost[0].name} does not start: {lost[0].last_words()} (all of it: {lost[0].log})")
+                raise lost[0].failure()
             missing = [agent for agent in missing if agent.said() is None]
             if missing and time.monotonic() - began > _JOIN_S:
                 names = ", ".join(agent.name for agent in missing[:8])

@@ -137,8 +137,9 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
         sys.stdout.flush()
         return
     where = "" if cluster.folder.name == ".rota" else f" (from elsewhere: --certs and --token-file of {cluster.folder})"
+    count = len(cluster.agents)
     click.echo(
-        f"{len(cluster.agents)} server{'s are' if len(cluster.agents) > 1 else ' is'} up; the scheduler listens on {cluster.address}.\n"
+        f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on {cluster.address}.\n"
         f"In another terminal{where}:\n"
         "  rota submit --emulated --profile resnet18-32 --steps 20000\n"
         "  rota jobs          rota nodes          rota events -f\n"

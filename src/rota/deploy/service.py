@@ -290,9 +290,11 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         try:
             while True:
                 try:
-                    chunk = await asyncio.wait_for(chunks.get(), None if request.follow else 2 * _QUIET_S)
+                    chunk = await asyncio.wait_for(chunks.get(), 2 * _QUIET_S)
                 except asyncio.TimeoutError:
-                    await context.abort(grpc.StatusCode.UNAVAILABLE, f"node {node} does not answer")
+                    if request.follow and not self._scheduler.floor.book.nodes[node].lost:
+                        continue  # a job may be silent; its node may not
+                    await context.abort(grpc.StatusCode.ABORTED, f"node {node} does not answer; see `rota nodes`")
                 if chunk.error:
                     await context.abort(grpc.StatusCode.NOT_FOUND, chunk.error)
                 yield chunk

@@ -131,7 +131,7 @@ def test_an_emulated_job_has_no_output(live):
         (["logs", "999"], "there is no job 999"),
         (["drain", "nowhere"], "there is no node 'nowhere'; known: k80-0, v100-0"),
         (["submit"], "nothing to run"),
-        (["submit", "--emulated", "--profile", "resnet50", "--steps", "1"], "'ResNet-50 (batch size 16)' or"),
+        (["submit", "--emulated", "--profile", "resnet51", "--steps", "1"], "did you mean 'ResNet-50"),
         (["submit", "--emulated", "--profile", "rezzznet", "--steps", "1"], "not in catalogue 'gavel'"),
         (["submit", "--emulated", "--profile", "a3c", "--gpus", "2", "--steps", "1"], "not measured with 2 GPUs"),
         (["submit", "--emulated", "--gpus", "2"], "needs --profile and --steps"),

@@ -25,7 +25,7 @@ class OpenCatalogue:
     def named(self, wish: str) -> str:
         """The profile a person means: its name, or the one that is the same but for case, signs and `batch size`.
 
-        `resnet18-32` is `ResNet-18 (batch size 32)`; without a batch size, a model that has only one.
+        `resnet18-32` is `ResNet-18 (batch size 32)`; without a batch size it is the largest one that was measured.
         Raises ConfigError with what there is.
         """
         if self.known(wish):
@@ -33,10 +33,12 @@ class OpenCatalogue:
         names: tuple[str, ...] = tuple(getattr(self._known, "names", ()))
         found = [name for name in names if _plain(wish) == _plain(name)]
         family = [name for name in names if _plain(wish) == _plain(name.partition(" (batch size")[0])]
-        if len(found or family) == 1:
-            return (found or family)[0]
-        if found or family:
-            raise ConfigError(f"profile {wish!r} may be {_listed(found or family)}; say which one")
+        if len(found) == 1:
+            return found[0]
+        if family and not found:
+            return max(family, key=_batch)
+        if found:
+            raise ConfigError(f"profile {wish!r} may be {_listed(found)}; say which one")
         near = difflib.get_close_matches(_plain(wish), {_plain(n): n for n in names}, n=4, cutoff=0.4)
         hint = f"did you mean {_listed([n for n in names if _plain(n) in near])}? " if near else ""
         raise ConfigError(
@@ -104,6 +106,11 @@ def opened(known: Throughputs) -> OpenCatalogue:
 
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower().replace("batch size", "") if c.isalnum())
+
+
+def _batch(name: str) -> int:
+    size = name.partition(" (batch size")[2].strip(" )")
+    return int(size) if size.isdecimal() else 0
 
 
 def _listed(names: Sequence[str]) -> str:

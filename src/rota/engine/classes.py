@@ -11,7 +11,6 @@ table holds the truth there too.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -22,8 +21,6 @@ from rota.core.errors import ProfileMissing
 from rota.core.ports import Sensitivities, Throughputs
 from rota.core.sensitivity import Sensitivity
 from rota.engine.configurations import Configurations, Shape
-
-log = logging.getLogger(__name__)
 
 _UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
 
@@ -180,12 +177,7 @@ class ClassTable:
         if isinstance(self._source, Sensitivities) and self._source.known(profile):
             with contextlib.suppress(ProfileMissing):
                 found = [self._source.sensitivity(profile, gpus, t) for t in self._types]
-        try:
-            return self.configurations.add_class(gpus, found)
-        except ProfileMissing as problem:
-            self.configurations.add_class(gpus, [None] * len(self._types))
-            log.warning("%s", problem)
-            return [0.0] * len(self._types)
+        return self.configurations.add_class(gpus, found)
 
     def _rates(self, profile: str, gpus: int, base: list[float], *, spread: bool) -> list[float]:
         """By type; all 0 for a known profile that was not measured with so many GPUs."""

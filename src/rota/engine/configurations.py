@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import ProfileMissing
 from rota.core.sensitivity import Sensitivity
+
+log = logging.getLogger(__name__)
 
 _GAIN = 1e-9
 """Relative speed below which more resources are no gain."""
@@ -76,22 +79,28 @@ class Configurations:
         """Whether some class gains by more than its proportional share, or can do with less."""
 
     def add_class(self, gpus: int, found: list[Sensitivity | None]) -> list[float]:
-        """A new class; its speed with the proportional share relative to its rate in the catalogue, by type."""
+        """A new class; its speed with the proportional share relative to its rate in the catalogue, by type.
+
+        That is 0 on a type whose proportional share lies outside what was measured: the class cannot run there.
+        """
         number = len(self._gpus)
         self._gpus.append(gpus)
         base, fair, full = [], [], []
         for kind, (shape, sensitivity) in enumerate(zip(self.shapes, found, strict=True)):
-            share = (gpus * shape.fair_cpus, gpus * shape.fair_memory)
+            fair.append(self._append(number, kind, gpus * shape.fair_cpus, gpus * shape.fair_memory, 1.0))
+            full.append(fair[-1])
+            base.append(1.0)
             if sensitivity is None or not shape.known:
-                base.append(1.0)
-                fair.append(self._append(number, kind, *share, 1.0))
-                full.append(fair[-1])
                 continue
-            start = 1.0 if self._two_valued else sensitivity.at(shape.fair_cpus, shape.fair_memory)
-            self._sensitivity[number, kind] = (sensitivity, start)
-            base.append(start)
-            fair.append(self._append(number, kind, *share, 1.0))
-            full.append(self._full(number, kind, shape, sensitivity, fair[-1]))
+            try:
+                base[-1] = 1.0 if self._two_valued else sensitivity.at(shape.fair_cpus, shape.fair_memory)
+                self._sensitivity[number, kind] = (sensitivity, base[-1])
+                full[-1] = self._full(number, kind, shape, sensitivity, fair[-1])
+            except ProfileMissing as problem:
+                self._sensitivity.pop((number, kind), None)
+                base[-1] = 0.0
+                log.warning("%s", problem)
+                continue
             self.sensitive = True
         self.fair = np.vstack([self.fair, np.array(fair, dtype=np.int64)])
         self.full = np.vstack([self.full, np.array(full, dtype=np.int64)])

@@ -66,3 +66,18 @@ def test_rules_with_two_speeds_offer_two_configurations_at_most():
 
     for kind, rows in enumerate(by_type):
         assert set(rows) <= {int(known.fair[0, kind]), int(known.full[0, kind])}
+
+
+def test_a_share_below_what_was_measured_rules_out_that_type_only():
+    starved = clusters.load("v100=8/8:cpus=24:memory=500,p100=8/8:cpus=4:memory=500")
+    jobs = some_jobs(2, profiles=["res18", "res50"])
+
+    view = a_view(jobs, speeds=PIPELINE, cluster=starved)
+
+    assert view.types == ("p100", "v100")
+    for row in view.throughput:
+        assert row[0] == 0.0
+        assert row[1] > 0.0
+    known = view.classes.configurations
+    assert known.fair.shape == known.full.shape == (2, 2)  # a row per class, whatever was refused
+    assert known.cpus[known.fair[1, 1]] == pytest.approx(3.0)

@@ -146,6 +146,7 @@ class Engine:
                 if world.exhausted:
                     return "all jobs are done"
                 self._rest(world.now())
+                self.trigger.nobody_there(world.now())
                 continue
             self.decide(world.now())
 

@@ -66,6 +66,14 @@ class Trigger:
         """Whether to ask the policy now."""
         return (self.changed or self.ages) and now >= self.next_due()
 
+    def nobody_there(self, now: float) -> None:
+        """A solve that is due falls to an empty cluster: whoever arrives next waits for the one after it.
+
+        Only where there is a least time between two solves; Gavel's simulator does so.
+        """
+        if self._every > 0 and self.due(now):
+            self.changed, self.last, self.asked = False, now, True
+
     def next_due(self) -> float:
         """The earliest time for the next solve, given what is known now; infinity if nothing changed."""
         if not self.changed:

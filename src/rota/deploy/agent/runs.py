@@ -50,6 +50,8 @@ async def _run(
     if while_stdin:
         stop_on_eof(stop)
     channel = connect(settings, agent=equipment.node)
+    folder = folder.absolute()
+    checkpoints = None if checkpoints is None else checkpoints.absolute()
     processes = Processes(folder)
     equipment = replace(equipment, limits=processes.describe())
     agent = Agent(equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=processes)

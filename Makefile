@@ -7,6 +7,7 @@ JOBS   ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test parity bench emulation lint format clean
+.PHONY: help venv demo test parity bench reproductions lint format clean
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -15,6 +16,7 @@ help:
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; half an hour, QUICK=1 for two minutes"
+	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"
 
@@ -66,6 +68,11 @@ bench: $(STAMP)
 emulation: $(STAMP)
 	@echo "== emulation =="
 	$(BIN)/python benchmarks/emulation.py $(if $(QUICK),--quick)
+reproductions: $(STAMP)
+	@echo "== reproductions =="
+	$(BIN)/rota repro all --store rota-repro.db -j $(JOBS) -o reproductions
+	$(BIN)/rota repro report reproductions --json -o docs/reproductions.json
+	$(BIN)/rota repro report docs/reproductions.json -o docs/reproductions.md
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

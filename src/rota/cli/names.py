@@ -70,3 +70,10 @@ def trace_formats() -> list[str]:
     from rota.workloads.registry import formats  # noqa: PLC0415
 
     return formats.names()
+
+
+def reproductions() -> list[str]:
+    """Names of reproductions."""
+    from rota.experiments.repro.catalogue import names  # noqa: PLC0415
+
+    return list(names())

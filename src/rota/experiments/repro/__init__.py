@@ -1,0 +1,1 @@
+"""Published results by name: what was run, what was printed, what comes out here. See docs/reproductions.md."""

@@ -90,7 +90,8 @@ def _section(result: Result) -> list[str]:
     if single:
         lines += [*_list(single), ""]
     if not result.rows:
-        lines += ["No number was published that could be compared; the figure is drawn from our runs.", ""]
+        none = "No run that a published number is about is recorded." if result.left_out else "No number was published."
+        lines += [none, ""]
     lines += [f"- Source: {result.source} Licence: {result.licence}."]
     lines += [f"- Tolerance: {result.tolerance}"]
     lines += [f"- {text}" for text in result.notes]

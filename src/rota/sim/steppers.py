@@ -290,7 +290,8 @@ class Fluid:
         need = left[first_row] / total
         end = now if tasks.misfit else min(stop, now + float(need.min()))
         span = end - now
-        through = need <= span * (1 + _SLACK)
+        # What is left may be too little to move the clock; waiting for it would never end.
+        through = (need <= span * (1 + _SLACK)) | (now + need <= end)
         done = np.where(through, left[first_row], total * span)
         part = speed / total[member]
         steps = part * done[member]

@@ -49,6 +49,16 @@ def test_jobs_that_end_at_the_same_time_end_together():
     assert done.finished_at.tolist() == [50.0] * 3
 
 
+def test_a_remainder_too_small_to_move_the_clock_ends_the_job():
+    tasks = tasks_of(some_jobs(2, steps=[1e-9, 1e6]), *((job, -1, V100, 1) for job in range(2)), fraction=[0.5] * 2)
+
+    done = Fluid().run(tasks, 1e7, math.inf, 1e7)
+
+    assert done.end == 1e7
+    assert done.finished.tolist() == [0]
+    assert done.steps.tolist() == [1e-9, 0.0]
+
+
 def test_a_job_may_run_alone_and_in_a_pair():
     jobs = some_jobs(2, profiles=[FAST, SLOW], steps=[1000.0, 1e6])
     tasks = tasks_of(jobs, (0, -1, V100, 1), (0, 1, V100, 1), fraction=[0.5, 0.5])

@@ -70,14 +70,13 @@ def _row(wanted: Reproduction, line: Line, at: float | None, published: float, m
 
 
 def _ratio_row(wanted: Reproduction, ratio: Ratio, measured: Sequence[Measured]) -> Row | None:
-    sides: list[float] = []
-    for where in (ratio.over, ratio.under):
-        mine = [m for m in measured if matches(m.point, where)]
-        ours = _mean(mine, wanted.metric)[0] if mine else None
-        if ours is None:
-            return None
-        sides.append(ours)
-    row = Row(name=ratio.name, at=None, ours=sides[0] / sides[1], published=ratio.value, difference=None, verdict="",
+    above, below = ([m for m in measured if matches(m.point, where)] for where in (ratio.over, ratio.under))
+    if not above or len(above) != len(below):
+        return None  # seeds that only one side has would tilt it
+    over, under = _mean(above, wanted.metric)[0], _mean(below, wanted.metric)[0]
+    if over is None or under is None:
+        return None
+    row = Row(name=ratio.name, at=None, ours=over / under, published=ratio.value, difference=None, verdict="",
               unit="", source=ratio.source)  # fmt: skip
     return _judged(wanted, ratio.tolerance, row)
 

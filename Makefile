@@ -6,8 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test parity bench emulation lint format clean
-.PHONY: help venv demo test parity bench reproductions lint format clean
+.PHONY: bench chaos clean demo emulation format help lint parity reproductions test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"

@@ -188,6 +188,7 @@ def _folder(output: str) -> Path:
 def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
     """The figure as PNG and PDF, and the JSON."""
     from rota.analysis import plots  # noqa: PLC0415
+    from rota.analysis.output import whole_file  # noqa: PLC0415
     from rota.experiments.repro.drawing import figure  # noqa: PLC0415
 
     result = outcome.result
@@ -195,7 +196,12 @@ def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
     _write(path, _as_text(result.numbers()))
     if not outcome.measured:
         return [path]
-    return [path, *plots.save(figure(wanted, outcome.measured, result.rows), folder, wanted.name, ("png", "pdf"))]
+    drawn, paths = figure(wanted, outcome.measured, result.rows), [path]
+    for form in ("png", "pdf"):
+        paths.append(folder / f"{wanted.name}.{form}")
+        with whole_file(paths[-1]) as place:
+            place.write_bytes(plots.rendered(drawn, form))
+    return paths
 
 
 def _show(result: Result, paths: Sequence[Path]) -> None:

@@ -27,6 +27,8 @@ def run_agent(
     while_stdin: bool = False,
 ) -> None:
     """Serve until told to stop. A refusal that will not get better is a ConfigError."""
+    folder = folder.absolute()
+    checkpoints = None if checkpoints is None else checkpoints.absolute()
     with explained(settings):
         try:
             asyncio.run(_run(equipment, folder, settings, ready, checkpoints, while_stdin=while_stdin))
@@ -50,8 +52,6 @@ async def _run(
     if while_stdin:
         stop_on_eof(stop)
     channel = connect(settings, agent=equipment.node)
-    folder = folder.absolute()
-    checkpoints = None if checkpoints is None else checkpoints.absolute()
     processes = Processes(folder)
     equipment = replace(equipment, limits=processes.describe())
     agent = Agent(equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=processes)

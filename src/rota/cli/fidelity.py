@@ -49,7 +49,10 @@ Examples:
 @click.option("--figure", metavar="FILE", help="Draw the distribution of the ratios (PNG, PDF, SVG).")
 @json_option
 def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bool, **options: Any) -> None:
-    """Run a trace twice, simulated and on an emulated cluster with real agents, and compare job by job."""
+    """Run a trace simulated and emulated, and compare job by job.
+
+    The emulation has a real scheduler, real agents, leases and checkpoints; only the GPUs are emulated, and time.
+    """
     from rota.analysis.output import check_writable  # noqa: PLC0415 - numpy only when needed
 
     for path in (jobs_csv, figure):

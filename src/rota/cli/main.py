@@ -24,7 +24,7 @@ VERBS = {
     "compare": "Compare two runs, or two values of a sweep, and say whether they differ beyond noise.",
     "plot": "Draw a figure for a paper: completion times, utilisation, Gantt charts, heat maps.",
     "report": "Write one interactive HTML file about a sweep or some runs.",
-    "repro": "Run published experiments again by name, and say which numbers are met.",
+    "repro": "Run published experiments again, and put the results beside the printed numbers.",
     "policies": "List scheduling policies, or explain one.",
     "mechanisms": "List mechanisms, or explain one.",
     "profiles": "List throughput catalogues, or show one.",

@@ -9,11 +9,12 @@ where the file has none); `pairs` (a file beside this one with further rows). An
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
 from rota.core.errors import ConfigError, UnknownName
-from rota.profiles import pipeline
+from rota.profiles import gpemu, pipeline
 from rota.profiles.catalogue import AloneRates, Catalogue, PairRates
 from rota.profiles.models import Models, read_models
 from rota.profiles.rows import Rows, gpu_counts, rates, read_rows, spreads
@@ -27,8 +28,11 @@ BUILT_IN = {
     "synergy-cpu5": "synergy-cpu5.toml",
     "synergy-cpu6": "synergy-cpu6.toml",
 }
-DERIVED = {"pipeline": (pipeline.catalogue, ("synergy", "gavel"))}
-"""Catalogues that are computed from others."""
+DERIVED: dict[str, tuple[Callable[..., Catalogue], tuple[str, ...]]] = {
+    "gpemu": (gpemu.catalogue, ()),
+    "pipeline": (pipeline.catalogue, ("synergy", "gavel")),
+}
+"""Catalogues that are computed, and from which others."""
 
 
 def names() -> list[str]:

@@ -16,7 +16,7 @@ def gavel() -> Catalogue:
 def test_the_built_in_catalogues_are_listed():
     of_synergy = ["synergy", "synergy-cpu4", "synergy-cpu5", "synergy-cpu6"]
 
-    assert profiles.names() == ["gavel", "gavel-physical", "pipeline", *of_synergy]
+    assert profiles.names() == ["gavel", "gavel-physical", "gpemu", "pipeline", *of_synergy]
 
 
 def test_gavel_knows_26_models_on_three_types(gavel):

@@ -33,7 +33,7 @@ A file has a table per job:
   command = "python train.py"    # or a list of words, or emulated = true
   env = { SEED = "1" }
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
-max_restarts, checkpoint_every, hung_after.
+max_restarts, checkpoint_every, hung_after, model, batch, mps.
 """
 
 
@@ -56,6 +56,9 @@ max_restarts, checkpoint_every, hung_after.
 @click.option("--checkpoint-every", "checkpoint_every_s", type=float, callback=seconds, metavar="SECONDS")
 @click.option("--hung-after", "hung_after_s", type=float, callback=seconds, metavar="SECONDS", help="No step: stopped.")
 @click.option("--emulated", is_flag=True, help="No command: an emulated device spends the time.")
+@click.option("--model", metavar="NAME", help="Of an emulated job: its memory, and without --profile its speed.")
+@click.option("--batch", type=click.IntRange(1), help="Batch size of the whole job, with --model.")
+@click.option("--mps", is_flag=True, help="Share real GPUs through NVIDIA's MPS.")
 @click.option("--tenant", metavar="NAME", help="Whose job it is (administrators; default: that of the token).")
 @click.option("--wait", is_flag=True, help="Wait until it is over; exit code 1 unless it finished.")
 @connection
@@ -87,8 +90,8 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("nothing to run: give a command after --, or --emulated, or --file")
     if argv and asked.get("emulated"):
         raise click.UsageError("give either a command or --emulated")
-    if asked.get("emulated") and not (asked.get("profile") and asked.get("steps")):
-        raise click.UsageError("an emulated job needs --profile and --steps")
+    if asked.get("emulated") and not ((asked.get("profile") or asked.get("model")) and asked.get("steps")):
+        raise click.UsageError("an emulated job needs --profile and --steps (or --model, --batch and --steps)")
     return {**asked, **({"argv": list(argv)} if argv else {})}
 
 

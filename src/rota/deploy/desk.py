@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rota.core.cluster import Cluster
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, RotaError
 from rota.deploy.book import Book, Job
 from rota.deploy.boundary import profile_of
 from rota.deploy.contacts import Contacts, Report
@@ -24,6 +24,7 @@ from rota.deploy.events import (
 )
 from rota.deploy.reports import read_report
 from rota.deploy.speeds import OpenCatalogue
+from rota.emulate.catalogue import DeviceTimes
 
 Answer = tuple[list[DeployEvent], Callable[[], Any]]
 
@@ -36,6 +37,20 @@ class Refused(ConfigError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+def _check_model(spec: Mapping[str, Any], gpus: int) -> None:
+    """Raise a RotaError if the model of an emulated job is none of the device catalogue, or cannot be divided."""
+    model, batch = spec.get("model"), int(spec.get("batch") or 0)
+    if not model:
+        if batch:
+            raise ConfigError(f"a batch of {batch} says nothing without a model; give one, or a profile instead")
+        return
+    if not spec.get("emulated"):
+        raise ConfigError(f"model {model!r} is for emulated jobs; a command says by itself what it trains")
+    if batch < gpus:
+        raise ConfigError(f"model {model!r} on {gpus} GPUs needs a batch of at least {gpus}, not {batch}")
+    DeviceTimes().memory(model, batch / gpus)
 
 
 class Desk:
@@ -75,7 +90,8 @@ class Desk:
         try:
             profile = self._speeds.named(profile_of(given))
             self._speeds.check(profile, gpus)
-        except ConfigError as error:
+            _check_model(given, gpus)
+        except RotaError as error:
             raise Refused("INVALID_ARGUMENT", f"{name}: {error}") from error
         given |= {"gpus": gpus, "steps": steps or 3600, "counted": steps > 0, "profile": profile}
         given["max_restarts"] = int(given["max_restarts"]) if given.get("max_restarts") is not None else 3

@@ -94,6 +94,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
             heartbeat_s=timing.heartbeat_s,
             dead_after_s=timing.dead_after_s,
             checkpoints=scheduler.options.checkpoints,
+            time_scale=scheduler.clock.scale,
         )
 
     async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:  # noqa: N802

@@ -27,7 +27,7 @@ from rota.emulate.gangs import gang_step
 from rota.emulate.loader import Loader, LoaderSettings
 from rota.emulate.memory import DeviceMemory
 from rota.emulate.pacing import Pacer
-from rota.emulate.remote import RemoteDevice
+from rota.emulate.remote import RemoteDevices
 from rota.emulate.sampling import Sampler
 from rota.emulate.state import JobState
 from rota.emulate.steps import Steps, open_steps
@@ -82,7 +82,7 @@ class _Local:
 
 
 def train(
-    work: Work, device: _Local | RemoteDevice, steps: Steps, state: JobState, order: IO[str] | None = None
+    work: Work, device: _Local | RemoteDevices, steps: Steps, state: JobState, order: IO[str] | None = None
 ) -> Account:
     """Make steps until the lease or the work ends; `order` gets a line with the samples of every finished step."""
     account = Account(first_step=state.step)
@@ -129,18 +129,23 @@ def _loader(work: Work, state: JobState, stack: contextlib.ExitStack) -> Loader 
 def options() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m rota.emulate.job", description="An emulated training job.")
-    add = parser.add_argument
-    add("--name", default=os.environ.get("ROTA_JOB", "job"))
+    add, env = parser.add_argument, os.environ  # what an agent says is the default
+    add("--name", default=env.get("ROTA_JOB", "job"))
     add("--model", help="a model of the built-in catalogue")
-    add("--gpu", help="a GPU of the built-in catalogue")
+    add("--gpu", default=env.get("ROTA_GPU_TYPE"), help="a GPU of the built-in catalogue")
     add("--batch", type=int, default=64, help="of the whole job")
     add("--step-seconds", type=float, help="instead of --model: a constant step, as from a profile of the scheduler")
-    add("--steps", type=int, required=True)
-    add("--gpus", type=int, default=1, help="divide the batch among so many devices")
-    add("--servers", type=int, default=1, help="that these devices are on")
+    add("--steps", type=int, default=env.get("ROTA_STEPS"), required=not env.get("ROTA_STEPS"))
+    add("--gpus", type=int, default=env.get("ROTA_GPUS", "1"), help="divide the batch among so many devices")
+    add("--servers", type=int, default=env.get("ROTA_SERVERS", "1"), help="that these devices are on")
     add("--strict", action="store_true", help="refuse batches outside the measured range")
     add("--overlap", action="store_true", help="copy the next batch while this one is computed")
-    add("--compression", type=float, default=1.0, help="run emulated time so many times faster")
+    add(
+        "--compression",
+        type=float,
+        default=env.get("ROTA_TIME_SCALE", "1"),
+        help="run emulated time so many times faster",
+    )
     add("--seed", type=int, default=0)
     add("--samples", type=int, default=1024, help="in an epoch")
     add("--dataset", type=Path, help="file with real data, made if it is missing; without it there is no data side")
@@ -155,8 +160,8 @@ def options() -> argparse.ArgumentParser:
     add("--checkpoint-every", type=float, default=60.0, metavar="SECONDS")
     add("--ballast-mib", type=float, default=0.0, help="bytes to write with each checkpoint")
     add("--order", type=Path, help="append the samples of every finished step to this file")
-    add("--devices-at", default=os.environ.get("ROTA_DEVICE_SOCKET"), help="socket of the agent's devices")
-    add("--device", default=os.environ.get("ROTA_DEVICES", "gpu0").split(",")[0] or "gpu0")
+    add("--devices-at", default=env.get("ROTA_DEVICE_SOCKET"), help="socket of the agent's devices")
+    add("--device", default=env.get("ROTA_DEVICES") or "gpu0", help="those to use, with commas between")
     add("--weight", type=float, default=1.0, help="on a device shared by weight")
     return parser
 
@@ -206,7 +211,7 @@ def run(asked: argparse.Namespace) -> dict[str, object]:
     """Do it; what is written at the end."""
     work = work_of(asked)
     state = JobState.new(asked.seed, int(asked.ballast_mib * 1024 * 1024))
-    device: _Local | RemoteDevice | None = None
+    device: _Local | RemoteDevices | None = None
 
     def save(folder: Path) -> None:
         state.save(folder)
@@ -219,7 +224,7 @@ def run(asked: argparse.Namespace) -> dict[str, object]:
         steps = stack.enter_context(opened)
         order = stack.enter_context(asked.order.open("a", encoding="utf-8", buffering=1)) if asked.order else None
         if asked.devices_at:
-            remote = RemoteDevice(asked.devices_at, asked.device, work.name, steps)
+            remote = RemoteDevices(asked.devices_at, asked.device.split(","), work.name, steps)
             stack.callback(remote.close)
             remote.attach(work.memory, weight=work.weight, overlap=work.overlap)
             device = remote

@@ -1,19 +1,26 @@
-"""The job's end of a device that an agent holds (see `server`)."""
+"""The job's end of devices that an agent holds (see `server`).
+
+An agent may be started again while its jobs run. A job that loses its devices waits for the next agent, takes its
+places again and repeats the step that was under way.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import select
 import socket
+import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import MemoryNeed, StepTime
 from rota.emulate.memory import REASON
+from rota.emulate.sockets import connected
 
 LOOK_S = 0.02
+FIRST_S, PATIENCE_S = 3.0, 60.0
+"""How long the agent may take to offer its devices: at the start of a job, and when it was there and went away."""
 
 
 class Stopping(Protocol):
@@ -38,26 +45,37 @@ class DeviceRefused(RotaError):
         return self.reason == REASON
 
 
+class _Lost(Exception):
+    """The agent is gone."""
+
+
 class RemoteDevice:
     """Paces the steps of one job by a device of the agent."""
 
     def __init__(self, path: str, device: str, job: str, steps: Stopping) -> None:
-        self._steps = steps
+        self._path, self._device, self._job, self._steps = path, device, job, steps
         self._rest = b""
+        self._hello: dict[str, Any] = {}
+        self._run: dict[str, Any] = {}
+        self.compression = 1.0
+        """How many times faster than real the device runs; known once attached."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._socket.connect(path)
-        except OSError as error:
-            self._socket.close()
-            raise ConfigError(f"{path}: no agent offers devices there ({error.strerror})") from error
-        self._device, self._job = device, job
+        if not self._reach(FIRST_S) and not steps.stopping:
+            raise ConfigError(f"{path}: no agent offers devices there; is it an emulated server, and is it up?")
 
     def attach(self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False) -> None:
         """Take a place on the device and the memory that a job keeps."""
         memory = {} if need is None else {"persistent_mib": need.persistent_mib, "peak_mib": need.peak_mib}
-        message = {"op": "attach", "device": self._device, "job": self._job, "weight": weight, "overlap": overlap}
-        self._send({**message, **memory})
-        self._receive(stop=False)
+        hello = {"op": "attach", "device": self._device, "job": self._job, "weight": weight, "overlap": overlap}
+        self._hello = {**hello, **memory}
+        while True:
+            try:
+                self._take_place()
+            except _Lost:  # noqa: PERF203 - it waits for the next agent
+                if not self._again():
+                    return
+            else:
+                return
 
     def begin(self) -> None:
         """Count from now."""
@@ -65,29 +83,87 @@ class RemoteDevice:
 
     def step(self, step: StepTime, ready: float | None = None) -> bool:
         """Wait until the device computed the step; False if a stop was ordered meanwhile."""
-        message: dict[str, Any] = {"op": "run", "compute_s": step.compute_s, "transfer_s": step.transfer_s}
-        self._send(message if ready is None else {**message, "ready": ready})
-        answer = self._receive(stop=True)
-        if answer is None:
-            self._send({"op": "interrupt"})
-            answer = self._receive(stop=False)
-        return bool(answer and answer.get("done"))
+        self.ask(step, ready)
+        return self.answer()
+
+    def ask(self, step: StepTime, ready: float | None = None) -> None:
+        """Let the device begin a step."""
+        self._run = {"op": "run", "compute_s": step.compute_s, "transfer_s": step.transfer_s}
+        self._run |= {} if ready is None else {"ready": ready}
+        self._send(self._run)
+
+    def answer(self) -> bool:
+        """Wait for the end of the step that was asked for; False if a stop was ordered meanwhile."""
+        lost = False
+        while True:
+            try:
+                if lost and not self._repeat():
+                    return False
+                lost = False
+                answer = self._receive(stop=True)
+                if answer is None:
+                    self._send({"op": "interrupt"})
+                    answer = self._receive(stop=False)
+                return bool(answer and answer.get("done"))
+            except _Lost:  # noqa: PERF203 - it waits for the next agent
+                lost = True
 
     def close(self) -> None:
         """Leave the device."""
         self._socket.close()
 
+    def _take_place(self) -> None:
+        self._send(self._hello)
+        answer = self._receive(stop=False) or {}
+        self.compression = float(answer.get("compression", 1.0))
+
+    def _repeat(self) -> bool:
+        """The same step on the device of the next agent; False if a stop was ordered first."""
+        if not self._again():
+            return False
+        self._take_place()
+        self.begin()
+        self._send(self._run)
+        return True
+
+    def _again(self) -> bool:
+        """Wait for the next agent; False if a stop was ordered first."""
+        self._rest = b""
+        if self._reach(PATIENCE_S):
+            return True
+        if self._steps.stopping:
+            return False
+        raise DeviceRefused("device-lost", f"{self._device}: the agent that held it is gone")
+
+    def _reach(self, patience_s: float) -> bool:
+        """Connect, if need be once there is somebody to connect to."""
+        self._socket.close()
+        end = time.monotonic() + patience_s
+        while not self._steps.stopping and time.monotonic() < end:
+            try:
+                self._socket = connected(self._path)
+            except OSError:  # noqa: PERF203 - nobody is there yet
+                time.sleep(LOOK_S)
+            else:
+                return True
+        return False
+
     def _send(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):
+        try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            return  # who waits for the answer finds out
 
     def _receive(self, *, stop: bool) -> dict[str, Any] | None:
         while b"\n" not in self._rest:
-            readable, _, _ = select.select([self._socket], [], [], LOOK_S)
+            try:
+                readable, _, _ = select.select([self._socket], [], [], LOOK_S)
+                more = self._socket.recv(1 << 16) if readable else b""
+            except (OSError, ValueError):  # it was never reached
+                raise _Lost from None
             if readable:
-                more = os.read(self._socket.fileno(), 1 << 16)
                 if not more:
-                    raise DeviceRefused("device-lost", f"{self._device}: the agent that held it is gone")
+                    raise _Lost
                 self._rest += more
             elif stop and self._steps.stopping:
                 return None
@@ -96,3 +172,32 @@ class RemoteDevice:
         if answer["op"] == "failed":
             raise DeviceRefused(str(answer["reason"]), str(answer["detail"]))
         return answer
+
+
+class RemoteDevices:
+    """All devices of one process: a step begins on all of them and ends with the last."""
+
+    def __init__(self, path: str, devices: Sequence[str], job: str, steps: Stopping) -> None:
+        self._each = [RemoteDevice(path, device, job, steps) for device in devices]
+
+    def attach(self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False) -> None:
+        """A place on each of them, with the same need of memory."""
+        for device in self._each:
+            device.attach(need, weight=weight, overlap=overlap)
+
+    def begin(self) -> None:
+        """Count from now."""
+        for device in self._each:
+            device.begin()
+
+    def step(self, step: StepTime, ready: float | None = None) -> bool:
+        """Wait until all computed the step; False if a stop was ordered meanwhile."""
+        for device in self._each:
+            device.ask(step, ready)
+        answers = [device.answer() for device in self._each]
+        return all(answers)
+
+    def close(self) -> None:
+        """Leave the devices."""
+        for device in self._each:
+            device.close()

@@ -21,8 +21,8 @@ from typing import Any
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import LONGEST_STEP_S, StepTime
 from rota.emulate.device import Fleet, Seat
+from rota.emulate.sockets import listening
 
-LONGEST_PATH = 107
 ASKING_S = 0.002
 """How long a shared device waits for the job it served to ask again before it chooses; costs no device time."""
 
@@ -37,13 +37,13 @@ class DeviceServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen; only the own user may connect."""
-        if len(os.fsencode(self.path)) > LONGEST_PATH:
-            raise ConfigError(f"{self.path}: too long for a socket; choose a folder with a shorter path")
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
-        self._server = await asyncio.start_unix_server(self._serve, self.path)
-        self.path.chmod(0o600)
+        """Listen, in place of one that died; only the own user may connect. Paths of any length work on Linux."""
+        try:
+            self.path.unlink(missing_ok=True)
+            listener = listening(str(self.path))
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot listen there ({error.strerror or error})") from error
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener)
 
     async def close(self) -> None:
         """Stop listening and drop all connections."""

@@ -9,7 +9,7 @@ from rota.rpc import rota_pb2 as pb
 
 _SPEC = (
     "name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "cwd", "image", "emulated", "max_restarts",
-    "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks",
+    "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps",
 )  # fmt: skip
 
 

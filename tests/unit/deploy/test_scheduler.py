@@ -156,6 +156,11 @@ def test_the_same_request_twice_is_one_submission(tmp_path):
         ({"profile": "ResNet-19"}, "not in catalogue 'gavel'"),
         ({"ranks": "many"}, "give server or gpu"),
         ({"weight": -2.0}, "weight -2.0"),
+        ({"model": "rezzznet", "batch": 4}, "unknown model 'rezzznet'"),
+        ({"model": "resnet50"}, "a batch of at least 1, not 0"),
+        ({"model": "resnet50", "batch": 2, "gpus": 4}, "a batch of at least 4, not 2"),
+        ({"batch": 2}, "says nothing without a model"),
+        ({"model": "resnet50", "batch": 2, "emulated": False, "argv": ["train"]}, "is for emulated jobs"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused_at_once(tmp_path, spec, message):

@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.errors import RotaError
 from rota.deploy.agent.tasks import Key
@@ -30,16 +30,32 @@ def machine_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class Memory(Protocol):
+    """The devices of the agent, as far as jobs without a process need them."""
+
+    def hold(self, key: Key, order: pb.TaskOrder) -> None:
+        """Take the memory of a job; raises OutOfDeviceMemory."""
+
+    def free(self, key: Key) -> None:
+        """Give it back."""
+
+    def rate(self, order: pb.TaskOrder) -> float:
+        """Steps per second of a job here."""
+
+
 class EmulatedRunner:
     """One job whose device time is spent here."""
 
-    def __init__(self, order: pb.TaskOrder, changed: Callable[[], None], root: Path, folder: Path) -> None:
+    def __init__(
+        self, order: pb.TaskOrder, changed: Callable[[], None], root: Path, folder: Path, devices: Memory | None = None
+    ) -> None:
         self.key: Key = (order.job, order.epoch)
-        self._changed, self._root, self._folder = changed, root, folder
+        self._changed, self._root, self._folder, self._devices = changed, root, folder, devices
+        self._order = order
         self._file = folder / f"{order.job}.{order.epoch}.json"
         self._total = int(order.spec.steps)
         self._every_s = order.spec.checkpoint_every_s or 5.0
-        self._rate = order.rate
+        self._rate = self._promised(order)
         self._first = int(order.resume_step)
         self._base, self._since = float(order.resume_step), machine_s()
         self._lease_end = self._since + order.lease_s
@@ -54,34 +70,39 @@ class EmulatedRunner:
 
     def start(self, order: pb.TaskOrder) -> None:
         """Begin to spend device time."""
-        del order
         if self._rate <= 0:
             raise RotaError("the scheduler promises no speed here; check the profile")
+        if self._devices is not None:
+            self._devices.hold(self.key, order)
         self._phase = "running"
         self._keep()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @staticmethod
-    def recovered(path: Path, changed: Callable[[], None], root: Path) -> EmulatedRunner:
+    def recovered(path: Path, changed: Callable[[], None], root: Path, devices: Memory | None = None) -> EmulatedRunner:
         """A job that went on while the agent was away."""
         kept = json.loads(path.read_text(encoding="utf-8"))
-        spec = pb.JobSpec(steps=kept["total"], checkpoint_every_s=kept["every_s"])
-        order = pb.TaskOrder(job=kept["job"], epoch=kept["epoch"], spec=spec, rate=kept["rate"])
-        runner = EmulatedRunner(order, changed, root, path.parent)
+        order = pb.TaskOrder.FromString(bytes.fromhex(kept["order"]))
+        runner = EmulatedRunner(order, changed, root, path.parent, devices)
+        runner._rate = kept["rate"]
         runner._base, runner._since = kept["base"], kept["since"]
         runner._first, runner._lease_end = kept["first"], kept["lease_end"]
         runner._saved_step, runner._saved_path = kept["saved_step"], kept["saved_path"]
         runner._phase, runner._outcome, runner._ended_step = kept["phase"], kept["outcome"], kept["ended_step"]
         if runner._phase != "ended":
+            if devices is not None:
+                with contextlib.suppress(RotaError):
+                    devices.hold(runner.key, order)
             runner._task = asyncio.get_running_loop().create_task(runner._run())
         return runner
 
     def update(self, order: pb.TaskOrder) -> None:
         """A longer lease, or another speed from now on."""
         self._lease_end = machine_s() + order.lease_s
-        if order.rate > 0 and abs(order.rate - self._rate) > 1e-9 * self._rate and self._phase == "running":
+        rate = self._promised(order)
+        if rate > 0 and abs(rate - self._rate) > 1e-9 * self._rate and self._phase == "running":
             self._base, self._since = self._position(), machine_s()
-            self._rate = order.rate
+            self._rate = rate
             if self._task is not None:
                 self._task.cancel()
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -117,6 +138,9 @@ class EmulatedRunner:
 
     # Inside
 
+    def _promised(self, order: pb.TaskOrder) -> float:
+        return float(order.rate) if self._devices is None else self._devices.rate(order)
+
     def _position(self) -> float:
         return min(self._base + max(0.0, machine_s() - self._since) * self._rate, float(self._total))
 
@@ -148,6 +172,8 @@ class EmulatedRunner:
             self._phase, self._outcome, self._detail = "ended", outcome, detail
         else:
             self._phase, self._outcome = "ended", "failed"
+        if self._devices is not None:
+            self._devices.free(self.key)
         if self._task is not None and outcome != "completed":
             self._task.cancel()
         self._keep()
@@ -178,7 +204,7 @@ class EmulatedRunner:
     def _keep(self) -> None:
         """Remember enough to go on after the agent was started again."""
         kept: dict[str, Any] = {
-            "job": self.key[0], "epoch": self.key[1], "total": self._total, "every_s": self._every_s,
+            "order": self._order.SerializeToString().hex(),
             "rate": self._rate, "base": self._base, "since": self._since, "first": self._first,
             "lease_end": self._lease_end, "saved_step": self._saved_step, "saved_path": self._saved_path,
             "phase": self._phase, "outcome": self._outcome, "ended_step": self._ended_step,
@@ -189,8 +215,10 @@ class EmulatedRunner:
             os.replace(draft, self._file)  # noqa: PTH105 - both are there
 
 
-def recover(folder: Path, changed: Callable[[], None], root: Path) -> Iterator[EmulatedRunner]:
+def recover(
+    folder: Path, changed: Callable[[], None], root: Path, devices: Memory | None = None
+) -> Iterator[EmulatedRunner]:
     """All emulated jobs that were here."""
     for path in sorted(folder.glob("*.json")):
         with contextlib.suppress(ValueError, KeyError):
-            yield EmulatedRunner.recovered(path, changed, root)
+            yield EmulatedRunner.recovered(path, changed, root, devices)

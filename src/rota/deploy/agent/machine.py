@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
 from dataclasses import dataclass
 
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, UnknownName
 from rota.deploy.agent.main import Equipment
 from rota.deploy.worker.inventory import inspect
+from rota.emulate.cards import card
 
 EMULATE = "emulate:"
 CPUS_PER_GPU, MEMORY_GB_PER_GPU = 3.0, 62.5
@@ -41,6 +43,7 @@ def equipment(gpus: str, said: Said) -> Equipment:
     devices = tuple(f"emulated-{i}" if emulated else str(i) for i in range(count))
     return Equipment(
         node=said.name, type=kind, devices=devices, emulated=emulated,
+        device_memory_mib=_card_mib(kind) if emulated else 0.0,
         cpus=said.cpus or (CPUS_PER_GPU * count if emulated else float(os.cpu_count() or 1)),
         memory_gb=said.memory_gb or (MEMORY_GB_PER_GPU * count if emulated else memory_gb()),
         storage_mbps=said.storage_mbps, network_gbps=said.network_gbps, rack=said.rack, host=said.host,
@@ -50,6 +53,13 @@ def equipment(gpus: str, said: Said) -> Equipment:
 def memory_gb() -> float:
     """Main memory of this machine."""
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e9
+
+
+def _card_mib(kind: str) -> float:
+    """Memory of a card that was measured; 0 for others."""
+    with contextlib.suppress(UnknownName):
+        return card(kind).memory_mib
+    return 0.0
 
 
 def _parsed(text: str, given: str) -> tuple[str, int]:

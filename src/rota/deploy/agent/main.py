@@ -63,8 +63,11 @@ class Agent:
     """Root of checkpoints; None: what the scheduler says."""
     processes: Any = None
     """Makes runners for real processes; None on an agent that only emulates."""
+    devices: Any = None
+    """Emulated devices; None on an agent with real ones."""
     _root: Path = field(init=False)
     _link: Link = field(init=False)
+    _opening: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Work until cancelled; tasks go on by themselves after that, until their leases end."""
@@ -75,7 +78,7 @@ class Agent:
         self._link = Link(self.channel, self.equipment.hello(), self._registered, self._log, self._lateness)
         tasks = Tasks(self._make, self._link.changed)
         self._tasks = tasks
-        tasks.adopt(recover(place, self._link.changed, self._root))
+        tasks.adopt(recover(place, self._link.changed, self._root, self.devices))
         if self.processes is not None:
             await self.processes.open(self._root, self._link.changed)
             tasks.adopt(self.processes.recover())
@@ -87,7 +90,9 @@ class Agent:
         finally:
             for one in (ticking, telling):
                 one.cancel()
-            await asyncio.gather(ticking, telling, return_exceptions=True)
+            await asyncio.gather(ticking, telling, *self._opening, return_exceptions=True)
+            if self.devices is not None:
+                await self.devices.close()
             if self.processes is not None:
                 await self.processes.close()
 
@@ -105,10 +110,12 @@ class Agent:
             self._root = Path(reply.checkpoints)
             if self.processes is not None:
                 self.processes.root = self._root
+        if self.devices is not None:
+            self._opening.append(asyncio.ensure_future(self.devices.serve(reply.time_scale)))
 
     def _make(self, order: pb.TaskOrder, changed: Callable[[], None]) -> Runner:
         if order.spec.emulated:
-            return EmulatedRunner(order, changed, self._root, self.folder / "emulated")
+            return EmulatedRunner(order, changed, self._root, self.folder / "emulated", self.devices)
         if self.processes is None:
             raise ConfigError(f"node {self.equipment.node} only emulates: it cannot run a command")
         runner: Runner = self.processes.make(order, changed)

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.errors import RotaError
 from rota.deploy.agent.emulated import machine_s
@@ -33,11 +33,19 @@ _STOP_S, _GANG_STOP_S, _TERM_S = 10.0, 30.0, 5.0
 """How long a job may take to stop by itself when it talks to us (alone, in a gang), and after TERM."""
 
 
+class Offered(Protocol):
+    """Emulated devices for processes."""
+
+    def environment(self, order: pb.TaskOrder) -> dict[str, str]:
+        """What a process of a job has to know to use them."""
+
+
 class Processes:
     """Makes and looks after runners of processes."""
 
-    def __init__(self, folder: Path, machine: Machine | None = None) -> None:
+    def __init__(self, folder: Path, machine: Machine | None = None, devices: Offered | None = None) -> None:
         self.host = Host(folder / "work", machine or inspect())
+        self.devices = devices
         self.root = folder / "checkpoints"
         self._logs = folder / "logs"
         self._orders = folder / "orders"
@@ -267,6 +275,7 @@ class ProcessRunner:
         env = {
             **dict(spec.env),
             **counted,
+            **({} if self._place.devices is None else self._place.devices.environment(order)),
             "ROTA_WORLD_SIZE": str(order.world_size),
             "ROTA_LOCAL_RANK": str(local),
             "ROTA_SOCKET": str(self._place.endpoint.path),

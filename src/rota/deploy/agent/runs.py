@@ -11,6 +11,7 @@ from pathlib import Path
 import grpc
 
 from rota.core.errors import ConfigError
+from rota.deploy.agent.devices import Devices
 from rota.deploy.agent.main import Agent, Equipment
 from rota.deploy.agent.processes import Processes
 from rota.deploy.security.client import ClientSettings, connect, explained
@@ -52,9 +53,13 @@ async def _run(
     if while_stdin:
         stop_on_eof(stop)
     channel = connect(settings, agent=equipment.node)
-    processes = Processes(folder)
+    devices = Devices(equipment, folder) if equipment.emulated else None
+    processes = Processes(folder, devices=devices)
     equipment = replace(equipment, limits=processes.describe())
-    agent = Agent(equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=processes)
+    agent = Agent(
+        equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=processes,
+        devices=devices,
+    )  # fmt: skip
     working, stopped = asyncio.ensure_future(agent.run(ready)), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -94,8 +94,9 @@ class Tasks:
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", key[0], error)
             self._all.pop(key, None)
+            outcome = getattr(error, "rota_reason", "failed")
             self._refused[key] = pb.TaskState(
-                job=key[0], epoch=key[1], phase="ended", outcome="failed", exit_code=127, detail=str(error)
+                job=key[0], epoch=key[1], phase="ended", outcome=outcome, exit_code=127, detail=str(error)
             )
 
     def _end(self, key: Key) -> None:

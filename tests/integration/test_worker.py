@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -331,6 +332,71 @@ def test_a_fraction_of_a_cpu_is_a_quota(grouped):
     status = run(grouped, python(burn), cpus=0.25)
 
     assert status.cpu_seconds / (status.ended_at - status.started_at) < 0.4
+
+
+BUSY = "while True: pass"
+
+
+def cores(host, seconds=1.0):
+    """CPUs that the task uses."""
+    used, since = host.status(TASK).cpu_seconds, time.monotonic()
+    time.sleep(seconds)
+    return (host.status(TASK).cpu_seconds - used) / (time.monotonic() - since)
+
+
+def test_a_busy_task_gets_other_cpus_without_a_restart(grouped):
+    if not {"cpu", "cpuset"} <= set(grouped.backend.bases):
+        pytest.skip("no cpu controllers to write")
+    start(grouped, python(BUSY), cpus=0.2, memory_gb=1.0)
+    until(lambda: grouped.status(TASK).cpu_seconds > 0.1)
+    pid = grouped.status(TASK).process.pid
+    few = cores(grouped)
+
+    grouped.resize(TASK, 0.7, 2.0)
+    more = cores(grouped)
+    grouped.resize(TASK, 0.1, 2.0)
+    fewer = cores(grouped)
+
+    assert few < 0.3
+    assert more > 2 * few, "within the second that it was measured"
+    assert fewer < 0.2
+    assert grouped.status(TASK).process.pid == pid
+    assert (grouped.table.spec(TASK).cpus, grouped.table.spec(TASK).memory_gb) == (0.1, 2.0)
+    limit = grouped.backend.attach(grouped._prefix + str(TASK)).groups["memory"] / "memory.limit_in_bytes"
+    assert not limit.exists() or int(limit.read_text()) == pytest.approx(2e9, abs=1 << 16)
+
+
+def test_memory_in_use_is_not_taken_away(grouped):
+    if "memory" not in grouped.backend.bases:
+        pytest.skip("no memory controller to write")
+    start(grouped, python("x = bytearray(200 << 20)\nimport time\ntime.sleep(600)"), memory_gb=1.0)
+    until(lambda: grouped.status(TASK).rss_bytes > 200 << 20)
+
+    grouped.resize(TASK, 1.0, 0.1)
+    assert grouped.status(TASK).phase is Phase.RUNNING
+
+
+def test_whole_cpus_and_a_memory_limit_change_without_groups_too(tmp_path):
+    host = Host(tmp_path / "agent", inspect(), Plain())
+    if len(host.machine.cpus) < 2:
+        pytest.skip("one CPU cannot be changed for two")
+    start(host, python(BUSY), cpus=1, memory_gb=1.0)
+    pid = host.status(TASK).process.pid
+    assert len(os.sched_getaffinity(pid)) == 1
+
+    host.resize(TASK, 2, 0.5)
+
+    assert len(os.sched_getaffinity(pid)) == 2
+    assert resource.prlimit(pid, resource.RLIMIT_DATA)[0] == int(0.5e9)
+    stop_all(host)
+    host.close()
+
+
+def test_a_task_that_ended_is_not_resized(host):
+    run(host, ("true",), cpus=1)
+
+    assert host.resize(TASK, 2, None).cpus == 1
+    assert host.cpus.free() == len(host.machine.cpus)
 
 
 def test_use_is_told_while_it_runs(host):

@@ -173,6 +173,7 @@ class ProcessRunner:
         self._ended = False
         self._answers: dict[tuple[int, str], str] = {}
         self._passed_on = 0
+        self._resizes = False
 
     # What Tasks asks for
 
@@ -194,6 +195,9 @@ class ProcessRunner:
             return
         self._lease_end = machine_s() + order.lease_s
         self._place.endpoint.set_lease(self.task, order.lease_s)
+        if (order.cpus, order.memory_gb) != (self._order.cpus, self._order.memory_gb):
+            self._order.cpus, self._order.memory_gb = order.cpus, order.memory_gb
+            self._resizes = True
         self._place.keep(self._order, self._lease_end)
         for message in order.messages:
             if message.id > self._passed_on:
@@ -292,16 +296,32 @@ class ProcessRunner:
             argv=tuple(spec.argv),
             env=env,
             cwd=spec.cwd or "/",
-            cpus=max(order.cpus / order.ranks, 0.01),
-            memory_gb=order.memory_gb / order.ranks if order.memory_gb > 0 else None,
+            cpus=self._share()[0],
+            memory_gb=self._share()[1],
             devices=devices,
             checkpoints=str(self._place.root / str(order.job) / str(order.epoch)),
             logs=self._place.logs_folder(),
             image=spec.image,
         )
 
+    def _share(self) -> tuple[float, float | None]:
+        """CPUs and memory of each rank here."""
+        order = self._order
+        return max(order.cpus / order.ranks, 0.01), order.memory_gb / order.ranks if order.memory_gb > 0 else None
+
+    def _resize(self) -> None:
+        """Other CPUs and memory for the processes that run. If that fails they keep what they have."""
+        for task in self._ids:
+            try:
+                self._place.host.resize(task, *self._share())
+            except RotaError as error:  # noqa: PERF203 - each rank by itself
+                log.warning("job %d keeps its CPUs and memory: %s", self.key[0], error)
+
     def look(self) -> dict[TaskId, Status]:
         """The ranks as the machine sees them (reads files; called in a thread)."""
+        if self._resizes:
+            self._resizes = False
+            self._resize()
         found: dict[TaskId, Status] = {}
         for task in self._ids:
             ending = self._endings.get(task)

@@ -6,6 +6,7 @@ Below its own group and not at the root: a limit that somebody set on the agent 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from rota.deploy.worker.limits import Enclosure, Limits
 FOLDER = "rota"
 AGENT_GROUP = "rota-agent"  # version 2 allows no processes in a group whose members have limits: the agent moves here
 PERIOD_US = 100_000
+_V1_LIMIT = "memory.limit_in_bytes"
+_log = logging.getLogger(__name__)
 _V1 = ("cpuset", "cpu", "cpuacct", "memory")
 _V2 = ("cpuset", "cpu", "memory")
 
@@ -60,6 +63,19 @@ class Groups:
             ) from error
         return enclosure
 
+    def resize(self, name: str, limits: Limits) -> None:
+        """Other limits for a task that runs. Memory that it uses already is not taken away: that limit stays."""
+        enclosure = self.attach(name)
+        try:
+            if "cpuset" in enclosure.groups:
+                self._pin(enclosure.groups["cpuset"], limits.cpus)
+            if "cpu" in enclosure.groups:
+                self._set_quota(enclosure.groups["cpu"], limits.quota)
+            if "memory" in enclosure.groups and limits.memory_bytes is not None:
+                self._change_memory(enclosure.groups["memory"], limits.memory_bytes)
+        except OSError as error:
+            raise ConfigError(f"cannot change the limits of {name}: {error.filename}: {error.strerror}") from error
+
     def attach(self, name: str) -> Enclosure:
         """The groups of a task that was started before, as far as they are there."""
         groups = {controller: base / FOLDER / name for controller, base in self.bases.items()}
@@ -82,13 +98,31 @@ class Groups:
         if cpus:
             _put(group / "cpuset.cpus", ",".join(str(cpu) for cpu in cpus))
 
-    def _set_quota(self, group: Path, cpus: float) -> None:
-        quota = max(1000, round(cpus * PERIOD_US))
+    def _set_quota(self, group: Path, cpus: float | None) -> None:
+        quota = None if cpus is None else max(1000, round(cpus * PERIOD_US))
         if self.version == 2:
-            _put(group / "cpu.max", f"{quota} {PERIOD_US}")
+            _put(group / "cpu.max", f"{'max' if quota is None else quota} {PERIOD_US}")
             return
         _put(group / "cpu.cfs_period_us", str(PERIOD_US))
-        _put(group / "cpu.cfs_quota_us", str(quota))
+        _put(group / "cpu.cfs_quota_us", str(-1 if quota is None else quota))
+
+    def _change_memory(self, group: Path, size: int) -> None:
+        """The kernel wants the limit with swap never to be the smaller one, so the order depends on the direction."""
+        used, limit = ("memory.current", "memory.max") if self.version == 2 else ("memory.usage_in_bytes", _V1_LIMIT)
+        before = _text(group / limit)
+        if before.isdigit() and size < int(before) and size < int(_text(group / used) or 0):
+            _log.warning(
+                "%s: %d bytes are in use, so the limit stays at %s and not %d",
+                group,
+                int(_text(group / used) or 0),
+                before,
+                size,
+            )
+            return
+        swap = group / "memory.memsw.limit_in_bytes"
+        if self.version == 1 and swap.exists() and before.isdigit() and size > int(before):
+            _put(swap, str(size))
+        self._set_memory(group, size)
 
     def _set_memory(self, group: Path, size: int) -> None:
         if self.version == 2:

@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from rota.core.errors import ConfigError
 from rota.deploy.worker import status
 from rota.deploy.worker.launcher import Running
 from rota.deploy.worker.limits import Plain
@@ -81,6 +82,19 @@ class EngineLauncher:
     def usage(self, folder: Path) -> Usage:
         """Of the client only: what is inside belongs to the engine."""
         return self._process.usage(folder)
+
+    def resize(self, spec: TaskSpec, folder: Path) -> None:
+        """Let the engine change the limits of the container."""
+        limits = limits_of(spec)
+        argv = [self.name, "update"]
+        argv += [f"--cpuset-cpus={','.join(map(str, limits.cpus))}"] if limits.cpus else []
+        argv += [f"--cpus={limits.quota or len(limits.cpus) or spec.cpus:g}"]
+        if limits.memory_bytes:
+            argv += [f"--memory={limits.memory_bytes}b", f"--memory-swap={limits.memory_bytes}b"]
+        done = call([*argv, self._container(folder.name)])
+        if done is None or done.returncode != 0:
+            why = "no answer" if done is None else last_line(done.stderr)
+            raise ConfigError(f"{self.name} cannot change the limits of task {spec.id}: {why}")
 
     def signal(self, folder: Path, number: int) -> None:
         """The client in the foreground passes signals on."""

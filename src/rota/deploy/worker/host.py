@@ -74,6 +74,25 @@ class Host:
             raise
         return launcher.status(folder)
 
+    def resize(self, task: TaskId, cpus: float, memory_gb: float | None) -> TaskSpec:
+        """Give a task that runs other CPUs and memory, without ending it; what it has now.
+
+        Nothing happens to one that ended. Without control groups only whole CPUs are enforced, as at a start.
+        """
+        spec = self.table.spec(task)
+        if self.status(task).phase is Phase.ENDED or (spec.cpus, spec.memory_gb) == (cpus, memory_gb):
+            return spec
+        self.cpus.release(str(task))
+        pinning = self.cpus.take(str(task), cpus, self._nodes_of(spec.devices))
+        wanted = replace(spec, cpus=cpus, memory_gb=memory_gb, cpu_ids=pinning.cpus, virtual=pinning.virtual)
+        try:
+            self._launcher(task).resize(wanted, self.table.path(task))
+            self.table.replace(wanted)
+        except Exception:
+            self.cpus.restore(str(task), shares(spec.cpus, spec.cpu_ids))
+            raise
+        return wanted
+
     def recover(self) -> list[Report]:
         """After a restart: take back CPUs of tasks that run, end what lost its supervisor, report everything."""
         for task in self.table.ids():

@@ -44,6 +44,9 @@ class Launcher(Protocol):
     def usage(self, folder: Path) -> Usage:
         """What it uses now."""
 
+    def resize(self, spec: TaskSpec, folder: Path) -> None:
+        """Hold a task that runs to the CPUs and memory of a new description. Raises ConfigError."""
+
     def signal(self, folder: Path, number: int) -> None:
         """Send a signal to the process group of the task."""
 

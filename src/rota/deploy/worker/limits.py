@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -102,6 +103,9 @@ class Backend(Protocol):
     def enclose(self, name: str, limits: Limits) -> Enclosure:
         """Put limits in force for a task that is about to start."""
 
+    def resize(self, name: str, limits: Limits) -> None:
+        """Other limits for the groups of a task that runs."""
+
     def attach(self, name: str) -> Enclosure:
         """The enclosure of a task that was started before."""
 
@@ -127,6 +131,9 @@ class Plain:
         """Nothing to prepare: the process limits itself."""
         return Enclosure(name, {}, limits.cpus, limits.memory_bytes)
 
+    def resize(self, name: str, limits: Limits) -> None:
+        """There are no groups; `relimit` reaches the processes."""
+
     def attach(self, name: str) -> Enclosure:
         """There is nothing to find again."""
         return Enclosure(name)
@@ -134,6 +141,18 @@ class Plain:
     def names(self) -> list[str]:
         """None are kept."""
         return []
+
+
+def relimit(processes: Iterable[procs.Process], limits: Limits, controllers: Collection[str]) -> None:
+    """Set affinity and RLIMIT_DATA of processes that run, as far as no group of theirs (`controllers`) does it."""
+    for process in processes:
+        with contextlib.suppress(OSError):  # it has just ended
+            if "cpuset" not in controllers and limits.cpus:
+                for thread in Path(f"/proc/{process.pid}/task").iterdir():
+                    os.sched_setaffinity(int(thread.name), limits.cpus)
+            if "memory" not in controllers and limits.memory_bytes is not None:
+                size = limits.memory_bytes
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (size, size))
 
 
 def pick(root: Path | None = None) -> Backend:

@@ -17,7 +17,7 @@ from pathlib import Path
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker import procs, status
 from rota.deploy.worker.launcher import Running
-from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, Limits
+from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, Limits, relimit
 from rota.deploy.worker.spec import MARKER, TaskSpec, environment, logs_of
 from rota.deploy.worker.status import Phase, Status
 
@@ -94,6 +94,15 @@ class ProcessLauncher:
             return enclosure.usage()
         leader = status.read(folder).process
         return procs.usage(procs.in_session(leader)) if leader else procs.Usage()
+
+    def resize(self, spec: TaskSpec, folder: Path) -> None:
+        """Hold a task that runs to the CPUs and memory of a new description."""
+        limits, enclosure = limits_of(spec), self._enclosure(folder)
+        self.limits.resize(enclosure.name, limits)
+        leader = status.read(folder).process
+        found = set(procs.in_session(leader)) if leader else set()
+        found.update(enclosure.members())
+        relimit(found, limits, enclosure.groups)
 
     def signal(self, folder: Path, number: int) -> None:
         """Send a signal to the process group of the task."""

@@ -80,6 +80,10 @@ class RuncLauncher:
         """What it uses now."""
         return self._process.usage(folder)
 
+    def resize(self, spec: TaskSpec, folder: Path) -> None:
+        """The container is in the groups of the task."""
+        self._process.resize(spec, folder)
+
     def signal(self, folder: Path, number: int) -> None:
         """In the foreground, runc passes signals on."""
         self._process.signal(folder, number)

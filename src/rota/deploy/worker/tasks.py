@@ -62,6 +62,16 @@ class TaskTable:
             ) from error
         return target
 
+    def replace(self, spec: TaskSpec) -> None:
+        """Write another description of a task that is here."""
+        path = self.path(spec.id) / _SPEC
+        draft = path.with_suffix(".part")
+        try:
+            _write(draft, spec)
+            draft.replace(path)
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror}; make room and try again") from error
+
     def ids(self) -> list[TaskId]:
         """Tasks that were not forgotten, in order. Folders that are no tasks are left alone."""
         found = []
@@ -101,11 +111,15 @@ def _build(folder: Path, spec: TaskSpec) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "logs").mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
-    with os.fdopen(os.open(folder / _SPEC, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    _write(folder / _SPEC, spec)
+    _sync(folder)
+
+
+def _write(path: Path, spec: TaskSpec) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(spec.to_json(), file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    _sync(folder)
 
 
 def _sync(folder: Path) -> None:

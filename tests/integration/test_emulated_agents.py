@@ -5,14 +5,18 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("grpc")
 
 from fleet import a_fleet, training
+from rota.deploy.worker.limits import pick
+from rota.deploy.worker.runc import RuncLauncher
 from rota.emulate.catalogue import DeviceTimes
 from rota.emulate.gangs import gang_step
+from rota.rpc import rota_pb2 as pb
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="agents need Linux")
 
@@ -177,3 +181,38 @@ def test_a_gang_takes_the_time_of_its_parts_and_the_exchange(tmp_path):
 
     step = gang_step(DeviceTimes(), "resnet50", "v100", 64, gpus=4).seconds
     assert run(tmp_path, {"a": "v100=4"}, story, time_scale=10.0) == pytest.approx(10.0 / step)
+
+
+def test_a_container_trains_on_the_devices_and_keeps_its_lease(tmp_path):
+    if why := RuncLauncher(pick(), tmp_path / "runc").unavailable():
+        pytest.skip(why)
+    words = training("--model", "resnet50", "--batch", "64")
+    source = Path(__file__).parents[2]
+
+    async def story(fleet):
+        inside, reading = await fleet.submit(
+            {"argv": words, "steps": 10**6, "image": "host", "cwd": str(source)},
+            {"argv": ["touch", "/etc/rota-was-here"], "image": "host"},
+        )
+        going = await fleet.until(inside, lambda info: info.step > 3)
+        failed = await fleet.over(reading)
+        said = await fleet.output(reading)
+        await fleet.control.Drain(pb.DrainRequest(node="a"))
+        stopped = await fleet.until(inside, lambda info: info.phase == "queued")
+        await fleet.control.Drain(pb.DrainRequest(node="a", undo=True))
+        resumed = await fleet.until(inside, lambda info: info.epoch == 2 and info.step > stopped.saved_step)
+        return going, failed, said, stopped, resumed
+
+    going, failed, said, stopped, resumed = run(tmp_path, {"a": "v100=2"}, story, time_scale=10.0)
+
+    assert (failed.phase, "Read-only file system" in said) == ("failed", True)
+    assert stopped.saved_step >= going.step, "it saved when it was asked to stop"
+    assert resumed.restarts == 0
+
+
+def test_mps_is_refused_without_a_gpu(tmp_path):
+    async def story(fleet):
+        [job] = await fleet.submit({"argv": ["true"], "mps": True})
+        return await fleet.over(job)
+
+    assert "MPS needs a GPU, and this machine has none" in run(tmp_path, {"a": "v100=1"}, story).reason

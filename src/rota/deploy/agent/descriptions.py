@@ -1,0 +1,61 @@
+"""From an order of the scheduler to what one of its processes is started as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rota.deploy.worker.spec import TaskId, TaskSpec
+from rota.rpc import rota_pb2 as pb
+
+_LEAST_CPUS = 0.01
+
+
+def describe(
+    order: pb.TaskOrder, task: TaskId, *, root: Path, logs: Path, run: Path, env: Mapping[str, str]
+) -> TaskSpec:
+    """One rank: `root` holds checkpoints, `run` the agent's sockets, `env` is what this agent says beside the order."""
+    spec = order.spec
+    local = task.rank - order.first_rank
+    cpus, memory_gb = share(order)
+    return TaskSpec(
+        id=task,
+        argv=tuple(spec.argv),
+        env={**dict(spec.env), **_environment(order, task.rank, local, root), **env},
+        cwd=spec.cwd or "/",
+        cpus=cpus,
+        memory_gb=memory_gb,
+        devices=(order.devices[local],) if spec.ranks == "gpu" else tuple(order.devices),
+        checkpoints=str(root / str(order.job) / str(order.epoch)),
+        logs=str(logs),
+        image=spec.image,
+        mounts=_mounts(order, root, run) if spec.image else (),
+        mps=spec.mps,
+    )
+
+
+def share(order: pb.TaskOrder) -> tuple[float, float | None]:
+    """CPUs and memory of each rank here; None for memory without a limit."""
+    return max(order.cpus / order.ranks, _LEAST_CPUS), order.memory_gb / order.ranks if order.memory_gb > 0 else None
+
+
+def _environment(order: pb.TaskOrder, rank: int, local: int, root: Path) -> dict[str, str]:
+    spec = order.spec
+    counted = {"ROTA_STEPS": str(spec.steps)} if spec.steps else {}
+    return {
+        **counted,
+        "ROTA_WORLD_SIZE": str(order.world_size),
+        "ROTA_LOCAL_RANK": str(local),
+        "ROTA_RESUME": str(root / order.resume) if order.resume else "",
+        "ROTA_CHECKPOINT_EVERY_S": f"{spec.checkpoint_every_s or 60.0:g}",
+        "RANK": str(rank),
+        "WORLD_SIZE": str(order.world_size),
+        "LOCAL_RANK": str(local),
+        "MASTER_ADDR": order.master_addr,
+        "MASTER_PORT": str(order.master_port),
+    }
+
+
+def _mounts(order: pb.TaskOrder, root: Path, run: Path) -> tuple[str, ...]:
+    """What a container needs beside its checkpoints: the agent's sockets, and the checkpoint it goes on from."""
+    return (str(run), f"{root / order.resume}:ro") if order.resume else (str(run),)

@@ -21,6 +21,8 @@ Examples:
 
 \b
 The name of the server is that of its certificate (`rota certs agent NAME`).
+With a connection file the agent takes the line of its own address (or --host):
+its GPUs and CPUs are counted from the first ones that stand there.
 Stopping the agent does not stop its jobs: they run until their leases end, and
 an agent that is started again in the same folder takes them over.
 """
@@ -37,7 +39,8 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option("--storage-mbps", type=_AMOUNT, help="Storage bandwidth, MB/s.")
 @click.option("--network-gbps", type=_AMOUNT, help="Network, Gb/s.")
 @click.option("--rack", default="", metavar="NAME", help="Where it stands.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where ranks of a gang find this machine.")
+@click.option("--host", metavar="IP[:PORT]", help="Where ranks of a gang find this machine (default: 127.0.0.1).")
+@click.option("--connection-file", metavar="FILE", help="Synergy's: ip,port,first gpu,first cpu,numa on each line.")
 @click.option("--checkpoints", metavar="DIR", help="Root of checkpoints (default: what the scheduler says).")
 @click.option("--certs", metavar="DIR", help="Folder of certificates (or ROTA_CERTS, or client.toml).")
 @click.option("--insecure", is_flag=True, help="No certificates: only for a scheduler on this machine.")
@@ -59,6 +62,7 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
 
     from rota.deploy.agent.machine import Said, equipment  # noqa: PLC0415
 
+    mine = _connection(options)
     offered = equipment(gpus, Said(name=name, **{key: value for key, value in options.items() if value is not None}))
 
     def ready() -> None:
@@ -69,7 +73,21 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
         click.echo(f"rota: agent {name} offers {what} to {settings.address}", err=True)
 
     where = Path(checkpoints) if checkpoints else None
-    runs.run_agent(offered, folder, settings, ready, checkpoints=where, while_stdin=while_stdin)
+    runs.run_agent(
+        offered, folder, settings, ready, checkpoints=where, while_stdin=while_stdin, connection=mine
+    )  # fmt: skip
+
+
+def _connection(options: dict[str, Any]) -> Any:
+    """The line of the connection file that is ours; what it says goes into the options."""
+    path = options.pop("connection_file")
+    if path is None:
+        return None
+    from rota.deploy.worker.inventory import own_connection  # noqa: PLC0415
+
+    mine = own_connection(path, options["host"] or "")
+    options |= {"host": mine.host, "first_gpu": mine.first_gpu, "first_cpu": mine.first_cpu}
+    return mine
 
 
 def _settings(options: dict[str, Any]) -> Any:

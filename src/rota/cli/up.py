@@ -52,10 +52,11 @@ _KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbea
 @click.option("--dead-after", type=float, callback=seconds, metavar="SECONDS", help="An agent silent for so long is.")
 @click.option("--lease", type=float, callback=seconds, metavar="SECONDS", help="Of jobs, beyond a round.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the scheduler (default: any free one).")
+@click.option("--connection-file", metavar="FILE", help="Synergy's: a line per server with its first GPU and CPU.")
 @json_option
 def command(
     *, servers: tuple[str, ...], emulate: bool, state: str, time_scale: float | None, port: int, as_json: bool,
-    **serve: Any,
+    connection_file: str | None, **serve: Any,
 ) -> None:  # fmt: skip
     """Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.
 
@@ -64,6 +65,7 @@ def command(
     local = needs_deploy("rota.deploy.local")
     folder = Path(state)
     given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
+    given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
     wishes = local.merged(given, local.remembered(folder))
     screen = _Screen()
     cluster: LocalCluster = local.LocalCluster(folder=folder, wishes=wishes, port=port, tell=screen.say)

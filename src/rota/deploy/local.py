@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
@@ -32,6 +32,7 @@ from rota.deploy.security import certs, secret_files
 from rota.deploy.security.places import tokens_file
 from rota.deploy.security.subjects import Role, Subject, check_name
 from rota.deploy.security.tokens import TokenFile
+from rota.deploy.worker.inventory import read_connections
 from rota.rpc import rota_pb2 as pb
 
 _SERVE_S, _JOIN_S = 60.0, 120.0
@@ -68,10 +69,12 @@ class Wishes:
     emulate: bool = False
     time_scale: float = 1.0
     serve: tuple[str, ...] = ()
+    connections: str = ""
+    """A connection file of Synergy with a line for each server; empty: none."""
 
     def fields(self) -> dict[str, Any]:
         """As plain values."""
-        return {"servers": self.servers, "emulate": self.emulate, "time_scale": self.time_scale, "serve": self.serve}
+        return asdict(self)
 
 
 def remembered(folder: Path) -> Wishes | None:
@@ -81,7 +84,7 @@ def remembered(folder: Path) -> Wishes | None:
         kept = json.loads(path.read_text(encoding="utf-8"))
         return Wishes(
             servers=tuple(kept["servers"]), emulate=bool(kept["emulate"]), time_scale=float(kept["time_scale"]),
-            serve=tuple(kept["serve"]),
+            serve=tuple(kept["serve"]), connections=str(kept.get("connections", "")),
         )  # fmt: skip
     except FileNotFoundError:
         return None
@@ -131,7 +134,8 @@ class LocalCluster:
         if stopped():
             return
         self._write_settings()
-        self.agents = [self._agent(server, self._lifeline) for server in servers]
+        lines = _lines(self.wishes.connections, len(servers))
+        self.agents = [self._agent(server, self._lifeline, line) for server, line in zip(servers, lines, strict=True)]
         for agent in self.agents:
             agent.start()
         self._join(stopped)
@@ -166,7 +170,7 @@ class LocalCluster:
             *self.wishes.serve, "--json", "--while-stdin",
         )  # fmt: skip
 
-    def _agent(self, server: Server, lifeline: Lifeline) -> Child:
+    def _agent(self, server: Server, lifeline: Lifeline, line: Sequence[str] = ()) -> Child:
         has, place = server.capacity, self.folder.resolve()
         amounts = [
             (flag, value)
@@ -182,6 +186,7 @@ class LocalCluster:
             "--gpus", gpus, "--folder", str(place / "agents" / server.id), "--json", "--while-stdin",
         ]  # fmt: skip
         command += [word for flag, value in amounts for word in (flag, repr(value))]
+        command += line
         log = self.folder / "logs" / f"{server.id}.log"
         return Child(name=f"agent {server.id}", command=command, log=log, lifeline=lifeline)
 
@@ -279,7 +284,18 @@ def merged(given: Mapping[str, Any], before: Wishes | None) -> Wishes:
         emulate=bool(given.get("emulate")) or (kept.emulate and not servers),
         time_scale=float(given.get("time_scale") or kept.time_scale),
         serve=tuple(given.get("serve") or ()) or kept.serve,
+        connections=str(given.get("connections") or ("" if servers else kept.connections)),
     )
+
+
+def _lines(path: str, servers: int) -> list[list[str]]:
+    """For every server the options by which its agent finds its line of a connection file."""
+    if not path:
+        return [[] for _ in range(servers)]
+    found = read_connections(path)
+    if len(found) < servers:
+        raise ConfigError(f"{path} has {len(found)} lines for {servers} servers; give each server one")
+    return [["--connection-file", path, "--host", f"{c.host}:{c.port}"] for c in found[:servers]]
 
 
 def _lock(folder: Path) -> IO[str]:

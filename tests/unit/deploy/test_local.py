@@ -1,7 +1,7 @@
 import pytest
 
 from rota.core.errors import ConfigError
-from rota.deploy.local import Wishes, merged, servers_of
+from rota.deploy.local import Wishes, _lines, merged, servers_of
 
 
 def sizes(*texts):
@@ -35,3 +35,14 @@ def test_what_is_not_said_is_as_the_last_time():
         60.0,
         ("--policy", "fifo"),
     )
+
+
+def test_each_server_gets_a_line_of_the_connection_file(tmp_path):
+    path = tmp_path / "connections.csv"
+    path.write_text("127.0.0.1,9001,0,0,0\n127.0.0.1,9002,4,12,0\n")
+    lines = _lines(str(path), 2)
+
+    assert [line[-1] for line in lines] == ["127.0.0.1:9001", "127.0.0.1:9002"]
+    assert _lines("", 2) == [[], []]
+    with pytest.raises(ConfigError, match="has 2 lines for 3 servers"):
+        _lines(str(path), 3)

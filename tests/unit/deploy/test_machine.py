@@ -22,6 +22,18 @@ def test_real_gpus_are_named_as_cuda_names_them():
     assert made.memory_gb > 0
 
 
+def test_gpus_are_counted_from_the_first_one_of_the_part():
+    said = Said(name="a", first_gpu=4, first_cpu=1)
+
+    assert equipment("emulate:k80=2", said).devices == ("emulated-4", "emulated-5")
+    assert equipment("a100=2", said).devices == ("4", "5")
+
+
+def test_an_emulated_card_has_its_memory():
+    assert equipment("emulate:k80=2", Said(name="a")).device_memory_mib == 11441.0
+    assert equipment("emulate:unheard-of=2", Said(name="a")).device_memory_mib == 0.0
+
+
 @pytest.mark.parametrize(
     "text", ["v100", "v100=", "v100=0", "v100=-1", "=4", "emulate:", "emulate:v100=9999", "v100=²"]
 )

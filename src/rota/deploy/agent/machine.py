@@ -31,6 +31,9 @@ class Said:
     network_gbps: float = 0.0
     rack: str = ""
     host: str = "127.0.0.1"
+    first_gpu: int = 0
+    first_cpu: int = 0
+    """Where its part of the machine begins, if others have theirs."""
 
 
 def equipment(gpus: str, said: Said) -> Equipment:
@@ -40,14 +43,19 @@ def equipment(gpus: str, said: Said) -> Equipment:
         return _found(said)
     emulated = text.startswith(EMULATE)
     kind, count = _parsed(text.removeprefix(EMULATE), gpus)
-    devices = tuple(f"emulated-{i}" if emulated else str(i) for i in range(count))
+    numbers = range(said.first_gpu, said.first_gpu + count)
+    devices = tuple(f"emulated-{i}" if emulated else str(i) for i in numbers)
     return Equipment(
         node=said.name, type=kind, devices=devices, emulated=emulated,
         device_memory_mib=_card_mib(kind) if emulated else 0.0,
-        cpus=said.cpus or (CPUS_PER_GPU * count if emulated else float(os.cpu_count() or 1)),
+        cpus=said.cpus or (CPUS_PER_GPU * count if emulated else _cpus_from(said.first_cpu, os.cpu_count() or 1)),
         memory_gb=said.memory_gb or (MEMORY_GB_PER_GPU * count if emulated else memory_gb()),
         storage_mbps=said.storage_mbps, network_gbps=said.network_gbps, rack=said.rack, host=said.host,
     )  # fmt: skip
+
+
+def _cpus_from(first: int, count: int) -> float:
+    return float(max(1, count - first))
 
 
 def memory_gb() -> float:
@@ -75,13 +83,17 @@ def _found(said: Said) -> Equipment:
     machine = inspect(tempfile.gettempdir())
     if not machine.gpus:
         raise ConfigError(f"no GPU was found on this machine ({'; '.join(machine.remarks)}); {_HOW}")
-    names = [type_name(gpu.name) for gpu in machine.gpus]
+    offered = [gpu for gpu in machine.gpus if gpu.index >= said.first_gpu]
+    if not offered:
+        raise ConfigError(f"GPUs begin at {said.first_gpu} by the connection file, and there are {len(machine.gpus)}")
+    names = [type_name(gpu.name) for gpu in offered]
     kind = max(sorted(set(names)), key=names.count)
-    mine = [gpu for gpu, name in zip(machine.gpus, names, strict=True) if name == kind]
+    mine = [gpu for gpu, name in zip(offered, names, strict=True) if name == kind]
     measured = 0.0 if machine.storage is None else machine.storage.read_mbps or 0.0
+    cpus = said.cpus or _cpus_from(said.first_cpu, len(machine.cpus))
     return Equipment(
         node=said.name, type=kind, devices=tuple(str(gpu.index) for gpu in mine),
-        device_memory_mib=min(gpu.memory_bytes for gpu in mine) / 2**20, cpus=said.cpus or float(len(machine.cpus)),
+        device_memory_mib=min(gpu.memory_bytes for gpu in mine) / 2**20, cpus=cpus,
         memory_gb=said.memory_gb or machine.memory_bytes / 1e9, storage_mbps=said.storage_mbps or measured,
         network_gbps=said.network_gbps, rack=said.rack, host=said.host,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from rota.deploy.agent.main import Agent, Equipment
 from rota.deploy.agent.processes import Processes
 from rota.deploy.security.client import ClientSettings, connect, explained
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
+from rota.deploy.worker.inventory import Connection, Machine, inspect, part_of
 
 
 def run_agent(
@@ -26,13 +27,20 @@ def run_agent(
     *,
     checkpoints: Path | None = None,
     while_stdin: bool = False,
+    connection: Connection | None = None,
 ) -> None:
-    """Serve until told to stop. A refusal that will not get better is a ConfigError."""
+    """Serve until told to stop. A refusal that will not get better is a ConfigError.
+
+    `connection` is the part of the machine that this agent may use; None: all of it.
+    """
+    part = None
+    if connection is not None:
+        part = part_of(inspect(), connection, equipment.cpus, emulated=equipment.emulated)
     folder = folder.absolute()
     checkpoints = None if checkpoints is None else checkpoints.absolute()
     with explained(settings):
         try:
-            asyncio.run(_run(equipment, folder, settings, ready, checkpoints, while_stdin=while_stdin))
+            asyncio.run(_run(equipment, folder, settings, ready, checkpoints, part, while_stdin=while_stdin))
         except grpc.RpcError as error:
             if error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}:
                 raise ConfigError(f"the scheduler refuses node {equipment.node!r}: {error.details()}") from error
@@ -45,6 +53,7 @@ async def _run(
     settings: ClientSettings,
     ready: Callable[[], None],
     checkpoints: Path | None,
+    machine: Machine | None,
     *,
     while_stdin: bool,
 ) -> None:
@@ -54,7 +63,7 @@ async def _run(
         stop_on_eof(stop)
     channel = connect(settings, agent=equipment.node)
     devices = Devices(equipment, folder) if equipment.emulated else None
-    processes = Processes(folder, devices=devices)
+    processes = Processes(folder, machine, devices)
     equipment = replace(equipment, limits=processes.describe())
     agent = Agent(
         equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=processes,

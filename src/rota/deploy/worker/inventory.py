@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import math
 import os
+import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +206,48 @@ def _connection(line: str, where: str) -> Connection:
     if not fields[0]:
         raise ConfigError(f"{where}: the address is empty")
     return Connection(fields[0], numbers[0], numbers[1], numbers[2], bool(numbers[3]))
+
+
+def own_connection(path: str | Path, address: str = "") -> Connection:
+    """The line of a connection file for this agent: by `ip` or `ip:port`, or without one by what this machine is."""
+    lines = read_connections(path)
+    host, colon, port = address.rpartition(":") if re.fullmatch(r".+:\d+", address) else (address, "", "")
+    mine = [c for c in lines if (c.host == host if host else _is_here(c.host)) and (not colon or c.port == int(port))]
+    if len(mine) == 1:
+        return mine[0]
+    known = ", ".join(f"{c.host}:{c.port}" for c in (mine or lines)[:8])
+    if mine:
+        raise ConfigError(f"{path}: several lines are for this machine ({known}); say which with --host IP:PORT")
+    wanted = address or "this machine"
+    raise ConfigError(f"{path}: no line for {wanted}; it has {known}. Say which is meant with --host IP:PORT")
+
+
+def part_of(machine: Machine, connection: Connection, cpus: float, *, emulated: bool) -> Machine:
+    """The part of a machine that a line gives to an agent: CPUs from its first one on, as one node unless it says numa.
+
+    An emulated server may be believed to have CPUs that are not there; then it gets all of those that are.
+    """
+    last = connection.first_cpu + math.ceil(cpus)
+    mine = tuple(cpu for cpu in machine.cpus if connection.first_cpu <= cpu < last)
+    if not mine and not emulated:
+        raise ConfigError(
+            f"{connection.host}:{connection.port} begins at CPU {connection.first_cpu}, and this machine has "
+            f"{machine.cpus[0]} to {machine.cpus[-1]}; correct the connection file"
+        )
+    mine = mine or machine.cpus
+    nodes = {node: tuple(c for c in here if c in mine) for node, here in machine.numa.items()}
+    numa = {node: here for node, here in nodes.items() if here} if connection.numa else {0: mine}
+    return replace(machine, cpus=mine, numa=numa)
+
+
+def _is_here(host: str) -> bool:
+    """Whether an address belongs to this machine: only then may it be bound."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, address in found:
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            return True
+    return False

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,9 @@ from rota.deploy.worker.inventory import (
     memory,
     node_of_pci,
     numa_map,
+    own_connection,
     parse_cpu_list,
+    part_of,
     read_connections,
 )
 from rota.deploy.worker.storage import measure
@@ -115,3 +118,40 @@ def test_an_empty_or_missing_connection_file_is_refused(tmp_path):
         read_connections(tmp_path / "empty")
     with pytest.raises(ConfigError, match="cannot read connection file"):
         read_connections(tmp_path / "missing")
+
+
+def test_an_agent_finds_its_line_by_address(tmp_path):
+    path = tmp_path / "connections.csv"
+    path.write_text("192.0.2.7,9000,0,0,0\n127.0.0.1,9001,4,12,1\n")
+
+    assert own_connection(path) == Connection("127.0.0.1", 9001, 4, 12, True)
+    assert own_connection(path, "192.0.2.7").port == 9000
+    assert own_connection(path, "192.0.2.7:9000").port == 9000
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("", "several lines are for this machine .127.0.0.1:9001, 127.0.0.1:9002.; say which with --host"),
+        ("127.0.0.1", "several lines"),
+        ("192.0.2.8", "no line for 192.0.2.8; it has 127.0.0.1:9001, 127.0.0.1:9002"),
+        ("127.0.0.1:9003", "no line for 127.0.0.1:9003"),
+    ],
+)
+def test_a_line_that_cannot_be_told_is_asked_for(tmp_path, address, message):
+    path = tmp_path / "connections.csv"
+    path.write_text("127.0.0.1,9001,0,0,0\n127.0.0.1,9002,4,12,0\n")
+
+    with pytest.raises(ConfigError, match=message):
+        own_connection(path, address)
+
+
+def test_an_agent_gets_the_cpus_from_its_first_one_on():
+    machine = replace(inspect(), cpus=tuple(range(8)), numa={0: (0, 1, 2, 3), 1: (4, 5, 6, 7)})
+    line = Connection("h", 1, 0, 3, True)
+
+    assert part_of(machine, line, 3.5, emulated=False).numa == {0: (3,), 1: (4, 5, 6)}
+    assert part_of(machine, replace(line, numa=False), 2, emulated=False).numa == {0: (3, 4)}
+    assert part_of(machine, replace(line, first_cpu=24), 2, emulated=True).cpus == machine.cpus
+    with pytest.raises(ConfigError, match="begins at CPU 24, and this machine has 0 to 7"):
+        part_of(machine, replace(line, first_cpu=24), 2, emulated=False)

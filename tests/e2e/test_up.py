@@ -4,9 +4,12 @@ import gzip
 import json
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
+import rota
 from live import FAST, Live, until
 from rota.core.errors import ConfigError
 
@@ -25,6 +28,33 @@ def test_an_emulated_job_runs_to_its_end(live):
     assert told["phases"] == ["finished"]
     info = live.ask("jobs", str(told["jobs"][0]))
     assert (info["saved_step"], info["profile"], info["tenant"]) == (500, "ResNet-18 (batch size 32)", "default")
+
+
+TRAINING = (sys.executable, "-m", "rota.emulate.job", "--model", "resnet50")
+OURS = ("--env", f"PYTHONPATH={Path(rota.__file__).parents[1]}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="agents need Linux to run processes")
+def test_a_training_process_runs_on_emulated_devices(live):
+    asked = ("submit", "--gpus", "2", "--steps", "500", *OURS, "--wait", "--json")
+    told = json.loads(live.run(*asked, "--", *TRAINING, "--batch", "64"))
+
+    assert told["phases"] == ["finished"]
+    said = json.loads(live.run("logs", str(told["jobs"][0])))
+    assert (said["step"], said["stopped"]) == (500, "done")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="agents need Linux to run processes")
+def test_out_of_device_memory_is_told_with_what_was_asked_and_free(live):
+    asked = ("submit", "--steps", "9", "--max-restarts", "0", *OURS, "--wait")
+    live.run(*asked, "--", *TRAINING, "--batch", "4000", code=1)
+    live.run("submit", "--emulated", "--model", "resnet50", "--batch", "4000", "--steps", "9", "--max-restarts", "0",
+             "--wait", code=1)  # fmt: skip
+
+    for job in live.ask("jobs", "--all")[:2]:
+        shown = " ".join(live.run("jobs", str(job["job"])).split())
+        assert "out-of-device-memory" in shown
+        assert "MiB are free" in shown
 
 
 def test_servers_are_what_was_asked_for(live):
@@ -71,6 +101,12 @@ def test_a_drained_server_loses_its_jobs_to_others(live):
     until(lambda: live.nodes()[node].state == "drained")
     assert live.run("drain", node, "--undo").strip() == f"{node} is up"
     live.run("cancel", str(job))
+
+
+def test_no_restarts_are_no_restarts(live):
+    live.run("submit", "--max-restarts", "0", "--wait", "--", "false", code=1)
+
+    assert live.ask("jobs", "--all")[0]["reason"] == "failed (exit code 1); 1 failed attempts"
 
 
 def test_jobs_from_a_file(live):

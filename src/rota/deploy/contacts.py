@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Key = tuple[int, int]
@@ -53,10 +54,11 @@ class Report:
 class Contacts:
     """All agents."""
 
-    def __init__(self) -> None:
+    def __init__(self, heartbeat_s: float = 2.0) -> None:
         self._all: dict[str, Contact] = {}
+        self._longest_gap_s = 2 * heartbeat_s
         self.progress: dict[Key, tuple[int, float]] = {}
-        """Live step of an attempt and when it last changed (monotonic)."""
+        """Live step of an attempt and when it last changed (monotonic); time in which nobody was heard is left out."""
 
     def of(self, node: str) -> Contact:
         """The contact of a node; one that was never heard counts as heard now, so that it gets its time."""
@@ -75,14 +77,23 @@ class Contacts:
         contact = self.of(report.node)
         if report.sequence <= contact.sequence:
             return False
-        contact.heard, contact.sequence = time.monotonic(), report.sequence
+        now = time.monotonic()
+        unheard = max(0.0, now - contact.heard - self._longest_gap_s)
+        contact.heard, contact.sequence = now, report.sequence
         contact.taken_over, contact.tasks = report.taken_over, report.tasks
         contact.lateness_s = report.lateness_s
         for key, seen in report.tasks.items():
             before = self.progress.get(key)
             if before is None or seen.step > before[0]:
-                self.progress[key] = (seen.step, contact.heard)
+                self.progress[key] = (seen.step, now)
+            elif unheard:
+                self.progress[key] = (before[0], before[1] + unheard)
         return True
+
+    def idle_s(self, key: Key, nodes: Iterable[str]) -> float:
+        """How long an attempt makes no step, as far as its agents say so: a line that is cut is no job that hangs."""
+        seen = self.progress.get(key)
+        return 0.0 if seen is None else min(self.of(node).heard for node in nodes) - seen[1]
 
     def forget(self, key: Key) -> None:
         """An attempt is over."""

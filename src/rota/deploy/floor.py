@@ -205,7 +205,7 @@ class Floor:
             self._looked = time.monotonic()
             events += self._look_after()
         if events:
-            events += self._happen(reconcile(self.book, self._wanted(), self.clock.now(), self._lease_end()))
+            events += self._happen(self._reconciled(self.clock.now()))
             self._commit(events)
         if self._gangs.look(self.book, self.contacts) or events:
             self._publish(self.book, self._gangs)
@@ -248,14 +248,20 @@ class Floor:
             return {}
         return wants(self._state.placement, self._state.cluster, self._rates)
 
+    def _silent(self) -> set[str]:
+        return {n for n in self.book.nodes if self.contacts.silent_s(n) > self.timing.dead_after_s}
+
+    def _reconciled(self, now: float) -> list[happened.DeployEvent]:
+        return reconcile(self.book, self._wanted(), now, self._lease_end(), self._silent())
+
     def _lease_end(self) -> float:
         return self._now + self._round_s + self.timing.lease_s * self.clock.scale
 
     def _carry_out(self) -> None:
         """After a decision: start and stop attempts, extend the leases of those that go on."""
         now = self.clock.now()
-        events = self._happen(reconcile(self.book, self._wanted(), now, self._lease_end()))
-        near = {n for n in self.book.nodes if self.contacts.silent_s(n) <= self.timing.dead_after_s}
+        events = self._happen(self._reconciled(now))
+        near = self.book.nodes.keys() - self._silent()
         longer = extended(self.book, near, now, self._lease_end())
         if longer is not None:
             events += self._happen([longer])
@@ -294,5 +300,4 @@ class Floor:
         limit = float(job.spec.get("hung_after_s") or 0.0)
         if limit <= 0 or job.attempt is None or job.attempt.stopping:
             return False
-        seen = self.contacts.progress.get((job.id, job.attempt.epoch))
-        return seen is not None and time.monotonic() - seen[1] > limit
+        return self.contacts.idle_s((job.id, job.attempt.epoch), job.attempt.nodes) > limit

@@ -7,7 +7,7 @@ answer is a list of events.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,8 +80,10 @@ def _beside(
     return share
 
 
-def reconcile(book: Book, wanted: Mapping[int, Want], now: float, lease_until: float) -> list[DeployEvent]:
-    """What has to be begun now so that attempts become what is wanted."""
+def reconcile(
+    book: Book, wanted: Mapping[int, Want], now: float, lease_until: float, silent: Container[str] = ()
+) -> list[DeployEvent]:
+    """What has to be begun now so that attempts become what is wanted; nothing new starts on a silent server."""
     events: list[DeployEvent] = []
     for job in book.running.values():
         attempt = job.attempt
@@ -95,11 +97,16 @@ def reconcile(book: Book, wanted: Mapping[int, Want], now: float, lease_until: f
             parts = [_resized(part, want).fields() for part in attempt.parts]
             events.append(AttemptResized(at=now, job=job.id, epoch=attempt.epoch, parts=parts, rate=want.rate))
     stopping = {e.job for e in events if isinstance(e, AttemptStopping)}
-    return events + _starts(book, wanted, stopping, now, lease_until)
+    return events + _starts(book, wanted, stopping, now, lease_until, silent)
 
 
 def _starts(
-    book: Book, wanted: Mapping[int, Want], stopping: set[int], now: float, lease_until: float
+    book: Book,
+    wanted: Mapping[int, Want],
+    stopping: set[int],
+    now: float,
+    lease_until: float,
+    silent: Container[str],
 ) -> list[DeployEvent]:
     held = _held(book)
     begun: dict[int, list[Part]] = {}
@@ -108,6 +115,8 @@ def _starts(
         job, want = book.live.get(number), wanted[number]
         if job is None or job.attempt is not None or job.verdict or job.wait_until > now:
             continue
+        if any(node in silent for node, _ in want.shape):
+            continue  # a new lease there would only put off that the server is given up
         shared = _partner_parts(book, want, stopping, begun)
         parts = _choose(book, want, held) if shared is None else shared
         if parts is None:

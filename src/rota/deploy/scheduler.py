@@ -112,7 +112,7 @@ class Scheduler:
             self.journal.close()
             raise
         self._memory = memory
-        self.contacts = Contacts()
+        self.contacts = Contacts(options.timing.heartbeat_s)
         self.board = Board(self.contacts)
         book = memory.book
         begun = book.begun or None

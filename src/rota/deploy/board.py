@@ -80,7 +80,8 @@ class Board:
         for job in book.running.values():
             if job.attempt is not None:
                 for node, order in _orders(book, job, job.attempt, gangs):
-                    orders[node].append(order)
+                    if node not in job.attempt.forgotten:
+                        orders[node].append(order)
         for node, found in orders.items():
             self._write(node, tuple(sorted(found, key=lambda o: o.job)))
 

@@ -66,6 +66,8 @@ class Attempt:
     stopping: str = ""
     """Why it was asked to end; empty: it was not."""
     stop_asked: float = 0.0
+    forgotten: set[str] = field(default_factory=set)
+    """Servers whose agents lost their memory of it."""
 
     @property
     def nodes(self) -> list[str]:
@@ -302,6 +304,10 @@ class Book:
 
     def _joined(self, event: happened.NodeJoined) -> None:
         before = self.nodes.get(event.node)
+        if before is not None and before.joined.memory not in ("", event.memory):
+            for job in self.running.values():
+                if job.attempt is not None and event.node in job.attempt.nodes:
+                    job.attempt.forgotten.add(event.node)
         self.nodes[event.node] = Node(joined=event, drained=before is not None and before.drained)
 
     def _lost(self, event: happened.NodeLost) -> None:

@@ -59,6 +59,8 @@ class NodeJoined:
     emulated: bool
     limits: str
     device_memory_mib: float = 0.0
+    memory: str = ""
+    """Of the agent; another one than before means that it knows nothing of what runs there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ def judge(book: Book, contacts: Contacts, job: Job, now: float, scale: float) ->
     if attempt is None:
         return []
     key = (job.id, attempt.epoch)
-    states = [_state(book, contacts, node, key) for node in attempt.nodes]
+    states = [_state(book, contacts, node, key, attempt) for node in attempt.nodes]
     ended = [state for state in states if state is not None and state.phase == "ended"]
     if not ended:
         return []
@@ -59,10 +59,12 @@ def judge(book: Book, contacts: Contacts, job: Job, now: float, scale: float) ->
     return _close(job, attempt, worst, now, scale)
 
 
-def _state(book: Book, contacts: Contacts, node: str, key: tuple[int, int]) -> Seen | None:
+def _state(book: Book, contacts: Contacts, node: str, key: tuple[int, int], attempt: Attempt) -> Seen | None:
     """A task as its agent sees it; one that an agent should know of and does not is lost."""
     if book.nodes[node].lost:
         return Seen(phase="ended", outcome="lost", detail=f"{node} is lost ({book.nodes[node].reason})")
+    if node in attempt.forgotten:
+        return Seen(phase="ended", outcome="lost", detail=f"the agent of {node} lost its memory: its folder is new")
     contact = contacts.of(node)
     seen = contact.tasks.get(key)
     if seen is None and key in contact.ordered and contact.taken_over >= contact.ordered[key]:

@@ -35,7 +35,8 @@ def spec_fields(message: pb.JobSpec) -> dict[str, Any]:
 
 def node_fields(message: pb.RegisterRequest) -> dict[str, Any]:
     """A server that registers."""
-    names = ("node", "type", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "host", "emulated", "limits")
+    names = ("node", "type", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "host", "emulated", "limits",
+             "memory")  # fmt: skip
     return {
         **{name: getattr(message, name) for name in names},
         "devices": [device.id for device in message.devices],

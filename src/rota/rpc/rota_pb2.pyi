@@ -18,7 +18,7 @@ class Device(_message.Message):
     def __init__(self, id: _Optional[str] = ..., memory_mib: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host")
+    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "memory")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class RegisterRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_FIELD_NUMBER: _ClassVar[int]
     node: str
     type: str
     devices: _containers.RepeatedCompositeFieldContainer[Device]
@@ -43,7 +44,8 @@ class RegisterRequest(_message.Message):
     version: str
     limits: str
     host: str
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+    memory: str
+    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., memory: _Optional[str] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
     __slots__ = ("session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale")

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +76,9 @@ class Agent:
         place = self.folder / "emulated"
         place.mkdir(exist_ok=True)
         self._root = self.checkpoints or self.folder / "checkpoints"
-        self._link = Link(self.channel, self.equipment.hello(), self._registered, self._log, self._lateness)
+        hello = self.equipment.hello()
+        hello.memory = remembered(self.folder / "memory")
+        self._link = Link(self.channel, hello, self._registered, self._log, self._lateness)
         tasks = Tasks(self._make, self._link.changed)
         self._tasks = tasks
         tasks.adopt(recover(place, self._link.changed, self._root, self.devices))
@@ -138,6 +141,17 @@ class Agent:
 
     def _runs(self, job: int) -> bool:
         return any(r.key[0] == job and r.state().phase != "ended" for r in self._tasks.running())
+
+
+def remembered(path: Path) -> str:
+    """A text made with the folder and kept in it: whether a later agent in this folder can know what ran before."""
+    with contextlib.suppress(FileNotFoundError):
+        if kept := path.read_text(encoding="ascii").strip():
+            return kept
+    made, draft = uuid.uuid4().hex, path.with_suffix(".part")
+    draft.write_text(made, encoding="ascii")
+    draft.replace(path)
+    return made
 
 
 async def follow(paths: list[Path], request: pb.LogRequest, runs: Callable[[], bool]) -> AsyncIterator[pb.LogChunk]:

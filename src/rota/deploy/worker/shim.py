@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _CHUNK = 16384
 _DRAIN_BYTES = 16 << 20  # what is still read from pipes that someone outside the task keeps open
 _KILL_SECONDS = 5.0
+_LOOK_MS = 2000  # between looks whether anybody still knows of the task
 _AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
 
@@ -200,8 +201,11 @@ def drain(pipes: dict[int, Log]) -> None:
             left -= len(data)
 
 
-def copy_output_until_exit(pid: int, pipes: dict[int, Log]) -> None:
-    """Copy output into the logs until the command has ended. It is left unreaped."""
+def copy_output_until_exit(pid: int, pipes: dict[int, Log], folder: str) -> None:
+    """Copy output into the logs until the command has ended. It is left unreaped.
+
+    A task whose folder was removed is ended: no agent will ever find it again, so nobody would end its lease.
+    """
     ended = -1
     poll = select.poll()
     for fd in pipes:
@@ -212,7 +216,9 @@ def copy_output_until_exit(pid: int, pipes: dict[int, Log]) -> None:
     except (OSError, AttributeError):
         pass  # an old kernel: look ten times a second
     while True:
-        for fd, _ in poll.poll(None if ended >= 0 else 100):
+        if not os.path.exists(folder):  # noqa: PTH110
+            os.kill(pid, signal.SIGKILL)  # what it started follows once it has ended
+        for fd, _ in poll.poll(_LOOK_MS if ended >= 0 else 100):
             if fd != ended:
                 data = os.read(fd, _CHUNK)
                 if data:
@@ -281,7 +287,7 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
     if not error:
         os.write(ready, b"1")
         os.close(ready)
-    copy_output_until_exit(pid, pipes)
+    copy_output_until_exit(pid, pipes, folder)
     kill_what_is_left(plan, pid)
     _, code, usage = os.wait4(pid, 0)
     drain(pipes)

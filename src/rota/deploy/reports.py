@@ -74,10 +74,11 @@ def _state(book: Book, contacts: Contacts, node: str, key: tuple[int, int], atte
 
 def _close(job: Job, attempt: Attempt, last: Seen, now: float, scale: float) -> list[DeployEvent]:
     """The end of an attempt and what it means for the job."""
-    outcome = last.outcome
+    outcome, detail = last.outcome, last.detail
     if attempt.stopping.startswith(("hung", "a rank ended")) and outcome == "stopped":
         outcome = "hung" if attempt.stopping.startswith("hung") else "failed"
-    detail = last.detail or (attempt.stopping if outcome in ("hung", "failed") else "")
+        detail = attempt.stopping.removeprefix("hung: ")
+    detail = detail or (attempt.stopping if outcome == "failed" else "")
     ended = AttemptEnded(
         at=now, job=job.id, epoch=attempt.epoch, outcome=outcome, exit_code=last.exit_code, detail=detail
     )

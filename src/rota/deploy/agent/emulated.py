@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import math
 import os
@@ -63,6 +64,7 @@ class EmulatedRunner:
         self._saved_at = self._since
         self._phase, self._outcome, self._detail = "starting", "", ""
         self._ended_step = 0
+        self._disk_full = False
         self._task: asyncio.Task[None] | None = None
         self.lateness = Lateness()
 
@@ -171,7 +173,7 @@ class EmulatedRunner:
         if self._save(step):
             self._phase, self._outcome, self._detail = "ended", outcome, detail
         else:
-            self._phase, self._outcome = "ended", "failed"
+            self._phase, self._outcome = "ended", "disk-full" if self._disk_full else "failed"
         if self._devices is not None:
             self._devices.free(self.key)
         if self._task is not None and outcome != "completed":
@@ -192,6 +194,7 @@ class EmulatedRunner:
             draft.replace(final)
         except OSError as error:
             self._detail = f"cannot save: {error.strerror or error}"
+            self._disk_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
             return False
         before = self._saved_path
         self._saved_step, self._saved_path = step, str(final.relative_to(self._root))

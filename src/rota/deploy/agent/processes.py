@@ -353,7 +353,8 @@ class ProcessRunner:
         worst = next((e for e in exits if e.reason is not Reason.COMPLETED), None)
         phases = {rank.phase for rank in self._place.endpoint.ranks(self.task)}
         if worst is None:
-            stopped = "stopped" in phases and "done" not in phases
+            forced = any(ending.forced for ending in self._endings.values())
+            stopped = ("stopped" in phases or forced) and "done" not in phases
             return ("stopped" if stopped else "completed"), 0, self._stopping if stopped else ""
         if self._began_stop and worst.reason is Reason.KILLED:
             return "stopped", code, self._stopping

@@ -29,6 +29,8 @@ class Ending:
         self._launcher, self._folder = launcher, folder
         self._term_at: float | None = now + grace_1
         self._kill_at = now + grace_1 + grace_2
+        self.forced = False
+        """Whether it was sent a signal: it did not leave because it was done."""
         mark(folder)
 
     def advance(self, now: float) -> float | None:
@@ -36,11 +38,11 @@ class Ending:
         if status.read(self._folder).phase is Phase.ENDED:
             return None
         if now >= self._kill_at:
-            self._term_at = None
+            self._term_at, self.forced = None, True
             self._kill_at = now + _AGAIN
             self._launcher.kill(self._folder)
         elif self._term_at is not None and now >= self._term_at:
-            self._term_at = None
+            self._term_at, self.forced = None, True
             self._launcher.signal(self._folder, signal.SIGTERM)
         due = self._kill_at if self._term_at is None else self._term_at
         return max(0.0, due - now)

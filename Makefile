@@ -6,13 +6,14 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation format help lint parity reproductions test venv
+.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
 	@echo "make test    style, types, import rules, tests"
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
+	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; half an hour, QUICK=1 for two minutes"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
@@ -50,7 +51,7 @@ test: lint
 	@echo "== system packages =="
 	@timeout 600 scripts/system-packages.sh || true
 	@echo "== tests: pytest =="
-	$(BIN)/python -m pytest -n $(JOBS) -m "not parity"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not parity and not long"
 
 parity: $(STAMP)
 	@echo "== parity =="
@@ -59,6 +60,10 @@ parity: $(STAMP)
 chaos: $(STAMP)
 	@echo "== chaos =="
 	$(BIN)/python tests/chaos.py
+
+faults: $(STAMP)
+	@echo "== faults =="
+	$(BIN)/python -m pytest -m "long or not long" tests/e2e --ignore tests/e2e/test_chaos.py
 
 bench: $(STAMP)
 	@echo "== bench =="

@@ -8,7 +8,6 @@ import os
 import random
 import socket
 import ssl
-import struct
 from dataclasses import replace
 
 import grpc
@@ -26,7 +25,19 @@ from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
 from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import client_context, server_context
-from secure import NOW, YEAR, a_client, a_site, an_agent, code_of, method, served
+from secure import (
+    NOW,
+    YEAR,
+    a_client,
+    a_site,
+    an_agent,
+    code_of,
+    method,
+    served,
+    throw,
+    throw_bare_tls,
+    throw_frames,
+)  # fmt: skip
 
 OK = grpc.StatusCode.OK
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
@@ -346,79 +357,6 @@ def first_bytes(port, context):
 
 
 # --- a flood ----------------------------------------------------------------------------------------------------------
-
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-
-def not_tls(random_):
-    """Bytes that no client of ours sends: noise, other protocols, broken TLS."""
-    return random_.choice(
-        [
-            random_.randbytes(random_.randint(1, 400)),
-            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-            PREFACE + frame(random_),
-            b"\x16\x03\x01" + struct.pack(">H", random_.randint(0, 60)) + random_.randbytes(60),
-            b"\x16\x03\x03\xff\xff" + random_.randbytes(100),
-            b"\x00" * 64,
-            b"",
-        ]
-    )
-
-
-def frame(random_):
-    """An HTTP/2 frame of a random kind whose length may lie."""
-    body = random_.randbytes(random_.randint(0, 60))
-    length = len(body) if random_.random() < 0.5 else random_.randint(0, 1 << 24 - 1)
-    head = struct.pack(">I", length)[1:] + bytes([random_.randint(0, 12), random_.randint(0, 255)])
-    return head + struct.pack(">I", random_.randint(0, 1 << 31)) + body
-
-
-def throw(port, count, seed):
-    """Connections that say something wrong and go."""
-    random_ = random.Random(seed)
-    for _ in range(count):
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
-            try:
-                plain.sendall(not_tls(random_))
-            except OSError:
-                continue
-    return count
-
-
-def throw_frames(port, bundle, connections, frames, seed):
-    """Garbage HTTP/2 inside good TLS: what a thief of a certificate could send."""
-    random_ = random.Random(seed)
-    context = client_context(bundle)
-    context.set_alpn_protocols(["h2"])
-    sent = 0
-    for i in range(connections):
-        with (
-            socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
-            context.wrap_socket(plain, server_hostname="localhost") as secure,
-        ):
-            try:
-                if i % 4:
-                    secure.sendall(PREFACE + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-                for _ in range(frames):
-                    secure.sendall(frame(random_))
-                    sent += 1
-            except OSError:
-                sent += 1
-    return sent
-
-
-def throw_bare_tls(port, authority, count):
-    """TLS without a certificate of the client."""
-    context = ssl.create_default_context(cadata=authority.decode())
-    context.set_alpn_protocols(["h2"])
-    for _ in range(count):
-        with (
-            contextlib.suppress(OSError),
-            socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
-            context.wrap_socket(plain, server_hostname="localhost") as secure,
-        ):
-            secure.recv(1)
-    return count
 
 
 async def throw_calls(channel, count, seed, *, expected, together=50):

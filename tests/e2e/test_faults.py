@@ -138,6 +138,47 @@ def test_an_agent_that_lost_its_folder_lost_its_tasks_and_they_go_on(site):
     until(lambda: site.busy() == {"n0": 0} and site.tasks() == [], what="free devices")
 
 
+def test_a_plain_program_ends_with_its_lease_when_its_agent_is_dead(site):
+    """Nothing of Rota is inside the program, and nobody but its supervisor is left on its server."""
+    site.agent("n0")
+    ticks = site.folder / "ticks"
+    text = f"while :; do echo $ROTA_EPOCH $(date +%s.%N) >> {ticks}; sleep 0.05; done"
+    number = site.submit(argv=["sh", "-c", text])
+    until(lambda: ticks.exists() and len(ticks.read_text().splitlines()) > 20, what="a start")
+    first = site.tasks(number)
+
+    site.kill("n0")
+    site.agent("n1")
+    until(lambda: "\n2 " in ticks.read_text(), 40, "a second attempt")
+
+    lines = [line.split() for line in ticks.read_text().splitlines()]
+    old, new = ([float(t) for epoch, t in lines if epoch == n] for n in "12")
+    assert max(old) < min(new), "both attempts ran at the same time"
+    assert not any(alive(n) for n in first)
+    site.agent("n0")
+    until(lambda: site.busy() == {"n0": 0, "n1": 1}, what="the return of the server")
+    site.client.cancel([number])
+    until(lambda: site.busy() == {"n0": 0, "n1": 0} and site.tasks() == [], what="free devices")
+
+
+def test_a_killed_process_costs_at_most_what_was_not_saved(site):
+    site.agent("n0")
+    number = site.submit(steps=120, checkpoint_every_s=0.5)
+    until(lambda: site.job(number).saved_step > 0, what="a save")
+    time.sleep(0.7)
+
+    os.kill(site.steps(number)[-1][3], signal.SIGKILL)
+    (job,) = site.done(number, seconds=60)
+
+    steps = site.steps(number)
+    assert (job.phase, job.restarts, job.saved_step) == ("finished", 1, 120)
+    again = [s[1] for s in steps if s[0] == 2]
+    lost = max(s[1] for s in steps if s[0] == 1) + 1 - again[0]
+    assert again == list(range(again[0], 120))
+    assert 0 <= lost <= 0.5 / 0.05 + 2
+    assert steps[-1][4] == results(120)[-1]
+
+
 def test_a_stopped_scheduler_process_is_not_missed_by_jobs(site):
     """SIGSTOP is the worst silence: connections stay open and nobody answers."""
     site.agent("n0")

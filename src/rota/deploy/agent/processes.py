@@ -189,6 +189,8 @@ class ProcessRunner:
     def resume(self, lease_end: float) -> None:
         """Adopt what runs; `lease_end` is in seconds of the machine."""
         self._lease_end = lease_end
+        if machine_s() >= lease_end:  # its supervisor has ended it meanwhile
+            self._began_stop, self._stopping = True, "its lease has ended"
         self._expect()
         self.take(self.look())
 
@@ -202,6 +204,7 @@ class ProcessRunner:
             self._order.cpus, self._order.memory_gb = order.cpus, order.memory_gb
             self._resizes = True
         self._place.keep(self._order, self._lease_end)
+        self._lend()
         for message in order.messages:
             if message.id > self._passed_on:
                 self._passed_on = message.id
@@ -212,13 +215,17 @@ class ProcessRunner:
         if self._ended or self._began_stop:
             return
         self._began_stop, self._stopping = True, self._stopping or reason
-        talks = any(rank.connected for rank in self._place.endpoint.ranks(self.task))
+        patience = self._patience()
         spread = self._order.world_size > self._order.ranks
-        if talks and not spread:
+        if patience and not spread:
             with contextlib.suppress(RotaError):
                 self._place.endpoint.stop(self.task)
-        gentle = (_GANG_STOP_S if self._order.world_size > 1 else _STOP_S) if talks else 0.0
-        self._begin_ending(gentle)
+        self._begin_ending(patience)
+
+    def _patience(self) -> float:
+        """How long it may take to stop by itself: not at all if it does not listen."""
+        talks = any(rank.connected for rank in self._place.endpoint.ranks(self.task))
+        return (_GANG_STOP_S if self._order.world_size > 1 else _STOP_S) if talks else 0.0
 
     def kill(self, reason: str) -> None:
         """End it without asking."""
@@ -261,12 +268,17 @@ class ProcessRunner:
         endpoint.expect(self.task, [task.rank for task in self._ids], int(self._order.world_size))
         endpoint.set_lease(self.task, max(0.0, self._lease_end - machine_s()))
 
+    def _lend(self) -> None:
+        for task in self._ids:
+            self._place.host.lease(task, self._lease_end, self._patience())
+
     async def _launch(self) -> None:
         try:
             for task in self._ids:
                 self._status[task] = await asyncio.to_thread(
                     self._place.host.start, self._place.spec(self._order, task)
                 )
+            self._lend()
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", self.key[0], error)
             self._failure = ("failed", str(error))

@@ -118,6 +118,17 @@ class Host:
             self.cpus.release(str(task))
         return status
 
+    def lease(self, task: TaskId, end: float, patience: float = 0.0) -> None:
+        """Let a task run until `end` (seconds since boot); its supervisor ends it then if no agent does.
+
+        A task that ends by itself at the end of its lease gets some `patience` to save.
+        """
+        folder = self.table.path(task)
+        draft = folder / "lease.part"
+        with contextlib.suppress(OSError):  # not started yet, or a full disk: the lease before holds
+            draft.write_text(f"{end:.3f} {patience:g}", encoding="ascii")
+            draft.replace(folder / "lease")
+
     def ending(self, task: TaskId, grace_1: float, grace_2: float, now: float) -> stopping.Ending:
         """Begin to stop a task; the caller goes on with `advance`."""
         return stopping.Ending(self._launcher(task), self.table.path(task), grace_1, grace_2, now)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _CHUNK = 16384
 _DRAIN_BYTES = 16 << 20  # what is still read from pipes that someone outside the task keeps open
 _KILL_SECONDS = 5.0
-_LOOK_MS = 2000  # between looks whether anybody still knows of the task
+_LOOK_MS = 1000  # between looks whether the task may still run
+_AGENT_SECONDS = 1.0  # what a living agent has to act first
 _AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
 
@@ -201,11 +202,31 @@ def drain(pipes: dict[int, Log]) -> None:
             left -= len(data)
 
 
+def send(pid: int, number: int) -> None:
+    """A signal to the command and its group."""
+    try:
+        os.killpg(pid, number)
+    except OSError:
+        pass
+
+
+def may_run(folder: str) -> bool:
+    """Whether the task is known and its lease, if it has one, has not ended: seconds since boot, and of patience."""
+    try:
+        with open(os.path.join(folder, "lease"), encoding="ascii") as file:
+            end, patience = file.read().split()
+        return time.clock_gettime(time.CLOCK_BOOTTIME) < float(end) + float(patience) + _AGENT_SECONDS
+    except (OSError, ValueError):
+        return os.path.exists(folder)  # noqa: PTH110
+
+
 def copy_output_until_exit(pid: int, pipes: dict[int, Log], folder: str) -> None:
     """Copy output into the logs until the command has ended. It is left unreaped.
 
-    A task whose folder was removed is ended: no agent will ever find it again, so nobody would end its lease.
+    It is ended when its lease ends and no agent is there to see to that, and when its folder was removed, because no
+    agent will ever find it again.
     """
+    over = 0.0
     ended = -1
     poll = select.poll()
     for fd in pipes:
@@ -216,8 +237,11 @@ def copy_output_until_exit(pid: int, pipes: dict[int, Log], folder: str) -> None
     except (OSError, AttributeError):
         pass  # an old kernel: look ten times a second
     while True:
-        if not os.path.exists(folder):  # noqa: PTH110
-            os.kill(pid, signal.SIGKILL)  # what it started follows once it has ended
+        if not over and not may_run(folder):
+            over = time.monotonic()
+            send(pid, signal.SIGTERM)
+        elif over and time.monotonic() - over > _KILL_SECONDS:
+            send(pid, signal.SIGKILL)  # what left the group follows once it has ended
         for fd, _ in poll.poll(_LOOK_MS if ended >= 0 else 100):
             if fd != ended:
                 data = os.read(fd, _CHUNK)

@@ -179,6 +179,27 @@ def test_a_killed_process_costs_at_most_what_was_not_saved(site):
     assert steps[-1][4] == results(120)[-1]
 
 
+def test_an_agent_that_was_frozen_does_not_take_old_lists_for_new_leases(site):
+    """What the scheduler wrote before the agent froze reaches it when the job runs elsewhere already."""
+    site.agent("n0")
+    ticks = site.folder / "ticks"
+    text = f"while :; do echo $ROTA_EPOCH $(date +%s.%N) >> {ticks}; sleep 0.02; done"
+    number = site.submit(argv=["sh", "-c", text])
+    until(lambda: ticks.exists() and len(ticks.read_text().splitlines()) > 20, what="a start")
+
+    site.programs["n0"].send_signal(signal.SIGSTOP)
+    site.agent("n1")
+    until(lambda: "\n2 " in ticks.read_text(), 40, "a second attempt")
+    site.programs["n0"].send_signal(signal.SIGCONT)
+    until(lambda: site.node("n0") == "up", 30, "the return of the server")
+
+    lines = [line.split() for line in ticks.read_text().splitlines()]
+    old, new = ([float(t) for epoch, t in lines if epoch == n] for n in "12")
+    assert max(old) < min(new), "both attempts ran at the same time"
+    site.client.cancel([number])
+    until(lambda: site.busy() == {"n0": 0, "n1": 0} and site.tasks() == [], what="free devices")
+
+
 def test_a_stopped_scheduler_process_is_not_missed_by_jobs(site):
     """SIGSTOP is the worst silence: connections stay open and nobody answers."""
     site.agent("n0")

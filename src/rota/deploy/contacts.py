@@ -72,6 +72,12 @@ class Contacts:
         """Seconds since the last sign of life."""
         return time.monotonic() - self.of(node).heard
 
+    def last_word(self, node: str) -> tuple[int, float]:
+        """Number and age of the last report, for any thread: read in this order, the age is never too high."""
+        contact = self.of(node)
+        sequence = contact.sequence
+        return sequence, time.monotonic() - contact.heard
+
     def take(self, report: Report) -> bool:
         """Take over a report; False if a newer one was there already."""
         contact = self.of(report.node)

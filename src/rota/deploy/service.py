@@ -118,18 +118,19 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
             sheet = self._scheduler.board.sheet(request.node)
             if sheet is not None and sheet.version != sent:
                 sent = sheet.version
-                yield self._desired(sheet)
+                yield self._desired(sheet, request.node)
             try:
                 await asyncio.wait_for(event.wait(), _QUIET_S)
             except asyncio.TimeoutError:
                 continue
 
-    def _desired(self, sheet: Sheet) -> pb.Desired:
+    def _desired(self, sheet: Sheet, node: str) -> pb.Desired:
         clock = self._scheduler.clock
         now = clock.now()
         tasks = [_order(order, clock.wall_seconds(order.lease_until - now), clock.scale) for order in sheet.orders]
         logs = [pb.LogRequest(id=w.id, job=w.job, rank=w.rank, offset=w.offset, follow=w.follow) for w in sheet.logs]
-        return pb.Desired(version=sheet.version, tasks=tasks, logs=logs)
+        sequence, ago = self._scheduler.contacts.last_word(node)
+        return pb.Desired(version=sheet.version, tasks=tasks, logs=logs, heard=sequence, heard_ago_s=ago)
 
     async def PushLog(self, request: pb.LogChunk, context: Any) -> pb.Empty:  # noqa: N802
         """Part of a log that somebody asked for."""

@@ -70,14 +70,18 @@ class WatchRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
 class Desired(_message.Message):
-    __slots__ = ("version", "tasks", "logs")
+    __slots__ = ("version", "tasks", "logs", "heard", "heard_ago_s")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     LOGS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    HEARD_AGO_S_FIELD_NUMBER: _ClassVar[int]
     version: int
     tasks: _containers.RepeatedCompositeFieldContainer[TaskOrder]
     logs: _containers.RepeatedCompositeFieldContainer[LogRequest]
-    def __init__(self, version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ...) -> None: ...
+    heard: int
+    heard_ago_s: float
+    def __init__(self, version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ..., heard: _Optional[int] = ..., heard_ago_s: _Optional[float] = ...) -> None: ...
 
 class TaskOrder(_message.Message):
     __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages")

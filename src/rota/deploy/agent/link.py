@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from rota.deploy.agent.emulated import machine_s
 from rota.deploy.agent.tasks import Tasks
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -47,6 +48,8 @@ class Link:
         self._hello, self._registered, self._read_log, self._lateness = hello, registered, logs, lateness
         self._session = ""
         self._sequence = 0
+        self._sent: dict[int, float] = {}
+        """When reports were sent that the scheduler may still name."""
         self._heartbeat_s = 2.0
         self._dirty = asyncio.Event()
         self._renew = asyncio.Event()
@@ -79,6 +82,7 @@ class Link:
             return  # the scheduler may be a new one that knows us: it says so if not
         reply = await self._stub.Register(self._hello, timeout=_CALL_S)
         self._session, self._sequence = reply.session, 0
+        self._sent.clear()
         self._heartbeat_s = reply.heartbeat_s or self._heartbeat_s
         self._registered(reply)
         log.info("registered as %s", self._hello.node)
@@ -105,10 +109,24 @@ class Link:
     async def _watch(self) -> None:
         assert self.tasks is not None  # noqa: S101 - see run
         request = pb.WatchRequest(node=self._hello.node, session=self._session)
+        opened = machine_s()
         async for desired in self._stub.Watch(request):
             self.connected.set()
+            self._shorten(desired, opened)
             self.tasks.take(desired)
             self._serve_logs(desired.logs)
+
+    def _shorten(self, desired: pb.Desired, opened: float) -> None:
+        """Count leases from when the list was written, however long it was on its way.
+
+        It was not written before the report that it names was sent, nor before it was asked for.
+        """
+        sent = self._sent.get(desired.heard)
+        written = opened if sent is None else sent + desired.heard_ago_s
+        late = max(0.0, machine_s() - written)
+        for order in desired.tasks:
+            order.lease_s -= late
+        self._sent = {number: at for number, at in self._sent.items() if number >= desired.heard}
 
     async def _report(self) -> None:
         assert self.tasks is not None  # noqa: S101 - see run
@@ -123,6 +141,7 @@ class Link:
                 tasks=self.tasks.states(),
                 lateness_s=self._lateness(),
             )
+            self._sent[self._sequence] = machine_s()
             reply = await self._stub.Report(observed, timeout=_CALL_S)
             if not reply.known:
                 self._renew.set()

@@ -199,7 +199,7 @@ class ProcessRunner:
         if self._ended:
             return
         self._lease_end = machine_s() + order.lease_s
-        self._place.endpoint.set_lease(self.task, order.lease_s)
+        self._place.endpoint.set_lease(self.task, max(0.0, order.lease_s))
         if (order.cpus, order.memory_gb) != (self._order.cpus, self._order.memory_gb):
             self._order.cpus, self._order.memory_gb = order.cpus, order.memory_gb
             self._resizes = True

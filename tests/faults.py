@@ -98,10 +98,10 @@ class Site:
         if self.client is not None:
             until(self._answers, 30, "the scheduler's answer")
 
-    def agent(self, name, gpus="emulate:v100=1", *, prefix=(), certs=None, wait=True, **popen):
+    def agent(self, name, gpus="emulate:v100=1", *, prefix=(), certs=None, wait=True, folder=None, **popen):
         security = self.security if certs is None else ["--certs", str(certs)]
         arguments = ["agent", "--scheduler", self.address, *security, "--gpus", gpus, "--name", name]
-        self._start(name, [*arguments, "--folder", f"{self.folder}/{name}"], list(prefix), **popen)
+        self._start(name, [*arguments, "--folder", folder or f"{self.folder}/{name}"], list(prefix), **popen)
         if wait:
             until(lambda: self.node(name) == "up", 30, f"agent {name}")
 

@@ -24,6 +24,16 @@ def python(text):
     return [sys.executable, "-c", text]
 
 
+def test_folders_may_be_given_from_where_one_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Site(tmp_path, checkpoints="saved") as site:
+        site.agent("n0", folder="memory", cwd=tmp_path)
+        (job,) = site.done(site.submit(steps=5, max_restarts=0))
+
+        assert (job.phase, job.reason) == ("finished", "")
+        assert (tmp_path / "saved" / "0" / "1" / "step-000005").is_dir()
+
+
 def test_a_job_that_hangs_is_ended_and_called_hung(site):
     site.agent("n0")
     hangs = "import rota.client, time\nlease = rota.client.lease()\nwith lease:\n  lease.next(); time.sleep(1000)"

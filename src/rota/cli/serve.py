@@ -112,6 +112,8 @@ def _options(options: dict[str, Any]) -> Any:
     heartbeat, dead_after, lease = (options.pop(name) for name in ("heartbeat", "dead_after", "lease"))
     if dead_after <= heartbeat:
         raise click.UsageError(f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}")
+    if options["checkpoints"]:  # agents have other working folders
+        options["checkpoints"] = str(Path(options["checkpoints"]).absolute())
     spec = options.pop("cluster")
     return Options(
         **options,

@@ -189,6 +189,7 @@ def test_a_killed_process_costs_at_most_what_was_not_saved(site):
     assert steps[-1][4] == results(120)[-1]
 
 
+@pytest.mark.long
 def test_an_agent_that_was_frozen_does_not_take_old_lists_for_new_leases(site):
     """What the scheduler wrote before the agent froze reaches it when the job runs elsewhere already."""
     site.agent("n0")

@@ -91,7 +91,7 @@ def test_a_cut_shorter_than_the_lease_restarts_nothing(site, wire):
 
 
 def test_after_a_long_cut_jobs_go_on_elsewhere_and_the_zombie_ends_by_itself(site, wire):
-    real, emulated = on_far(site, {"steps": 320}, {"steps": 600, "emulated": True})
+    real, emulated = on_far(site, {"steps": 260}, {"steps": 600, "emulated": True})
     before = site.job(real).saved_step
     first = site.steps(real)[0][3]
 
@@ -104,14 +104,14 @@ def test_after_a_long_cut_jobs_go_on_elsewhere_and_the_zombie_ends_by_itself(sit
     until(lambda: site.node("far") == "up", 30, "the return of the server")
     over = site.done(real, emulated, seconds=90)
 
-    assert [(job.phase, job.epoch, job.saved_step) for job in over] == [("finished", 2, 320), ("finished", 2, 600)]
+    assert [(job.phase, job.epoch, job.saved_step) for job in over] == [("finished", 2, 260), ("finished", 2, 600)]
     steps = site.steps(real)
     old, new = [s for s in steps if s[0] == 1], [s for s in steps if s[0] == 2]
     assert old[-1][2] < new[0][2], "both attempts ran at the same time"
     assert old[-1][2] > cut
     assert new[0][1] >= before
-    assert [s[1] for s in new] == list(range(new[0][1], 320))
-    assert new[-1][4] == results(320)[-1]
+    assert [s[1] for s in new] == list(range(new[0][1], 260))
+    assert new[-1][4] == results(260)[-1]
     for job in (real, emulated):
         ended = site.events("AttemptEnded", job=job)
         assert (ended[0]["outcome"], ended[-1]["outcome"]) == ("lost", "completed")
@@ -120,3 +120,35 @@ def test_after_a_long_cut_jobs_go_on_elsewhere_and_the_zombie_ends_by_itself(sit
     assert [e["node"] for e in lost] == ["far"]
     until(lambda: site.busy() == {"near": 0, "far": 0})
     assert site.tasks() == []
+
+
+@pytest.mark.long
+def test_a_gang_with_one_server_behind_the_cut_goes_on_together(site, wire):
+    hold = [site.submit(argv=["sleep", "1000"]) for _ in range(2)]
+    until(lambda: all(site.job(n).phase == "running" for n in hold), what="a start")
+    gang = site.submit(gpus=2, ranks="gpu", steps=300)
+    # First come first served filled one server; the other one is the only place for the gang until something leaves.
+    until(lambda: site.job(gang).saved_step > 0, 30, "a save")
+    nodes = {part.node for part in site.job(gang).parts}
+    if nodes != {"far"}:
+        site.client.cancel(hold)
+        site.client.drain("near")
+        until(lambda: {p.node for p in site.job(gang).parts} == {"far"}, 30, "a move")
+        site.client.drain("near", undo=True)
+    else:
+        site.client.cancel(hold)
+    until(lambda: site.steps(gang, 1) and site.job(gang).phase == "running", 30, "a step")
+    epoch = site.job(gang).epoch
+
+    wire(False)
+    until(lambda: site.job(gang).epoch > epoch and site.job(gang).phase == "running", 40, "another attempt")
+    wire(True)
+    (job,) = site.done(gang, seconds=90)
+
+    assert (job.phase, job.saved_step) == ("finished", 300)
+    for rank in range(2):
+        steps = site.steps(gang, rank)
+        old, new = [s for s in steps if s[0] <= epoch], [s for s in steps if s[0] > epoch]
+        assert old[-1][2] < new[0][2]
+        assert [s[1] for s in new] == list(range(new[0][1], 300))
+    until(lambda: site.busy() == {"near": 0, "far": 0} and site.tasks() == [], 30, "free devices")

@@ -129,7 +129,7 @@ def _orders(book: Book, job: Job, attempt: Attempt, gangs: Gangs | None) -> list
         order = Order(
             job=job.id,
             epoch=attempt.epoch,
-            state="stop" if attempt.stopping else "run",
+            state="kill" if attempt.broken else "stop" if attempt.stopping else "run",
             lease_until=attempt.lease_until,
             devices=tuple(part.devices),
             cpus=part.cpus,

@@ -25,6 +25,8 @@ from rota.core.events import (
 from rota.deploy import events as happened
 
 OVER = ("finished", "failed", "cancelled")
+RANK_ENDED = "a rank ended: "
+"""Why an attempt has to end, with the outcome of the rank."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,6 +70,11 @@ class Attempt:
     stop_asked: float = 0.0
     forgotten: set[str] = field(default_factory=set)
     """Servers whose agents lost their memory of it."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether ranks are left that wait for one which is dead: there is nothing to save and nobody to agree with."""
+        return self.stopping.startswith(RANK_ENDED) and not self.stopping.endswith("stopped")
 
     @property
     def nodes(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.deploy.book import Attempt, Book, Job
+from rota.deploy.book import RANK_ENDED, Attempt, Book, Job
 from rota.deploy.contacts import Contacts, Seen
 from rota.deploy.events import (
     AttemptEnded,
@@ -53,9 +53,10 @@ def judge(book: Book, contacts: Contacts, job: Job, now: float, scale: float) ->
         return []
     worst = next((s for s in ended if s.outcome not in ("completed", "stopped")), ended[0])
     if len(ended) < len(states):
-        if attempt.stopping or worst.outcome == "completed":
+        well = worst.outcome in ("completed", "stopped")
+        if attempt.broken or worst.outcome == "completed" or (attempt.stopping and well):
             return []
-        return [AttemptStopping(at=now, job=job.id, epoch=attempt.epoch, reason=f"a rank ended: {worst.outcome}")]
+        return [AttemptStopping(at=now, job=job.id, epoch=attempt.epoch, reason=f"{RANK_ENDED}{worst.outcome}")]
     return _close(job, attempt, worst, now, scale)
 
 
@@ -75,7 +76,7 @@ def _state(book: Book, contacts: Contacts, node: str, key: tuple[int, int], atte
 def _close(job: Job, attempt: Attempt, last: Seen, now: float, scale: float) -> list[DeployEvent]:
     """The end of an attempt and what it means for the job."""
     outcome, detail = last.outcome, last.detail
-    if attempt.stopping.startswith(("hung", "a rank ended")) and outcome == "stopped":
+    if attempt.stopping.startswith(("hung", RANK_ENDED)) and outcome == "stopped":
         outcome = "hung" if attempt.stopping.startswith("hung") else "failed"
         detail = attempt.stopping.removeprefix("hung: ")
     detail = detail or (attempt.stopping if outcome == "failed" else "")

@@ -110,8 +110,9 @@ class EmulatedRunner:
             self._task = asyncio.get_running_loop().create_task(self._run())
         self._keep()
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, *, at_once: bool = False) -> None:
         """End now; the step under way does not count."""
+        del at_once  # it is always
         if self._phase == "ended":
             return
         self._end("stopped", reason)

@@ -168,7 +168,7 @@ class ProcessRunner:
         self._endings: dict[TaskId, Ending] = {}
         self._lease_end = machine_s() + order.lease_s
         self._stopping = ""
-        self._began_stop = False
+        self._began_stop = self._hurried = False
         self._starting: asyncio.Task[None] | None = None
         self._failure: tuple[str, str] | None = None
         self._saved: tuple[int, str] = (int(order.resume_step), order.resume)
@@ -210,12 +210,14 @@ class ProcessRunner:
                 self._passed_on = message.id
                 self._place.endpoint.pass_on(self.task, json.loads(message.json), message.rank)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, *, at_once: bool = False) -> None:
         """Ask it to save and end; TERM and KILL follow if it does not."""
-        if self._ended or self._began_stop:
+        if self._ended or self._hurried or (self._began_stop and not at_once):
             return
-        self._began_stop, self._stopping = True, self._stopping or reason
-        patience = self._patience()
+        self._began_stop, self._stopping, self._hurried = True, self._stopping or reason, at_once
+        if at_once:
+            self._endings.clear()
+        patience = 0.0 if at_once else self._patience()
         spread = self._order.world_size > self._order.ranks
         if patience and not spread:
             with contextlib.suppress(RotaError):

@@ -30,8 +30,8 @@ class Runner(Protocol):
     def update(self, order: pb.TaskOrder) -> None:
         """A newer order for the same task: lease, CPUs and memory, speed, agreement on where to stop."""
 
-    def stop(self, reason: str) -> None:
-        """End it gracefully; saying so again does no harm."""
+    def stop(self, reason: str, *, at_once: bool = False) -> None:
+        """End it, gracefully if there is time; saying so again does no harm."""
 
     def state(self) -> pb.TaskState:
         """How it is."""
@@ -78,13 +78,13 @@ class Tasks:
                     self._begin(key, order)
                 continue
             runner.update(order)
-            if order.state == "stop":
-                runner.stop("the scheduler asks for it")
+            if order.state != "run":
+                runner.stop("the scheduler asks for it", at_once=order.state == "kill")
         self.taken_over = desired.version
         self._changed()
 
     def _begin(self, key: Key, order: pb.TaskOrder) -> None:
-        if order.state == "stop":  # never began here
+        if order.state != "run":  # never began here
             self._refused[key] = pb.TaskState(job=key[0], epoch=key[1], phase="ended", outcome="stopped")
             return
         try:

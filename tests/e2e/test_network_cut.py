@@ -123,32 +123,23 @@ def test_after_a_long_cut_jobs_go_on_elsewhere_and_the_zombie_ends_by_itself(sit
 
 
 @pytest.mark.long
-def test_a_gang_with_one_server_behind_the_cut_goes_on_together(site, wire):
-    hold = [site.submit(argv=["sleep", "1000"]) for _ in range(2)]
-    until(lambda: all(site.job(n).phase == "running" for n in hold), what="a start")
-    gang = site.submit(gpus=2, ranks="gpu", steps=300)
-    # First come first served filled one server; the other one is the only place for the gang until something leaves.
+def test_a_gang_with_one_server_behind_the_cut_waits_and_goes_on_together(site, wire):
+    gang = site.submit(gpus=3, ranks="gpu", steps=200)
     until(lambda: site.job(gang).saved_step > 0, 30, "a save")
-    nodes = {part.node for part in site.job(gang).parts}
-    if nodes != {"far"}:
-        site.client.cancel(hold)
-        site.client.drain("near")
-        until(lambda: {p.node for p in site.job(gang).parts} == {"far"}, 30, "a move")
-        site.client.drain("near", undo=True)
-    else:
-        site.client.cancel(hold)
-    until(lambda: site.steps(gang, 1) and site.job(gang).phase == "running", 30, "a step")
-    epoch = site.job(gang).epoch
+    assert {part.node for part in site.job(gang).parts} == {"near", "far"}
 
     wire(False)
-    until(lambda: site.job(gang).epoch > epoch and site.job(gang).phase == "running", 40, "another attempt")
+    until(lambda: site.node("far") == "lost" and site.busy()["near"] == 0, 30, "the end on both servers")
+    other = site.submit(steps=5)
+    assert site.done(other, seconds=20)[0].phase == "finished"
     wire(True)
     (job,) = site.done(gang, seconds=90)
 
-    assert (job.phase, job.saved_step) == ("finished", 300)
-    for rank in range(2):
+    assert (job.phase, job.saved_step, job.epoch, job.restarts) == ("finished", 200, 2, 0)
+    assert site.events("AttemptEnded", job=gang)[0]["outcome"] == "lost"
+    for rank in range(3):
         steps = site.steps(gang, rank)
-        old, new = [s for s in steps if s[0] <= epoch], [s for s in steps if s[0] > epoch]
+        old, new = [s for s in steps if s[0] == 1], [s for s in steps if s[0] == 2]
         assert old[-1][2] < new[0][2]
-        assert [s[1] for s in new] == list(range(new[0][1], 300))
+        assert [s[1] for s in new] == list(range(new[0][1], 200))
     until(lambda: site.busy() == {"near": 0, "far": 0} and site.tasks() == [], 30, "free devices")

@@ -87,9 +87,20 @@ def test_scheduler_and_agent_by_hand(tmp_path):
             assert json.loads(agent.stdout.readline()) == {"node": "v100-0", "scheduler": address}
             done = live.ask("submit", *link, "--emulated", "--profile", "A3C", "--steps", "50", "--wait")
             assert done["phases"] == ["finished"]
-            real = json.loads(live.run("submit", *link, "--max-restarts", "0", "--wait", "--json", "--", "true"))
-            assert real["phases"] == ["finished"]
-            assert live.ask("jobs", "1", *link)["epoch"] == 1
+            asked = (
+                "submit",
+                *link,
+                "--max-restarts",
+                "0",
+                "--wait",
+                "--json",
+                "--",
+                "sh",
+                "-c",
+                "echo $ROTA_CHECKPOINTS",
+            )
+            job = json.loads(live.run(*asked))["jobs"][0]
+            assert live.run("logs", *link, str(job)).strip() == str(tmp_path / "agent" / "checkpoints" / "1" / "1")
         finally:
             assert _ended(agent) == 0
     finally:

@@ -75,7 +75,7 @@ def test_scheduler_and_agent_by_hand(tmp_path):
     (tmp_path / "lab.toml").write_text('[[server]]\ntype = "v100"\ngpus = 2\n')
     serve = _started(
         tmp_path, "serve", "--state", "s.db", "--listen", "127.0.0.1:0", "--insecure", "--cluster", "v100=2/2",
-        "--policy", "fifo", "--time-scale", "120", "--round", "60",
+        "--policy", "fifo", "--time-scale", "120", "--round", "60", "--checkpoints", "kept",
     )  # fmt: skip
     try:
         address = json.loads(serve.stdout.readline())["address"]
@@ -100,7 +100,7 @@ def test_scheduler_and_agent_by_hand(tmp_path):
                 "echo $ROTA_CHECKPOINTS",
             )
             job = json.loads(live.run(*asked))["jobs"][0]
-            assert live.run("logs", *link, str(job)).strip() == str(tmp_path / "agent" / "checkpoints" / "1" / "1")
+            assert live.run("logs", *link, str(job)).strip() == str(tmp_path / "kept" / "1" / "1")
         finally:
             assert _ended(agent) == 0
     finally:

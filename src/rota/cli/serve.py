@@ -115,6 +115,8 @@ def _options(options: dict[str, Any]) -> Any:
     if options["checkpoints"]:  # agents have other working folders
         options["checkpoints"] = str(Path(options["checkpoints"]).absolute())
     spec = options.pop("cluster")
+    if options["checkpoints"]:  # agents are told; they run in other folders
+        options["checkpoints"] = str(Path(options["checkpoints"]).absolute())
     return Options(
         **options,
         cluster=None if spec is None else clusters.load(spec),

@@ -79,16 +79,33 @@ def test_a_process_that_asks_for_too_much_fails_by_name_and_its_neighbour_goes_o
 
 
 def test_a_gang_in_one_process_holds_all_its_devices(tmp_path):
+    folder = tmp_path / ("a path that is too long for a socket" * 3)
+    folder.mkdir()
+
     async def story(fleet):
         words = training("--model", "resnet50", "--batch", "64")
         [job] = await fleet.submit({"argv": words, "gpus": 2, "steps": 100000})
         await fleet.until(job, lambda info: info.step > 3)
         return held(fleet, "a")
 
-    memory = run(tmp_path, {"a": "v100=2"}, story, time_scale=10.0)
+    memory = run(folder, {"a": "v100=2"}, story, time_scale=10.0)
 
     each = DeviceTimes().memory("resnet50", 32).peak_mib
     assert memory == {f"emulated-{i}": {"0": pytest.approx(each)} for i in (0, 1)}
+
+
+def test_a_gang_over_two_servers_finishes_with_its_steps_counted_once(tmp_path):
+    async def story(fleet):
+        [job] = await fleet.submit(
+            {"argv": training("--model", "resnet50", "--batch", "64"), "gpus": 2, "steps": 60},
+        )
+        return await fleet.over(job), json.loads(await fleet.output(job))
+
+    info, told = run(tmp_path, {"a": "v100=1", "b": "v100=1"}, story, time_scale=10.0)
+
+    assert (info.phase, info.saved_step) == ("finished", 60)
+    step = gang_step(DeviceTimes(), "resnet50", "v100", 64, gpus=2, servers=2).seconds
+    assert told["device_s"] >= 0.98 * 60 * step / 10.0
 
 
 def test_a_training_process_goes_on_with_the_devices_of_the_next_agent(tmp_path):

@@ -44,6 +44,26 @@ def test_the_engine_is_told_limits_devices_and_names_of_variables_only():
     assert "--privileged" not in argv
 
 
+def test_the_engine_is_asked_to_change_limits_and_its_refusal_is_told(tmp_path, monkeypatch):
+    program = tmp_path / "docker"
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n'
+        f"[ -e {tmp_path}/good ] || {{ echo no such container >&2; exit 1; }}\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    spec = a_spec(cpus=0.5, memory_gb=1, cpu_ids=(3,))
+
+    with pytest.raises(ConfigError, match=r"docker cannot change the limits of task j1\.0\.0: no such container"):
+        EngineLauncher("docker", "k-").resize(spec, tmp_path / "j1.0.0")
+
+    (tmp_path / "good").touch()
+    EngineLauncher("docker", "k-").resize(spec, tmp_path / "j1.0.0")
+    assert (tmp_path / "said").read_text().splitlines()[-1] == (
+        "update --cpuset-cpus=3 --cpus=0.5 --memory=1000000000b --memory-swap=1000000000b rota-k-j1.0.0"
+    )
+
+
 def test_emulated_devices_are_not_asked_of_the_engine():
     argv = EngineLauncher("docker").arguments(a_spec(devices=("0",)), {})
 

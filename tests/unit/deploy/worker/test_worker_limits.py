@@ -66,6 +66,23 @@ def test_version_2_is_told_cpus_quota_and_memory(tmp_path):
     assert backend.names() == ["t"]
 
 
+def test_version_2_is_told_other_limits_of_a_task_that_runs(tmp_path):
+    backend = open_v2(imitation_of_v2(tmp_path))
+    backend.enclose("t", Limits((0, 2), 1000, 1.5))
+    group = tmp_path / "rota/t"
+
+    (group / "memory.current").write_text("600")
+
+    backend.resize("t", Limits((1,), 2000, None))
+    assert [(group / name).read_text() for name in ("cpuset.cpus", "cpu.max", "memory.max")] == [
+        "1", "max 100000", "2000",
+    ]  # fmt: skip
+
+    backend.resize("t", Limits((1,), 500, 0.5))
+    assert (group / "cpu.max").read_text() == "50000 100000"
+    assert (group / "memory.max").read_text() == "2000", "600 bytes are in use"
+
+
 def test_a_controller_that_is_missing_is_replaced_and_said(tmp_path):
     backend = open_v2(imitation_of_v2(tmp_path, "memory"))
 

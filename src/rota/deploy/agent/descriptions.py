@@ -46,7 +46,7 @@ def _environment(order: pb.TaskOrder, rank: int, local: int, root: Path) -> dict
         **counted,
         "ROTA_WORLD_SIZE": str(order.world_size),
         "ROTA_LOCAL_RANK": str(local),
-        "ROTA_RESUME": _resume(root, order.resume),
+        "ROTA_RESUME": resume_from(root, order.resume),
         "ROTA_CHECKPOINT_EVERY_S": f"{spec.checkpoint_every_s or 60.0:g}",
         "RANK": str(rank),
         "WORLD_SIZE": str(order.world_size),
@@ -58,10 +58,10 @@ def _environment(order: pb.TaskOrder, rank: int, local: int, root: Path) -> dict
 
 def _mounts(order: pb.TaskOrder, root: Path, run: Path) -> tuple[str, ...]:
     """What a container needs beside its checkpoints: the agent's sockets, and the checkpoint it goes on from."""
-    return (str(run), f"{root / order.resume}:ro") if order.resume else (str(run),)
+    return (str(run), f"{resume_from(root, order.resume)}:ro") if order.resume else (str(run),)
 
 
-def _resume(root: Path, checkpoint: str) -> str:
+def resume_from(root: Path, checkpoint: str) -> str:
     """Where to go on from. An attempt nobody could hear saved on and cleared away what the scheduler knows of."""
     known = root / checkpoint
     return str(known if known.is_dir() else known.parent) if checkpoint else ""

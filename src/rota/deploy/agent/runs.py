@@ -33,12 +33,10 @@ def run_agent(
 
     `connection` is the part of the machine that this agent may use; None: all of it.
     """
-    folder = folder.absolute()  # jobs run elsewhere and are told paths in it
-    checkpoints = None if checkpoints is None else checkpoints.absolute()
     part = None
     if connection is not None:
         part = part_of(inspect(), connection, equipment.cpus, emulated=equipment.emulated)
-    folder = folder.absolute()
+    folder = folder.absolute()  # jobs have working folders of their own
     checkpoints = None if checkpoints is None else checkpoints.absolute()
     with explained(settings):
         try:

@@ -133,8 +133,11 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         return pb.Desired(version=sheet.version, tasks=tasks, logs=logs, heard=sequence, heard_ago_s=ago)
 
     async def PushLog(self, request: pb.LogChunk, context: Any) -> pb.Empty:  # noqa: N802
-        """Part of a log that somebody asked for."""
-        del context
+        """Part of a log that somebody asked for, from the server that was asked."""
+        own = self._identify(context).node
+        asked = self._logs.node(request.id)
+        if own is not None and asked is not None and own != asked:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"nobody asked {own} for this log")
         await self._logs.push(request)
         return pb.Empty()
 
@@ -144,17 +147,24 @@ class Logs:
 
     def __init__(self) -> None:
         self._queues: dict[int, asyncio.Queue[pb.LogChunk]] = {}
+        self._nodes: dict[int, str] = {}
         self._numbers = itertools.count(1)
 
-    def open(self) -> tuple[int, asyncio.Queue[pb.LogChunk]]:
-        """A number and the queue of its chunks."""
+    def open(self, node: str) -> tuple[int, asyncio.Queue[pb.LogChunk]]:
+        """A number and the queue of the chunks that a node will send."""
         number = next(self._numbers)
         self._queues[number] = asyncio.Queue(64)
+        self._nodes[number] = node
         return number, self._queues[number]
+
+    def node(self, number: int) -> str | None:
+        """Who was asked."""
+        return self._nodes.get(number)
 
     def close(self, number: int) -> None:
         """Nobody reads any more."""
         self._queues.pop(number, None)
+        self._nodes.pop(number, None)
 
     async def push(self, chunk: pb.LogChunk) -> None:
         """Hand a chunk to its reader; a slow reader slows the agent down."""
@@ -286,7 +296,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         node, phase = await self._do(context, work)
         if not node:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"job {request.job} has not run yet ({phase})")
-        number, chunks = self._logs.open()
+        number, chunks = self._logs.open(node)
         wish = LogOrder(id=number, job=request.job, rank=request.rank, offset=-request.tail, follow=request.follow)
         self._scheduler.board.ask_log(node, wish)
         try:

@@ -733,9 +733,9 @@ def test_a_container_tells_its_end_and_has_its_limits(contained):
 
 
 def test_a_container_at_its_memory_limit_is_told_as_such(contained):
-    status = run(contained, python("print(len(bytearray(300 << 20)))"), image="host", memory_gb=0.1)
+    status = run(contained, python("print(len(bytearray(600 << 20)))"), image="host", memory_gb=0.25)
 
-    assert (status.exit.code, status.exit.reason) == (137, Reason.OUT_OF_MEMORY)
+    assert (status.exit.code, status.exit.reason) == (137, Reason.OUT_OF_MEMORY), output(contained)
 
 
 def test_a_container_gets_its_folders_and_no_secrets(contained, tmp_path, monkeypatch):

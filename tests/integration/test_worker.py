@@ -733,7 +733,9 @@ def test_a_container_tells_its_end_and_has_its_limits(contained):
 
 
 def test_a_container_at_its_memory_limit_is_told_as_such(contained):
-    status = run(contained, python("print(len(bytearray(600 << 20)))"), image="host", memory_gb=0.25)
+    # The interpreter itself, not its link in an environment: that may lie in /tmp, and a container has its own.
+    command = (os.path.realpath(sys.executable), *python("print(len(bytearray(600 << 20)))")[1:])
+    status = run(contained, command, image="host", memory_gb=0.25)
 
     assert (status.exit.code, status.exit.reason) == (137, Reason.OUT_OF_MEMORY), output(contained)
 

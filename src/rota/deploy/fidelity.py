@@ -28,7 +28,7 @@ from rota.deploy.scheduler import Options, Scheduler
 from rota.deploy.security.client import ClientSettings, connect
 from rota.deploy.serving import Port, served
 
-_SAVES_PER_ROUND = 4
+_SAVES_PER_ROUND = 8
 _LONGEST_FACTOR = 5.0
 """An emulation that takes so much longer than its simulation has failed."""
 
@@ -144,7 +144,7 @@ async def _all_joined(scheduler: Scheduler, count: int) -> None:
 async def _play(jobs: Jobs, scheduler: Scheduler, limit_s: float, progress: Progress | None) -> list[Job]:
     """Submit every job at its time, counted from a point of the grid of rounds, and wait for the end."""
     clock, round_s = scheduler.clock, scheduler.rules.round_s
-    specs = specs_of(jobs, max(0.2, clock.wall_seconds(round_s) / _SAVES_PER_ROUND))
+    specs = specs_of(jobs, max(0.1, clock.wall_seconds(round_s) / _SAVES_PER_ROUND))
     begin = math.ceil(clock.now() / round_s + 0.5) * round_s
     order = np.argsort(jobs.submitted, kind="stable")
     numbers: dict[int, int] = {}

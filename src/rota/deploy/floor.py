@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _BATCH = 512
 _LONGEST_NAP_S = 1.0
+_QUIET = (happened.JobAccepted, happened.StepsSaved, happened.Audited)
+"""Events that change nothing for what should run before the next round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +206,12 @@ class Floor:
         if time.monotonic() - self._looked >= min(0.25, self.timing.heartbeat_s / 4):
             self._looked = time.monotonic()
             events += self._look_after()
-        if events:
+        moving = any(not isinstance(event, _QUIET) for event in events)
+        if moving:
             events += self._happen(self._reconciled(self.clock.now()))
+        if events:
             self._commit(events)
-        if self._gangs.look(self.book, self.contacts) or events:
+        if self._gangs.look(self.book, self.contacts) or moving:
             self._publish(self.book, self._gangs)
         for call, answer in answers:
             with contextlib.suppress(Exception):

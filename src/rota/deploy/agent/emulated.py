@@ -125,8 +125,8 @@ class EmulatedRunner:
         here = machine_s()
         if here >= self._lease_end:
             self.stop("its lease has ended")
-        elif here - self._saved_at >= self._every_s:
-            self._save(self._step())
+        else:
+            self._save_in_time(here)
 
     def state(self) -> pb.TaskState:
         """How it is."""
@@ -143,6 +143,12 @@ class EmulatedRunner:
 
     def _promised(self, order: pb.TaskOrder) -> float:
         return float(order.rate) if self._devices is None else self._devices.rate(order)
+
+    def _save_in_time(self, here: float) -> None:
+        """Save when it is time, and let the scheduler know: what is saved counts."""
+        if here - self._saved_at >= self._every_s:
+            self._save(self._step())
+            self._changed()
 
     def _position(self) -> float:
         return min(self._base + max(0.0, machine_s() - self._since) * self._rate, float(self._total))
@@ -166,6 +172,7 @@ class EmulatedRunner:
             if goal >= self._total:
                 self._end("completed", "")
                 return
+            self._save_in_time(machine_s())
             goal = max(goal + group, math.floor(self._position()))
 
     def _end(self, outcome: str, detail: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rota import kernels
 from rota.analysis.breakdown import breakdown
 from rota.analysis.fairness import fairness, finish_time_fairness
 from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
@@ -137,9 +138,9 @@ class Metrics:
 
     def _ran(self, event: RoundsRan) -> None:
         self.rounds += event.rounds
-        held = event.seconds * self._placement.gpus
-        self._busy_by_type += np.bincount(self._placement.type, weights=held, minlength=len(self._busy_by_type))
-        self.ledger.ran(self._placement, event.seconds)
+        placement = self._placement
+        kernels.by_type(self._busy_by_type, placement.type, event.seconds, placement.gpus)
+        self.ledger.ran(placement, event.seconds)
         unchanged = (event.rounds - self._just_planned) * self._leases
         self.kept += unchanged
         self.continuing += unchanged

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rota import kernels
 from rota.core.allocation import Allocation, Options
 from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, trues
 from rota.core.cluster import Cluster
@@ -40,6 +41,7 @@ SUBMITTED, TOTAL, DONE, WEIGHT, DEADLINE, ATTAINED, SPEED, LAST_RAN, FLOATS = ra
 ID, CLASS, GPUS, TENANT, FAILURES, PROMISED, LAST, URGENT, INTS = range(9)
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
+_NO_TIMES: FloatArray = np.zeros(0)
 _NOISE = 1e-9
 """Shares below this are a solver's rounding."""
 
@@ -326,40 +328,43 @@ class State:
             self._ran_fluid(event, placement, rows)
             return
         f, kinds = self._f, placement.type
-        work = event.seconds * placement.gpus if self._gangs else event.seconds
-        f[DONE][rows] += event.steps
-        f[ATTAINED][rows] += work
+        ranked = self.allocation is not None and self.allocation.order is not None  # a ranking needs no accounts
+        each = event.seconds if event.each is None else event.each
+        both = () if ranked else self._paired
+        kernels.book(
+            rows,
+            kinds,
+            placement.gpus,
+            event.steps,
+            event.seconds,
+            each,
+            f[DONE],
+            f[ATTAINED],
+            f[self._received],
+            _NO_TIMES if ranked or len(both) else self.type_time,
+        )
         if self.rules.starvation_s:
             f[LAST_RAN][rows] = event.at
         if len(event.lost) or self._failing:
             self._count_failures(event, rows)
-        if self.allocation is not None and self.allocation.order is not None:
-            return  # a ranking needs no accounts
-        both = self._paired
         if len(both):
-            partners = self._positions(placement.second[both])
-            f[DONE, partners] += event.partner_steps[both]
-            f[ATTAINED, partners] += work[both]
-            if self.classes.estimating:
-                self._learn(rows[both], partners, kinds[both])
-            self._receive(event, kinds, rows, (placement.second < 0).nonzero()[0])
-            ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
-            self.pairs.credit(ran, kinds[both], _by_round(event)[:, both], self._pair_opening())
-        else:
-            self._receive(event, kinds, rows, None)
-        self.type_time += np.bincount(kinds, weights=event.seconds, minlength=len(self.type_time))
+            self._ran_pairs(event, placement, rows)
 
-    def _receive(self, event: RoundsRan, kinds: IntArray, rows: IntArray, part: IntArray | None) -> None:
-        """Book time received, one round after the other: the last bit decides ties of the published simulator."""
-        rounds = [event.seconds] if event.each is None else list(event.each)
-        if part is not None:
-            kinds, rows, rounds = kinds[part], rows[part], [seconds[part] for seconds in rounds]
-        accounts = self._f[self._received].reshape(-1)  # shares its memory with the columns
-        cells = kinds * len(self) + rows
-        account = accounts[cells]
-        for seconds in rounds:
-            account += seconds
-        accounts[cells] = account
+    def _ran_pairs(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
+        """The other members' progress; accounts are of pairs as of single jobs."""
+        f, kinds, both = self._f, placement.type, self._paired
+        partners = self._positions(placement.second[both])
+        f[DONE, partners] += event.partner_steps[both]
+        f[ATTAINED, partners] += (event.seconds * placement.gpus)[both]
+        if self.classes.estimating:
+            self._learn(rows[both], partners, kinds[both])
+        single = (placement.second < 0).nonzero()[0]
+        received, at = self.received, (kinds[single], rows[single])
+        for seconds in _by_round(event):
+            received[at] += seconds[single]
+        ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
+        self.pairs.credit(ran, kinds[both], _by_round(event)[:, both], self._pair_opening())
+        self.type_time += np.bincount(kinds, weights=event.seconds, minlength=len(self.type_time))
 
     def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
         """A job may run on several types at once, so its rows repeat."""

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from rota import kernels
 from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest
 from rota.core.rules import Rules
 from rota.sim.tasks import Tasks
@@ -138,9 +139,8 @@ class Whole:
             rounds = 1 if len(pairs) else math.ceil(smallest(left / chunk))
             rounds = max(1, min(rounds, math.ceil((min(stop, 1e15) - now) / self._length - _SLACK)))
         end = now + rounds * self._length
-        steps = np.minimum(chunk * rounds, left) if rounds > 1 else np.minimum(chunk, left)
-        tasks.left = left = left - steps
-        ids = placement.first[left <= 0] if smallest(left) <= 0 else _NO_IDS
+        steps = np.empty(len(left))
+        ids = placement.first[left <= 0] if kernels.whole(chunk, left, steps, rounds) else _NO_IDS
         partner_steps = _zeros(len(steps))
         if len(pairs):
             partner_steps = np.zeros(len(steps))
@@ -170,40 +170,70 @@ class SlowestTask:
 
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
         """Full rounds first, all alike, then the round in which a job comes to its end."""
-        chunk = np.floor(tasks.rate * self._length)
-        pairs = tasks.paired
-        partner_chunk = np.floor(tasks.partner_rate * self._length) if len(pairs) else chunk
         start = last_end if self._gap_counts else now
+        if len(tasks.paired):
+            return self._run_pairs(tasks, now, start, stop)
         if not tasks.placement.steady:
-            return self._one(tasks, now, start, chunk, partner_chunk)
-        full = _full_rounds(tasks.left, chunk)
-        if len(pairs):
-            full = min(full, _full_rounds(tasks.partner_left[pairs], partner_chunk[pairs]))
+            return self._one(tasks, now, start)
+        full, longest = kernels.slowest_full(tasks.rate, tasks.left, self._length)
         if full < 1:
-            return self._one(tasks, now, start, chunk, partner_chunk)
-        return self._many(tasks, now, start, stop, full, chunk, partner_chunk)
+            return self._one(tasks, now, start)
+        return self._many(tasks, now, start, stop, full, longest)
 
-    def _many(
+    def _many(self, tasks: Tasks, now: float, start: float, stop: float, full: float, longest: float) -> Stretch:
+        """Up to `full` rounds alike, and the one after them unless `stop` comes first."""
+        count, (end, starts) = len(tasks.rate), _rounds(now, stop, full, longest)
+        rounds = len(starts)
+        each = np.empty((rounds if end >= stop else rounds + 1, count))
+        steps, seconds = np.empty(count), np.empty(count)
+        kernels.slowest_many(tasks.rate, tasks.left, np.array(starts), each, steps, seconds, self._length, start)
+        if end >= stop:
+            return Stretch(start, end, rounds, steps, _zeros(count), seconds, _NO_IDS, _NO_TIMES, _NO_IDS, each)
+        rest = self._one(tasks, end, end)
+        rest.start, rest.rounds = start, rounds + rest.rounds
+        each[rounds] = rest.seconds
+        rest.each, rest.seconds = each, seconds + rest.seconds
+        rest.steps = rest.steps + steps
+        return rest
+
+    def _one(self, tasks: Tasks, now: float, start: float) -> Stretch:
+        """One round of jobs that share with nobody."""
+        placement, left, count = tasks.placement, tasks.left, len(tasks.left)
+        steps, seconds, finish = np.empty(count), np.empty(count), np.empty(count)
+        done = kernels.slowest_one(
+            tasks.rate, left, placement.gpus, steps, seconds, finish, self._length, now, start, self._split_fails
+        )
+        if done is None:
+            return self._one_of_pairs(tasks, now, start, np.floor(tasks.rate * self._length), steps)
+        end, through = done
+        ids, times = _NO_IDS, _NO_TIMES
+        if through:
+            over = left <= 0
+            ids, times = placement.first[over], finish[over]
+        return Stretch(start, end, 1, steps, _zeros(count), seconds, ids, times, _NO_IDS)
+
+    # Some share GPUs, or fail
+
+    def _run_pairs(self, tasks: Tasks, now: float, start: float, stop: float) -> Stretch:
+        chunk, pairs = np.floor(tasks.rate * self._length), tasks.paired
+        partner_chunk = np.floor(tasks.partner_rate * self._length)
+        full = _full_rounds(tasks.left, chunk) if tasks.placement.steady else 0
+        full = min(full, _full_rounds(tasks.partner_left[pairs], partner_chunk[pairs]))
+        if full < 1:
+            return self._one_of_pairs(tasks, now, start, chunk, partner_chunk)
+        return self._many_of_pairs(tasks, now, start, stop, full, chunk, partner_chunk)
+
+    def _many_of_pairs(
         self, tasks: Tasks, now: float, start: float, stop: float, full: int, chunk: FloatArray, partner: FloatArray
     ) -> Stretch:
-        """Up to `full` rounds alike, and the one after them unless `stop` comes first."""
-        span = chunk / tasks.rate
-        pairs = tasks.paired
-        if len(pairs):
-            span[pairs] = np.maximum(span[pairs], partner[pairs] / tasks.partner_rate[pairs])
-        longest = largest(span)
-        end, rounds, starts = now, 0, []
-        while rounds < full:
-            starts.append(end)
-            end += longest
-            rounds += 1
-            if end >= stop:
-                break
-        steps, partner_steps = chunk * rounds, _zeros(len(chunk))
-        if len(pairs):
-            partner_steps = np.zeros(len(chunk))
-            partner_steps[pairs] = partner[pairs] * rounds
-            tasks.partner_left = tasks.partner_left - partner_steps
+        """The same as `_many`."""
+        span, pairs = chunk / tasks.rate, tasks.paired
+        span[pairs] = np.maximum(span[pairs], partner[pairs] / tasks.partner_rate[pairs])
+        end, starts = _rounds(now, stop, full, largest(span))
+        rounds = len(starts)
+        steps, partner_steps = chunk * rounds, np.zeros(len(chunk))
+        partner_steps[pairs] = partner[pairs] * rounds
+        tasks.partner_left = tasks.partner_left - partner_steps
         tasks.left = tasks.left - steps
         began = np.array(starts)
         each = np.empty((rounds + 1, len(span)))
@@ -214,16 +244,16 @@ class SlowestTask:
             each = each[:rounds]
             seconds = np.add.reduce(each)
             return Stretch(start, end, rounds, steps, partner_steps, seconds, _NO_IDS, _NO_TIMES, _NO_IDS, each)
-        rest = self._one(tasks, end, end, chunk, partner)
+        rest = self._one_of_pairs(tasks, end, end, chunk, partner)
         rest.start, rest.rounds = start, rounds + rest.rounds
         each[rounds] = rest.seconds
         rest.each, rest.seconds = each, np.add.reduce(each)
-        rest.steps = rest.steps + steps
-        if len(pairs):
-            rest.partner_steps = rest.partner_steps + partner_steps
+        rest.steps, rest.partner_steps = rest.steps + steps, rest.partner_steps + partner_steps
         return rest
 
-    def _one(self, tasks: Tasks, now: float, start: float, chunk: FloatArray, partner_chunk: FloatArray) -> Stretch:
+    def _one_of_pairs(
+        self, tasks: Tasks, now: float, start: float, chunk: FloatArray, partner_chunk: FloatArray
+    ) -> Stretch:
         """One round by the letter of the artifact."""
         placement, pairs = tasks.placement, tasks.paired
         steps = np.minimum(chunk, tasks.left)
@@ -314,6 +344,17 @@ _ZEROS.setflags(write=False)
 def _zeros(count: int) -> FloatArray:
     """Zeros that nobody will write to."""
     return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count)
+
+
+def _rounds(now: float, stop: float, most: float, length: float) -> tuple[float, list[float]]:
+    """When rounds begin, up to so many or until one ends at `stop` or after it; and when the last one ends."""
+    starts: list[float] = []
+    while len(starts) < most:
+        starts.append(now)
+        now += length
+        if now >= stop:
+            break
+    return now, starts
 
 
 def _full_rounds(left: FloatArray, chunk: FloatArray) -> int:

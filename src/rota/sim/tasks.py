@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota import kernels
+from rota.core.arrays import BoolArray, FloatArray, IntArray, some
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.engine.classes import ClassTable
@@ -48,17 +49,32 @@ def make_tasks(
     placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool, exact: bool = False
 ) -> Tasks:
     """Rates of a placement under the profiles."""
-    at = view.jobs.searchsorted(placement.first)
-    group = view.job_class[at]
-    rates = classes.throughput[group, placement.type]
-    if spread_costs and len(placement.slot_server) > len(placement):
+    count = len(placement.first)
+    rates, left = np.empty(count), np.empty(count)
+    kernels.look_up(
+        placement.first,
+        placement.type,
+        view.jobs,
+        view.job_class,
+        classes.throughput,
+        view.total_steps,
+        view.steps_done,
+        rates,
+        left,
+        len(view.capacity),
+    )
+    spread = spread_costs and len(placement.slot_server) > count
+    shared = placement.shared and some(placement.second >= 0)
+    if spread or shared or exact:
+        group = view.job_class[view.jobs.searchsorted(placement.first)]
+    if spread:
         rates = np.where(placement.spans, classes.spread[group, placement.type], rates)
     if placement.config is not None:
         rates = rates * classes.configurations.speed[placement.config]
-    paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NOBODY
+    paired = _NOBODY
     partner_rate = partner_left = rates
-    if len(paired):
-        count = len(placement)
+    if shared:
+        paired = (placement.second >= 0).nonzero()[0]
         partner_rate, partner_left = np.ones(count), np.zeros(count)
         other = np.searchsorted(view.jobs, placement.second[paired])
         other_group, kind = view.job_class[other], placement.type[paired]
@@ -69,7 +85,7 @@ def make_tasks(
     tasks = Tasks(
         placement=placement,
         rate=rates,
-        left=view.total_steps[at] - view.steps_done[at],
+        left=left,
         partner_rate=partner_rate,
         partner_left=partner_left,
         paired=paired,
@@ -77,11 +93,11 @@ def make_tasks(
         pace=rates,
         partner_pace=partner_rate,
     )
-    if exact and not len(paired):
+    if exact and not shared:
         tasks.step_s = classes.step_s[group, placement.type]
         if placement.config is not None:
             tasks.step_s = tasks.step_s / classes.configurations.speed[placement.config]
-    if len(paired) and not rates[paired].all():
+    if shared and not rates[paired].all():
         _stall(tasks, classes.pair[group[paired], other_group, kind])
     return tasks
 

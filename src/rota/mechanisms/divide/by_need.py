@@ -18,6 +18,9 @@ from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.packing import Packing, Slots
 from rota.mechanisms.divide.slots import alone
 
+Columns = tuple[IntArray, IntArray, IntArray]
+"""Where the slots of each task begin; server and GPUs of each slot."""
+
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
 _SLACK = 1e-9
 
@@ -44,16 +47,16 @@ class Layout:
         if chosen.partner is not None:
             self.shares = chosen.partner[tasks] >= 0
             full = np.where(self.shares, fair, full)
-        self.most: list[int] = full.tolist()
+        self.most: IntArray = full
         """What makes each task as fast as it can get."""
         if chosen.wish is not None:  # a wish that costs speed is none: nobody is to be slower than with its share
             wish = chosen.wish[tasks]
             good = (wish >= 0) & (known.speed[wish] >= 1 - _SLACK)
             full = np.where(good if self.shares is None else good & ~self.shares, wish, full)
-        self.fair: list[int] = fair.tolist()
-        self.full: list[int] = self.most if chosen.wish is None else full.tolist()
+        self.fair: IntArray = fair
+        self.full: IntArray = full
         """What each task is to get if it is there: the policy's wish, or else `most`."""
-        self.size: list[int] = view.gpus[rows].tolist()
+        self.size: IntArray = view.gpus[rows]
 
     def last_slots(self) -> list[Slots | None]:
         """Where each task ran in the last round, with the same members on the same type; None for the others."""
@@ -112,7 +115,7 @@ class _Chosen:
             return alone(len(self.rows))
         return np.where(self.partner >= 0, self.view.jobs[self.partner], -1)
 
-    def placement(self, put: IntArray, config: IntArray, where: list[Slots] | None) -> Placement:
+    def placement(self, put: IntArray, config: IntArray, slots: list[Columns]) -> Placement:
         """The round, tasks by job id; the last placement itself if nothing but that came out again."""
         order = np.argsort(self.rows[put])
         put, config = put[order], config[order]
@@ -120,7 +123,7 @@ class _Chosen:
         first, second, kind = self.view.jobs[rows], alone(len(put)), self.kind[put]
         if self.partner is not None:
             second = self.partners()[put]
-        start, server, sizes = _columns(where, order)
+        start, server, sizes = _ordered(slots, order)
         last = self.view.placement
         if (
             last is not None
@@ -172,15 +175,21 @@ class _Chosen:
         return kept
 
 
-def _columns(where: list[Slots] | None, order: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _joined(parts: list[IntArray]) -> IntArray:
+    return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else _NONE
+
+
+def _ordered(slots: list[Columns], order: IntArray) -> Columns:
     """Start, server and GPUs of the slots, task by task in this order; nothing if servers are left out."""
-    if where is None:
+    if not slots:
         return np.zeros(len(order) + 1, dtype=np.int64), _NONE, _NONE
-    ordered = [where[task] for task in order.tolist()]
+    counts = _joined([start[1:] - start[:-1] for start, _, _ in slots])
+    server, sizes = _joined([part for _, part, _ in slots]), _joined([part for _, _, part in slots])
     start = np.zeros(len(order) + 1, dtype=np.int64)
-    np.cumsum([len(slots) for slots in ordered], out=start[1:])
-    flat = np.array([slot for slots in ordered for slot in slots], dtype=np.int64).reshape(-1, 2)
-    return start, flat[:, 0], flat[:, 1]
+    counts[order].cumsum(out=start[1:])
+    old = counts.cumsum() - counts
+    at = (old[order] - start[:-1]).repeat(counts[order]) + np.arange(start[-1])
+    return start, server[at], sizes[at]
 
 
 class ByNeed(ABC):
@@ -192,8 +201,6 @@ class ByNeed(ABC):
     largest_first = False
     stays = False
     """Whether jobs stay on their servers, unless the rules lay out every round afresh."""
-    remembers = True
-    """Whether a round is laid out from where its wishes differ from the last ones."""
 
     def __init__(self, consolidate: bool = False, slots: bool = True) -> None:
         self._consolidate = consolidate
@@ -216,8 +223,8 @@ class ByNeed(ABC):
         chosen = _Chosen(view, choice, largest_first=self.largest_first)
         stays = self.stays and not self._rules.repack
         put: list[IntArray] = []
-        config: list[int] = []
-        where: list[Slots] | None = [] if self._slots else None
+        config: list[IntArray] = []
+        slots: list[Columns] = []
         for kind, packing in enumerate(self._empty(view)):
             tasks = counting(len(chosen.rows)) if len(view.types) == 1 else (chosen.kind == kind).nonzero()[0]
             if len(tasks) == 0:
@@ -225,15 +232,14 @@ class ByNeed(ABC):
             layout = Layout(chosen, tasks, kind, packing.first, stays=stays)
             packing.know(layout.known)
             packing.balance = choice.wish is not None
-            self.lay_out(layout, packing, packing.begin(layout.full if self.remembers and not stays else []))
-            all_in_order = self.remembers and len(packing.task) == len(tasks)
-            put.append(layout.tasks if all_in_order else layout.tasks[packing.task])
-            config += packing.config
-            if where is not None:
-                shift = packing.first
-                where += [[(s + shift, n) for s, n in packing.slots(row)] for row in range(len(packing.task))]
-        done = np.concatenate(put) if len(put) > 1 else put[0] if put else _NONE
-        self._made = chosen.placement(done, np.array(config, dtype=np.int64), where)
+            packing.begin()
+            self.lay_out(layout, packing)
+            put.append(layout.tasks[packing.task])
+            config.append(packing.config.copy())
+            if self._slots:
+                start, server, sizes = packing.columns
+                slots.append((start.copy(), server + packing.first, sizes.copy()))
+        self._made = chosen.placement(_joined(put), _joined(config), slots)
         self._asked = view.jobs[choice.first]
         self._asked_kind = choice.type
         return self._made
@@ -276,5 +282,5 @@ class ByNeed(ABC):
         return self._packings
 
     @abstractmethod
-    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
-        """Put the tasks of one type on its servers; the first `start` are there already."""
+    def lay_out(self, layout: Layout, packing: Packing) -> None:
+        """Put the tasks of one type on its empty servers."""

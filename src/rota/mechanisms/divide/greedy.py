@@ -22,17 +22,6 @@ class Greedy(ByNeed):
 
     walks = True
 
-    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
+    def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
-        packing.walk(start, layout.size, layout.full, _Wait(layout.full))
-
-
-class _Wait:
-    """What happens to a task whose wish does not fit: the next one is tried, while there is hope for any."""
-
-    def __init__(self, wishes: list[int]) -> None:
-        self._hope = set(wishes)
-
-    def __call__(self, _task: int, _size: int, wish: int) -> bool:
-        self._hope.discard(wish)  # room only shrinks
-        return bool(self._hope)
+        packing.walk(0, layout.size, layout.full, None, layout.fair)

@@ -97,7 +97,6 @@ class Optimal(Tune):
 
     largest_first = False
     stays = False  # who stays follows from the answer
-    remembers = False
 
     def __init__(
         self, consolidate: bool = False, slots: bool = True, time_limit_s: float = 5.0, gap: float = 0.002
@@ -129,7 +128,7 @@ class Optimal(Tune):
         """How far from the bound the decisions were."""
         return self.tally.remarks()
 
-    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
+    def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
         kind, tasks = layout.kind_number, list(range(len(layout.size)))
         classes = [_class_of(layout, task) for task in tasks]
@@ -141,7 +140,7 @@ class Optimal(Tune):
             answer = self._answers[kind, mix] = self._solve(layout, kind, mix, packing.servers)
         if answer.places is None:
             self.tally.fallbacks += 1
-            super().lay_out(layout, packing, start)
+            super().lay_out(layout, packing)
             return
         self.tally.add(max(0.0, 1 - answer.total / answer.bound))
         places, last = answer.places, None
@@ -150,7 +149,7 @@ class Optimal(Tune):
             places = settled(places, packing, {t: (c, last[t]) for t, c in zip(tasks, classes, strict=True)})
         packing.know(layout.known)
         for task, (slots, config) in named(places, tasks, classes, last, _last_config(layout)):
-            packing.put(task, layout.size[task], config, slots)
+            packing.put(task, int(layout.size[task]), config, slots)
 
     def _menu(self, layout: Layout, kind: int, group: int, shared: bool, servers: list[Server]) -> Kind:
         found = self._menus.get((kind, group, shared))

@@ -1,38 +1,34 @@
 """Servers of one type while the tasks of a round are put on them: GPUs, CPUs and memory, one task after the other.
 
-Plain lists and numbers: rounds have about a hundred tasks, and every decision depends on the one before. What a task
-holds is a configuration (a row of `view.classes.configurations`), spread over its servers in proportion to its GPUs
-there. Tasks are numbered in the order of serving; what has been put is kept in three parallel lists.
-
-Where a sequence of wishes begins like the one of the last round, so does the answer: `Packing` remembers how the
-servers looked on the way, and goes on from there.
+Rounds have about a hundred tasks, and every decision depends on the one before. The ordinary walk down the queue, first
+fit and tune's squeezing, is therefore written a second time in C (`kernels/packing.c`), on the same columns. What a
+task holds is a configuration (a row of `view.classes.configurations`), spread over its servers in proportion to its
+GPUs there. Tasks are numbered in the order of serving; what has been put is kept in columns, a row per task.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from rota import kernels
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.view import Configurations
 
 Slots = list[tuple[int, int]]
 """(server, GPUs)."""
-Snapshot = tuple[
-    int, int, list[int], list[float], list[float], list[int], list[int], list[int], list["int | Slots"], list[int]
-]
-"""Tasks looked at and GPUs free; GPUs, CPUs, memory by server; hints; the three lists of what was put; gangs."""
+Squeeze = Callable[[int, int, int], None]
 
 _SLACK = 1e-9
-_STRIDE = 32
-"""Tasks between two snapshots."""
 
 
 class Packing:
     """Free resources by server, and who holds what.
 
-    Behind the last server stands one that is always free, so that a search needs no bound; and every server has a
-    hair's breadth more than it has, so that sums of fractions do not fail to fit.
+    Every server has a hair's breadth more than it has, so that sums of fractions do not fail to fit.
     """
 
     def __init__(
@@ -56,110 +52,106 @@ class Packing:
         self.fair_cpus, self.fair_memory = fair
         self.servers = list(zip(gpus.tolist(), cpus.tolist(), memory.tolist(), strict=True))
         """GPUs, CPUs and memory of each when it is empty."""
-        self._start = (
-            [*gpus.tolist(), 1],
-            [*(cpus + _SLACK).tolist(), math.inf],
-            [*(memory + _SLACK).tolist(), math.inf],
-        )
-        self._snapshots: list[Snapshot] = []
-        self._before: list[int] = []
-        self.holds: list[tuple[float, float]] = []
-        """CPUs and memory of each configuration."""
-        self.begin([])
+        self._start = (array("q", gpus), array("d", cpus + _SLACK), array("d", memory + _SLACK))
+        self._hold_cpus, self._hold_memory = array("d"), array("d")
+        most = int(gpus.sum())
+        self._task, self._config = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+        self._slot_start = np.zeros(most + 1, dtype=np.int64)
+        # One slot more than there are GPUs: a gang that does not fit is noticed after its last slot was written.
+        self._slot_server, self._slot_gpus = np.empty(most + 1, dtype=np.int64), np.empty(most + 1, dtype=np.int64)
+        self.begin()
 
-    def begin(self, wishes: list[int]) -> int:
-        """Empty servers, or as they were where these wishes first differ from the last ones; how many tasks that is."""
-        before, common = self._before, 0
-        while common < len(before) and wishes[common : common + _STRIDE] == before[common : common + _STRIDE]:
-            common += _STRIDE
-        while self._snapshots and self._snapshots[-1][0] > common:
-            self._snapshots.pop()
-        self._remember = common > 0
-        self._before = wishes
-        self.on: dict[int, list[int]] = {}
-        self.came: dict[int, float] = {}
-        if not self._snapshots:
-            gpus, cpus, memory = self._start
-            self.gpus, self.cpus, self.memory = gpus.copy(), cpus.copy(), memory.copy()
-            self.free = sum(gpus) - 1
-            self.hints = [0] * len(self.holds)
-            self.task: list[int] = []
-            self.config: list[int] = []
-            self.where: list[int | Slots] = []
-            self.gangs: list[int] = []
-            return 0
-        seen, self.free, gpus, cpus, memory, hints, task, config, where, gangs = self._snapshots[-1]
-        self.gpus, self.cpus, self.memory, self.hints = gpus.copy(), cpus.copy(), memory.copy(), hints.copy()
-        self.hints += [0] * (len(self.holds) - len(self.hints))
-        self.task, self.config, self.where = task.copy(), config.copy(), where.copy()
-        self.gangs = gangs.copy()
-        return seen
+    def begin(self) -> None:
+        """Empty servers."""
+        gpus, cpus, memory = self._start
+        self.gpus, self.cpus, self.memory = gpus[:], cpus[:], memory[:]
+        self.free = len(self._task)
+        self.rows = 0
+        self._on: dict[int, tuple[list[int], int]] = {}
+        self._came: dict[int, float] = {}
 
     def know(self, known: Configurations) -> None:
         """What configurations hold, including those that are new."""
-        have = len(self.holds)
+        have = len(self._hold_cpus)
         if len(known.cpus) > have:
-            self.holds += zip(known.cpus[have:].tolist(), known.memory_gb[have:].tolist(), strict=True)
-            self.hints += [0] * (len(self.holds) - len(self.hints))
+            self._hold_cpus.extend(known.cpus[have:])
+            self._hold_memory.extend(known.memory_gb[have:])
 
-    def walk(  # noqa: C901 - the inner loop of every round
-        self, start: int, sizes: Sequence[int], wishes: Sequence[int], otherwise: Callable[[int, int, int], bool]
+    def holds(self, config: int) -> tuple[float, float]:
+        """CPUs and memory of a configuration."""
+        return self._hold_cpus[config], self._hold_memory[config]
+
+    @property
+    def task(self) -> IntArray:
+        """Which task each row is."""
+        return self._task[: self.rows]
+
+    @property
+    def config(self) -> IntArray:
+        """What each row holds."""
+        return self._config[: self.rows]
+
+    @property
+    def columns(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Where the slots of rows begin; server and GPUs of each slot."""
+        used = self._slot_start[self.rows]
+        return self._slot_start[: self.rows + 1], self._slot_server[:used], self._slot_gpus[:used]
+
+    def walk(
+        self,
+        at: int,
+        sizes: IntArray,
+        wishes: IntArray,
+        squeeze: Callable[[int, int, int], None] | None,
+        fair: IntArray,
     ) -> None:
-        """Put task after task where its wish first fits, as long as there are GPUs.
+        """Put task after task where its wish fits, as long as there are GPUs.
 
-        `otherwise(task, size, wish)` is called for those that do not fit, and says whether to go on.
+        `squeeze(task, size, wish)` puts those that do not fit, cutting wishes to `fair`; without it they are left out.
         """
-        gpus, cpus, memory, hints, holds = self.gpus, self.cpus, self.memory, self.hints, self.holds
-        task_of, config_of, where_of, on = self.task, self.config, self.where, self.on
-        last, free, remember = len(gpus) - 1, self.free, self._remember
-        one_by_one = not (self.consolidate or self.balance)
-        for task in range(start, len(wishes)):
-            if free == 0:
-                break
-            if remember and task % _STRIDE == 0 and task > start and not on:
-                self._keep(task, free)
-            wish, size = wishes[task], sizes[task]
-            if size == 1 and one_by_one:
-                need_cpus, need_memory = holds[wish]
-                server = hints[wish]  # room only shrinks, so the search goes on where it ended last
-                if gpus[server] == 0 or cpus[server] < need_cpus or memory[server] < need_memory:
-                    while gpus[server] == 0 or cpus[server] < need_cpus or memory[server] < need_memory:
-                        server += 1
-                    hints[wish] = server
-                if server != last:
-                    gpus[server] -= 1
-                    cpus[server] -= need_cpus
-                    memory[server] -= need_memory
-                    free -= 1
-                    if on and server in on:
-                        on[server].append(len(task_of))
-                    task_of.append(task)
-                    config_of.append(wish)
-                    where_of.append(server)
-                    continue
-            elif size > free:
-                continue
-            else:
-                slots = self.fit(size, wish)
-                if slots is not None:
-                    self.put(task, size, wish, slots)
-                    free -= size
-                    continue
-            self.free = free
-            if not otherwise(task, size, wish):
-                break
-            free, hints = self.free, self.hints
-        self.free = free
+        if kernels.walk is None or self.consolidate or self.balance or self._came:
+            self._walk(at, sizes, wishes, squeeze)
+            return
+        self.rows, self.free = kernels.walk(
+            self.gpus,
+            self.cpus,
+            self.memory,
+            self._hold_cpus,
+            self._hold_memory,
+            sizes,
+            wishes,
+            fair,
+            self._task,
+            self._config,
+            self._slot_start,
+            self._slot_server,
+            self._slot_gpus,
+            at,
+            self.rows,
+            self.free,
+            self.fair_cpus,
+            self.fair_memory,
+            squeeze is not None,
+        )
 
-    def _keep(self, task: int, free: int) -> None:
-        """Remember how things look before this task."""
-        servers = (self.gpus.copy(), self.cpus.copy(), self.memory.copy(), self.hints.copy())
-        put = (self.task.copy(), self.config.copy(), self.where.copy(), self.gangs.copy())
-        self._snapshots.append((task, free, *servers, *put))
+    def _walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None) -> None:
+        hopeless: set[int] = set()
+        for task, (size, wish) in enumerate(zip(sizes[at:].tolist(), wishes[at:].tolist(), strict=True), at):
+            if self.free == 0:
+                return
+            if size > self.free or wish in hopeless:
+                continue
+            slots = self.fit(size, wish)
+            if slots is not None:
+                self.put(task, size, wish, slots)
+            elif squeeze is None:
+                hopeless.add(wish)  # room only shrinks
+            else:
+                squeeze(task, size, wish)
 
     def fit(self, size: int, wish: int) -> Slots | None:
         """Where a task would go; None if there is no room."""
-        cpus, memory = self.holds[wish]
+        cpus, memory = self.holds(wish)
         if self.consolidate:
             return self._few_servers(size, cpus, memory)
         if self.balance:
@@ -170,54 +162,54 @@ class Packing:
 
     def put(self, task: int, size: int, wish: int, slots: Slots) -> None:
         """Let a task hold its slots."""
-        cpus, memory = self.holds[wish]
+        cpus, memory = self.holds(wish)
+        row, at = self.rows, int(self._slot_start[self.rows])
         for server, part in slots:
             self.gpus[server] -= part
             self.cpus[server] -= cpus * part / size
             self.memory[server] -= memory * part / size
-            if server in self.on:
-                self.on[server].append(len(self.task))
+            self._slot_server[at], self._slot_gpus[at] = server, part
+            at += 1
         self.free -= size
-        self.task.append(task)
-        self.config.append(wish)
-        if size > 1:
-            self.gangs.append(len(self.where))
-        self.where.append(slots[0][0] if size == 1 else slots)
+        self.rows += 1
+        self._task[row], self._config[row], self._slot_start[row + 1] = task, wish, at
 
     def change(self, row: int, size: int, wish: int) -> None:
         """Let a task hold another configuration on the same GPUs; it counts as the last that came to its servers."""
-        (old_cpus, old_memory), (new_cpus, new_memory) = self.holds[self.config[row]], self.holds[wish]
-        self.came[row] = len(self.task) - 0.5 + 1e-6 * len(self.came)
+        (old_cpus, old_memory), (new_cpus, new_memory) = self.holds(int(self._config[row])), self.holds(wish)
+        self._came[row] = self.rows - 0.5 + 1e-6 * len(self._came)
         for server, part in self.slots(row):
             self.cpus[server] += (old_cpus - new_cpus) * part / size
             self.memory[server] += (old_memory - new_memory) * part / size
-            if server in self.on:
-                self.on[server].remove(row)
-                self.on[server].append(row)
-        self.config[row] = wish
-        self.hints = [0] * len(self.hints)
+            if server in self._on:
+                here = self.tasks_on(server)
+                here.remove(row)
+                here.append(row)
+        self._config[row] = wish
 
     def slots(self, row: int) -> Slots:
         """Where a task is."""
-        where = self.where[row]
-        return [(where, 1)] if isinstance(where, int) else where
+        part = slice(self._slot_start[row], self._slot_start[row + 1])
+        return list(zip(self._slot_server[part].tolist(), self._slot_gpus[part].tolist(), strict=True))
 
     def tasks_on(self, server: int) -> list[int]:
         """Rows of the tasks on a server, in the order in which they came; kept up to date from the first use on."""
-        found = self.on.get(server)
+        found, seen = self._on.get(server, (None, 0))
+        if seen == self.rows and found is not None:
+            return found
+        first, last = self._slot_start[seen], self._slot_start[self.rows]
+        slots = (self._slot_server[first:last] == server).nonzero()[0] + first
+        new: list[int] = (self._slot_start[: self.rows + 1].searchsorted(slots, side="right") - 1).tolist()
         if found is None:
-            found = [row for row, where in enumerate(self.where) if where == server]
-            if self.gangs:
-                found += [row for row in self.gangs if any(s == server for s, _ in self.slots(row))]
-                found.sort()
-            if self.came:
-                found.sort(key=lambda row: self.came.get(row, row))
-            self.on[server] = found
+            found = sorted(new, key=lambda row: self._came.get(row, row)) if self._came else new
+        else:
+            found += new
+        self._on[server] = (found, self.rows)
         return found
 
     def fits_at(self, slots: Slots, size: int, wish: int) -> bool:
         """Whether a task would find room on exactly these GPUs."""
-        cpus, memory = self.holds[wish]
+        cpus, memory = self.holds(wish)
         return all(
             self.gpus[server] >= part
             and self.cpus[server] >= cpus * part / size
@@ -242,7 +234,7 @@ class Packing:
         """
         demanding = cpus > size * self.fair_cpus + _SLACK
         best, found = -math.inf, -1
-        for server, free in enumerate(self.gpus[:-1]):
+        for server, free in enumerate(self.gpus):
             if free < size or self.cpus[server] < cpus or self.memory[server] < memory:
                 continue
             left = self.cpus[server] / free
@@ -255,18 +247,18 @@ class Packing:
 
     def _first(self, cpus: float, memory: float) -> Slots | None:
         """The first server with room for one GPU."""
-        server = 0
-        while self.gpus[server] == 0 or self.cpus[server] < cpus or self.memory[server] < memory:
-            server += 1
-        return None if server == len(self.gpus) - 1 else [(server, 1)]
+        for server, free in enumerate(self.gpus):
+            if free and self.cpus[server] >= cpus and self.memory[server] >= memory:
+                return [(server, 1)]
+        return None
 
     def _in_order(self, size: int, cpus: float, memory: float) -> Slots | None:
         """GPU by GPU from the first server on, at any boundary."""
-        return self._gather(range(len(self.gpus) - 1), size, cpus, memory)
+        return self._gather(range(len(self.gpus)), size, cpus, memory)
 
     def _few_servers(self, size: int, cpus: float, memory: float) -> Slots | None:
         """The fullest server that holds all of it, otherwise from the fullest on what they hold."""
-        order = [server for _, server in sorted((free, server) for server, free in enumerate(self.gpus[:-1]) if free)]
+        order = [server for _, server in sorted((free, server) for server, free in enumerate(self.gpus) if free)]
         if size > 1:
             for server in order:
                 if self._room(server, cpus / size, memory / size, size) == size:
@@ -290,11 +282,11 @@ class Packing:
         One server with all the GPUs if there is one (the first), otherwise those with the fewest free GPUs.
         """
         if size > 1:
-            for server, free in enumerate(self.gpus[:-1]):
+            for server, free in enumerate(self.gpus):
                 if free >= size:
                     return [(server, size)]
         slots: Slots = []
-        for free, server in sorted((free, server) for server, free in enumerate(self.gpus[:-1]) if free):
+        for free, server in sorted((free, server) for server, free in enumerate(self.gpus) if free):
             part = min(free, size)
             slots.append((server, part))
             size -= part
@@ -302,7 +294,7 @@ class Packing:
                 break
         return slots
 
-    def givers(self, server: int, cpus: float, memory: float, sizes: Sequence[int]) -> list[int]:
+    def givers(self, server: int, cpus: float, memory: float, sizes: IntArray) -> list[int]:
         """Rows of tasks on a server that give back what they hold beyond their share, until so much is free there.
 
         Those on few servers and with much per GPU come first; the list of the server stays in that order.
@@ -311,12 +303,13 @@ class Packing:
         if lack_cpus <= _SLACK and lack_memory <= _SLACK:
             return []
         here = self.tasks_on(server)
-        here.sort(key=lambda row: self._greed(row, sizes[self.task[row]]))
+        here.sort(key=lambda row: self._greed(row, int(sizes[self._task[row]])))
         chosen: list[int] = []
         for row in here:
             chosen.append(row)
             part = next(p for s, p in self.slots(row) if s == server)
-            ratio, (held_cpus, held_memory) = part / sizes[self.task[row]], self.holds[self.config[row]]
+            ratio = part / int(sizes[self._task[row]])
+            held_cpus, held_memory = self.holds(int(self._config[row]))
             lack_cpus -= max(0.0, held_cpus * ratio - part * self.fair_cpus)
             lack_memory -= max(0.0, held_memory * ratio - part * self.fair_memory)
             if lack_cpus <= _SLACK and lack_memory <= _SLACK:
@@ -324,5 +317,5 @@ class Packing:
         return chosen
 
     def _greed(self, row: int, size: int) -> tuple[int, float, float]:
-        where, (cpus, memory) = self.where[row], self.holds[self.config[row]]
-        return 1 if isinstance(where, int) else len(where), -cpus / size, -memory / size
+        cpus, memory = self.holds(int(self._config[row]))
+        return int(self._slot_start[row + 1] - self._slot_start[row]), -cpus / size, -memory / size

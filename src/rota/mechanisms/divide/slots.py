@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rota.core.arrays import NO_JOB, BoolArray, IntArray, counting, every
+from rota import kernels
+from rota.core.arrays import NO_JOB, BoolArray, IntArray, some
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
@@ -60,9 +61,8 @@ class Board:
         Nothing but the last round over again is the last placement itself.
         """
         last = self.view.placement
-        row = self._last_rows(last)
-        kept = row >= 0
-        if last is not None and last.steady == self.steady and len(last.first) == len(row) and _everybody_stays(row):
+        row, kept, same = self._last_rows(last)
+        if same and last is not None and last.steady == self.steady:
             return last
         if not slots:
             return self._placement(kept, _zeros(len(row) + 1), _NOBODY[:0], _NOBODY[:0])
@@ -72,17 +72,24 @@ class Board:
             return self._ones(last, row, kept, order_singles)
         return self._any(last, row, kept, spread)
 
-    def _last_rows(self, last: Placement | None) -> IntArray:
-        """For each task the row of the last placement with the same members on the same type, or -1."""
-        tasks = self.view.last_task
+    def _last_rows(self, last: Placement | None) -> tuple[IntArray, BoolArray, bool]:
+        """For each task the row of the last placement with the same members on the same type, or -1; who stays.
+
+        And whether it is the last round over again.
+        """
+        tasks, count = self.view.last_task, len(self.rows)
+        row, kept = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.bool_)
         if last is None or tasks is None or len(last.first) == 0 or last.fraction is not None:
-            return np.full(len(self.rows), -1, dtype=np.int64)
-        row = tasks[self.rows]
-        moved = last.type[row] != self.kind
+            row.fill(-1)
+            kept.fill(False)
+            return row, kept, last is not None and count == len(last.first) == 0
+        same = kernels.stay(self.rows, self.kind, tasks, last.type, row, kept)
         if self.partner is not None or last.shared:
-            moved |= last.second[row] != self.second
-        row[moved] = -1
-        return row
+            moved = kept & (last.second[row] != self.second)
+            row[moved] = -1
+            kept[moved] = False
+            same = same and not some(moved)
+        return row, kept, same
 
     def _ones(
         self, last: Placement | None, row: IntArray, kept: BoolArray, order_singles: Callable[[IntArray], IntArray]
@@ -139,14 +146,6 @@ class Board:
             steady=self.steady,
             closed=self.arrivals_last and int(self.gpus.sum()) == self.view.cluster.gpus,
         )
-
-
-def _everybody_stays(row: IntArray) -> bool:
-    """Whether everybody stays, in the same order."""
-    count = len(row)
-    if count == 0 or row[0] != 0:
-        return count == 0
-    return every(row == counting(count))
 
 
 def in_order(free: IntArray) -> IntArray:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+from rota.core.arrays import IntArray
 from rota.mechanisms.divide.by_need import ByNeed, Layout
 from rota.mechanisms.divide.packing import Packing, Slots
 from rota.mechanisms.registry import mechanisms
@@ -34,14 +35,14 @@ class Tune(ByNeed):
     largest_first = True
     stays = True
 
-    def lay_out(self, layout: Layout, packing: Packing, start: int) -> None:
+    def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
         for task, slots in enumerate(layout.stay):
             _stay(layout, packing, task, slots)
-        packing.walk(max(start, len(layout.stay)), layout.size, layout.full, _Squeeze(layout, packing))
+        packing.walk(len(layout.stay), layout.size, layout.full, _Squeeze(layout, packing), layout.fair)
         if self._rules.spare_is_shared:
             _share_spare(layout, packing, layout.full)
-            if layout.most != layout.full:
+            if layout.most is not layout.full:
                 _share_spare(layout, packing, layout.most)
 
 
@@ -52,25 +53,24 @@ class _Squeeze:
         self._layout = layout
         self._packing = packing
 
-    def __call__(self, task: int, size: int, wish: int) -> bool:
+    def __call__(self, task: int, size: int, wish: int) -> None:
         layout, packing = self._layout, self._packing
         slots = None
         if _beyond(packing, size, wish):
-            wish = layout.fair[task]
+            wish = int(layout.fair[task])
             slots = packing.fit(size, wish)
         if slots is None:
             target = packing.emptied(size)
             _make_room(layout, packing, target, size, wish)
             slots = packing.fit(size, wish) or target
         packing.put(task, size, wish, slots)
-        return True
 
 
 def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
     """The same for a job that goes on on its GPUs."""
-    size, wish = layout.size[task], layout.full[task]
+    size, wish = int(layout.size[task]), int(layout.full[task])
     if not packing.fits_at(slots, size, wish):
-        wish = layout.fair[task]
+        wish = int(layout.fair[task])
         if not packing.fits_at(slots, size, wish):
             _make_room(layout, packing, slots, size, wish)
     packing.put(task, size, wish, slots)
@@ -78,36 +78,35 @@ def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
 
 def _beyond(packing: Packing, size: int, wish: int) -> bool:
     """Whether a wish goes beyond the proportional share in anything."""
-    cpus, memory = packing.holds[wish]
+    cpus, memory = packing.holds(wish)
     return cpus > size * packing.fair_cpus + _SLACK or memory > size * packing.fair_memory + _SLACK
 
 
 def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish: int) -> None:
     """Let others on these servers give back their excess, server by server."""
-    cpus, memory = packing.holds[wish]
+    cpus, memory = packing.holds(wish)
     for server, part in target:
         for row in packing.givers(server, cpus * part / size, memory * part / size, layout.size):
-            task = packing.task[row]
-            full, mine = layout.full[task], layout.size[task]
-            packing.change(row, mine, layout.fair[task] if _beyond(packing, mine, full) else full)
+            task = int(packing.task[row])
+            full, mine = int(layout.full[task]), int(layout.size[task])
+            packing.change(row, mine, int(layout.fair[task]) if _beyond(packing, mine, full) else full)
 
 
-def _share_spare(layout: Layout, packing: Packing, wishes: list[int]) -> None:
+def _share_spare(layout: Layout, packing: Packing, wishes: IntArray) -> None:
     """Give whole CPUs and whole GB that are left to jobs that have less than their wish, in the order of serving."""
     known = layout.known
-    for row, (task, got) in enumerate(zip(packing.task, packing.config, strict=True)):
-        wish, size = wishes[task], layout.size[task]
-        if wish == got:
-            continue
+    wanted, sizes = wishes[packing.task], layout.size[packing.task]
+    for row in (wanted != packing.config).nonzero()[0].tolist():
+        got, wish, size = int(packing.config[row]), int(wanted[row]), int(sizes[row])
         slots = packing.slots(row)
         more_cpus = min(packing.cpus[server] * size / part for server, part in slots)
         more_memory = min(packing.memory[server] * size / part for server, part in slots)
-        (cpus, memory), (most_cpus, most_memory) = packing.holds[got], packing.holds[wish]
+        (cpus, memory), (most_cpus, most_memory) = packing.holds(got), packing.holds(wish)
         cpus = max(cpus, min(most_cpus, cpus + math.floor(more_cpus)))
         memory = max(memory, min(most_memory, memory + math.floor(more_memory)))
-        if (cpus, memory) == packing.holds[got]:
+        if (cpus, memory) == packing.holds(got):
             continue
-        better = known.number(int(layout.group[task]), layout.kind_number, cpus, memory)
+        better = known.number(int(layout.group[packing.task[row]]), layout.kind_number, cpus, memory)
         if known.speed[better] > known.speed[got] + _SLACK:
             packing.know(known)
             packing.change(row, size, better)

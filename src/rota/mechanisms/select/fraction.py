@@ -12,14 +12,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rota import kernels
 from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import BoolArray, FloatArray, IntArray, some, trues
 from rota.core.rules import Rules
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.select.types import TypeOrder
-
-_GOLDEN = 0.6180339887498949
 
 
 class Fraction:
@@ -28,8 +27,6 @@ class Fraction:
     def __init__(self, rules: Rules, seed: int = 0) -> None:
         self._rules = rules
         self._order = TypeOrder(rules.type_order, seed)
-        self._credit = rules.opening_credit > 0
-        """With an opening credit nobody has received nothing."""
 
     def choose(self, view: View, allocation: Allocation) -> Choice:
         """The options of the coming round."""
@@ -71,40 +68,29 @@ class Fraction:
 
     def _single_gpus(self, view: View, accounts: Accounts, allocation: Allocation, order: list[int]) -> Choice:
         """The same for jobs of one GPU each, nobody sharing: each type takes its best, without a walk."""
-        wants, capacity, traits = accounts.wants, view.capacity.tolist(), allocation.traits
-        count, behind, spare = len(view), None, None
+        traits, classes, count = allocation.traits, view.classes, len(view)
         rows, kinds = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-        unchosen, steady, at = trues(count), traits.aware, 0
-        for kind in order:
-            if at == count:
-                break
-            free, begin = capacity[kind], at
-            taken = (wants[kind] & unchosen).nonzero()[0]
-            if len(taken) > free:
-                steady = False
-                behind = self._behind(accounts) if behind is None else behind
-                taken = taken[_best(view, accounts, kind, taken, behind[kind][taken], free)]
-            unchosen[taken] = False
-            at += len(taken)
-            rows[begin:at] = taken
-            if at - begin < free and at < count and traits.fills:
-                spare = accounts.runs & ~wants if spare is None else spare
-                idle = (unchosen & spare[kind]).nonzero()[0]
-                if len(idle) > 1:
-                    owed = accounts.owed[kind][idle]
-                    idle = idle[_waiting(view, kind, idle, owed, traits)[: free - len(taken)]]
-                unchosen[idle] = False
-                rows[at : at + len(idle)] = idle
-                at += len(idle)
-            kinds[begin:at] = kind
-        first = rows[:at]
+        flags = kernels.FILLS * traits.fills | kernels.BY_SPEED * traits.fills_by_speed
+        if view.previous is not None and view.previous.traits.scatters_ties:
+            flags |= kernels.SCATTERS
+        chosen, crowded = kernels.choose_ones(
+            np.array(order),
+            view.capacity,
+            classes.runs_on,
+            view.job_class,
+            view.jobs,
+            accounts.share,
+            accounts.received,
+            accounts.owed,
+            classes.throughput,
+            accounts.type_time,
+            rows,
+            kinds,
+            flags,
+        )
+        first = rows[:chosen]
         wasted = _unknown(self._rules, accounts, first, None)
-        return Choice(first=first, type=kinds[:at], wasted=wasted, steady=steady)
-
-    def _behind(self, accounts: Accounts) -> FloatArray:
-        """[T, J] minus share over fraction of the time received, of all types at once: who is first sorts first."""
-        share, received, total = accounts.share, accounts.received, accounts.type_time[:, None]
-        return -(share / (received / total) if self._credit else _priority(share, received, total))
+        return Choice(first=first, type=kinds[:chosen], wasted=wasted, steady=traits.aware and not crowded)
 
 
 class _Walk:
@@ -137,13 +123,13 @@ class _Walk:
 
     def priority(self, kind: int) -> FloatArray:
         """[J] share over fraction of the time received; 0 without a share or speed."""
-        priority = _priority(self.share[kind], self.received[kind], self.accounts.type_time[kind])
+        priority = kernels.priority(self.share[kind], self.received[kind], self.accounts.type_time[kind])
         return np.where(self.runs[kind], priority, 0.0)
 
     def _singles(self, kind: int) -> None:
         wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
         share, received = self.share[kind][wanting], self.received[kind][wanting]
-        priority = _priority(share, received, self.accounts.type_time[kind])
+        priority = kernels.priority(share, received, self.accounts.type_time[kind])
         self._take_fitting(wanting[_ranked(self.view, self.accounts, kind, wanting, -priority)], kind)
 
     def _take_fitting(self, ranked: IntArray, kind: int) -> None:
@@ -292,39 +278,18 @@ def _joined(groups: list[tuple[int, IntArray]]) -> tuple[IntArray, IntArray]:
     return rows, kinds
 
 
-def _best(view: View, accounts: Accounts, kind: int, rows: IntArray, behind: FloatArray, free: int) -> IntArray:
-    """Positions within `rows` of those least behind; ties by time owed, share, age of the account."""
-    order = behind.argsort(kind="stable")
-    if behind[order[free - 1]] == behind[order[free]]:
-        order = _ranked(view, accounts, kind, rows, behind)
-    best: IntArray = order[:free]
-    return best
-
-
 def _ranked(view: View, accounts: Accounts, kind: int, rows: IntArray, behind: FloatArray) -> IntArray:
     """Positions within `rows`, best first; ties by time owed, share and age, or by scattered numbers."""
-    if view.previous is not None and view.previous.traits.scatters_ties:
-        return np.lexsort((np.modf(view.jobs[rows] * _GOLDEN)[0], behind))
-    return np.lexsort((-accounts.share[kind][rows], -accounts.owed[kind][rows], behind))
+    scatters = view.previous is not None and view.previous.traits.scatters_ties
+    return kernels.ranked(
+        behind, view.jobs[rows], accounts.owed[kind][rows], accounts.share[kind][rows], scatters=scatters
+    )
 
 
 def _waiting(view: View, kind: int, idle: IntArray, owed: FloatArray, traits: Traits) -> IntArray:
     """Jobs without a share here, in the order in which they may fill."""
-    if not traits.fills_by_speed:
-        return (-owed).argsort(kind="stable")
-    rates = view.classes.throughput[view.job_class[idle]]  # not of all classes: a refused one may have no speed at all
-    good = rates[:, kind] / np.maximum.reduce(rates, axis=1)
-    return np.lexsort((-owed, -good))
-
-
-def _priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:
-    """Share / (received / total); a share that received nothing yet counts a billion times."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        priority: FloatArray = share / (received / total)
-    odd = ~np.isfinite(priority)
-    if odd.any():
-        priority[odd] = (share * 1e9)[odd]
-    return priority
+    # Not the rates of all classes: a refused one may have no speed at all.
+    return kernels.waiting(kind, owed, view.classes.throughput[view.job_class[idle]] if traits.fills_by_speed else None)
 
 
 class _Pairs:
@@ -337,7 +302,7 @@ class _Pairs:
         self.share, self.owed = table.share, table.owed
         classes = view.job_class
         can = (view.classes.pair[classes[self.first], classes[self.second]] > 0).T
-        self.priority = _priority(table.share, table.received, accounts.type_time[:, None]) * can
+        self.priority = kernels.priority(table.share, table.received, accounts.type_time[:, None]) * can
         self.row = {(a, b): k for k, (a, b) in enumerate(zip(self.first.tolist(), self.second.tolist(), strict=True))}
 
 

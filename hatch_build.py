@@ -1,0 +1,65 @@
+"""Builds the compiled inner loops (src/rota/kernels) where there is a C compiler; without one Rota is pure Python.
+
+`python hatch_build.py` builds them in place. ROTA_PURE=1 leaves them out.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path("src", "rota", "kernels")
+FLAGS = ("-O2", "-std=c11", "-fPIC", "-ffp-contract=off")
+"""No fused multiply-add: answers are the same to the bit as NumPy's."""
+
+
+def build(root: Path) -> Path | None:
+    """The built module, or None where it could not be built; the reason is printed."""
+    folder = root / FOLDER
+    made = folder / f"_compiled{sysconfig.get_config_var('EXT_SUFFIX')}"
+    made.unlink(missing_ok=True)
+    if os.environ.get("ROTA_PURE") or os.name != "posix":
+        return None
+    shared = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    include = f"-I{sysconfig.get_path('include')}"
+    temporary = made.with_suffix(".tmp")
+    command = [*compiler, *FLAGS, *shared, include, *map(str, sorted(folder.glob("*.c"))), "-o", str(temporary)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the compiler
+    except OSError as error:
+        print(f"rota: no C compiler ({error}); simulations will be slower", file=sys.stderr)
+        return None
+    if done.returncode:
+        print(f"rota: {shlex.join(command)} failed; simulations will be slower\n{done.stderr}", file=sys.stderr)
+        return None
+    temporary.replace(made)
+    return made
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run by hand
+    pass
+else:
+
+    class CompiledKernels(BuildHookInterface):  # type: ignore[type-arg]
+        """What hatchling calls for wheels, editable ones included."""
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+            """Build, and say that the wheel is for this Python and platform."""
+            made = build(Path(self.root))
+            if made is None:
+                return
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+            build_data["artifacts"].append(str(FOLDER / made.name))
+
+
+if __name__ == "__main__":
+    sys.exit(0 if build(Path(__file__).parent) else 1)

@@ -1,0 +1,55 @@
+"""Inner loops of a round, each written twice: in C, and in NumPy for where that could not be built.
+
+Both give the same answers to the bit (tests compare them). A round has about a hundred tasks, and NumPy takes half a
+microsecond for every operation on them whatever it is; one call of compiled code does the work of twenty. What each
+function does is said in `plain`. `ROTA_KERNELS=plain` in the environment leaves the compiled ones alone.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rota.kernels import plain
+from rota.kernels.plain import BY_SPEED, FILLS, SCATTERS, priority, ranked, waiting
+
+try:
+    from rota.kernels import _compiled
+except ImportError:
+    COMPILED = False
+else:
+    COMPILED = os.environ.get("ROTA_KERNELS", "") != "plain"
+"""Whether the compiled ones are in use."""
+
+_used = _compiled if COMPILED else plain
+
+book = _used.book
+by_type = _used.by_type
+choose_ones = _used.choose_ones
+look_up = _used.look_up
+slowest_full = _used.slowest_full
+slowest_many = _used.slowest_many
+slowest_one = _used.slowest_one
+stay = _used.stay
+whole = _used.whole
+walk = _compiled.walk if COMPILED else None
+"""The ordinary walk of `mechanisms.divide.packing`, whose Python is the other half of this pair."""
+
+__all__ = [
+    "BY_SPEED",
+    "COMPILED",
+    "FILLS",
+    "SCATTERS",
+    "book",
+    "by_type",
+    "choose_ones",
+    "look_up",
+    "priority",
+    "ranked",
+    "slowest_full",
+    "slowest_many",
+    "slowest_one",
+    "stay",
+    "waiting",
+    "walk",
+    "whole",
+]

@@ -1,0 +1,34 @@
+from array import array
+
+from rota.core.arrays import IntArray
+from rota.kernels.plain import book as book
+from rota.kernels.plain import by_type as by_type
+from rota.kernels.plain import choose_ones as choose_ones
+from rota.kernels.plain import look_up as look_up
+from rota.kernels.plain import slowest_full as slowest_full
+from rota.kernels.plain import slowest_many as slowest_many
+from rota.kernels.plain import slowest_one as slowest_one
+from rota.kernels.plain import stay as stay
+from rota.kernels.plain import whole as whole
+
+def walk(
+    gpus: array[int],
+    cpus: array[float],
+    memory: array[float],
+    hold_cpus: array[float],
+    hold_memory: array[float],
+    sizes: IntArray,
+    wishes: IntArray,
+    fair: IntArray,
+    task_of: IntArray,
+    config_of: IntArray,
+    start_of: IntArray,
+    server_of: IntArray,
+    part_of: IntArray,
+    at: int,
+    rows: int,
+    free: int,
+    fair_cpus: float,
+    fair_memory: float,
+    squeezes: bool,
+) -> tuple[int, int]: ...

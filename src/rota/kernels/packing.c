@@ -1,0 +1,298 @@
+/* Tasks on servers, one after the other: first fit, and what Synergy-Tune does for those that do not fit.
+   The twin of Packing in mechanisms/divide/packing.py and of tune.py there, which say what is done and why. */
+#include "arrays.h"
+
+#include <string.h>
+
+#define SLACK 1e-9
+
+typedef struct {
+    /* Servers. */
+    int64_t *gpus, servers, free;
+    double *cpus, *memory;
+    /* Configurations: what they hold, and the server from which on there may be room for one. */
+    const double *hold_cpus, *hold_memory;
+    int64_t *hints, configs;
+    double fair_cpus, fair_memory;
+    /* Tasks in the order of serving. */
+    const int64_t *sizes, *wishes, *fair;
+    int64_t tasks;
+    /* What has been put. */
+    int64_t *task_of, *config_of, *start_of, *server_of, *part_of, rows, most;
+    /* Who is on a server, in the order in which they came; made when it is first asked for. */
+    int64_t *here, *here_count, *here_seen, most_here, changes;
+    double *came;
+    int64_t *target; /* servers and GPUs of slots, and rows on a server */
+} Packing;
+
+static inline double part_of_whole(double whole, int64_t part, int64_t size)
+{
+    return whole * (double)part / (double)size;
+}
+
+static int64_t first_server(Packing *p, int64_t wish)
+{
+    double cpus = p->hold_cpus[wish], memory = p->hold_memory[wish];
+    int64_t server = p->hints[wish];
+    while (server < p->servers && (p->gpus[server] == 0 || p->cpus[server] < cpus || p->memory[server] < memory))
+        server++;
+    p->hints[wish] = server;
+    return server;
+}
+
+/* Where a task would go, behind the slots of those that are there; how many slots, 0 if there is no room. */
+static int64_t fit(Packing *p, int64_t size, int64_t wish)
+{
+    int64_t *server_of = p->server_of + p->start_of[p->rows], *part_of = p->part_of + p->start_of[p->rows], slots = 0;
+    if (p->hints[wish] >= p->servers)
+        return 0; /* it has failed before */
+    if (size == 1) {
+        server_of[0] = first_server(p, wish);
+        part_of[0] = 1;
+        return server_of[0] < p->servers;
+    }
+    double cpus = p->hold_cpus[wish] / (double)size, memory = p->hold_memory[wish] / (double)size;
+    for (int64_t server = 0; server < p->servers; server++) {
+        int64_t part = p->gpus[server] < size ? p->gpus[server] : size;
+        if (part > 0 && cpus > 0 && p->cpus[server] / cpus < (double)part)
+            part = (int64_t)(p->cpus[server] / cpus);
+        if (part > 0 && memory > 0 && p->memory[server] / memory < (double)part)
+            part = (int64_t)(p->memory[server] / memory);
+        if (part <= 0)
+            continue;
+        server_of[slots] = server;
+        part_of[slots++] = part;
+        size -= part;
+        if (size == 0)
+            return slots;
+    }
+    p->hints[wish] = p->servers;
+    return 0;
+}
+
+/* Let a task hold the slots that `fit` found. */
+static void put(Packing *p, int64_t task, int64_t size, int64_t wish, int64_t slots)
+{
+    int64_t begin = p->start_of[p->rows], end = begin + slots;
+    for (int64_t slot = begin; slot < end; slot++) {
+        int64_t server = p->server_of[slot], part = p->part_of[slot];
+        p->gpus[server] -= part;
+        p->cpus[server] -= part_of_whole(p->hold_cpus[wish], part, size);
+        p->memory[server] -= part_of_whole(p->hold_memory[wish], part, size);
+    }
+    p->free -= size;
+    p->task_of[p->rows] = task;
+    p->config_of[p->rows] = wish;
+    p->start_of[++p->rows] = end;
+}
+
+static int beyond(const Packing *p, int64_t size, int64_t wish)
+{
+    return p->hold_cpus[wish] > (double)size * p->fair_cpus + SLACK ||
+           p->hold_memory[wish] > (double)size * p->fair_memory + SLACK;
+}
+
+/* The rows on a server, kept up to date from the first use on. */
+static int64_t *tasks_on(Packing *p, int64_t server)
+{
+    int64_t *here = p->here + server * p->most_here, count = p->here_count[server], fresh = p->here_seen[server] < 0;
+    for (int64_t row = fresh ? 0 : p->here_seen[server]; row < p->rows; row++)
+        for (int64_t slot = p->start_of[row]; slot < p->start_of[row + 1]; slot++)
+            if (p->server_of[slot] == server)
+                here[count++] = row;
+    if (fresh && p->changes)
+        for (int64_t i = 1; i < count; i++) {
+            int64_t moving = here[i], at = i;
+            for (; at > 0 && p->came[moving] < p->came[here[at - 1]]; at--)
+                here[at] = here[at - 1];
+            here[at] = moving;
+        }
+    p->here_count[server] = count;
+    p->here_seen[server] = p->rows;
+    return here;
+}
+
+/* Who gives first: those on few servers, then those with much per GPU. */
+static int greedier(const Packing *p, int64_t a, int64_t b)
+{
+    int64_t slots_a = p->start_of[a + 1] - p->start_of[a], slots_b = p->start_of[b + 1] - p->start_of[b];
+    if (slots_a != slots_b)
+        return slots_a < slots_b;
+    double size_a = (double)p->sizes[p->task_of[a]], size_b = (double)p->sizes[p->task_of[b]];
+    double cpus_a = p->hold_cpus[p->config_of[a]] / size_a, cpus_b = p->hold_cpus[p->config_of[b]] / size_b;
+    if (cpus_a != cpus_b)
+        return cpus_a > cpus_b;
+    return p->hold_memory[p->config_of[a]] / size_a > p->hold_memory[p->config_of[b]] / size_b;
+}
+
+/* Let a task hold another configuration on the same GPUs; it counts as the last that came to its servers. */
+static void change(Packing *p, int64_t row, int64_t wish)
+{
+    int64_t size = p->sizes[p->task_of[row]], old = p->config_of[row], known = p->came[row] != (double)row;
+    p->came[row] = (double)p->rows - 0.5 + 1e-6 * (double)p->changes;
+    p->changes += !known;
+    for (int64_t slot = p->start_of[row]; slot < p->start_of[row + 1]; slot++) {
+        int64_t server = p->server_of[slot], part = p->part_of[slot];
+        p->cpus[server] += part_of_whole(p->hold_cpus[old] - p->hold_cpus[wish], part, size);
+        p->memory[server] += part_of_whole(p->hold_memory[old] - p->hold_memory[wish], part, size);
+        if (p->here_seen[server] < 0)
+            continue;
+        int64_t *here = tasks_on(p, server), count = p->here_count[server], at = 0;
+        while (here[at] != row)
+            at++;
+        memmove(here + at, here + at + 1, (size_t)(count - at - 1) * sizeof(int64_t));
+        here[count - 1] = row;
+    }
+    p->config_of[row] = wish;
+    memset(p->hints, 0, (size_t)p->configs * sizeof(int64_t));
+}
+
+/* Let others on a server give back what they hold beyond their share, until so much is free there. */
+static void make_room(Packing *p, int64_t server, double cpus, double memory, int64_t *chosen)
+{
+    double lack_cpus = cpus - p->cpus[server], lack_memory = memory - p->memory[server];
+    if (lack_cpus <= SLACK && lack_memory <= SLACK)
+        return;
+    int64_t *here = tasks_on(p, server), count = p->here_count[server], givers = 0;
+    for (int64_t i = 1; i < count; i++) {
+        int64_t moving = here[i], at = i;
+        for (; at > 0 && greedier(p, moving, here[at - 1]); at--)
+            here[at] = here[at - 1];
+        here[at] = moving;
+    }
+    while (givers < count && (givers == 0 || lack_cpus > SLACK || lack_memory > SLACK)) {
+        int64_t row = here[givers], slot = p->start_of[row], config = p->config_of[row];
+        while (p->server_of[slot] != server)
+            slot++;
+        double part = (double)p->part_of[slot], ratio = part / (double)p->sizes[p->task_of[row]];
+        double more_cpus = p->hold_cpus[config] * ratio - part * p->fair_cpus;
+        double more_memory = p->hold_memory[config] * ratio - part * p->fair_memory;
+        lack_cpus -= more_cpus > 0 ? more_cpus : 0.0;
+        lack_memory -= more_memory > 0 ? more_memory : 0.0;
+        chosen[givers++] = row;
+    }
+    for (int64_t i = 0; i < givers; i++) {
+        int64_t task = p->task_of[chosen[i]];
+        change(p, chosen[i], beyond(p, p->sizes[task], p->wishes[task]) ? p->fair[task] : p->wishes[task]);
+    }
+}
+
+/* The servers on which a task that finds no room will displace others: one with all the GPUs if there is one, otherwise
+   those with the fewest free GPUs; how many slots that makes. */
+static int64_t emptied(const Packing *p, int64_t size, int64_t *server_of, int64_t *part_of)
+{
+    int64_t slots = 0;
+    if (size > 1)
+        for (int64_t server = 0; server < p->servers; server++)
+            if (p->gpus[server] >= size) {
+                server_of[0] = server;
+                part_of[0] = size;
+                return 1;
+            }
+    for (int64_t level = 1; level <= p->most_here && size > 0; level++)
+        for (int64_t server = 0; server < p->servers && size > 0; server++)
+            if (p->gpus[server] == level) {
+                server_of[slots] = server;
+                part_of[slots] = level < size ? level : size;
+                size -= part_of[slots++];
+            }
+    return slots;
+}
+
+/* What happens to a task whose wish does not fit. */
+static void squeeze(Packing *p, int64_t task, int64_t size, int64_t wish)
+{
+    int64_t slots = 0, *servers = p->target, *parts = servers + p->most, *chosen = parts + p->most;
+    if (beyond(p, size, wish)) {
+        wish = p->fair[task];
+        slots = fit(p, size, wish);
+    }
+    if (slots == 0) {
+        int64_t count = emptied(p, size, servers, parts);
+        for (int64_t i = 0; i < count; i++)
+            make_room(p, servers[i], part_of_whole(p->hold_cpus[wish], parts[i], size),
+                      part_of_whole(p->hold_memory[wish], parts[i], size), chosen);
+        slots = fit(p, size, wish);
+        if (slots == 0) {
+            memcpy(p->server_of + p->start_of[p->rows], servers, (size_t)count * sizeof(int64_t));
+            memcpy(p->part_of + p->start_of[p->rows], parts, (size_t)count * sizeof(int64_t));
+            slots = count;
+        }
+    }
+    put(p, task, size, wish, slots);
+}
+
+/* The most tasks that a server can have: one for each of its GPUs, free or taken. */
+static int64_t largest_server(const Packing *p)
+{
+    int64_t largest = 0;
+    for (int64_t server = 0; server < p->servers; server++) {
+        int64_t gpus = p->gpus[server];
+        for (int64_t slot = 0; slot < p->start_of[p->rows]; slot++)
+            gpus += p->server_of[slot] == server ? p->part_of[slot] : 0;
+        largest = gpus > largest ? gpus : largest;
+    }
+    return largest;
+}
+
+/* Memory for who is on which server, in one piece; NULL if there is none. */
+static int64_t *prepare(Packing *p)
+{
+    p->most_here = largest_server(p);
+    size_t items = (size_t)(p->servers * (p->most_here + 2) + 3 * p->most + p->most_here);
+    int64_t *memory = PyMem_Malloc(items * sizeof(int64_t));
+    if (memory == NULL)
+        return NULL;
+    p->here = memory;
+    p->here_count = p->here + p->servers * p->most_here;
+    p->here_seen = p->here_count + p->servers;
+    p->came = (double *)(p->here_seen + p->servers);
+    p->target = (int64_t *)p->came + p->most;
+    for (int64_t server = 0; server < p->servers; server++) {
+        p->here_count[server] = 0;
+        p->here_seen[server] = -1;
+    }
+    for (int64_t row = 0; row < p->most; row++)
+        p->came[row] = (double)row;
+    return memory;
+}
+
+PyObject *walk(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 19)
+        return PyErr_Format(PyExc_TypeError, "walk() takes 19 arguments");
+    int64_t at = PyLong_AsLongLong(args[13]), squeezes = PyObject_IsTrue(args[18]);
+    Packing p = {.rows = PyLong_AsLongLong(args[14]), .free = PyLong_AsLongLong(args[15]),
+                 .fair_cpus = PyFloat_AsDouble(args[16]), .fair_memory = PyFloat_AsDouble(args[17])};
+    if (arrays_take(&held, args, "QDDddqqqQQQQQ") < 0)
+        return NULL;
+    p.gpus = INTS(held, 0), p.cpus = FLOATS(held, 1), p.memory = FLOATS(held, 2), p.servers = LENGTH(held, 0);
+    p.hold_cpus = FLOATS(held, 3), p.hold_memory = FLOATS(held, 4), p.configs = LENGTH(held, 3);
+    p.sizes = INTS(held, 5), p.wishes = INTS(held, 6), p.fair = INTS(held, 7), p.tasks = LENGTH(held, 6);
+    p.most = LENGTH(held, 8), p.task_of = INTS(held, 8), p.config_of = INTS(held, 9), p.start_of = INTS(held, 10);
+    p.server_of = INTS(held, 11), p.part_of = INTS(held, 12);
+    p.hints = PyMem_Calloc((size_t)p.configs, sizeof(int64_t));
+    int64_t *memory = NULL, short_of_memory = p.hints == NULL;
+    for (; at < p.tasks && p.free > 0 && !short_of_memory; at++) {
+        int64_t wish = p.wishes[at], size = p.sizes[at];
+        if (size > p.free)
+            continue;
+        int64_t slots = fit(&p, size, wish);
+        if (slots > 0) {
+            put(&p, at, size, wish, slots);
+        } else if (squeezes) {
+            if (memory == NULL)
+                short_of_memory = (memory = prepare(&p)) == NULL;
+            if (!short_of_memory)
+                squeeze(&p, at, size, wish);
+        }
+    }
+    PyMem_Free(p.hints);
+    PyMem_Free(memory);
+    arrays_release(&held);
+    if (short_of_memory)
+        return PyErr_NoMemory();
+    return Py_BuildValue("LL", (long long)p.rows, (long long)p.free);
+}

@@ -1,0 +1,239 @@
+"""The inner loops in NumPy. Arrays named last are written to, so that nobody allocates twice.
+
+`[J]` is one entry per active job (ids ascending), `[T]` per type, `[C, T]` per class and type, `[K]` per task.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest, trues
+
+FILLS, SCATTERS, BY_SPEED = 1, 2, 4
+"""Flags of `choose_ones`: who has no share fills what is left; ties are scattered; who is fast here fills first."""
+
+_GOLDEN = 0.6180339887498949
+
+
+def choose_ones(
+    order: IntArray,
+    capacity: IntArray,
+    runs_on: BoolArray,
+    job_class: IntArray,
+    jobs: IntArray,
+    share: FloatArray,
+    received: FloatArray,
+    owed: FloatArray,
+    throughput: FloatArray,
+    type_time: FloatArray,
+    rows: IntArray,
+    kinds: IntArray,
+    flags: int,
+) -> tuple[int, bool]:
+    """Jobs of one GPU each: every type in `order` takes those with the largest share over fraction of time received.
+
+    Ties go to who is owed most, then to the largest share, then to the oldest. Positions and types of the chosen are
+    written to `rows` and `kinds`; returns how many they are, and whether somebody with a share found no room.
+    """
+    count, at, crowded = len(jobs), 0, False
+    unchosen = trues(count)
+    for kind in order.tolist():
+        if at == count:
+            break
+        free, begin = int(capacity[kind]), at
+        runs = runs_on[job_class, kind] & unchosen
+        taken = (runs & (share[kind] > 0)).nonzero()[0]
+        if len(taken) > free:
+            crowded = True
+            taken = _best(kind, taken, free, jobs, share, received, owed, type_time, flags)
+        unchosen[taken] = False
+        at += len(taken)
+        rows[begin:at] = taken
+        if at - begin < free and at < count and flags & FILLS:
+            idle = (runs & ~(share[kind] > 0)).nonzero()[0]
+            if len(idle) > 1:
+                rates = throughput[job_class[idle]] if flags & BY_SPEED else None
+                idle = idle[waiting(kind, owed[kind][idle], rates)][: free - len(taken)]
+            unchosen[idle] = False
+            rows[at : at + len(idle)] = idle
+            at += len(idle)
+        kinds[begin:at] = kind
+    return at, crowded
+
+
+def _best(
+    kind: int,
+    rows: IntArray,
+    free: int,
+    jobs: IntArray,
+    share: FloatArray,
+    received: FloatArray,
+    owed: FloatArray,
+    type_time: FloatArray,
+    flags: int,
+) -> IntArray:
+    """The first `free` of these rows."""
+    if free <= 0:
+        return rows[:0]
+    behind = -priority(share[kind][rows], received[kind][rows], type_time[kind])
+    order = behind.argsort(kind="stable")
+    if behind[order[free - 1]] == behind[order[free]]:
+        order = ranked(behind, jobs[rows], owed[kind][rows], share[kind][rows], scatters=bool(flags & SCATTERS))
+    best: IntArray = rows[order[:free]]
+    return best
+
+
+def ranked(behind: FloatArray, jobs: IntArray, owed: FloatArray, share: FloatArray, *, scatters: bool) -> IntArray:
+    """Positions, best first; ties by time owed, share and age, or by scattered numbers."""
+    if scatters:
+        return np.lexsort((np.modf(jobs * _GOLDEN)[0], behind))
+    return np.lexsort((-share, -owed, behind))
+
+
+def priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:
+    """Share / (received / total); a share that received nothing yet counts a billion times."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: FloatArray = share / (received / total)
+    odd = ~np.isfinite(found)
+    if odd.any():
+        found[odd] = (share * 1e9)[odd]
+    return found
+
+
+def waiting(kind: int, owed: FloatArray, rates: FloatArray | None) -> IntArray:
+    """Jobs without a share here, in the order in which they may fill."""
+    if rates is None:
+        return (-owed).argsort(kind="stable")
+    return np.lexsort((-owed, -(rates[:, kind] / np.maximum.reduce(rates, axis=1))))
+
+
+def stay(
+    rows: IntArray, kinds: IntArray, last_task: IntArray, last_type: IntArray, row: IntArray, kept: BoolArray
+) -> bool:
+    """For each task its row among those of the last round if it is on the same type again, else -1, to `row`.
+
+    `last_task` is [J]. Returns whether it is the last round over again, task by task.
+    """
+    row[:] = last_task[rows]
+    row[(row >= 0) & (last_type[row] != kinds)] = -1
+    np.greater_equal(row, 0, out=kept)
+    return len(row) == len(last_type) and bool((row == np.arange(len(row))).all())
+
+
+def look_up(
+    first: IntArray,
+    kinds: IntArray,
+    jobs: IntArray,
+    job_class: IntArray,
+    throughput: FloatArray,
+    total: FloatArray,
+    done: FloatArray,
+    rate: FloatArray,
+    left: FloatArray,
+    types: int,  # noqa: ARG001 - the compiled one does not see the shape of arrays
+) -> None:
+    """Rates of tasks and the steps they have left."""
+    at = jobs.searchsorted(first)
+    rate[:] = throughput[job_class[at], kinds]
+    left[:] = total[at] - done[at]
+
+
+def book(
+    rows: IntArray,
+    kinds: IntArray,
+    gpus: IntArray,
+    steps: FloatArray,
+    seconds: FloatArray,
+    each: FloatArray,
+    done: FloatArray,
+    attained: FloatArray,
+    received: FloatArray,
+    type_time: FloatArray,
+) -> None:
+    """Credit tasks with steps, GPU-seconds and time received on their type ([T, J]).
+
+    `each` is [rounds, K] seconds; they are added one round after the other, since the last bit decides ties of the
+    published simulator. Without types nothing is received.
+    """
+    done[rows] += steps
+    attained[rows] += seconds * gpus
+    if len(type_time) == 0:
+        return
+    account = received[kinds, rows]
+    for taken in each.reshape(-1, len(rows)):
+        account += taken
+    received[kinds, rows] = account
+    type_time += np.bincount(kinds, weights=seconds, minlength=len(type_time))
+
+
+def by_type(totals: FloatArray, kinds: IntArray, amounts: FloatArray, times: IntArray) -> None:
+    """Add amount times number to the total of each task's type."""
+    totals += np.bincount(kinds, weights=amounts * times, minlength=len(totals))
+
+
+def slowest_full(rate: FloatArray, left: FloatArray, length: float) -> tuple[float, float]:
+    """Rounds of whole steps in which nobody comes to the end, and how long the slowest takes for one.
+
+    0 rounds if somebody cannot do a single step in a round.
+    """
+    chunk = np.floor(rate * length)
+    if smallest(chunk) <= 0:
+        return 0.0, 0.0
+    return float(max(0, math.ceil(smallest(left / chunk)) - 1)), largest(chunk / rate)
+
+
+def slowest_many(
+    rate: FloatArray,
+    left: FloatArray,
+    starts: FloatArray,
+    each: FloatArray,
+    steps: FloatArray,
+    seconds: FloatArray,
+    length: float,
+    start: float,
+) -> None:
+    """Rounds that begin at `starts`, all alike; the first one counts from `start`."""
+    chunk = np.floor(rate * length)
+    rounds = len(starts)
+    began = starts.copy()
+    np.add(starts[:, None], chunk / rate, out=each[:rounds])
+    began[0] = start
+    each[:rounds] -= began[:, None]
+    steps[:] = chunk * rounds
+    left -= steps
+    np.add.reduce(each[:rounds], out=seconds)
+
+
+def slowest_one(
+    rate: FloatArray,
+    left: FloatArray,
+    gpus: IntArray,
+    steps: FloatArray,
+    seconds: FloatArray,
+    finish: FloatArray,
+    length: float,
+    now: float,
+    start: float,
+    split_fails: bool,
+) -> tuple[float, int] | None:
+    """One round of whole steps; when its slowest task ends, and how many are through.
+
+    None, and nothing is done, if a task would fail because one of its GPUs gets no step.
+    """
+    np.minimum(np.floor(rate * length), left, out=steps)
+    if split_fails and ((steps <= 0) | ((gpus > 1) & (steps < gpus))).any():
+        return None
+    np.divide(steps, rate, out=finish)
+    finish += now
+    np.subtract(finish, start, out=seconds)
+    left -= steps
+    return largest(finish), int(np.count_nonzero(left <= 0))
+
+
+def whole(chunk: FloatArray, left: FloatArray, steps: FloatArray, rounds: float) -> int:
+    """So many rounds of `chunk` steps; how many tasks are through."""
+    np.minimum(chunk * rounds, left, out=steps)
+    left -= steps
+    return 0 if every(left > 0) else int(np.count_nonzero(left <= 0))

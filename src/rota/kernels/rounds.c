@@ -1,0 +1,187 @@
+/* How far tasks get in a round, and what is booked about it. */
+#include "arrays.h"
+
+#include <math.h>
+
+PyObject *look_up(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 10)
+        return PyErr_Format(PyExc_TypeError, "look_up() takes 10 arguments");
+    int64_t types = PyLong_AsLongLong(args[9]);
+    if (arrays_take(&held, args, "qqqqdddDD") < 0)
+        return NULL;
+    const int64_t *first = INTS(held, 0), *kinds = INTS(held, 1), *jobs = INTS(held, 2), *job_class = INTS(held, 3);
+    const double *rates = FLOATS(held, 4), *total = FLOATS(held, 5), *done = FLOATS(held, 6);
+    double *rate = FLOATS(held, 7), *left = FLOATS(held, 8);
+    int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 2);
+    for (int64_t i = 0; i < tasks; i++) {
+        int64_t at = position(jobs, active, first[i]);
+        rate[i] = rates[job_class[at] * types + kinds[i]];
+        left[i] = total[at] - done[at];
+    }
+    arrays_release(&held);
+    Py_RETURN_NONE;
+}
+
+/* totals[kind] += the sum of its tasks' amounts, each sum by itself first. */
+static void add_by_type(double *totals, int64_t types, const int64_t *kinds, const double *amounts, const int64_t *times,
+                        int64_t tasks)
+{
+    for (int64_t kind = 0; kind < types; kind++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < tasks; i++)
+            if (kinds[i] == kind)
+                sum += times == NULL ? amounts[i] : amounts[i] * (double)times[i];
+        totals[kind] += sum;
+    }
+}
+
+PyObject *by_type(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 4)
+        return PyErr_Format(PyExc_TypeError, "by_type() takes 4 arguments");
+    if (arrays_take(&held, args, "Dqdq") < 0)
+        return NULL;
+    add_by_type(FLOATS(held, 0), LENGTH(held, 0), INTS(held, 1), FLOATS(held, 2), INTS(held, 3), LENGTH(held, 1));
+    arrays_release(&held);
+    Py_RETURN_NONE;
+}
+
+PyObject *book(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 10)
+        return PyErr_Format(PyExc_TypeError, "book() takes 10 arguments");
+    if (arrays_take(&held, args, "qqqdddDDDD") < 0)
+        return NULL;
+    const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *gpus = INTS(held, 2);
+    const double *steps = FLOATS(held, 3), *seconds = FLOATS(held, 4), *each = FLOATS(held, 5);
+    double *done = FLOATS(held, 6), *attained = FLOATS(held, 7), *received = FLOATS(held, 8);
+    double *type_time = FLOATS(held, 9);
+    int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 6), types = LENGTH(held, 9);
+    int64_t rounds = tasks && types ? LENGTH(held, 5) / tasks : 0;
+    for (int64_t i = 0; i < tasks; i++) {
+        done[rows[i]] += steps[i];
+        attained[rows[i]] += seconds[i] * (double)gpus[i];
+        for (int64_t round = 0; round < rounds; round++)
+            received[kinds[i] * active + rows[i]] += each[round * tasks + i];
+    }
+    add_by_type(type_time, types, kinds, seconds, NULL, tasks);
+    arrays_release(&held);
+    Py_RETURN_NONE;
+}
+
+PyObject *slowest_full(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 3)
+        return PyErr_Format(PyExc_TypeError, "slowest_full() takes 3 arguments");
+    double length = PyFloat_AsDouble(args[2]);
+    if (arrays_take(&held, args, "dd") < 0)
+        return NULL;
+    const double *rate = FLOATS(held, 0), *left = FLOATS(held, 1);
+    double fewest = INFINITY, longest = 0.0;
+    for (int64_t i = 0; i < LENGTH(held, 0); i++) {
+        double chunk = floor(rate[i] * length);
+        if (chunk <= 0) {
+            fewest = 0.0;
+            break;
+        }
+        double rounds = left[i] / chunk, span = chunk / rate[i];
+        fewest = rounds < fewest ? rounds : fewest;
+        longest = span > longest ? span : longest;
+    }
+    arrays_release(&held);
+    fewest = ceil(fewest) - 1;
+    return Py_BuildValue("dd", fewest > 0 ? fewest : 0.0, longest);
+}
+
+PyObject *slowest_many(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 8)
+        return PyErr_Format(PyExc_TypeError, "slowest_many() takes 8 arguments");
+    double length = PyFloat_AsDouble(args[6]), start = PyFloat_AsDouble(args[7]);
+    if (arrays_take(&held, args, "dDdDDD") < 0)
+        return NULL;
+    const double *rate = FLOATS(held, 0), *starts = FLOATS(held, 2);
+    double *left = FLOATS(held, 1), *each = FLOATS(held, 3), *steps = FLOATS(held, 4), *seconds = FLOATS(held, 5);
+    int64_t tasks = LENGTH(held, 0), rounds = LENGTH(held, 2);
+    for (int64_t i = 0; i < tasks; i++) {
+        double chunk = floor(rate[i] * length), span = chunk / rate[i], sum = 0.0;
+        for (int64_t round = 0; round < rounds; round++) {
+            double took = (starts[round] + span) - (round == 0 ? start : starts[round]);
+            each[round * tasks + i] = took;
+            sum = round == 0 ? took : sum + took;
+        }
+        steps[i] = chunk * (double)rounds;
+        left[i] -= steps[i];
+        seconds[i] = sum;
+    }
+    arrays_release(&held);
+    Py_RETURN_NONE;
+}
+
+PyObject *slowest_one(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 10)
+        return PyErr_Format(PyExc_TypeError, "slowest_one() takes 10 arguments");
+    double length = PyFloat_AsDouble(args[6]), now = PyFloat_AsDouble(args[7]), start = PyFloat_AsDouble(args[8]);
+    int split_fails = PyObject_IsTrue(args[9]);
+    if (arrays_take(&held, args, "dDqDDD") < 0)
+        return NULL;
+    const double *rate = FLOATS(held, 0);
+    const int64_t *gpus = INTS(held, 2);
+    double *left = FLOATS(held, 1), *steps = FLOATS(held, 3), *seconds = FLOATS(held, 4), *finish = FLOATS(held, 5);
+    int64_t tasks = LENGTH(held, 0), through = 0, failed = 0;
+    double end = -INFINITY;
+    for (int64_t i = 0; i < tasks; i++) {
+        double chunk = floor(rate[i] * length);
+        steps[i] = chunk < left[i] ? chunk : left[i];
+        failed |= steps[i] <= 0 || (gpus[i] > 1 && steps[i] < (double)gpus[i]);
+    }
+    if (failed && split_fails) {
+        arrays_release(&held);
+        Py_RETURN_NONE;
+    }
+    for (int64_t i = 0; i < tasks; i++) {
+        finish[i] = steps[i] / rate[i] + now;
+        seconds[i] = finish[i] - start;
+        left[i] -= steps[i];
+        through += left[i] <= 0;
+        end = finish[i] > end ? finish[i] : end;
+    }
+    arrays_release(&held);
+    return Py_BuildValue("dL", end, (long long)through);
+}
+
+PyObject *whole(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 4)
+        return PyErr_Format(PyExc_TypeError, "whole() takes 4 arguments");
+    double rounds = PyFloat_AsDouble(args[3]);
+    if (arrays_take(&held, args, "dDD") < 0)
+        return NULL;
+    const double *chunk = FLOATS(held, 0);
+    double *left = FLOATS(held, 1), *steps = FLOATS(held, 2);
+    int64_t through = 0;
+    for (int64_t i = 0; i < LENGTH(held, 0); i++) {
+        double most = chunk[i] * rounds;
+        steps[i] = most < left[i] ? most : left[i];
+        left[i] -= steps[i];
+        through += left[i] <= 0;
+    }
+    arrays_release(&held);
+    return PyLong_FromLongLong(through);
+}

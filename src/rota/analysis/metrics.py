@@ -7,7 +7,7 @@ that kept their very slots. Finish-time fairness is defined in fairness.py; CPU 
 GPUs, and None where the cluster does not say what it has. A deadline is missed by a job that finishes after it, or that
 has not finished although it is past (or that was given up).
 
-`Planned` and `RoundsRan` come once per round, so their handlers do two dot products and little else; the ledger sums
+`Planned` and `RoundsRan` come once per round, so their handlers do little; the ledger sums
 up what jobs hold in large portions. With `measure="auto"` the range of jobs that count is found in warmup.py.
 """
 
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rota import kernels
 from rota.analysis.breakdown import breakdown
 from rota.analysis.fairness import fairness, finish_time_fairness
 from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
@@ -79,7 +78,6 @@ class Metrics:
         self._up: FloatArray = np.ones(len(cluster.types))
         self._past_up_s: FloatArray = np.zeros(len(cluster.types))
         self._placement: Placement = nobody()
-        self._busy_by_type: FloatArray = np.zeros(len(cluster.types))
         self._alone = True
         self._just_planned = 0
         self._leases = 0
@@ -88,12 +86,12 @@ class Metrics:
     @property
     def busy_gpu_s(self) -> float:
         """GPU-seconds held by tasks."""
-        return float(self._busy_by_type.sum())
+        return float(self.ledger.by_type.sum())
 
     @property
     def cost(self) -> float:
         """Price of the GPU-seconds held."""
-        return float(self._busy_by_type @ self.cluster.prices) / 3600.0
+        return float(self.ledger.by_type @ self.cluster.prices) / 3600.0
 
     def __getstate__(self) -> dict[str, Any]:
         """A checkpoint has no catalogue in it; whoever goes on attaches it again."""
@@ -138,9 +136,7 @@ class Metrics:
 
     def _ran(self, event: RoundsRan) -> None:
         self.rounds += event.rounds
-        placement = self._placement
-        kernels.by_type(self._busy_by_type, placement.type, event.seconds, placement.gpus)
-        self.ledger.ran(placement, event.seconds)
+        self.ledger.ran(self._placement, event.seconds)
         unchanged = (event.rounds - self._just_planned) * self._leases
         self.kept += unchanged
         self.continuing += unchanged

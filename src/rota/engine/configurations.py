@@ -73,6 +73,8 @@ class Configurations:
         self.fair: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
         """[C, T] the proportional share of a class on a type."""
         self.full: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
+        self.best: FloatArray = np.zeros(0)
+        """[C] the speed of each class where it is fastest with all it can use."""
         """[C, T] the least with which it is as fast as it can get."""
         self._choices: dict[tuple[int, int], IntArray] = {}
         self.sensitive = False
@@ -104,6 +106,7 @@ class Configurations:
             self.sensitive = True
         self.fair = np.vstack([self.fair, np.array(fair, dtype=np.int64)])
         self.full = np.vstack([self.full, np.array(full, dtype=np.int64)])
+        self.best = self.speed[self.full].max(axis=1)
         return base
 
     def number(self, group: int, kind: int, cpus: float, memory_gb: float) -> int:

@@ -245,10 +245,7 @@ class State:
     def _speeds_at_best(self, groups: IntArray) -> FloatArray | float:
         """How fast jobs of these classes could be, relative to the proportional share."""
         known = self.classes.configurations
-        if not (self._by_need and known.sensitive):
-            return 1.0
-        best: FloatArray = known.speed[known.full].max(axis=1)[groups]
-        return best
+        return known.best[groups] if self._by_need and known.sensitive else 1.0
 
     def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
         at = self._positions(event.jobs)

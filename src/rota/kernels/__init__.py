@@ -22,8 +22,10 @@ else:
 
 _used = _compiled if COMPILED else plain
 
+arrange = _used.arrange
 book = _used.book
 by_type = _used.by_type
+charge = _used.charge
 choose_ones = _used.choose_ones
 look_up = _used.look_up
 slowest_full = _used.slowest_full
@@ -39,8 +41,10 @@ __all__ = [
     "COMPILED",
     "FILLS",
     "SCATTERS",
+    "arrange",
     "book",
     "by_type",
+    "charge",
     "choose_ones",
     "look_up",
     "priority",

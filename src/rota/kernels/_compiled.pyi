@@ -1,8 +1,10 @@
 from array import array
 
 from rota.core.arrays import IntArray
+from rota.kernels.plain import arrange as arrange
 from rota.kernels.plain import book as book
 from rota.kernels.plain import by_type as by_type
+from rota.kernels.plain import charge as charge
 from rota.kernels.plain import choose_ones as choose_ones
 from rota.kernels.plain import look_up as look_up
 from rota.kernels.plain import slowest_full as slowest_full

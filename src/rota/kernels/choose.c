@@ -190,3 +190,33 @@ PyObject *stay(PyObject *module, PyObject *const *args, Py_ssize_t count)
     arrays_release(&held);
     return PyBool_FromLong(same);
 }
+
+PyObject *arrange(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 5)
+        return PyErr_Format(PyExc_TypeError, "arrange() takes 5 arguments");
+    int64_t active = PyLong_AsLongLong(args[4]);
+    if (arrays_take(&held, args, "qqqQ") < 0)
+        return NULL;
+    const int64_t *rows = INTS(held, 0), *put = INTS(held, 1), *config = INTS(held, 2);
+    int64_t *out = INTS(held, 3), tasks = LENGTH(held, 1), at = 0;
+    int64_t *place = PyMem_Malloc(((size_t)active + 1) * sizeof(int64_t));
+    if (place == NULL) {
+        arrays_release(&held);
+        return PyErr_NoMemory();
+    }
+    memset(place, -1, (size_t)active * sizeof(int64_t));
+    for (int64_t i = 0; i < tasks; i++)
+        place[rows[put[i]]] = i;
+    for (int64_t row = 0; row < active && at < tasks; row++)
+        if (place[row] >= 0) {
+            out[at] = place[row];
+            out[tasks + at] = row;
+            out[2 * tasks + at++] = config[place[row]];
+        }
+    PyMem_Free(place);
+    arrays_release(&held);
+    Py_RETURN_NONE;
+}

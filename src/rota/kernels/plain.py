@@ -130,14 +130,28 @@ def look_up(
     throughput: FloatArray,
     total: FloatArray,
     done: FloatArray,
+    config: IntArray,
+    speed: FloatArray,
+    seconds: FloatArray,
     rate: FloatArray,
     left: FloatArray,
+    step_s: FloatArray,
     types: int,  # noqa: ARG001 - the compiled one does not see the shape of arrays
 ) -> None:
-    """Rates of tasks and the steps they have left."""
+    """Rates of tasks and the steps they have left; with `step_s` as long as the others, also seconds per step.
+
+    `seconds` are those per class and type; where tasks hold a configuration, they are so much faster.
+    """
     at = jobs.searchsorted(first)
-    rate[:] = throughput[job_class[at], kinds]
+    group = job_class[at]
     left[:] = total[at] - done[at]
+    rate[:] = throughput[group, kinds]
+    if len(config):
+        rate *= speed[config]
+    if len(step_s):
+        step_s[:] = seconds[group, kinds]
+        if len(config):
+            step_s /= speed[config]
 
 
 def book(
@@ -168,9 +182,45 @@ def book(
     type_time += np.bincount(kinds, weights=seconds, minlength=len(type_time))
 
 
-def by_type(totals: FloatArray, kinds: IntArray, amounts: FloatArray, times: IntArray) -> None:
+def by_type(kinds: IntArray, amounts: FloatArray, times: IntArray, totals: FloatArray) -> None:
     """Add amount times number to the total of each task's type."""
     totals += np.bincount(kinds, weights=amounts * times, minlength=len(totals))
+
+
+def charge(
+    first: IntArray,
+    second: IntArray,
+    kinds: IntArray,
+    gpus: IntArray,
+    seconds: FloatArray,
+    prices: FloatArray,
+    gpu_s: FloatArray,
+    price: FloatArray,
+) -> bool:
+    """Charge jobs with GPU-seconds and their price, two that share with half each; columns by id.
+
+    False, and nothing is done, if they are too short.
+    """
+    if len(first) and max(first.max(), second.max()) >= len(gpu_s):
+        return False
+    pairs = second >= 0
+    part = np.where(pairs, 0.5, 1.0)
+    amount = seconds * gpus
+    cost = amount * prices[kinds] * part
+    amount *= part
+    for ids, which in ((first, slice(None)), (second[pairs], pairs)):
+        np.add.at(gpu_s, ids, amount[which])
+        np.add.at(price, ids, cost[which])
+    return True
+
+
+def arrange(rows: IntArray, put: IntArray, config: IntArray, out: IntArray, active: int) -> None:  # noqa: ARG001
+    """What was put, by position of the job: three blocks of `out`, which of `put` it is, position, configuration.
+
+    `rows` are positions of tasks among the active jobs, no two alike.
+    """
+    order = rows[put].argsort()
+    out.reshape(3, -1)[:] = order, rows[put][order], config[order]
 
 
 def slowest_full(rate: FloatArray, left: FloatArray, length: float) -> tuple[float, float]:

@@ -7,19 +7,23 @@ PyObject *look_up(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
     Arrays held;
-    if (count != 10)
-        return PyErr_Format(PyExc_TypeError, "look_up() takes 10 arguments");
-    int64_t types = PyLong_AsLongLong(args[9]);
-    if (arrays_take(&held, args, "qqqqdddDD") < 0)
+    if (count != 14)
+        return PyErr_Format(PyExc_TypeError, "look_up() takes 14 arguments");
+    int64_t types = PyLong_AsLongLong(args[13]);
+    if (arrays_take(&held, args, "qqqqdddqddDDD") < 0)
         return NULL;
     const int64_t *first = INTS(held, 0), *kinds = INTS(held, 1), *jobs = INTS(held, 2), *job_class = INTS(held, 3);
+    const int64_t *config = LENGTH(held, 7) ? INTS(held, 7) : NULL;
     const double *rates = FLOATS(held, 4), *total = FLOATS(held, 5), *done = FLOATS(held, 6);
-    double *rate = FLOATS(held, 7), *left = FLOATS(held, 8);
+    const double *speed = FLOATS(held, 8), *seconds = FLOATS(held, 9);
+    double *rate = FLOATS(held, 10), *left = FLOATS(held, 11), *step_s = LENGTH(held, 12) ? FLOATS(held, 12) : NULL;
     int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 2);
     for (int64_t i = 0; i < tasks; i++) {
-        int64_t at = position(jobs, active, first[i]);
-        rate[i] = rates[job_class[at] * types + kinds[i]];
+        int64_t at = position(jobs, active, first[i]), cell = job_class[at] * types + kinds[i];
         left[i] = total[at] - done[at];
+        rate[i] = config == NULL ? rates[cell] : rates[cell] * speed[config[i]];
+        if (step_s != NULL)
+            step_s[i] = config == NULL ? seconds[cell] : seconds[cell] / speed[config[i]];
     }
     arrays_release(&held);
     Py_RETURN_NONE;
@@ -44,11 +48,42 @@ PyObject *by_type(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Arrays held;
     if (count != 4)
         return PyErr_Format(PyExc_TypeError, "by_type() takes 4 arguments");
-    if (arrays_take(&held, args, "Dqdq") < 0)
+    if (arrays_take(&held, args, "qdqD") < 0)
         return NULL;
-    add_by_type(FLOATS(held, 0), LENGTH(held, 0), INTS(held, 1), FLOATS(held, 2), INTS(held, 3), LENGTH(held, 1));
+    add_by_type(FLOATS(held, 3), LENGTH(held, 3), INTS(held, 0), FLOATS(held, 1), INTS(held, 2), LENGTH(held, 0));
     arrays_release(&held);
     Py_RETURN_NONE;
+}
+
+PyObject *charge(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 8)
+        return PyErr_Format(PyExc_TypeError, "charge() takes 8 arguments");
+    if (arrays_take(&held, args, "qqqqddDD") < 0)
+        return NULL;
+    const int64_t *first = INTS(held, 0), *second = INTS(held, 1), *kinds = INTS(held, 2), *gpus = INTS(held, 3);
+    const double *seconds = FLOATS(held, 4), *prices = FLOATS(held, 5);
+    double *gpu_s = FLOATS(held, 6), *price = FLOATS(held, 7);
+    int64_t tasks = LENGTH(held, 0), room = LENGTH(held, 6);
+    for (int64_t i = 0; i < tasks; i++)
+        if (first[i] >= room || second[i] >= room) {
+            arrays_release(&held);
+            Py_RETURN_FALSE;
+        }
+    for (int64_t i = 0; i < tasks; i++) {
+        double amount = seconds[i] * (double)gpus[i], cost = amount * prices[kinds[i]];
+        double part = second[i] >= 0 ? 0.5 : 1.0;
+        gpu_s[first[i]] += amount * part;
+        price[first[i]] += cost * part;
+        if (second[i] >= 0) {
+            gpu_s[second[i]] += amount * part;
+            price[second[i]] += cost * part;
+        }
+    }
+    arrays_release(&held);
+    Py_RETURN_TRUE;
 }
 
 PyObject *book(PyObject *module, PyObject *const *args, Py_ssize_t count)

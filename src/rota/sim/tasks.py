@@ -13,6 +13,7 @@ from rota.core.view import View
 from rota.engine.classes import ClassTable
 
 _NOBODY: IntArray = np.zeros(0, dtype=np.int64)
+_NO_TIMES: FloatArray = np.zeros(0)
 
 
 @dataclass(slots=True)
@@ -51,6 +52,9 @@ def make_tasks(
     """Rates of a placement under the profiles."""
     count = len(placement.first)
     rates, left = np.empty(count), np.empty(count)
+    spread = spread_costs and len(placement.slot_server) > count
+    shared = placement.shared and some(placement.second >= 0)
+    step_s = np.empty(count) if exact and not shared else _NO_TIMES
     kernels.look_up(
         placement.first,
         placement.type,
@@ -59,18 +63,19 @@ def make_tasks(
         classes.throughput,
         view.total_steps,
         view.steps_done,
+        _NOBODY if placement.config is None else placement.config,
+        classes.configurations.speed,
+        classes.step_s,
         rates,
         left,
+        step_s,
         len(view.capacity),
     )
-    spread = spread_costs and len(placement.slot_server) > count
-    shared = placement.shared and some(placement.second >= 0)
-    if spread or shared or exact:
+    if spread or shared:
         group = view.job_class[view.jobs.searchsorted(placement.first)]
     if spread:
-        rates = np.where(placement.spans, classes.spread[group, placement.type], rates)
-    if placement.config is not None:
-        rates = rates * classes.configurations.speed[placement.config]
+        speed = 1.0 if placement.config is None else classes.configurations.speed[placement.config]
+        rates = np.where(placement.spans, classes.spread[group, placement.type] * speed, rates)
     paired = _NOBODY
     partner_rate = partner_left = rates
     if shared:
@@ -94,9 +99,7 @@ def make_tasks(
         partner_pace=partner_rate,
     )
     if exact and not shared:
-        tasks.step_s = classes.step_s[group, placement.type]
-        if placement.config is not None:
-            tasks.step_s = tasks.step_s / classes.configurations.speed[placement.config]
+        tasks.step_s = step_s
     if shared and not rates[paired].all():
         _stall(tasks, classes.pair[group[paired], other_group, kind])
     return tasks

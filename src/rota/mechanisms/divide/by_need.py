@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from rota import kernels
 from rota.core.arrays import BoolArray, IntArray, counting, every
 from rota.core.placement import Placement
 from rota.core.rules import Rules
@@ -115,11 +116,11 @@ class _Chosen:
             return alone(len(self.rows))
         return np.where(self.partner >= 0, self.view.jobs[self.partner], -1)
 
-    def placement(self, put: IntArray, config: IntArray, slots: list[Columns]) -> Placement:
+    def placement(self, put: IntArray, config_of: IntArray, slots: list[Columns]) -> Placement:
         """The round, tasks by job id; the last placement itself if nothing but that came out again."""
-        order = np.argsort(self.rows[put])
-        put, config = put[order], config[order]
-        rows = self.rows[put]
+        order, rows, config = arranged = np.empty((3, len(put)), dtype=np.int64)
+        kernels.arrange(self.rows, put, config_of, arranged, len(self.view))
+        put = put[order]
         first, second, kind = self.view.jobs[rows], alone(len(put)), self.kind[put]
         if self.partner is not None:
             second = self.partners()[put]

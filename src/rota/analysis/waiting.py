@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from rota.core.arrays import BoolArray, IntArray
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, Planned, RoundsRan
 
 
@@ -15,7 +18,9 @@ class Waiting:
         self._size: dict[int, int] = {}
         self._since: dict[int, float] = {}
         """When each waiting job arrived or was stopped."""
-        self._running: set[int] = set()
+        self._running: IntArray = np.zeros(0, dtype=np.int64)
+        self._runs: BoolArray = np.zeros(256, dtype=np.bool_)
+        """The same by id."""
         self._busy = 0
         self._now = 0.0
         self._idle_gpu_s = 0.0
@@ -39,15 +44,22 @@ class Waiting:
             for job in event.jobs.tolist():
                 self._size.pop(job, None)
                 self._end(job, event.at)
-            self._running.difference_update(event.jobs.tolist())
 
     def _planned(self, event: Planned) -> None:
-        placement = event.plan.placement
-        members = set(placement.first.tolist()) | set(placement.second[placement.second >= 0].tolist())
-        for job in members - self._running:
+        placement, last = event.plan.placement, self._running
+        members = placement.first
+        if placement.shared:
+            members = np.concatenate([members, placement.second[placement.second >= 0]])
+        if len(members) and members.max() >= len(self._runs):
+            self._runs = np.concatenate([self._runs, np.zeros(members.max() + 1, dtype=np.bool_)])
+        started = members[~self._runs[members]]
+        self._runs[last] = False
+        self._runs[members] = True
+        for job in started.tolist():
             self._end(job, event.at)
-        for job in self._running - members:
-            self._since[job] = event.at
+        for job in last[~self._runs[last]].tolist():
+            if job in self._size:
+                self._since[job] = event.at
         self._running, self._busy = members, int(placement.gpus.sum())
 
     def _ran(self, event: RoundsRan) -> None:

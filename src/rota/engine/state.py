@@ -66,8 +66,7 @@ class State:
         self._tenants: dict[str, int] = {}
         self._tenant_names: tuple[str, ...] = ()
         self._lay_out(len(cluster.types))
-        self._f: FloatArray = np.zeros((FLOATS + 3 * len(cluster.types), 0))
-        self._i: IntArray = np.zeros((INTS, 0), dtype=np.int64)
+        self._f, self._i = self._new_f[:, :0], self._new_i[:, :0]
         self._rows: IntArray | None = None
         self._paired: IntArray = _NONE
         self._by_need = by_need
@@ -86,6 +85,11 @@ class State:
         self._share = slice(FLOATS, FLOATS + types)
         self._received = slice(FLOATS + types, FLOATS + 2 * types)
         self._owed = slice(FLOATS + 2 * types, FLOATS + 3 * types)
+        self._new_f: FloatArray = np.zeros((FLOATS + 3 * types, 1))
+        self._new_f[SPEED] = 1.0
+        self._new_f[self._received] = self.rules.opening_credit * self.rules.round_s
+        self._new_i: IntArray = np.zeros((INTS, 1), dtype=np.int64)
+        self._new_i[LAST] = -1
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -105,6 +109,7 @@ class State:
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
+        self._lay_out(len(self.cluster.types))
         self._apply = self._handlers()
 
     def __len__(self) -> int:
@@ -215,17 +220,14 @@ class State:
 
     def _submitted(self, event: JobsSubmitted) -> None:
         jobs, count = event.jobs, len(event.jobs)
-        f = np.zeros((self._f.shape[0], count))
-        i = np.zeros((INTS, count), dtype=np.int64)
-        f[SUBMITTED], f[TOTAL], f[WEIGHT] = jobs.submitted, jobs.total_steps, jobs.weight
-        f[DEADLINE] = jobs.deadline
-        f[self._received] = self.rules.opening_credit * self.rules.round_s
-        i[ID] = np.arange(event.first_id, event.first_id + count)
+        f, i = self._new_f.repeat(count, axis=1), self._new_i.repeat(count, axis=1)
+        f[SUBMITTED] = f[LAST_RAN] = jobs.submitted
+        f[TOTAL], f[WEIGHT], f[DEADLINE] = jobs.total_steps, jobs.weight, jobs.deadline
+        i[ID] = counting(count) + event.first_id
         i[GPUS] = jobs.gpus
-        i[CLASS] = self._class_numbers(jobs)
-        i[LAST] = -1
-        f[LAST_RAN] = jobs.submitted
-        f[SPEED] = self._speeds_at_best(i[CLASS])
+        i[CLASS] = groups = self._class_numbers(jobs)
+        if self._by_need:
+            f[SPEED] = self._speeds_at_best(groups)
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
         if len(self._tenants) > 1:
             i[TENANT] = [names[t] for t in jobs.tenant.tolist()]
@@ -242,7 +244,7 @@ class State:
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
         return [number(names[p], g, w) for p, g, w in zip(*columns, strict=True)]
 
-    def _speeds_at_best(self, groups: IntArray) -> FloatArray | float:
+    def _speeds_at_best(self, groups: IntArray | list[int]) -> FloatArray | float:
         """How fast jobs of these classes could be, relative to the proportional share."""
         known = self.classes.configurations
         return known.best[groups] if self._by_need and known.sensitive else 1.0
@@ -328,18 +330,9 @@ class State:
         ranked = self.allocation is not None and self.allocation.order is not None  # a ranking needs no accounts
         each = event.seconds if event.each is None else event.each
         both = () if ranked else self._paired
-        kernels.book(
-            rows,
-            kinds,
-            placement.gpus,
-            event.steps,
-            event.seconds,
-            each,
-            f[DONE],
-            f[ATTAINED],
-            f[self._received],
-            _NO_TIMES if ranked or len(both) else self.type_time,
-        )
+        time = _NO_TIMES if ranked or len(both) else self.type_time
+        done, attained, received = f[DONE], f[ATTAINED], self.received
+        kernels.book(rows, kinds, placement.gpus, event.steps, event.seconds, each, done, attained, received, time)
         if self.rules.starvation_s:
             f[LAST_RAN][rows] = event.at
         if len(event.lost) or self._failing:

@@ -14,6 +14,18 @@ PyObject *slowest_one(PyObject *module, PyObject *const *args, Py_ssize_t count)
 PyObject *walk(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *whole(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
+/* Read-only memory of an array whose items do not lie one after the other: a copy. */
+static int take_copy(PyObject *array, Py_buffer *view)
+{
+    PyErr_Clear();
+    PyObject *copy = PyMemoryView_GetContiguous(array, PyBUF_READ, 'C');
+    if (copy == NULL)
+        return -1;
+    int taken = PyObject_GetBuffer(copy, view, PyBUF_SIMPLE);
+    Py_DECREF(copy);
+    return taken;
+}
+
 int arrays_take(Arrays *held, PyObject *const *args, const char *letters)
 {
     held->count = 0;
@@ -21,7 +33,8 @@ int arrays_take(Arrays *held, PyObject *const *args, const char *letters)
         int writable = *letter < 'a';
         Py_ssize_t size = (*letter | 32) == 'b' ? 1 : 8;
         Py_buffer *view = &held->view[held->count];
-        if (PyObject_GetBuffer(*args, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0) {
+        if (PyObject_GetBuffer(*args, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0 &&
+            (writable || take_copy(*args, view) < 0)) {
             arrays_release(held);
             return -1;
         }

@@ -125,7 +125,7 @@ PyObject *slowest_full(PyObject *module, PyObject *const *args, Py_ssize_t count
     for (int64_t i = 0; i < LENGTH(held, 0); i++) {
         double chunk = floor(rate[i] * length);
         if (chunk <= 0) {
-            fewest = 0.0;
+            fewest = longest = 0.0;
             break;
         }
         double rounds = left[i] / chunk, span = chunk / rate[i];

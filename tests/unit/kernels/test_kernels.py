@@ -1,0 +1,235 @@
+"""The two halves of every kernel give the same answers to the bit."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rota import kernels
+from rota.kernels import plain
+from rota.mechanisms.divide import packing as packing_module
+from rota.mechanisms.divide.by_need import Layout
+from rota.mechanisms.divide.packing import Packing
+from rota.mechanisms.divide.tune import _Squeeze
+
+try:
+    from rota.kernels import _compiled
+except ImportError:
+    _compiled = None
+
+compiled = pytest.mark.skipif(_compiled is None, reason="the compiled kernels were not built here (no C compiler)")
+SEEDS = range(40)
+
+
+def draw(seed):
+    return np.random.default_rng(seed)
+
+
+def both(name, *arguments):
+    """What each half returns and leaves in its arrays."""
+    answers = []
+    for half in (plain, _compiled):
+        mine = copy.deepcopy(arguments)
+        answers.append((getattr(half, name)(*mine), [a for a in mine if isinstance(a, np.ndarray)]))
+    return answers
+
+
+def same(name, *arguments):
+    (one, left), (two, right) = both(name, *arguments)
+    assert one == two
+    for mine, other in zip(left, right, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    return one
+
+
+@compiled
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("flags", [0, 1, 2, 3, 5, 7])
+def test_who_is_chosen(seed, flags):
+    rng, types, classes = draw(seed), 3, 5
+    jobs = int(rng.integers(1, 60))
+    throughput = rng.random((classes, types)).round(1) + 0.1
+    throughput[rng.random((classes, types)) < 0.2] = 0.0
+    throughput[:, 0] = 1.0
+    share = rng.integers(0, 4, (types, jobs)) / 4.0
+    received = 180.0 + 360.0 * rng.integers(0, 3, (types, jobs)) * (seed % 3 > 0)
+    rows, kinds = np.full(jobs, -1), np.full(jobs, -1)
+
+    count, crowded = same(
+        "choose_ones",
+        rng.permutation(types),
+        rng.integers(0, 1 + jobs // 2, types),
+        throughput > 0,
+        rng.integers(0, classes, jobs),
+        np.sort(rng.choice(1000, jobs, replace=False)),
+        share,
+        received * (seed % 5 > 0),
+        rng.integers(-2, 3, (types, jobs)) * 100.0,
+        throughput,
+        received.sum(axis=1),
+        rows,
+        kinds,
+        flags,
+    )
+
+    assert 0 <= count <= jobs
+    assert crowded in (True, False)
+
+
+@compiled
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_stays(seed):
+    rng, jobs = draw(seed), 30
+    last = rng.permutation(jobs)[: int(rng.integers(1, jobs))]
+    last_task = np.full(jobs, -1)
+    last_task[last] = np.arange(len(last))
+    last_type = rng.integers(0, 2, len(last))
+    rows, kinds = (last, last_type) if seed % 4 == 0 else (rng.permutation(jobs)[:20], rng.integers(0, 2, 20))
+    tasks = len(rows)
+
+    again = same("stay", rows, kinds, last_task, last_type, np.zeros(tasks, dtype=int), np.zeros(tasks, dtype=bool))
+
+    assert again == (seed % 4 == 0)
+
+
+@compiled
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_tasks_do(seed):
+    rng, active, tasks, types = draw(seed), 40, 25, 3
+    ids = np.sort(rng.choice(500, active, replace=False))
+    at = rng.permutation(active)[:tasks]
+    throughput = rng.random((4, types)) * 10
+    kinds, gpus = rng.integers(0, types, tasks), 2 ** rng.integers(0, 4, tasks)
+    config = rng.integers(0, 6, tasks) if seed % 2 else np.zeros(0, dtype=int)
+    column = lambda: np.zeros(tasks)
+    steps = column() if seed % 3 else np.zeros(0)
+    same(
+        "look_up",
+        ids[at],
+        kinds,
+        ids,
+        rng.integers(0, 4, active),
+        throughput,
+        rng.random(active) * 1e5,
+        rng.random(active) * 1e4,
+        config,
+        rng.random(6) + 0.5,
+        1 / throughput,
+        column(),
+        column(),
+        steps,
+        types,
+    )
+
+    rate = rng.random(tasks) * (0.001 if seed % 5 == 0 else 10)
+    left = np.floor(rng.random(tasks) * 20000) + 1
+    same("slowest_full", rate, left, 360.0)
+    starts = 1e6 + np.cumsum(rng.random(4) * 360)
+    same("slowest_many", rate, left, starts, np.zeros((5, tasks)), column(), column(), 360.0, 1e6 - 17.3)
+    for fails in (True, False):
+        same("slowest_one", rate, left, gpus, column(), column(), column(), 360.0, 1e6 / 3, 1e6 / 7, fails)
+    same("whole", np.maximum(np.floor(rate * 300), 1), left, column(), 1 + seed % 3)
+
+
+@compiled
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_booked(seed):
+    rng, active, tasks, types = draw(seed), 40, 25, 3
+    rows, kinds, gpus = rng.permutation(active)[:tasks], rng.integers(0, types, tasks), rng.integers(1, 5, tasks)
+    each = rng.random((3, tasks)) * 360
+    received, type_time = rng.random((types, active)) * 1e4, rng.random(types) * (1e6 if seed % 2 else 0)
+    done, attained = rng.random(active) * 1e5, rng.random(active) * 1e5
+    time = np.zeros(0) if seed % 4 == 0 else type_time
+    seconds = each.sum(axis=0)
+    same("book", rows, kinds, gpus, rng.random(tasks) * 100, seconds, each, done, attained, received, time)
+    same("by_type", kinds, seconds, gpus, type_time)
+
+    first = rng.permutation(60)
+    second = np.where(rng.random(tasks) < 0.3, first[tasks : 2 * tasks], -1)
+    for room in (60, 20):
+        money = (rng.random(types), np.zeros(room), np.zeros(room))
+        charged = same("charge", first[:tasks], second, kinds, gpus, seconds, *money)
+        assert charged == (room == 60)
+
+    put = rng.permutation(tasks)[: int(rng.integers(0, tasks))]
+    config = rng.integers(0, 9, len(put))
+    same("arrange", rng.permutation(active)[:tasks], put, config, np.zeros((3, len(put)), dtype=int), active)
+
+
+class _Known:
+    """Configurations as a mechanism sees them."""
+
+    def __init__(self, rng, classes, size):
+        fair = np.column_stack([3.0 * size, 62.5 * size])
+        full = fair * rng.choice([0.3, 1.0, 1.7, 3.0], (classes, 2))
+        self.cpus, self.memory_gb = np.concatenate([fair, full]).T.copy()
+
+
+@compiled
+@pytest.mark.parametrize("squeezes", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_tasks_are_put(seed, squeezes, monkeypatch):
+    rng, classes = draw(seed), 6
+    size = np.where(np.arange(classes) < 3, 1, rng.choice([2, 4, 8, 16], classes))
+    group = rng.integers(0, classes if seed % 2 else 3, 90)
+    known, layouts = _Known(rng, classes, size), []
+    for half in (None, _compiled.walk):
+        monkeypatch.setattr(packing_module.kernels, "walk", half)
+        gpus = np.full(8, 8)
+        packing = Packing(gpus, gpus * 3.0, gpus * 62.5, (3.0, 62.5), consolidate=False)
+        packing.know(known)
+        packing.begin()
+        layout = object.__new__(Layout)
+        layout.size, layout.fair, layout.full = size[group], group, group + classes
+        squeeze = _Squeeze(layout, packing) if squeezes else None
+        packing.walk(0, layout.size, layout.full, squeeze, layout.fair)
+        state = [*packing.columns, packing.task, packing.config, *map(np.array, (packing.gpus, packing.cpus))]
+        layouts.append([part.copy() for part in (*state, np.array(packing.memory), np.array([packing.free]))])
+
+    for mine, other in zip(*layouts, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert len(layouts[0][3]) > 0
+
+
+SETTINGS = {
+    "gavel-continuous": ["interarrival_s=9000", "multi_gpu=true"],
+    "philly-derived": ["jobs_per_hour=1.5", "multi_gpu=true"],
+}
+RUNS = [
+    ("gavel-continuous", "v100=6/1,p100=6/1,k80=6/1", "max-min-fairness-perf", "strided", "gavel-artifact"),
+    ("gavel-continuous", "v100=6/1,p100=6/1,k80=6/1", "gandiva", "strided", "gavel-artifact"),
+    ("gavel-continuous", "v100=8/4,k80=8/4", "finish-time-fairness-perf", "proportional", "default"),
+    ("philly-derived", "synergy-32", "las", "tune", "default"),
+    ("philly-derived", "synergy-32", "srtf", "tune", "synergy-artifact"),
+    ("philly-derived", "synergy-32", "fifo", "greedy", "default"),
+]
+
+
+@compiled
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(run[2:]))
+def test_whole_runs_are_the_same_with_either_half(run, tmp_path):
+    workload, cluster, policy, mechanism, rules = run
+    found = []
+    for half in ("plain", "compiled"):
+        log = tmp_path / f"{half}.jsonl"
+        command = [
+            *(sys.executable, "-m", "rota.cli", "simulate", "--workload", workload, "--cluster", cluster),
+            *("--policy", policy, "--mechanism", mechanism, "--rules", rules, "--measure", "20:60"),
+            *(part for setting in SETTINGS[workload] for part in ("--set", setting)),
+            *("--events", str(log), "--json"),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={**os.environ, "ROTA_KERNELS": half}, timeout=120
+        )
+        summary = json.loads(done.stdout)
+        found.append((log.read_bytes(), summary["cost"], summary["utilization"], summary["mean_jct_s"]))
+
+    assert found[0] == found[1]
+
+
+def test_what_is_in_use():
+    assert (_compiled is not None and os.environ.get("ROTA_KERNELS") != "plain") == kernels.COMPILED

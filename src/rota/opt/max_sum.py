@@ -16,9 +16,10 @@ from rota.core.arrays import FloatArray
 from rota.core.errors import InfeasibleError
 from rota.opt.chains import Climb
 from rota.opt.columns import PairSource, joined
+from rota.opt.levels import CLOSE
 from rota.opt.lp import Int32Array
 from rota.opt.pairs import Pairs
-from rota.opt.shares import Polytope, Times
+from rota.opt.shares import INFINITY, Polytope, Times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +41,7 @@ def most(
 ) -> MostTimes:
     """Maximise sum of value [T] x steps by group; `need` [G] is in total steps/s of the group.
 
-    Pairs are added from `source`, if given, as long as they improve the total.
+    Pairs are added from `source`, if given, as long as they improve the total, and before that until the needs are met.
 
     Raises:
         InfeasibleError: the needs cannot all be met.
@@ -52,7 +53,13 @@ def most(
         program = polytope.program(
             cost=polytope.costs(worth), need=need, level=None, bounds=(0.0, 0.0), name="most total throughput"
         )
-        found = program.solve(basis)
+        try:
+            found = program.solve(basis)
+        except InfeasibleError:
+            if source is None or polytope.pairs is None or len(polytope.pairs):
+                raise
+            polytope, basis = replace(polytope, pairs=_enough_pairs(polytope, need, source)), None
+            continue
         if source is None or polytope.pairs is None:
             break
         new = source.improving(found, worth + (found.row_dual[:groups] * polytope.scale)[:, None])
@@ -61,6 +68,29 @@ def most(
             break
         polytope, basis = replace(polytope, pairs=pairs), found.basis
     return MostTimes(-found.objective, polytope.read(found.x), polytope.pairs, found.basis)
+
+
+def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> Pairs:
+    """Pairs with which the needs can be met, where they cannot without: those that most reduce the overuse of GPUs.
+
+    Raises:
+        InfeasibleError: no pairs are enough.
+
+    """
+    groups, types = polytope.rate.shape
+    pairs = Pairs.none()
+    while True:
+        with_them = replace(polytope, pairs=pairs)
+        found = with_them.program(
+            cost=with_them.only(1.0), need=need, level=None, bounds=(0.0, INFINITY), name="least overuse"
+        ).solve()
+        if found.objective <= CLOSE:
+            return pairs
+        reward = np.broadcast_to((found.row_dual[:groups] * polytope.scale)[:, None], polytope.rate.shape)
+        more = joined(pairs, source.improving(found, reward), groups, types)
+        if len(more) == len(pairs):
+            raise InfeasibleError("the needs cannot be met, whoever shares GPUs with whom")
+        pairs = more
 
 
 def most_with_needs(jobs: Climb, need: FloatArray, value: FloatArray) -> tuple[float, FloatArray] | None:

@@ -191,6 +191,21 @@ def test_deadlines_are_met_at_the_best_total_with_pairs(seed):
     assert allocation.report.objective == pytest.approx(optimum, rel=1e-6)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_deadlines_that_only_jobs_sharing_gpus_can_keep_are_kept(seed):
+    view = random_view(np.random.default_rng(seed), load=3)
+    seconds = 1.01 * view.steps_left / speeds(view, solved("max-min-fairness-packed", view))
+    view = random_view(np.random.default_rng(seed), load=3, deadline=view.now + seconds)
+    need = view.steps_left / seconds
+    assert second_opinion.total(view, np.ones(3), need) == -np.inf, "these deadlines can be kept without sharing"
+
+    allocation = solved("max-sum-throughput-normalized-by-cost-packed-slos", view)
+
+    assert (speeds(view, allocation) >= need * (1 - 1e-7)).all()
+    optimum = second_opinion.total(view, np.ones(3), need, packed=True)
+    assert allocation.report.objective == pytest.approx(optimum, rel=1e-6)
+
+
 @pytest.mark.parametrize("name", ["perf-slos", "packed-slos"])
 def test_deadlines_that_cannot_be_met_are_given_up(name):
     rng = np.random.default_rng(3)

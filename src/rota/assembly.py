@@ -30,6 +30,7 @@ from rota.engine.loop import Engine
 from rota.engine.state import State
 from rota.mechanisms.registry import build, may_starve
 from rota.policies.registry import policies
+from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.estimator import estimated
 from rota.session import Guard, Progress, Session, Watch
 from rota.sim.world import World
@@ -182,9 +183,17 @@ def make_rules(given: str | Rules, round_s: float | None, settings: Settings | N
 
 
 def make_policy(given: str | Policy, settings: Settings | None, seed: int, rules: Rules) -> Policy:
-    """A policy by name; one with a random choice gets the seed of the run, a ranking what the rules sort by."""
-    if not isinstance(given, str):
-        return given
+    """A policy by name; one with a random choice gets the seed of the run, a ranking what the rules sort by.
+
+    Where the rules say so, equals among its shares are told apart by rounds left.
+    """
+    policy = _named(given, settings, seed, rules) if isinstance(given, str) else given
+    if rules.fewest_rounds_first and not hasattr(policy, "key"):
+        return FewestRoundsFirst(policy, rules.round_s)
+    return policy
+
+
+def _named(given: str, settings: Settings | None, seed: int, rules: Rules) -> Policy:
     wanted = dict(settings or {})
     known = policies.entry(given).parameters()
     if "seed" in known:

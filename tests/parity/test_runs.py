@@ -30,15 +30,10 @@ STREAM = "gen_seed0_lam3000_n700"
 
 with_oracle = pytest.mark.skipif(not ORACLE.exists(), reason=f"the artifact's results are not here: {ORACLE}")
 
-_TIES = "8 jobs; a policy without types has many equals, which the artifact ranks by the last digits of its solver"
-_LEFT_OVER = "20 jobs in 6 rounds or less; what the optimum leaves over goes to all alike instead of by chance"
 WORSE = {
-    "slo_max_sum_throughput_normalized_by_cost_perf_SLOs_c8_static60_seed0": "keeps deadlines the artifact gives up",
-    "static_highmem_test_4-4-4_finish_time_fairness_seed0": _TIES,
-    "static_highmem_test_4-4-4_max_min_fairness_water_filling_seed0": _TIES,
-    "static_highmem_test_4-4-4_min_total_duration_seed0": _TIES,
-    "static_small_test_2-0-4_finish_time_fairness_seed0": _LEFT_OVER,
-    "static_small_test_4-4-4_finish_time_fairness_seed0": _LEFT_OVER,
+    "slo_max_sum_throughput_normalized_by_cost_perf_SLOs_c8_static60_seed0": (
+        "keeps 5 deadlines that the artifact gives up: 14 missed instead of 19, 3.4 % more time (docs/rules.md)"
+    ),
 }
 """Runs whose mean completion time is more than 2 % worse than the artifact's, and why."""
 
@@ -95,14 +90,14 @@ def completion_times(run_jobs):
         return {int(r["job_id"]): float(r["jct"]) if r["jct"] else None for r in csv.DictReader(file)}
 
 
-def selected(policies, quick):
+def selected(policies, quick, excused=WORSE):
     """One parameter per recorded run; those that are not quick are left to `make parity`."""
     chosen = []
     for run in recorded():
         if not policies(run["policy"]) or run["policy"] in LEFT_OUT or run["name"].startswith("est_"):
             continue
         marks = [] if quick(run["name"]) else [pytest.mark.parity]
-        if run["name"] in WORSE:
+        if run["name"] in excused:
             marks.append(pytest.mark.xfail(strict=True, reason=WORSE[run["name"]]))
         chosen.append(pytest.param(run, id=run["name"], marks=marks))
     return chosen or [pytest.param(None, id="no oracle")]
@@ -113,7 +108,7 @@ def quick_and_exact(name):
 
 
 def quick_and_free(name):
-    return name.startswith(("static_medium_test_4", "static_small_test_36", "static_highmem"))
+    return name.startswith(("static_medium_test_4", "static_small_test", "static_highmem"))
 
 
 @with_oracle
@@ -140,6 +135,12 @@ def test_the_mean_completion_time_is_at_most_two_percent_worse(run):
 
     assert result.summary["jobs_measured"] >= run["num_jobs_measured"]
     assert result.summary["mean_jct_s"] <= 1.02 * run["avg_jct"]
+
+
+@with_oracle
+@pytest.mark.parametrize("run", selected(lambda policy: policy.endswith("SLOs"), lambda _: True, excused=()))
+def test_no_more_deadlines_are_missed_than_in_the_artifact(run):
+    assert simulated(run).summary["slo_violations"] <= run["num_SLO_violations"]
 
 
 @pytest.mark.parametrize("golden", GOLDEN["runs"], ids=lambda g: g["name"])

@@ -69,7 +69,8 @@ class Traits:
     fills_by_speed: bool = False
     """Whether left-over GPUs go first to jobs for which the type is good, before those that are owed most."""
     scatters_ties: bool = False
-    """Whether equals are told apart by scattered job numbers: of many equal shares the oldest need not always win."""
+    """Whether equals are told apart by scattered job numbers: of many equal shares the oldest need not always win.
+    Under the rule `fewest_rounds_first` their shares are tilted by what is left to do (policies/ties.py)."""
     by_gpus_alone: bool = False
     """For a ranking: who runs is settled by GPU counts before servers are looked at, and the largest are placed first
     where nobody can fail to fit."""

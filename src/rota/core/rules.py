@@ -52,6 +52,8 @@ class Rules:
     """Every pair of jobs, even without a share, may take left-over GPUs (where the policy says so)."""
     newcomers_waste_slots: bool = False
     """A job without an allocation takes left-over GPUs but does not run on them."""
+    fewest_rounds_first: bool = False
+    """Of jobs with equal shares under a policy that sees no types, those go first that need the fewest rounds."""
     type_order: tuple[str, ...] = ()
     """Types served first; the rest follow from fast to slow."""
     rankings: str = "published"
@@ -128,6 +130,7 @@ PRESETS: dict[str, Rules] = {
         pair_opening_credit=0.0,
         all_pairs_fill=True,
         newcomers_waste_slots=True,
+        fewest_rounds_first=True,
         type_order=("v100", "p100", "k80"),
         mechanism="strided",
         spread_costs=False,

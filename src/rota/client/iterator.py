@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rota.client import environment
 from rota.client.session import Hook, Hooks, Session
+from rota.client.standing import Standing
 from rota.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _LOADER_STATE = "loader.pickle"
 _END = object()
 
 
-class Iterator(Generic[Item]):
+class Iterator(Standing, Generic[Item]):
     """Passes on the items of `loader`; saves, resumes, reports and stops where Rota wants it.
 
     `loader` is an iterable that can be read once per epoch, or a function from the number of the epoch to one. With a
@@ -54,43 +55,9 @@ class Iterator(Generic[Item]):
             self._epoch, self._position, self._to_skip = resumed.epoch, resumed.position, resumed.position
 
     @property
-    def step(self) -> int:
-        """Steps finished since the job began, those before a resume included."""
-        return self._session.gate.step
-
-    @property
     def epoch(self) -> int:
         """The pass over the data that is under way, from 0."""
         return self._epoch
-
-    @property
-    def rank(self) -> int:
-        """The number of this process in its gang."""
-        return self._session.here.rank
-
-    @property
-    def world_size(self) -> int:
-        """How many processes the gang has."""
-        return self._session.here.world_size
-
-    @property
-    def resumed(self) -> Path | None:
-        """The checkpoint this attempt went on from, if any."""
-        return self._session.resumed.path if self._session.resumed is not None else None
-
-    @property
-    def stopped(self) -> str | None:
-        """Why the loop ended: "lease" (to go on later), "done", or None."""
-        return self._session.stopped
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the loop will end at the next boundary of steps. A long step may look and `abandon` itself."""
-        return self._session.gate.must_stop()
-
-    def wait(self, seconds: float) -> bool:
-        """Sleep in a step, but no longer than until a stop is ordered; True if it was."""
-        return self._session.gate.wait(seconds)
 
     def abandon(self) -> None:
         """Do not count the step that is under way: its item comes again when the job goes on."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from rota.client import environment
 from rota.client.session import Hook, Hooks, Session
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from rota.client.standing import Standing
 
 
-class Lease:
+class Lease(Standing):
     """Permission to make steps, asked for before each. Made by `lease`."""
 
     def __init__(self, session: Session) -> None:
@@ -28,40 +25,6 @@ class Lease:
                 return False
         self._inside = session.going() and session.begin()
         return self._inside
-
-    @property
-    def step(self) -> int:
-        """Steps finished since the job began, those before a resume included."""
-        return self._session.gate.step
-
-    @property
-    def rank(self) -> int:
-        """The number of this process in its gang."""
-        return self._session.here.rank
-
-    @property
-    def world_size(self) -> int:
-        """How many processes the gang has."""
-        return self._session.here.world_size
-
-    @property
-    def resumed(self) -> Path | None:
-        """The checkpoint this attempt went on from, if any."""
-        return self._session.resumed.path if self._session.resumed is not None else None
-
-    @property
-    def stopped(self) -> str | None:
-        """Why the loop ended: "lease" (to go on later), "done", or None."""
-        return self._session.stopped
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the loop will end at the next boundary of steps."""
-        return self._session.gate.must_stop()
-
-    def wait(self, seconds: float) -> bool:
-        """Sleep in a step, but no longer than until a stop is ordered; True if it was."""
-        return self._session.gate.wait(seconds)
 
     def abandon(self) -> None:
         """Do not count the step that is under way; call it as the last thing in the body."""

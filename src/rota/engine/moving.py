@@ -6,9 +6,11 @@ should know about: it is backing off after a failure, or its last lease has not 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.placement import Placement
 
@@ -51,23 +53,11 @@ def moved(placement: Placement, old: Cluster, new: Cluster) -> Placement:
     to = np.array([where.get(server.id, -1) for server in old.ordered], dtype=np.int64)
     kinds = np.array([new.types.index(t) if t in new.types else -1 for t in old.types], dtype=np.int64)
     servers = to[placement.slot_server]
-    task = np.repeat(np.arange(len(placement)), np.diff(placement.slot_start))
     gone = np.zeros(len(placement), dtype=np.bool_)
-    gone[task[servers < 0]] = True
-    keep, slots = ~gone, ~gone[task]
-    counts = np.diff(placement.slot_start)[keep]
-    return Placement(
-        first=placement.first[keep],
-        second=placement.second[keep],
-        type=kinds[placement.type[keep]],
-        gpus=placement.gpus[keep],
-        kept=placement.kept[keep],
-        slot_start=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        slot_server=servers[slots],
-        slot_gpus=placement.slot_gpus[slots],
-        cpus=None if placement.cpus is None else placement.cpus[keep],
-        memory_gb=None if placement.memory_gb is None else placement.memory_gb[keep],
-    )
+    gone[_task_of_slot(placement)[servers < 0]] = True
+    # Numbers of configurations are those of one cluster: the state makes a new table of them for the new one.
+    there = replace(placement, type=kinds[placement.type], slot_server=servers, config=None)
+    return _kept(there, ~gone)
 
 
 def without(placement: Placement, jobs: IntArray) -> Placement:
@@ -77,13 +67,21 @@ def without(placement: Placement, jobs: IntArray) -> Placement:
     first = np.where(alone, placement.second, placement.first)
     second = np.where(alone | second_gone, -1, placement.second)
     keep = ~first_gone | alone
-    task = np.repeat(np.arange(len(placement)), np.diff(placement.slot_start))
-    slots = keep[task]
+    return _kept(replace(placement, first=first, second=second), keep)
+
+
+def _task_of_slot(placement: Placement) -> IntArray:
+    return np.repeat(np.arange(len(placement)), np.diff(placement.slot_start))
+
+
+def _kept(placement: Placement, keep: BoolArray) -> Placement:
+    """Some of the tasks with their slots; what was promised about the whole (steady, closed) does not hold for it."""
+    slots = keep[_task_of_slot(placement)]
     counts = np.diff(placement.slot_start)[keep]
     cpus, memory, config = placement.cpus, placement.memory_gb, placement.config
     return Placement(
-        first=first[keep],
-        second=second[keep],
+        first=placement.first[keep],
+        second=placement.second[keep],
         type=placement.type[keep],
         gpus=placement.gpus[keep],
         kept=placement.kept[keep],

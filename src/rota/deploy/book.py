@@ -172,11 +172,49 @@ class Book:
     config: Mapping[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OVER, 0))
 
+    def __post_init__(self) -> None:
+        self._apply = self._handlers()
+
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            happened.ServiceStarted: self._began,
+            happened.JobAccepted: self._accepted,
+            happened.CancelAsked: self._cancelled,
+            happened.JobGivenUp: self._given_up,
+            happened.JobWaits: self._waits,
+            happened.NodeJoined: self._joined,
+            happened.NodeLost: self._lost,
+            happened.NodeDrained: self._drained,
+            happened.AttemptStarted: self._started,
+            happened.AttemptResized: self._resized,
+            happened.AttemptStopping: self._stopping,
+            happened.StepsSaved: self._saved,
+            happened.AttemptEnded: self._ended,
+            happened.LeasesExtended: self._extended,
+            JobsSubmitted: self._submitted,
+            JobsRejected: self._rejected,
+            JobsDropped: self._rejected,
+            JobsFinished: self._finished,
+            JobsParked: self._parked,
+            JobsReturned: self._returned,
+            Planned: self._decided,
+            RoundsRan: self._decided,
+            ProgressMade: self._progressed,
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the table of handlers."""
+        return {name: value for name, value in self.__dict__.items() if name != "_apply"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(saved)
+        self._apply = self._handlers()
+
     def apply(self, event: Any) -> None:
         """Take over what happened."""
-        handler = _HANDLERS.get(type(event))
+        handler = self._apply.get(type(event))
         if handler is not None:
-            handler(self, event)
+            handler(event)
 
     # Jobs
 
@@ -326,30 +364,3 @@ class Book:
 
     def _began(self, event: happened.ServiceStarted) -> None:
         self.begun, self.config = event.begun, event.config
-
-
-_HANDLERS: dict[type, Callable[[Book, Any], None]] = {
-    happened.ServiceStarted: Book._began,  # noqa: SLF001 - the table belongs to the class
-    happened.JobAccepted: Book._accepted,  # noqa: SLF001
-    happened.CancelAsked: Book._cancelled,  # noqa: SLF001
-    happened.JobGivenUp: Book._given_up,  # noqa: SLF001
-    happened.JobWaits: Book._waits,  # noqa: SLF001
-    happened.NodeJoined: Book._joined,  # noqa: SLF001
-    happened.NodeLost: Book._lost,  # noqa: SLF001
-    happened.NodeDrained: Book._drained,  # noqa: SLF001
-    happened.AttemptStarted: Book._started,  # noqa: SLF001
-    happened.AttemptResized: Book._resized,  # noqa: SLF001
-    happened.AttemptStopping: Book._stopping,  # noqa: SLF001
-    happened.StepsSaved: Book._saved,  # noqa: SLF001
-    happened.AttemptEnded: Book._ended,  # noqa: SLF001
-    happened.LeasesExtended: Book._extended,  # noqa: SLF001
-    JobsSubmitted: Book._submitted,  # noqa: SLF001
-    JobsRejected: Book._rejected,  # noqa: SLF001
-    JobsDropped: Book._rejected,  # noqa: SLF001
-    JobsFinished: Book._finished,  # noqa: SLF001
-    JobsParked: Book._parked,  # noqa: SLF001
-    JobsReturned: Book._returned,  # noqa: SLF001
-    Planned: Book._decided,  # noqa: SLF001
-    RoundsRan: Book._decided,  # noqa: SLF001
-    ProgressMade: Book._progressed,  # noqa: SLF001
-}

@@ -6,7 +6,6 @@ foreign or damaged one is refused, and a lock beside it keeps a second scheduler
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rota.core.errors import ConfigError, OutputError
+from rota.deploy.locks import hold
 
 _MARK = 0x524F5441
 _LAYOUT = 1
@@ -125,22 +125,13 @@ def _lock(path: Path) -> IO[str]:
     """Hold the lock beside the file for as long as the process lives."""
     beside = path.with_name(path.name + ".lock")
     try:
-        lock = beside.open("a+", encoding="utf-8")
+        return hold(beside, lambda owner: _taken(path, owner))
     except OSError as error:
         raise ConfigError(f"cannot use state file {path}: {error.strerror or error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.seek(0)
-        owner = lock.read().strip()
-        lock.close()
-        raise ConfigError(
-            f"another scheduler (process {owner or 'unknown'}) runs on {path}; stop it first, or give another --state"
-        ) from error
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock
+
+
+def _taken(path: Path, owner: str) -> str:
+    return f"another scheduler (process {owner}) runs on {path}; stop it first, or give another --state"
 
 
 def _check(db: sqlite3.Connection, path: Path) -> None:

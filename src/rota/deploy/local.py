@@ -10,9 +10,7 @@ DIR/checkpoints     of jobs
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import socket
 import sys
 import time
@@ -28,6 +26,7 @@ from rota.core.cluster import Server
 from rota.core.errors import ConfigError, OutputError, RotaError
 from rota.deploy.children import Child, Lifeline, stop
 from rota.deploy.control import Client
+from rota.deploy.locks import hold
 from rota.deploy.security import certs, secret_files
 from rota.deploy.security.places import tokens_file
 from rota.deploy.security.subjects import Role, Subject, check_name
@@ -300,22 +299,14 @@ def _lines(path: str, servers: int) -> list[list[str]]:
 
 def _lock(folder: Path) -> IO[str]:
     """Keep a second `rota up` away for as long as the process lives."""
-    path = folder / "up.lock"
     try:
-        lock = path.open("a+", encoding="utf-8")
+        return hold(folder / "up.lock", lambda owner: _taken(folder, owner))
     except OSError as error:
         raise OutputError(f"cannot use {folder}: {error.strerror}; give another --state") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.seek(0)
-        owner = lock.read().strip() or "unknown"
-        lock.close()
-        raise ConfigError(
-            f"a cluster is up in {folder} already (process {owner}); use it, stop it with Ctrl-C there (or "
-            f"`kill {owner}`), or give another --state"
-        ) from error
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock
+
+
+def _taken(folder: Path, owner: str) -> str:
+    return (
+        f"a cluster is up in {folder} already (process {owner}); use it, stop it with Ctrl-C there (or "
+        f"`kill {owner}`), or give another --state"
+    )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -16,11 +15,11 @@ from cryptography import x509
 from rota.core.errors import ConfigError
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import Role, Subject, check_name
+from rota.deploy.security.watched import Watched
 
 CLOCKS_DIFFER = timedelta(hours=1)
 """Certificates begin this long before they are made, because the clocks of machines are not equal."""
 _VERSION = 1
-_log = logging.getLogger(__name__)
 
 
 class Revocations:
@@ -28,8 +27,7 @@ class Revocations:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen: secret_files.Stamp | None = None
-        self._until: dict[str, datetime] | None = {}
+        self._watched = Watched(path, self.read, "no certificate is accepted")
 
     def revoke(self, role: Role, name: str, now: datetime) -> None:
         """Refuse every certificate of a holder that exists now."""
@@ -45,10 +43,10 @@ class Revocations:
 
     def covers(self, subject: Subject, pem: bytes) -> bool:
         """Whether a certificate is refused. If the file is broken all are, because nobody knows which ones it meant."""
-        self._refresh()
-        if self._until is None:
+        known = self._watched.content()
+        if known is None:
             return True
-        until = self._until.get(f"{subject.role.value}/{subject.name}")
+        until = known.get(f"{subject.role.value}/{subject.name}")
         return until is not None and _made(pem) <= until
 
     def read(self) -> dict[str, datetime]:
@@ -62,17 +60,6 @@ class Revocations:
             return {k: datetime.fromisoformat(v).astimezone(timezone.utc) for k, v in document["revoked"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"{self._path} is not a list of revoked certificates ({error}); restore it") from error
-
-    def _refresh(self) -> None:
-        seen = secret_files.stamp(self._path)
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            self._until = self.read()
-        except ConfigError as error:
-            self._until = None
-            _log.error("no certificate is accepted until this is mended: %s", error)
 
 
 @functools.lru_cache(maxsize=4096)

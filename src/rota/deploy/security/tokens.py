@@ -13,7 +13,6 @@ import fcntl
 import hashlib
 import hmac
 import json
-import logging
 import re
 import secrets
 import time
@@ -25,10 +24,10 @@ from typing import Protocol
 from rota.core.errors import ConfigError, UnknownName
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import check_name
+from rota.deploy.security.watched import Watched
 
 _TOKEN = re.compile(r"rota_([0-9a-f]{12})_([0-9a-f]{64})")
 _VERSION = 1
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,7 @@ class TokenFile:
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
         self._path, self._clock = Path(path), clock
-        self._seen: secret_files.Stamp | None = None
-        self._records: dict[str, TokenRecord] = {}
+        self._watched = Watched(self._path, self._read, "no token is accepted")
 
     def add(self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = "") -> tuple[str, str]:
         """Make a token; its id, and the text that is shown once."""
@@ -106,25 +104,14 @@ class TokenFile:
 
     def verify(self, token: str) -> TokenRecord | None:
         """The record of a good token, else None. A file that cannot be read opens nothing."""
-        self._refresh()
+        records = self._watched.content() or {}
         match = _TOKEN.fullmatch(token)
         token_id, secret = match.groups() if match else ("", "")
-        record = self._records.get(token_id)
+        record = records.get(token_id)
         # Unknown tokens are hashed and compared as well, so that the time does not tell whether an id exists.
         salt, expected = (record.salt, record.hash) if record else ("", "0" * 64)
         equal = hmac.compare_digest(_digest(salt, secret), expected)
         return record if record is not None and equal and record.good_at(self._clock()) else None
-
-    def _refresh(self) -> None:
-        seen = secret_files.stamp(self._path)
-        if seen == self._seen:
-            return
-        self._seen = seen
-        try:
-            self._records = self._read()
-        except ConfigError as error:
-            self._records = {}
-            _log.error("no token is accepted until this is mended: %s", error)
 
     def _read(self) -> dict[str, TokenRecord]:
         if not self._path.exists():

@@ -98,6 +98,11 @@ class Site:
         if self.client is not None:
             until(self._answers, 30, "the scheduler's answer")
 
+    def serve_once(self):
+        """A scheduler that is expected to end by itself; what became of it."""
+        command = [*self._prefix, sys.executable, "-m", "rota.cli", *self._serve]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
     def agent(self, name, gpus="emulate:v100=1", *, prefix=(), certs=None, wait=True, folder=None, **popen):
         security = self.security if certs is None else ["--certs", str(certs)]
         arguments = ["agent", "--scheduler", self.address, *security, "--gpus", gpus, "--name", name]

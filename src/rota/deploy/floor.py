@@ -13,7 +13,7 @@ import math
 import queue
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from rota.deploy.gangs import Gangs
 from rota.deploy.journal import Journal
 from rota.deploy.orders import Want, extended, reconcile, wants
 from rota.deploy.reports import judge
+from rota.deploy.stopping import STOPPING
 from rota.engine.live_state import LiveState
 from rota.engine.log import LineWriter
 from rota.sim.tasks import make_tasks
@@ -75,6 +76,9 @@ class Floor:
         self._lines = LineWriter()
         self._gangs = Gangs()
         self._inbox: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._open: list[_Call] = []
+        """Taken out of the inbox and not answered yet."""
+        self._over = False
         self._state: LiveState | None = None
         self._rates: dict[int, float] = {}
         self._now = math.floor(clock.now() / round_s) * round_s
@@ -91,7 +95,20 @@ class Floor:
         """Let the owner do something; `work` gets engine seconds. The future holds the answer once it is durable."""
         call = _Call(work)
         self._inbox.put(call)
+        if self._over:
+            self.refuse_rest()
         return call.done
+
+    def refuse_rest(self) -> None:
+        """The owner is gone: whoever still waits for an answer is told so, now and from here on."""
+        self._over = True
+        calls, self._open = self._open, []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                calls.append(self._inbox.get_nowait())
+        for call in calls:
+            with contextlib.suppress(InvalidStateError):  # it was answered, or nobody waits any more
+                call.done.set_exception(Refused("UNAVAILABLE", f"{STOPPING}; this request was not taken, try again"))
 
     def stop(self) -> None:
         """End the loop soon; what runs keeps running until its lease ends."""
@@ -188,7 +205,7 @@ class Floor:
 
     def _serve(self, nap_s: float) -> None:
         """Wait for requests, answer all that are there, and see to what follows."""
-        calls = self._collect(nap_s)
+        calls = self._open = self._collect(nap_s)
         answers: list[tuple[_Call, Callable[[], Any]]] = []
         events: list[happened.DeployEvent] = []
         for call in calls:
@@ -216,6 +233,7 @@ class Floor:
         for call, answer in answers:
             with contextlib.suppress(Exception):
                 call.done.set_result(answer())
+        self._open = []
 
     def _collect(self, nap_s: float) -> list[_Call]:
         calls = []

@@ -51,6 +51,11 @@ class Journal:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             db.executescript(_SCHEMA)
+        except sqlite3.OperationalError as error:
+            raise ConfigError(
+                f"cannot use state file {self.path}: {error}. Nothing was changed; see that its disk has room and can "
+                "be written, and start again."
+            ) from error
         except sqlite3.DatabaseError as error:
             raise ConfigError(
                 f"{self.path} is not a state file of Rota, or it is damaged ({error}). "

@@ -15,7 +15,7 @@ from typing import Any
 from rota._version import __version__
 from rota.assembly import Settings, make_policy, make_rules, make_throughputs
 from rota.core.cluster import Cluster, cluster_fields, cluster_from
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, RotaError
 from rota.core.events import Event, RunStarted
 from rota.core.rules import Rules
 from rota.deploy import events as happened
@@ -157,11 +157,14 @@ class Scheduler:
     def _run(self) -> None:
         try:
             self._loop()
+        except RotaError as error:  # the service says it in one message when it ends
+            self.failure = error
         except BaseException as error:  # whatever it is: the service must know and end
             self.failure = error
             log.exception("the scheduler stopped")
         finally:
             self.floor.stop()
+            self.floor.refuse_rest()
 
     def _loop(self) -> None:
         floor, memory = self.floor, self._memory

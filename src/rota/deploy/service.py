@@ -17,6 +17,7 @@ from rota.deploy.book import Book, Job, Node
 from rota.deploy.contacts import Report, Seen
 from rota.deploy.desk import Answer, Refused
 from rota.deploy.scheduler import Scheduler
+from rota.deploy.stopping import STOPPING
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import node_fields, spec_fields, spec_message
@@ -50,7 +51,7 @@ class Handlers:
     async def _do(self, context: Any, work: Callable[[float], Answer]) -> Any:
         """Let the owner do it; a refusal becomes a status."""
         if not self._scheduler.alive():
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the scheduler is stopping")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
         try:
             return await asyncio.wrap_future(self._scheduler.floor.post(work))
         except Refused as refusal:

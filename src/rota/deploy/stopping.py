@@ -7,6 +7,9 @@ import contextlib
 import os
 import signal
 
+STOPPING = "the scheduler is stopping"
+"""How the answer to a request begins that came too late; clients know it by that."""
+
 
 def stop_on_signals(stop: asyncio.Event) -> None:
     """Ctrl-C and TERM end a service in order."""

@@ -29,6 +29,7 @@ from rota.deploy.security.places import config_folder
 from rota.deploy.security.subjects import Role, check_name
 from rota.deploy.security.tokens import looks_like_a_token
 from rota.deploy.security.transport import open_channel
+from rota.deploy.stopping import STOPPING
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -139,6 +140,8 @@ def explained(settings: ClientSettings) -> Iterator[None]:
     except grpc.RpcError as error:
         code = error.code() if hasattr(error, "code") else None
         said = error.details() if hasattr(error, "details") else ""
+        if code is grpc.StatusCode.UNAVAILABLE and (said or "").startswith(STOPPING):
+            raise ConfigError(f"{said} ({settings.describe()})") from error
         if code is grpc.StatusCode.UNAVAILABLE:
             why = diagnose(settings.address, settings.bundle)
             raise ConfigError(f"cannot talk to the scheduler: {why} ({settings.describe()})") from error

@@ -14,8 +14,9 @@ from rota.core.allocation import Allocation
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, SolveError
 from rota.core.placement import Placement
-from rota.core.ports import Mechanism, Policy
+from rota.core.ports import Policy
 from rota.core.view import View
+from rota.mechanisms.registry import Halves
 
 
 class Punctual:
@@ -84,12 +85,14 @@ def _still(view: View) -> View:
 class Renewing:
     """A mechanism that is made anew when the cluster changes: what it remembers of servers is out of date then."""
 
-    def __init__(self, make: Callable[[], Mechanism]) -> None:
+    def __init__(self, make: Callable[[], Halves]) -> None:
         self._make = make
         self._cluster: Cluster | None = None
         self._inner = make()
+        self.by_need = self._inner.by_need
+        """Whether CPUs and memory are divided by need."""
 
-    def _for(self, view: View) -> Mechanism:
+    def _for(self, view: View) -> Halves:
         if view.cluster is not self._cluster:
             if self._cluster is not None:
                 self._inner = self._make()

@@ -104,7 +104,6 @@ class Scheduler:
         self._mechanism = Renewing(
             lambda: build(name, self.rules, options.seed, dict(options.mechanism_settings), watched=True)
         )
-        self._by_need = build(name, self.rules, options.seed, dict(options.mechanism_settings), watched=True).by_need
         self.journal = Journal(options.state)
         try:
             memory = self._recall()
@@ -176,7 +175,7 @@ class Scheduler:
             assert cluster is not None  # noqa: S101 - that is what was waited for
             first = RunStarted(at=floor.now(), config=self._config(cluster))
             floor.journal(first)
-            memory.state = LiveState(cluster, self.speeds, self.rules, by_need=self._by_need)
+            memory.state = LiveState(cluster, self.speeds, self.rules, by_need=self._mechanism.by_need)
             memory.trigger = Trigger(self.rules)
         state, trigger = memory.state, memory.trigger
         assert trigger is not None  # noqa: S101 - it comes with the state
@@ -246,7 +245,7 @@ class Scheduler:
         event = reader.read(fields)
         if isinstance(event, RunStarted):
             cluster = cluster_from(event.config["cluster"])
-            memory.state = LiveState(cluster, self.speeds, self.rules, by_need=self._by_need)
+            memory.state = LiveState(cluster, self.speeds, self.rules, by_need=self._mechanism.by_need)
             memory.trigger = Trigger(self.rules)
         if memory.state is not None and memory.trigger is not None:
             memory.state.apply(event)

@@ -225,7 +225,7 @@ def test_a_task_that_its_agent_does_not_know_is_started_again(tmp_path):
     with running(tmp_path / "s.db") as scheduler:
         agent = PlayedAgent(scheduler, "a")
         submit(scheduler, {"steps": 20000})
-        until(lambda: scheduler.floor.book.running, scheduler, [agent])
+        until(lambda: agent.states(scheduler)[0], scheduler, [agent])  # in the book is not yet on the agent's sheet
 
         agent.report(scheduler, tasks={})
 

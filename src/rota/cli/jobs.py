@@ -111,6 +111,11 @@ def _show(info: Any, *, as_json: bool) -> None:
     for name, at in (("submitted", info.submitted_at), ("started", info.started_at), ("ended", info.ended_at)):
         rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
     rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
+    asked = [f"{spec.cpus:g} CPUs"] * bool(spec.cpus) + [f"{spec.memory_gb:g} GB"] * bool(spec.memory_gb)
+    if asked:
+        rows.append(("asks for", ", ".join(asked)))
+    if spec.deadline_s:
+        rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
     if spec.weight and spec.weight != 1:
         rows.append(("weight", f"{spec.weight:g}"))
     if info.exit_code:

@@ -18,7 +18,7 @@ def command(*, as_json: bool, **options: Any) -> None:
     with open_client(options) as client:
         found, address = client.status(), client.settings.address
     names = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running",
-             "finished", "events", "last_decision_s", "late_solves")  # fmt: skip
+             "finished", "events", "last_decision_s", "late_solves", "tenant", "admin")  # fmt: skip
     values = {"address": address, **{name: getattr(found, name) for name in names}}
     if as_json:
         echo_json(values)
@@ -36,5 +36,6 @@ def command(*, as_json: bool, **options: Any) -> None:
             ("late decisions", str(found.late_solves)),
             ("events", f"{found.events:,}"),
             ("version", found.version),
+            ("you", f"tenant {found.tenant}{', administrator' if found.admin else ''}"),
         ],
     )

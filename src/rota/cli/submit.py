@@ -46,7 +46,7 @@ max_restarts, checkpoint_every, hung_after, model, batch, mps.
 @click.option("--steps", type=click.IntRange(1), help="Steps it has to do.")
 @click.option("--weight", type=click.FloatRange(0, min_open=True), help="Its part relative to others (default: 1).")
 @click.option("--deadline", "deadline_s", type=float, callback=seconds, metavar="SECONDS", help="After submission.")
-@click.option("--cpus", type=click.FloatRange(0, min_open=True), help="CPUs (default: what the mechanism gives).")
+@click.option("--cpus", type=click.FloatRange(0, min_open=True), help="It asks for so many; the mechanism decides.")
 @click.option("--memory-gb", type=click.FloatRange(0, min_open=True), help="Memory, likewise.")
 @click.option("--image", metavar="NAME", help="Container image to run in.")
 @settings_option("--env", "env", "Variable of the job's environment")

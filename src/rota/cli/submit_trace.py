@@ -17,7 +17,6 @@ from rota.cli.options import completes, echo_json, json_option, seconds, setting
 
 if TYPE_CHECKING:
     from rota.core.jobs import Jobs
-    from rota.deploy.control import Client
 
 EXAMPLES = """
 \b
@@ -28,7 +27,9 @@ Examples:
 
 \b
 Jobs are submitted at their arrivals, as fast as the scheduler's clock runs (its
---time-scale; give it here to be sure). Places in --command: {name}, {profile},
+--time-scale; give it here to be sure), with what the trace says: tenant, weight,
+deadline, CPUs and memory asked for. Jobs for other tenants than your own need an
+administrator's token, or --tenant. Places in --command: {name}, {profile},
 {steps}, {gpus}, {job}. Ctrl-C ends the submission; what was submitted stays.
 """
 
@@ -41,14 +42,15 @@ Jobs are submitted at their arrivals, as fast as the scheduler's clock runs (its
 @click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs.")
 @click.option("--emulated", is_flag=True, help="Emulated jobs (default without --command).")
 @click.option("--command", "template", metavar="TEMPLATE", help="What each job runs.")
+@click.option("--tenant", metavar="NAME", help="Whose jobs they are all (default: as the trace says).")
 @click.option("--wait", is_flag=True, help="Wait until all are over, and show completion times.")
 @click.option("--jobs-csv", metavar="FILE", help="One line per job, as of `rota simulate`; needs --wait.")
 @connection
 @json_option
 def command(
     *, trace: str, trace_format: str | None, trace_settings: dict[str, str], time_scale: float | None,
-    limit: int | None, emulated: bool, template: str | None, wait: bool, jobs_csv: str | None, as_json: bool,
-    **options: Any,
+    limit: int | None, emulated: bool, template: str | None, tenant: str | None, wait: bool, jobs_csv: str | None,
+    as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Submit the jobs of a trace to a live cluster, each at its arrival."""
     if emulated and template is not None:
@@ -61,10 +63,13 @@ def command(
 
         check_writable(jobs_csv)
     jobs = _jobs(trace, trace_format, trace_settings, limit)
-    specs = runs.specs_of(jobs, template, Path(trace).name.partition(".")[0] or "trace")
+    specs = runs.specs_of(jobs, template, Path(trace).name.partition(".")[0] or "trace", tenant)
     run = runs.TraceRun(jobs=jobs)
-    with open_client(options) as client:
-        scale = _scale(client, time_scale)
+    with open_client(options, tenant) as client:
+        status = client.status()
+        scale = _scale(status, time_scale)
+        runs.check_tenants([tenant] if tenant else runs.tenants_of(jobs), status)
+        _tell_elastic(runs.elastic(jobs))
         try:
             with _bar("submitting", len(jobs)) as tell:
                 runs.submit_all(client, run, specs, scale, tell)
@@ -88,11 +93,19 @@ def _jobs(trace: str, trace_format: str | None, trace_settings: dict[str, str], 
     return ordered if limit is None else ordered.rows(0, min(limit, len(ordered)))
 
 
-def _scale(client: Client, asked: float | None) -> float:
+def _tell_elastic(count: int) -> None:
+    if count:
+        which = "1 job" if count == 1 else f"{count:,} jobs"
+        click.echo(
+            f"rota: {which} could run with fewer or more GPUs; here each gets as many as the trace asks for", err=True
+        )
+
+
+def _scale(status: Any, asked: float | None) -> float:
     """The scheduler's scale; another one that was asked for is refused."""
     from rota.core.errors import ConfigError  # noqa: PLC0415
 
-    scale = float(client.status().time_scale)
+    scale = float(status.time_scale)
     if asked is not None and asked != scale:
         raise ConfigError(
             f"--time-scale {asked:g}: the scheduler runs with {scale:g}; leave it out, or start the scheduler with "

@@ -252,7 +252,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     async def Status(self, request: pb.Empty, context: Any) -> pb.StatusReply:  # noqa: N802
         """The scheduler itself."""
         del request
-        scheduler = self._scheduler
+        scheduler, who = self._scheduler, self._identify(context)
         options, rules = scheduler.options, scheduler.rules
 
         def found(book: Book) -> pb.StatusReply:
@@ -262,6 +262,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
                 rounds=int(scheduler.floor.now() / rules.round_s), queued=len(book.live) - len(book.running),
                 running=len(book.running), finished=book.counts["finished"], events=scheduler.journal.last,
                 last_decision_s=scheduler.floor.decided_s, late_solves=scheduler.late_solves,
+                tenant=who.tenant, admin=who.admin,
             )  # fmt: skip
 
         reply: pb.StatusReply = await self._look(context, found)

@@ -21,6 +21,8 @@ from rota.rpc import rota_pb2 as pb
 _TOGETHER_S = 0.05
 """Jobs that arrive within so many wall seconds are submitted together."""
 _MOST = 500
+NOBODY = "default"
+"""The tenant of jobs whose trace does not say one."""
 PLACES = ("name", "profile", "steps", "gpus", "job")
 
 
@@ -34,9 +36,13 @@ class TraceRun:
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
-def specs_of(jobs: Jobs, command: str | None, name: str) -> list[dict[str, Any]]:
-    """The jobs of a trace as `Client.submit` takes them: emulated, or by a command with places like {profile}."""
+def specs_of(jobs: Jobs, command: str | None, name: str, tenant: str | None = None) -> list[dict[str, Any]]:
+    """The jobs of a trace as `Client.submit` takes them: emulated, or by a command with places like {profile}.
+
+    Each is for its tenant of the trace, or all for `tenant`. A trace without tenants leaves that to the token.
+    """
     found: list[dict[str, Any]] = []
+    named = bool(tenants_of(jobs))
     for i in range(len(jobs)):
         profile = jobs.profiles[int(jobs.profile[i])]
         spec: dict[str, Any] = {
@@ -49,12 +55,43 @@ def specs_of(jobs: Jobs, command: str | None, name: str) -> list[dict[str, Any]]
         deadline = float(jobs.deadline[i] - jobs.submitted[i])
         if 0 < deadline < math.inf:
             spec["deadline_s"] = deadline
+        if tenant or named:
+            spec["tenant"] = tenant or jobs.tenants[int(jobs.tenant[i])]
+        if jobs.requests is not None:
+            asked = {"cpus": float(jobs.requests.cpus[i]), "memory_gb": float(jobs.requests.memory_gb[i])}
+            spec |= {key: value for key, value in asked.items() if value > 0}
         if command is None:
             spec["emulated"] = True
         else:
             spec["argv"] = _filled(command, {**spec, "job": i})
         found.append(spec)
     return found
+
+
+def tenants_of(jobs: Jobs) -> list[str]:
+    """The tenants that the jobs name; none if they name no other than the one that stands for nobody."""
+    named = sorted({jobs.tenants[i] for i in np.unique(jobs.tenant).tolist()})
+    return [] if named == [NOBODY] else named
+
+
+def check_tenants(wanted: Sequence[str], status: pb.StatusReply) -> None:
+    """Raise ConfigError if the caller may not submit for all these tenants: before the first job, not in the middle."""
+    others = [name for name in wanted if name != status.tenant]
+    if status.admin or not status.tenant or not others:
+        return
+    shown = ", ".join(repr(name) for name in others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+    raise ConfigError(
+        f"the jobs are for tenants that this token does not speak for: {shown}. It submits for {status.tenant!r} only; "
+        f"use an administrator's token, or --tenant {status.tenant} to submit all jobs as your own"
+    )
+
+
+def elastic(jobs: Jobs) -> int:
+    """How many jobs could run with other numbers of GPUs than they ask for, which a deployment does not do."""
+    if jobs.requests is None:
+        return 0
+    fewer, more = jobs.requests.min_gpus < jobs.gpus, jobs.requests.max_gpus > jobs.gpus
+    return int(np.count_nonzero(fewer | more))
 
 
 def _filled(command: str, values: Mapping[str, Any]) -> list[str]:

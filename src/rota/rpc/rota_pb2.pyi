@@ -429,7 +429,7 @@ class LogsRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ..., rank: _Optional[int] = ..., follow: bool = ..., tail: _Optional[int] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves")
+    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
@@ -443,6 +443,8 @@ class StatusReply(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     LAST_DECISION_S_FIELD_NUMBER: _ClassVar[int]
     LATE_SOLVES_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_FIELD_NUMBER: _ClassVar[int]
     version: str
     now_s: float
     time_scale: float
@@ -456,4 +458,6 @@ class StatusReply(_message.Message):
     events: int
     last_decision_s: float
     late_solves: int
-    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ...) -> None: ...
+    tenant: str
+    admin: bool
+    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ...) -> None: ...

@@ -2,7 +2,8 @@
 
 In a deployment servers come and go, and types and servers are numbered anew each time. Programs that read logs expect
 one numbering, so the exported log is on the cluster of all servers that were ever there, and their coming and going is
-told as a change of capacity.
+told as a change of capacity. Jobs that leave take their tasks out of the plan in force, which the state knows by
+itself; the exported log says it as a plan of what is left.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rota.analysis.output import check_writable, whole_file
+from rota.core.arrays import same
 from rota.core.cluster import Cluster, cluster_fields, cluster_from
 from rota.core.errors import ConfigError
+from rota.core.events import ClusterChanged, JobsDropped, JobsFinished, JobsParked, JobsRejected, Planned, RoundsRan
+from rota.core.placement import Placement, Plan, nobody
 from rota.deploy.control import Client
 from rota.deploy.events import KINDS
+from rota.engine.log import LineReader, LineWriter
+from rota.engine.moving import moved, without
 
 _END = "exported while the service goes on"
 
@@ -46,7 +55,11 @@ def on_one_cluster(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     yield {**first, "config": {**first["config"], "cluster": cluster_fields(whole)}}
     yield _capacity(whole, now, first["at"])
     last: dict[str, Any] = {}
+    plan = _InForce(now)
     for event in events[1:]:
+        shrunk = plan.take(event)
+        if shrunk is not None:
+            yield _renumbered(shrunk, now, whole)
         if event["event"] == "ClusterChanged":
             now = cluster_from(event["cluster"])
             yield _capacity(whole, now, event["at"])
@@ -57,6 +70,42 @@ def on_one_cluster(events: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield event
     if events[-1]["event"] != "RunEnded":
         yield {"event": "RunEnded", "at": events[-1]["at"], "reason": _END}
+
+
+class _InForce:
+    """The plan as the state of the deployment has it, and whether the log has told it so."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._reader, self._cluster = LineReader(), cluster
+        self._placement = nobody()
+        self._round, self._told = 0, True
+
+    def take(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Follow one event; before a round that ran with fewer tasks than were planned, the plan of those."""
+        event = self._reader.read(dict(fields))
+        shrunk = None
+        if isinstance(event, Planned):
+            self._placement, self._round, self._told = event.plan.placement, event.plan.round, True
+        elif isinstance(event, ClusterChanged):
+            self._shrink(moved(self._placement, self._cluster, event.cluster))
+            self._cluster = event.cluster
+        elif isinstance(event, (JobsFinished, JobsDropped, JobsRejected, JobsParked)):
+            self._shrink(without(self._placement, event.jobs))
+        elif isinstance(event, RoundsRan):
+            shrunk = None if self._told else self._as_plan(event.start)
+            self._round, self._told = self._round + event.rounds, True
+        return shrunk
+
+    def _shrink(self, placement: Placement) -> None:
+        before, self._placement = self._placement, placement
+        same_tasks = same(before.first, placement.first) and same(before.second, placement.second)
+        self._told = self._told and same_tasks
+
+    def _as_plan(self, at: float) -> dict[str, Any]:
+        placement = replace(self._placement, kept=np.ones(len(self._placement), dtype=np.bool_))
+        plan = Plan(round=self._round, start=at, placement=placement, last=None)
+        fields: dict[str, Any] = json.loads(LineWriter().write(Planned(at=at, plan=plan)))
+        return fields
 
 
 def _union(clusters: Iterable[Cluster]) -> Cluster:

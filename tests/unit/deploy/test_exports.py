@@ -36,6 +36,42 @@ def test_servers_and_types_keep_their_numbers_when_others_come():
     assert (ended["event"], ended["at"]) == ("RunEnded", 120.0)
 
 
+def ran(start, *seconds):
+    return {
+        "event": "RoundsRan", "at": start + 60, "start": start, "rounds": 1, "steps": [0.0] * len(seconds),
+        "seconds": list(seconds),
+    }  # fmt: skip
+
+
+def test_a_round_without_the_jobs_that_left_is_told_as_a_plan():
+    log = [
+        {"event": "RunStarted", "at": 0.0, "config": {"cluster": cluster_fields(load("v100=4/2"))}},
+        {"event": "JobsDropped", "at": 0.0, "jobs": [9], "reason": "before any plan"},
+        planned(0.0, [0, 0, 0], [0, 0, 1], second=[7, -1, -1]),
+        ran(0.0, 60.0, 60.0, 60.0),
+        {"event": "JobsFinished", "at": 60.0, "jobs": [0, 1], "finished_at": [30.0, 50.0]},
+        ran(60.0, 60.0, 60.0),
+        ran(120.0, 60.0, 60.0),
+        {"event": "JobsParked", "at": 180.0, "jobs": [5], "reason": "is in no plan"},
+        ran(180.0, 60.0, 60.0),
+        {"event": "ClusterChanged", "at": 240.0, "cluster": cluster_fields(load("v100=2/2"))},
+        ran(240.0, 60.0),
+    ]
+
+    plans = [event for event in on_one_cluster(log) if event["event"] == "Planned"]
+    kinds = [event["event"] for event in on_one_cluster(log)]
+
+    assert [(plan["first"], plan["second"]) for plan in plans] == [
+        ([0, 1, 2], [7, -1, -1]), ([7, 2], [-1, -1]), ([7], [-1]),
+    ]  # fmt: skip
+    assert [(plan["round"], plan["at"], plan["slot_server"]) for plan in plans[1:]] == [
+        (1, 60.0, [0, 1]),
+        (4, 240.0, [0]),
+    ]
+    assert plans[1]["kept"] == [1, 1]
+    assert all(kinds[i + 1] == "RoundsRan" for i, kind in enumerate(kinds) if kind == "Planned")
+
+
 def test_a_log_without_a_run_says_why():
     with pytest.raises(ConfigError, match="no server has come yet, or the token"):
         list(on_one_cluster([]))

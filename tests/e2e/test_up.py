@@ -45,6 +45,15 @@ def test_a_training_process_runs_on_emulated_devices(live):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="agents need Linux to run processes")
+def test_a_script_is_found_in_the_folder_it_is_submitted_from(live):
+    (live.folder / "train.py").write_text("print('trained')")
+
+    number = live.run("submit", "--wait", "--max-restarts", "0", "--", sys.executable, "train.py").strip()
+
+    assert live.run("logs", number) == "trained\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="agents need Linux to run processes")
 def test_out_of_device_memory_is_told_with_what_was_asked_and_free(live):
     asked = ("submit", "--steps", "9", "--max-restarts", "0", *OURS, "--wait")
     live.run(*asked, "--", *TRAINING, "--batch", "4000", code=1)

@@ -63,7 +63,7 @@ def _explanation(entry: Entry[Any]) -> str:
     """The text of the module, then that of the class where it says more."""
     module = inspect.getmodule(entry.factory)
     texts = [inspect.getdoc(module) or "" if module else "", inspect.getdoc(entry.factory) or ""]
-    return "\n\n".join(t for t in dict.fromkeys(texts) if t)
+    return "\n\n".join(t for t in dict.fromkeys(texts) if t and t != entry.summary)
 
 
 def _parameter(parameter: inspect.Parameter) -> dict[str, Any]:

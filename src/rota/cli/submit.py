@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,7 +51,7 @@ max_restarts, checkpoint_every, hung_after, model, batch, mps.
 @click.option("--memory-gb", type=click.FloatRange(0, min_open=True), help="Memory, likewise.")
 @click.option("--image", metavar="NAME", help="Container image to run in.")
 @settings_option("--env", "env", "Variable of the job's environment")
-@click.option("--cwd", metavar="DIR", help="Where it runs.")
+@click.option("--cwd", metavar="DIR", help="Where it runs (default: here, with an image /).")
 @click.option("--ranks", type=click.Choice(["server", "gpu"]), help="Processes: one per server (default) or per GPU.")
 @click.option("--max-restarts", type=click.IntRange(0), help="Failures before it is given up (default: 3).")
 @click.option("--checkpoint-every", "checkpoint_every_s", type=float, callback=seconds, metavar="SECONDS")
@@ -74,6 +75,7 @@ def command(*, argv: tuple[str, ...], file: str | None, wait: bool, as_json: boo
         jobs = needs_deploy("rota.deploy.job_files").read_jobs(file)
     else:
         jobs = [_job(argv, asked)]
+    jobs = [placed(job) for job in jobs]
     with open_client(link, asked.get("tenant")) as client:
         numbers = client.submit(jobs)
         if wait:
@@ -93,6 +95,16 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     if asked.get("emulated") and not ((asked.get("profile") or asked.get("model")) and asked.get("steps")):
         raise click.UsageError("an emulated job needs --profile and --steps (or --model, --batch and --steps)")
     return {**asked, **({"argv": list(argv)} if argv else {})}
+
+
+def placed(job: dict[str, Any]) -> dict[str, Any]:
+    """A command with the folder it runs in: a relative one is seen from here, and without one it is this folder.
+
+    A container has folders of its own, so there nothing is said for the user.
+    """
+    if not job.get("argv") or (job.get("image") and not job.get("cwd")):
+        return job
+    return {**job, "cwd": str(Path(job.get("cwd") or "").absolute())}
 
 
 def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:

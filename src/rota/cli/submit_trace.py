@@ -14,6 +14,7 @@ from rota.cli import names
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.main import INTERRUPTED, OK
 from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.submit import placed
 
 if TYPE_CHECKING:
     from rota.core.jobs import Jobs
@@ -64,7 +65,7 @@ def command(
         check_writable(jobs_csv)
     jobs = _jobs(trace, trace_format, trace_settings, limit)
     specs = runs.specs_of(jobs, template, Path(trace).name.partition(".")[0] or "trace", tenant)
-    run = runs.TraceRun(jobs=jobs)
+    specs, run = [placed(spec) for spec in specs], runs.TraceRun(jobs=jobs)
     with open_client(options, tenant) as client:
         status = client.status()
         scale = _scale(status, time_scale)

@@ -8,6 +8,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from rota.cli.main import cli
+from rota.cli.submit import placed
 
 VERBS = (
     "up", "serve", "agent", "submit", "submit-trace", "jobs", "cancel", "logs", "nodes", "drain", "events", "status",
@@ -47,3 +48,20 @@ def test_a_shell_completes_the_verbs():
     found = {item.value for item in ShellComplete(cli, {}, "rota", "_ROTA_COMPLETE").get_completions([], "sub")}
 
     assert found == {"submit", "submit-trace"}
+
+
+@pytest.mark.parametrize(
+    ("job", "folder"),
+    [
+        ({"argv": ["x"]}, "HERE"),
+        ({"argv": ["x"], "cwd": "below"}, "HERE/below"),
+        ({"argv": ["x"], "cwd": "/srv"}, "/srv"),
+        ({"argv": ["x"], "image": "host"}, None),
+        ({"argv": ["x"], "image": "host", "cwd": "/srv"}, "/srv"),
+        ({"emulated": True}, None),
+    ],
+)
+def test_a_command_runs_where_it_was_submitted_unless_it_has_an_image(job, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert placed(job).get("cwd") == (folder and folder.replace("HERE", str(tmp_path)))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, Traits
+from rota.core.arrays import FloatArray, IntArray
 from rota.core.view import View
 from rota.policies.isolated import equal_shares
 from rota.policies.registry import policies
@@ -50,13 +51,14 @@ class Gandiva:
         if not pairs:
             return []
         at = view.position(np.array(pairs, dtype=np.int64).ravel()).reshape(-1, 2)
-        here = [(pair, a, b) for pair, (a, b) in zip(pairs, at.tolist(), strict=True) if min(a, b) >= 0]
-        return [pair for pair, a, b in here if _gain(view, a, b) >= 1]
+        here = np.flatnonzero((at >= 0).all(axis=1))
+        good = here[_gain(view, at[here]) >= 1]
+        return [pairs[k] for k in good.tolist()]
 
     def _draw(self, view: View, kept: list[tuple[int, int]], rng: random.Random) -> list[tuple[int, int]]:
         """Random pairs among jobs without a partner; a draw of unequal sizes is lost."""
         taken = {job for pair in kept for job in pair}
-        free = [(int(j), int(g)) for j, g in zip(view.jobs, view.gpus, strict=True) if int(j) not in taken]
+        free = [(j, g) for j, g in zip(view.jobs.tolist(), view.gpus.tolist(), strict=True) if j not in taken]
         pairs = []
         for _ in range(len(free)):
             if len(free) <= 1:
@@ -77,14 +79,16 @@ def _generator(seed: int, memory: Mapping[str, Any]) -> random.Random:
     return rng
 
 
-def _gain(view: View, a: int, b: int) -> float:
-    """Sum of normalised throughputs over all types; 0 if the two cannot share on one of them."""
-    one, two = view.job_class[a], view.job_class[b]
-    shared = np.stack([view.classes.pair[one, two], view.classes.pair[two, one]])
-    alone = np.stack([view.classes.throughput[one], view.classes.throughput[two]])
-    if (shared == 0).any():
-        return 0.0
-    return float((shared / alone).sum())
+def _gain(view: View, at: IntArray) -> FloatArray:
+    """[P] sum of normalised throughputs of each pair over all types; 0 if the two cannot share on one of them."""
+    groups = view.job_class[at]
+    one, two = groups[:, 0], groups[:, 1]
+    shared = np.stack([view.classes.pair[one, two], view.classes.pair[two, one]], axis=1)
+    able = (shared != 0).all(axis=(1, 2))
+    alone = view.classes.throughput[groups]
+    parts = np.divide(shared, alone, out=np.zeros_like(shared), where=able[:, None, None])
+    total: FloatArray = parts.reshape(len(at), 2 * parts.shape[2]).sum(axis=1)
+    return total
 
 
 def _combinations(view: View, pairs: list[tuple[int, int]]) -> tuple[np.ndarray[Any, Any], Options]:

@@ -85,6 +85,25 @@ def test_a_pair_ends_when_a_member_leaves():
     assert all({a, b} <= {0, 1, 2} for a, b in again)
 
 
+def test_who_stays_together_is_settled_pair_by_pair():
+    gains = {(FAST, FAST, "v100"): 2.0, (SLOW, SLOW, "v100"): 0.1, (FAST, SLOW, "v100"): 3.0, (SLOW, FAST, "v100"): 0.2}
+    profiles = [FAST, FAST, SLOW, SLOW, FAST, SLOW, FAST]
+    view = a_view(some_jobs(7, profiles=profiles), cluster=a_cluster(v100=4), speeds=Speeds(pairs=gains))
+    first = replace(allocate(view), memory={**allocate(view).memory, "pairs": [(0, 1), (2, 3), (4, 5), (6, 7)]})
+
+    kept = allocate(replace(view, capacity=np.array([9]), previous=first)).memory["pairs"]
+
+    assert kept == [(0, 1), (4, 5)], "of the others one pair loses and one has lost a member"
+
+
+def test_pairs_of_which_nobody_is_left_are_forgotten():
+    view = a_view(6, cluster=a_cluster(v100=2))
+    first = allocate(view)
+    left = view.part(np.array([], dtype=np.int64), view.capacity)
+
+    assert allocate(replace(left, previous=first)).memory["pairs"] == []
+
+
 def test_when_pressure_goes_away_nobody_shares_but_pairs_are_remembered():
     crowded = a_view(4, cluster=a_cluster(v100=2))
     first = allocate(crowded)

@@ -98,6 +98,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     world = World(source, state.classes, rules)
     if guard is not None:
         guard.begin(cluster.gpus, endless=endless)
+        watch.follow(state)
     log = None if request.events is None else EventLog(request.events)
     observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
     engine = Engine(state=state, policy=policy, mechanism=mechanism, world=world, observers=observers)

@@ -105,6 +105,12 @@ class Watch:
             return self.observe
         return self.observe if kind in (JobsFinished, JobsDropped, JobsRejected) else None
 
+    def follow(self, state: State) -> None:
+        """Show the state of the run to a guard that wants to know how far jobs are."""
+        follow = getattr(self._guard, "follow", None)
+        if follow is not None:
+            follow(state)
+
     def satisfied(self) -> bool:
         """Whether the run can stop."""
         return self.stop_asked or self.done == self.target or self.stopped() is not None
@@ -124,12 +130,15 @@ class Watch:
         self._progress(Progress(session.world.now(), count, self.target, active, rounds))
 
     def remarks(self) -> list[str]:
-        """What a user should know about jobs that did not run to the end, or that waited beside idle GPUs."""
+        """What a user should know: jobs that did not run to the end or waited beside idle GPUs, a load at the limit."""
         said = []
         for reason, jobs in self.notes.items():
             names = ", ".join(str(j) for j in jobs[:5]) + (", ..." if len(jobs) > 5 else "")
             said.append(f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} did not run to the end ({names}): {reason}")
-        return said if self._waiting is None else said + self._waiting.remarks()
+        if self._waiting is not None:
+            said += self._waiting.remarks()
+        remark = getattr(self._guard, "remark", lambda: None)()
+        return said if remark is None else [*said, remark]
 
     def saved(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
@@ -210,6 +219,7 @@ class Session:
         metrics.speeds = speeds
         state.classes.attach(speeds, state.holds)
         self.watch.restore(parts["watch"])
+        self.watch.follow(state)
         self.source.restore(parts["source"])
         world = World(self.source, state.classes, state.rules)
         world.restore(parts["world"])

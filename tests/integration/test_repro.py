@@ -147,6 +147,21 @@ def test_an_overloaded_point_that_was_run_to_the_end_replaces_the_stopped_one():
     assert left_out == sum(len(line.values) for line in wanted.lines) + len(wanted.ratios) - 1
 
 
+def test_an_overloaded_point_that_does_not_end_without_the_guard_either_stays_unstable():
+    point = {"policy": "max-min-fairness", "load": 5.6, "seed": 0}
+    stopped, late = (Measured(point=point, status=status, metrics={}) for status in ("unstable", "timeout"))
+
+    assert pooled([stopped, late]) == [stopped]
+    assert pooled([late]) == [late]
+
+
+def test_figure_8_is_the_whole_grid_and_overloaded_points_once_more():
+    grid, again = catalogue.specs(catalogue.load("gavel-fig8"), quick=False)
+
+    assert len(grid.points()) == 16 * 6 * 3
+    assert (grid.overload, again.overload) == ("auto", "off")
+
+
 def test_a_file_that_is_no_result_is_refused_by_name(tmp_path):
     (tmp_path / "a.json").write_text("[1]")
 

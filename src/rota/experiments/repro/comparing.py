@@ -30,10 +30,15 @@ _GROWS = "the queue grows without end, so the run was stopped as unstable and ha
 
 
 def pooled(measured: Iterable[Measured]) -> list[Measured]:
-    """One value per point; that of a later sweep replaces an earlier one (overloaded points are run again)."""
+    """One value per point; that of a later sweep replaces an earlier one, if it has one.
+
+    Overloaded points are run again without the guard; where that does not come to an end, they stay unstable.
+    """
     found: dict[str, Measured] = {}
     for one in measured:
-        found[repr(sorted((k, plain(v)) for k, v in one.point.items()))] = one
+        point = repr(sorted((k, plain(v)) for k, v in one.point.items()))
+        if point not in found or one.status == OK:
+            found[point] = one
     return list(found.values())
 
 

@@ -6,8 +6,9 @@ arrivals and departures cost two array operations, and a view is a handful of ro
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class State:
         self.solved_at = 0.0
         self._tenants: dict[str, int] = {}
         self._tenant_names: tuple[str, ...] = ()
+        self._looked: View | None = None
+        self._seen: tuple[object, ...] = ()
         self._lay_out(len(cluster.types))
         self._f, self._i = self._new_f[:, :0], self._new_i[:, :0]
         self._rows: IntArray | None = None
@@ -104,8 +107,8 @@ class State:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the table of handlers."""
-        return {name: value for name, value in self.__dict__.items() if name != "_apply"}
+        """Everything but the table of handlers and what somebody looked at."""
+        return {**self.__dict__, "_apply": None, "_looked": None, "_seen": ()}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
@@ -134,8 +137,14 @@ class State:
     def view(self, now: float) -> View:
         """A read-only look at this instant."""
         self.now = now
-        f, i = self._f, self._i
-        return View(
+        f, i, last, seen = self._f, self._i, self._looked, (self._f, self.placement, self.capacity, self.round)
+        if last is not None and last.now == now and all(map(operator.is_, seen, self._seen)):
+            # Nothing has happened since but that the policy answered.
+            last.previous, last.solved_at = self.allocation, self.solved_at
+            last.urgent = i[URGENT] > 0 if self._waiting_long else None
+            return last
+        self._seen = seen
+        self._looked = View(
             now=now,
             round=self.round,
             cluster=self.cluster,
@@ -162,6 +171,7 @@ class State:
             accounts=self,
             solved_at=self.solved_at,
         )
+        return self._looked
 
     # Accounts, as the selecting half of a mechanism reads them ([T, J], like the columns of a view)
 
@@ -197,8 +207,7 @@ class State:
     @property
     def promised(self) -> IntArray:
         """1 for jobs the allocation in force knows, 0 for those that came after it."""
-        promised: IntArray = self._i[PROMISED]
-        return promised
+        return cast("IntArray", self._i[PROMISED])
 
     @property
     def running(self) -> IntArray | None:
@@ -213,8 +222,7 @@ class State:
         """Ids of jobs that failed too often in a row."""
         if not self._failing:
             return _NONE
-        often: IntArray = self._i[ID, self._i[FAILURES] >= self.rules.max_failures]
-        return often
+        return cast("IntArray", self._i[ID, self._i[FAILURES] >= self.rules.max_failures])
 
     # Handlers
 
@@ -349,9 +357,8 @@ class State:
         if self.classes.estimating:
             self._learn(rows[both], partners, kinds[both])
         single = (placement.second < 0).nonzero()[0]
-        received, at = self.received, (kinds[single], rows[single])
         for seconds in _by_round(event):
-            received[at] += seconds[single]
+            self.received[kinds[single], rows[single]] += seconds[single]
         ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
         self.pairs.credit(ran, kinds[both], _by_round(event)[:, both], self._pair_opening())
         self.type_time += np.bincount(kinds, weights=event.seconds, minlength=len(self.type_time))
@@ -384,8 +391,7 @@ class State:
 
     def _positions(self, ids: IntArray) -> IntArray:
         """Where active jobs stand in the columns."""
-        found: IntArray = self._i[ID].searchsorted(ids)
-        return found
+        return cast("IntArray", self._i[ID].searchsorted(ids))
 
 
 def _by_round(event: RoundsRan) -> FloatArray:

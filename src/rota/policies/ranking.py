@@ -9,6 +9,7 @@ from rota.core.arrays import FloatArray
 from rota.core.errors import UnknownName
 from rota.core.view import View
 
+_UNAWARE = Traits(aware=False)
 ORDERS = ("published", "static")
 """As the paper of a policy says, or as Synergy's published simulator sorts."""
 
@@ -27,13 +28,13 @@ def ranked(
     Jobs are numbered as they arrive, so a stable sort leaves the older of two equals in front. Who has waited too
     long under the rules comes before everybody else.
     """
-    order = np.argsort(key, kind="stable")
+    order = key.argsort(kind="stable")
     if urgent_first and view.urgent is not None:
         late = view.urgent[order]
         order = np.concatenate([order[late], order[~late]])
     static = static and (view.patient or not urgent_first)
     share = np.zeros((len(view), len(view.types)))
-    how = Traits(aware=False) if traits is None else traits
+    how = _UNAWARE if traits is None else traits
     return Allocation(
         jobs=view.jobs,
         types=view.types,

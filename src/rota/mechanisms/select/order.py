@@ -32,7 +32,9 @@ class Order:
 
     def _one_type(self, view: View, allocation: Allocation, order: IntArray) -> Choice:
         """By arrays. What the dividing half walks down is the queue itself."""
-        known = len(allocation.jobs) == len(view) and every(allocation.jobs == view.jobs)
+        known = allocation.jobs is view.jobs or (
+            len(allocation.jobs) == len(view) and every(allocation.jobs == view.jobs)
+        )
         if known:
             queue = order
         else:

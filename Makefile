@@ -27,7 +27,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("Rota needs Python 3.10 or newer; set PYTHON=...") if sys.version_info < (3, 10) else None'
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml | $(BIN)/python
+$(STAMP): pyproject.toml hatch_build.py $(wildcard src/rota/kernels/*.[ch]) | $(BIN)/python
 	@echo "== install =="
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dev]'
 	@touch $@

@@ -109,7 +109,7 @@ def renew(folder: str | None, *, within: int, days: int, as_json: bool) -> None:
 @json_option
 def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
     """Refuse every certificate that a holder has now. One that is made later is good again."""
-    from rota.deploy.security.bundles import read_certificate  # noqa: PLC0415
+    from rota.deploy.security.certificates import read_certificate  # noqa: PLC0415
     from rota.deploy.security.places import revoked_file  # noqa: PLC0415
     from rota.deploy.security.revocations import Revocations  # noqa: PLC0415
     from rota.deploy.security.subjects import Role  # noqa: PLC0415
@@ -128,14 +128,14 @@ def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
 @json_option
 def show(folder: str | None, *, as_json: bool) -> None:
     """List the certificates of a folder, whose they are and when they end."""
-    from rota.deploy.security import bundles, certs  # noqa: PLC0415
+    from rota.deploy.security import certificates, certs  # noqa: PLC0415
 
     place, now = _place(folder), _now()
-    authority = bundles.read_certificate(place / "ca.pem")
+    authority = certificates.read_certificate(place / "ca.pem")
     found = [("ca.pem", "authority", authority, "")]
     for path in certs.certificates_in(place):
-        certificate = bundles.read_certificate(path)
-        holder, hosts = str(bundles.subject_of(certificate, path)), " ".join(certs.hosts_of(certificate))
+        certificate = certificates.read_certificate(path)
+        holder, hosts = str(certificates.subject_of(certificate, path)), " ".join(certs.hosts_of(certificate))
         found.append((path.relative_to(place).as_posix(), holder, certificate, hosts))
     rows = [
         (file, holder, c.not_valid_after_utc, hosts, (c.not_valid_after_utc - now).days)

@@ -25,7 +25,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.security import secret_files
-from rota.deploy.security.bundles import load_authority, read_certificate, subject_of
+from rota.deploy.security.certificates import load_authority, read_certificate, subject_of
 from rota.deploy.security.places import revoked_file
 from rota.deploy.security.revocations import CLOCKS_DIFFER, Revocations
 from rota.deploy.security.subjects import Role, Subject, check_name

@@ -10,8 +10,6 @@ import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from cryptography import x509
-
 from rota.core.errors import ConfigError
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import Role, Subject, check_name
@@ -64,4 +62,6 @@ class Revocations:
 
 @functools.lru_cache(maxsize=4096)
 def _made(pem: bytes) -> datetime:
+    from cryptography import x509  # noqa: PLC0415 - this module is loaded by agents too, which have no use for it
+
     return x509.load_pem_x509_certificate(pem).not_valid_before_utc + CLOCKS_DIFFER

@@ -1,13 +1,18 @@
 import datetime as dt
 import stat
+import subprocess
+import sys
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.security import certs
-from rota.deploy.security.bundles import load_bundle, read_certificate
+from rota.deploy.security.bundles import load_bundle
+from rota.deploy.security.certificates import read_certificate
+from rota.deploy.security.proof import shown
 from rota.deploy.security.subjects import Role, Subject, parse
 from secure import HOSTS, NOW, YEAR, a_client, a_site
 
@@ -173,3 +178,44 @@ def test_several_agents_in_a_folder_need_a_name(folder):
 
 def test_a_bundle_does_not_show_its_key(folder):
     assert "PRIVATE" not in repr(load_bundle(folder, Role.CLIENT))
+
+
+def test_certificates_in_order_are_seen_without_loading_cryptography(folder):
+    program = (
+        "import sys; from pathlib import Path; from rota.deploy.security.client import find_settings; "
+        "from rota.deploy.security.subjects import Role; "
+        "found = find_settings('127.0.0.1:1', sys.argv[1], role=Role.AGENT, name='node1', environ={}); "
+        "print(found.bundle.subject, found.bundle.expires.isoformat(), 'cryptography' in sys.modules)"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
+
+    expires = read_certificate(folder / "agents/node1.pem").not_valid_after_utc
+    assert ran.stdout.split() == ["agent:node1", expires.isoformat(), "False"]
+
+
+def test_both_ways_to_look_at_a_certificate_find_the_same(folder):
+    quick, careful = load_bundle(folder, Role.CLIENT), load_bundle(folder, Role.CLIENT, now=NOW)
+
+    assert quick == careful
+
+
+def test_what_is_not_in_order_is_not_shown(folder, tmp_path):
+    other = a_site(tmp_path / "other")
+    good = folder / "ca.pem", folder / "client.pem", folder / "client.key"
+    certs.issue(folder, Subject(Role.CLIENT, "old"), NOW - 2 * YEAR)
+    old = folder / "clients/old.pem", folder / "clients/old.key"
+    (tmp_path / "two.pem").write_bytes(good[0].read_bytes() + good[1].read_bytes())
+    key = serialization.load_pem_private_key(good[2].read_bytes(), None)
+    locked = serialization.BestAvailableEncryption(b"x")
+    (tmp_path / "locked.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    )
+
+    assert shown(*good) is not None
+    assert shown(other / "ca.pem", *good[1:]) is None
+    assert shown(*good[:2], other / "client.key") is None
+    assert shown(good[0], *old) is None
+    assert shown(tmp_path / "two.pem", *good[1:]) is None
+    assert shown(*good[:2], tmp_path / "locked.key") is None
+    assert shown(good[0], folder / "scheduler.pem", folder / "scheduler.key") is None

@@ -1,6 +1,7 @@
 """Stopping a cluster and starting it again; schedulers and agents by hand."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -41,6 +42,35 @@ def test_processes_end_when_up_is_killed(tmp_path):
     live.process.communicate()
 
     until(lambda: not any(alive(n) for n in live.processes.values()), 15)
+
+
+def test_agents_that_share_a_process_are_servers_of_their_own_and_come_back_together(tmp_path):
+    live = Live(tmp_path).up("--server", "v100=3/1", "--per-process", "2", *FAST)
+    try:
+        assert sorted(live.processes) == ["agent v100-2", "agents v100-0 to v100-1", "the scheduler"]
+        assert {node["node"]: node["gpus"] for node in live.ask("nodes")} == {"v100-0": 1, "v100-1": 1, "v100-2": 1}
+        assert sorted(path.name for path in (tmp_path / ".rota/agents").iterdir()) == ["v100-0", "v100-1", "v100-2"]
+        jobs = [live.submit(steps=6000) for _ in range(3)]
+        until(lambda: all(live.phase(job) == "running" for job in jobs))
+
+        os.kill(live.processes["agents v100-0 to v100-1"], signal.SIGKILL)
+
+        until(lambda: all(live.phase(job) == "finished" for job in jobs), 60)
+        infos = [live.ask("jobs", str(job)) for job in jobs]
+        assert [info["saved_step"] for info in infos] == [6000, 6000, 6000]
+    finally:
+        live.down()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--gpus", "v100=1", "--name", "a", "--name", "b"), "only for emulated servers"),
+        (("--gpus", "emulate:v100=1", "--name", "a", "--name", "a"), "a name of its own"),
+    ],
+)
+def test_several_names_that_make_no_sense_are_refused(tmp_path, arguments, said):
+    assert said in Live(tmp_path).run("agent", "--scheduler", "127.0.0.1:1", "--insecure", *arguments, code=2)
 
 
 def test_a_scheduler_that_is_not_there_is_named(tmp_path):

@@ -11,6 +11,7 @@ import click
 
 from rota.cli.connection import needs_deploy
 from rota.cli.options import echo_json
+from rota.core.errors import ConfigError
 
 EXAMPLES = """
 \b
@@ -23,6 +24,8 @@ Examples:
 The name of the server is that of its certificate (`rota certs agent NAME`).
 With a connection file the agent takes the line of its own address (or --host):
 its GPUs and CPUs are counted from the first ones that stand there.
+With several --name one process is the agents of as many emulated servers that
+are alike, each with a folder of its own in --folder.
 Stopping the agent does not stop its jobs: they run until their leases end, and
 an agent that is started again in the same folder takes them over.
 """
@@ -32,7 +35,10 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.command("agent", epilog=EXAMPLES)
 @click.option("--scheduler", metavar="HOST:PORT", help="Where it is (or ROTA_SCHEDULER, or client.toml).")
 @click.option("--gpus", required=True, metavar="WHAT", help="auto, TYPE=N, or emulate:TYPE=N.")
-@click.option("--name", metavar="NAME", help="Of the server (default: that of the certificate, else of the machine).")
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME",
+    help="Of the server (default: that of the certificate, else of the machine); repeatable for emulated ones.",
+)  # fmt: skip
 @click.option("--folder", metavar="DIR", help="What it remembers (default: ~/.local/state/rota/NAME).")
 @click.option("--cpus", type=_AMOUNT, help="CPUs for jobs (default: all; emulated: 3 per GPU).")
 @click.option("--memory-gb", type=_AMOUNT, help="Memory for jobs (default: all; emulated: 62.5 per GPU).")
@@ -49,33 +55,57 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 )
 @click.option("--while-stdin", is_flag=True, hidden=True, help="Stop when standard input ends.")
 @click.option("--json", "as_json", is_flag=True, help='Print {"node": ...} on standard output once it is registered.')
-def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any) -> None:
+def command(*, log_level: str, while_stdin: bool, as_json: bool, names: tuple[str, ...], **options: Any) -> None:
     """Run the agent of a server until Ctrl-C or TERM."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     runs = needs_deploy("rota.deploy.agent.runs")
-    settings = _settings(options)
-    name = options.pop("name") or (settings.bundle.subject.name if settings.bundle is not None else _host_name())
-    given = options.pop("folder")
-    folder = Path(given) if given else Path.home() / ".local" / "state" / "rota" / name
-    checkpoints = options.pop("checkpoints")
-    gpus = options.pop("gpus")
+    _check_several(names, options)
+    posts = [_post(runs, name, dict(options), several=len(names) > 1) for name in names or (None,)]
+    first = posts[0]
+
+    def ready() -> None:
+        nodes = [post.equipment.node for post in posts]
+        if as_json:
+            said = {"node": nodes[0]} if len(nodes) == 1 else {"nodes": nodes}
+            echo_json({**said, "scheduler": first.settings.address})
+            sys.stdout.flush()
+        offered = first.equipment
+        what = f"{len(offered.devices)} x {offered.type}{' (emulated)' if offered.emulated else ''}"
+        whose = f"agent {nodes[0]} offers" if len(nodes) == 1 else f"agents {', '.join(nodes)} each offer"
+        click.echo(f"rota: {whose} {what} to {first.settings.address}", err=True)
+
+    runs.run_agents(posts, ready, while_stdin=while_stdin)
+
+
+def _check_several(names: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Several servers in one process only make sense if they are not there."""
+    if len(names) <= 1:
+        return
+    if len(set(names)) < len(names):
+        raise ConfigError(f"--name: {', '.join(names)} are not different; every server needs a name of its own")
+    if not options["gpus"].strip().startswith("emulate:") or options["connection_file"]:
+        raise ConfigError("--name can be given several times only for emulated servers without a connection file")
+
+
+def _post(runs: Any, given: str | None, options: dict[str, Any], *, several: bool) -> Any:
+    """The agent of one server, out of the options."""
+    settings = _settings(options, given)
+    name = given or (settings.bundle.subject.name if settings.bundle is not None else _host_name())
+    place, checkpoints, gpus = (options.pop(key) for key in ("folder", "checkpoints", "gpus"))
+    folder = Path(place) if place else Path.home() / ".local" / "state" / "rota" / name
+    mine = _connection(options)
 
     from rota.deploy.agent.machine import Said, equipment  # noqa: PLC0415
 
-    mine = _connection(options)
-    offered = equipment(gpus, Said(name=name, **{key: value for key, value in options.items() if value is not None}))
-
-    def ready() -> None:
-        if as_json:
-            echo_json({"node": name, "scheduler": settings.address})
-            sys.stdout.flush()
-        what = f"{len(offered.devices)} x {offered.type}{' (emulated)' if offered.emulated else ''}"
-        click.echo(f"rota: agent {name} offers {what} to {settings.address}", err=True)
-
-    where = Path(checkpoints) if checkpoints else None
-    runs.run_agent(
-        offered, folder, settings, ready, checkpoints=where, while_stdin=while_stdin, connection=mine
-    )  # fmt: skip
+    return runs.Post(
+        equipment=equipment(
+            gpus, Said(name=name, **{key: value for key, value in options.items() if value is not None})
+        ),
+        folder=folder / name if several and place else folder,
+        settings=settings,
+        checkpoints=Path(checkpoints) if checkpoints else None,
+        connection=mine,
+    )
 
 
 def _connection(options: dict[str, Any]) -> Any:
@@ -90,14 +120,14 @@ def _connection(options: dict[str, Any]) -> Any:
     return mine
 
 
-def _settings(options: dict[str, Any]) -> Any:
+def _settings(options: dict[str, Any], name: str | None) -> Any:
     client = needs_deploy("rota.deploy.security.client")
 
     from rota.deploy.security.subjects import Role  # noqa: PLC0415
 
     return client.find_settings(
         options.pop("scheduler"), options.pop("certs"), insecure=options.pop("insecure"), role=Role.AGENT,
-        name=options["name"],
+        name=name,
     )  # fmt: skip
 
 

@@ -53,10 +53,14 @@ _KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbea
 @click.option("--lease", type=float, callback=seconds, metavar="SECONDS", help="Of jobs, beyond a round.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the scheduler (default: any free one).")
 @click.option("--connection-file", metavar="FILE", help="Synergy's: a line per server with its first GPU and CPU.")
+@click.option(
+    "--per-process", type=click.IntRange(1, 256), metavar="N",
+    help="Emulated servers whose agents share a process (default: 1 up to 8 servers, else 8).",
+)  # fmt: skip
 @json_option
 def command(
     *, servers: tuple[str, ...], emulate: bool, state: str, time_scale: float | None, port: int, as_json: bool,
-    connection_file: str | None, **serve: Any,
+    connection_file: str | None, per_process: int | None, **serve: Any,
 ) -> None:  # fmt: skip
     """Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.
 
@@ -65,6 +69,7 @@ def command(
     local = needs_deploy("rota.deploy.local")
     folder = Path(state)
     given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
+    given["per_process"] = per_process
     given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
     wishes = local.merged(given, local.remembered(folder))
     screen = _Screen()
@@ -139,7 +144,7 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
         sys.stdout.flush()
         return
     where = "" if cluster.folder.name == ".rota" else f" (from elsewhere: --certs and --token-file of {cluster.folder})"
-    count = len(cluster.agents)
+    count = cluster.servers
     click.echo(
         f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on {cluster.address}.\n"
         f"In another terminal{where}:\n"

@@ -4,7 +4,7 @@ DIR/state.db        the scheduler's journal: `rota up` again goes on from here
 DIR/certs, token    made once; the token is an administrator's
 DIR/client.toml     how `rota submit` and the others find the scheduler (mode 0600)
 DIR/up.json         what `rota up` was asked for, taken again when nothing is said
-DIR/logs, agents    of scheduler and agents; what agents remember
+DIR/logs, agents    of scheduler and agents; what agents remember, a folder each
 DIR/checkpoints     of jobs
 """
 
@@ -35,6 +35,8 @@ from rota.deploy.worker.inventory import read_connections
 from rota.rpc import rota_pb2 as pb
 
 _SERVE_S, _JOIN_S = 60.0, 120.0
+_MANY = 8
+"""From more emulated servers than this on, so many agents share a process unless something else is asked for."""
 _MAIN = "import sys; sys.path[:] = filter(None, sys.path); from rota.cli.main import main; sys.exit(main())"
 _PROGRAM = (sys.executable, "-c", _MAIN)
 """Rota as a process of its own. Unlike `-m`, it does not import a queue.py that lies in the folder of the user."""
@@ -60,6 +62,19 @@ def servers_of(texts: Sequence[str]) -> list[Server]:
     return found
 
 
+def together(servers: Sequence[Server], most: int) -> list[list[Server]]:
+    """Servers in groups of neighbours that are alike, each of at most so many."""
+    groups: list[list[Server]] = []
+    for server in servers:
+        last = groups[-1] if groups else []
+        alike = last and (last[0].type, last[0].capacity) == (server.type, server.capacity)
+        if alike and len(last) < most:
+            last.append(server)
+        else:
+            groups.append([server])
+    return groups
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
     """What `rota up` was asked for. Options are those of `rota serve` as they are written there."""
@@ -70,6 +85,8 @@ class Wishes:
     serve: tuple[str, ...] = ()
     connections: str = ""
     """A connection file of Synergy with a line for each server; empty: none."""
+    per_process: int = 0
+    """Emulated servers whose agents share a process; 0: one up to 8 servers, else 8."""
 
     def fields(self) -> dict[str, Any]:
         """As plain values."""
@@ -84,6 +101,7 @@ def remembered(folder: Path) -> Wishes | None:
         return Wishes(
             servers=tuple(kept["servers"]), emulate=bool(kept["emulate"]), time_scale=float(kept["time_scale"]),
             serve=tuple(kept["serve"]), connections=str(kept.get("connections", "")),
+            per_process=int(kept.get("per_process", 0)),
         )  # fmt: skip
     except FileNotFoundError:
         return None
@@ -102,6 +120,7 @@ class LocalCluster:
     address: str = ""
     scheduler: Child | None = None
     agents: list[Child] = field(default_factory=list)
+    servers: int = 0
     _lock: IO[str] | None = None
     _lifeline: Lifeline | None = None
     _client: Client | None = None
@@ -133,8 +152,10 @@ class LocalCluster:
         if stopped():
             return
         self._write_settings()
-        lines = _lines(self.wishes.connections, len(servers))
-        self.agents = [self._agent(server, self._lifeline, line) for server, line in zip(servers, lines, strict=True)]
+        self.servers = len(servers)
+        lines = {s.id: line for s, line in zip(servers, _lines(self.wishes.connections, len(servers)), strict=True)}
+        groups = together(servers, self._most_together(len(servers)))
+        self.agents = [self._agent(group, self._lifeline, lines[group[0].id]) for group in groups]
         for agent in self.agents:
             agent.start()
         self._join(stopped)
@@ -169,8 +190,17 @@ class LocalCluster:
             *self.wishes.serve, "--json", "--while-stdin",
         )  # fmt: skip
 
-    def _agent(self, server: Server, lifeline: Lifeline, line: Sequence[str] = ()) -> Child:
-        has, place = server.capacity, self.folder.resolve()
+    def _most_together(self, servers: int) -> int:
+        """How many agents share a process. Only emulated servers can, and none with a part of the machine."""
+        if not self.wishes.emulate or self.wishes.connections:
+            return 1
+        return self.wishes.per_process or (1 if servers <= _MANY else _MANY)
+
+    def _agent(self, group: Sequence[Server], lifeline: Lifeline, line: Sequence[str] = ()) -> Child:
+        """The process of one agent, or of several for servers that are alike."""
+        server, place = group[0], self.folder.resolve()
+        has, names = server.capacity, [server.id for server in group]
+        folder = place / "agents" / server.id if len(group) == 1 else place / "agents"
         amounts = [
             (flag, value)
             for flag, value in (
@@ -181,13 +211,15 @@ class LocalCluster:
         ]  # fmt: skip
         gpus = f"{'emulate:' if self.wishes.emulate else ''}{server.type}={has.gpus}"
         command = [
-            *_PROGRAM, "agent", "--scheduler", self.address, "--certs", str(place / "certs"), "--name", server.id,
-            "--gpus", gpus, "--folder", str(place / "agents" / server.id), "--json", "--while-stdin",
+            *_PROGRAM, "agent", "--scheduler", self.address, "--certs", str(place / "certs"),
+            "--gpus", gpus, "--folder", str(folder), "--json", "--while-stdin",
         ]  # fmt: skip
+        command += [word for name in names for word in ("--name", name)]
         command += [word for flag, value in amounts for word in (flag, repr(value))]
         command += line
-        log = self.folder / "logs" / f"{server.id}.log"
-        return Child(name=f"agent {server.id}", command=command, log=log, lifeline=lifeline)
+        span = server.id if len(group) == 1 else f"{names[0]} to {names[-1]}"
+        log = self.folder / "logs" / f"{span.replace(' ', '-')}.log"
+        return Child(name=f"agent{'' if len(group) == 1 else 's'} {span}", command=command, log=log, lifeline=lifeline)
 
     def _write_settings(self) -> None:
         lines = {
@@ -284,6 +316,7 @@ def merged(given: Mapping[str, Any], before: Wishes | None) -> Wishes:
         time_scale=float(given.get("time_scale") or kept.time_scale),
         serve=tuple(given.get("serve") or ()) or kept.serve,
         connections=str(given.get("connections") or ("" if servers else kept.connections)),
+        per_process=int(given.get("per_process") or kept.per_process),
     )
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from rota.core.errors import ConfigError
-from rota.deploy.local import Wishes, _lines, merged, servers_of
+from rota.deploy.local import Wishes, _lines, merged, servers_of, together
 
 
 def sizes(*texts):
@@ -46,3 +46,15 @@ def test_each_server_gets_a_line_of_the_connection_file(tmp_path):
     assert _lines("", 2) == [[], []]
     with pytest.raises(ConfigError, match="has 2 lines for 3 servers"):
         _lines(str(path), 3)
+
+
+def test_only_neighbours_that_are_alike_share_a_process():
+    groups = together(servers_of(["v100=10/4", "k80=4/2", "v100=4"]), 2)
+
+    assert [[server.id for server in group] for group in groups] == [
+        ["v100-0", "v100-1"],
+        ["v100-2"],
+        ["k80-0", "k80-1"],
+        ["v100-3"],
+    ]
+    assert all(len(group) == 1 for group in together(servers_of(["v100=8/1"]), 1))

@@ -148,6 +148,7 @@ class EmulatedRunner:
         """Save when it is time, and let the scheduler know: what is saved counts."""
         if here - self._saved_at >= self._every_s:
             self._save(self._step())
+            self._keep()
             self._changed()
 
     def _position(self) -> float:
@@ -190,7 +191,7 @@ class EmulatedRunner:
         self._changed()
 
     def _save(self, step: int) -> bool:
-        """A real, small checkpoint; what is saved is credited for good."""
+        """A real, small checkpoint; what is saved is credited for good. The caller remembers it (`_keep`)."""
         self._saved_at = machine_s()
         if step <= self._saved_step and self._saved_path:
             return True
@@ -209,7 +210,6 @@ class EmulatedRunner:
         if before and before != self._saved_path and before.startswith(f"{self.key[0]}/{self.key[1]}/"):
             with contextlib.suppress(OSError):
                 (self._root / before).unlink()
-        self._keep()
         return True
 
     def _keep(self) -> None:

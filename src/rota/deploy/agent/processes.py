@@ -55,6 +55,7 @@ class Processes:
             folder / "run" / "agent.sock", on_change=self._heard, on_answer=self._answered, on_broken=self._broken
         )
         self._runners: dict[Task, ProcessRunner] = {}
+        self._some = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
         self._polling: asyncio.Task[None] | None = None
 
@@ -79,8 +80,12 @@ class Processes:
     def make(self, order: pb.TaskOrder, changed: Callable[[], None]) -> Runner:
         """A runner for an order."""
         runner = ProcessRunner(self, order, changed)
-        self._runners[runner.task] = runner
+        self._add(runner)
         return runner
+
+    def _add(self, runner: ProcessRunner) -> None:
+        self._runners[runner.task] = runner
+        self._some.set()
 
     def recover(self) -> Iterator[Runner]:
         """Runners of tasks that were here before the agent was started again."""
@@ -95,7 +100,7 @@ class Processes:
                 continue
             runner = ProcessRunner(self, order, self._changed)
             runner.resume(kept["lease_end"])
-            self._runners[runner.task] = runner
+            self._add(runner)
             yield runner
 
     def log(self, job: int, rank: int) -> list[Path]:
@@ -119,6 +124,8 @@ class Processes:
         (self._orders / f"{runner.key[0]}.{runner.key[1]}.order").unlink(missing_ok=True)
         self.endpoint.forget(runner.task)
         self._runners.pop(runner.task, None)
+        if not self._runners:
+            self._some.clear()
 
     def spec(self, order: pb.TaskOrder, task: TaskId) -> TaskSpec:
         """What a rank is started as. Logs stay after its end."""
@@ -144,8 +151,9 @@ class Processes:
             runner.kill(reason)
 
     async def _poll(self) -> None:
-        """Look at the processes; files are read in a thread, so that nobody waits for a disk."""
+        """Look at the processes; files are read in a thread, so that nobody waits for a disk. Without any it sleeps."""
         while True:
+            await self._some.wait()
             await asyncio.sleep(_POLL_S)
             for runner in list(self._runners.values()):
                 if runner.alive:

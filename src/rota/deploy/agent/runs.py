@@ -1,11 +1,14 @@
-"""An agent as a process: from settings to its end, by a signal or because its parent is gone."""
+"""Agents as a process: from settings to its end, by a signal or because its parent is gone.
+
+One process is one agent, unless servers are emulated: several of those may share a process, which saves 40 MB each.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -16,67 +19,73 @@ from rota.deploy.agent.main import Agent, Equipment
 from rota.deploy.agent.processes import Processes
 from rota.deploy.security.client import ClientSettings, connect, explained
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
-from rota.deploy.worker.inventory import Connection, Machine, inspect, part_of
+from rota.deploy.worker.inventory import Connection, inspect, part_of
 
 
-def run_agent(
-    equipment: Equipment,
-    folder: Path,
-    settings: ClientSettings,
-    ready: Callable[[], None],
-    *,
-    checkpoints: Path | None = None,
-    while_stdin: bool = False,
-    connection: Connection | None = None,
-) -> None:
-    """Serve until told to stop. A refusal that will not get better is a ConfigError.
+@dataclass(frozen=True, kw_only=True)
+class Post:
+    """The agent of one server: what it offers, where it remembers, whom it serves."""
 
-    `connection` is the part of the machine that this agent may use; None: all of it.
+    equipment: Equipment
+    folder: Path
+    settings: ClientSettings
+    checkpoints: Path | None = None
+    connection: Connection | None = None
+    """The part of the machine that it may use; None: all of it."""
+
+
+def run_agents(posts: Sequence[Post], ready: Callable[[], None], *, while_stdin: bool = False) -> None:
+    """Serve until told to stop; `ready` is called when all are registered.
+
+    A refusal that will not get better is a ConfigError, and ends the others too.
     """
-    part = None
-    if connection is not None:
-        part = part_of(inspect(), connection, equipment.cpus, emulated=equipment.emulated)
-    folder = folder.absolute()  # jobs have working folders of their own
-    checkpoints = None if checkpoints is None else checkpoints.absolute()
-    with explained(settings):
-        try:
-            asyncio.run(_run(equipment, folder, settings, ready, checkpoints, part, while_stdin=while_stdin))
-        except grpc.RpcError as error:
-            if error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}:
-                raise ConfigError(f"the scheduler refuses node {equipment.node!r}: {error.details()}") from error
-            raise
+    asyncio.run(_run(posts, ready, while_stdin=while_stdin))
 
 
-async def _run(
-    equipment: Equipment,
-    folder: Path,
-    settings: ClientSettings,
-    ready: Callable[[], None],
-    checkpoints: Path | None,
-    machine: Machine | None,
-    *,
-    while_stdin: bool,
-) -> None:
+async def _run(posts: Sequence[Post], ready: Callable[[], None], *, while_stdin: bool) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     if while_stdin:
         stop_on_eof(stop)
-    channel = connect(settings, agent=equipment.node)
+    missing = {post.equipment.node for post in posts}
+
+    def came(node: str) -> None:
+        if node in missing:
+            missing.discard(node)
+            if not missing:
+                ready()
+
+    running = [asyncio.ensure_future(_one(post, partial(came, post.equipment.node))) for post in posts]
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        done, _ = await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()
+    finally:
+        for one in (*running, stopped):
+            one.cancel()
+        await asyncio.gather(*running, stopped, return_exceptions=True)
+
+
+async def _one(post: Post, ready: Callable[[], None]) -> None:
+    folder = post.folder.absolute()  # jobs have working folders of their own
+    equipment, machine = post.equipment, None
+    if post.connection is not None:
+        machine = part_of(inspect(), post.connection, equipment.cpus, emulated=equipment.emulated)
     devices = Devices(equipment, folder) if equipment.emulated else None
     processes = Processes(folder, machine, devices)
-    equipment = replace(equipment, limits=processes.describe())
+    channel = connect(post.settings, agent=equipment.node)
     agent = Agent(
-        equipment=equipment, folder=folder, channel=channel, checkpoints=checkpoints, processes=processes,
+        equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,
+        checkpoints=None if post.checkpoints is None else post.checkpoints.absolute(), processes=processes,
         devices=devices,
     )  # fmt: skip
-    working, stopped = asyncio.ensure_future(agent.run(ready)), asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
+        with explained(post.settings):
+            await agent.run(ready)
+    except grpc.RpcError as error:
+        if error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}:
+            raise ConfigError(f"the scheduler refuses node {equipment.node!r}: {error.details()}") from error
+        raise
     finally:
-        for one in (working, stopped):
-            one.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(working, stopped, return_exceptions=True)
         await channel.close()

@@ -5,10 +5,13 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 
 from live import FAST, ROTA, Live, alive, environment, until
+
+PRIORITY = "import sys; from rota.emulate.priority import realtime; sys.exit(not realtime())"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -58,6 +61,21 @@ def test_agents_that_share_a_process_are_servers_of_their_own_and_come_back_toge
         until(lambda: all(live.phase(job) == "finished" for job in jobs), 60)
         infos = [live.ask("jobs", str(job)) for job in jobs]
         assert [info["saved_step"] for info in infos] == [6000, 6000, 6000]
+    finally:
+        live.down()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="real-time priority is known on Linux only")
+def test_emulated_gpus_get_real_time_priority_or_the_agent_says_why_not(tmp_path):
+    asked = ("--server", "v100=1", "--realtime", *FAST)
+    if subprocess.run([sys.executable, "-c", PRIORITY], check=False).returncode:
+        assert "CAP_SYS_NICE" in Live(tmp_path).run("up", *asked, code=2)
+        return
+    live = Live(tmp_path).up(*asked)
+    try:
+        policies = {name: os.sched_getscheduler(number) & 0xFF for name, number in live.processes.items()}
+        assert policies == {"agent v100-0": os.SCHED_FIFO, "the scheduler": os.SCHED_OTHER}
+        live.finished(steps=100)
     finally:
         live.down()
 
@@ -145,6 +163,10 @@ def test_scheduler_and_agent_by_hand(tmp_path):
         (["serve", "--state", "s.db", "--insecure", "--listen", "here"], "is not an address"),
         (["serve", "--state", "s.db", "--insecure", "--mechanism", "ideal"], "can only be simulated"),
         (["agent", "--scheduler", "127.0.0.1:1", "--insecure", "--gpus", "v100"], "emulate:TYPE=N"),
+        (
+            ["agent", "--scheduler", "127.0.0.1:1", "--insecure", "--gpus", "v100=1", "--realtime"],
+            "is for emulated GPUs",
+        ),
         (["up"], "a cluster needs servers"),
         (["up", "--server", "v100=x"], "not a number of GPUs"),
         (["up", "--server", "v100=1", "--emulate", "--policy", "nonsense"], "unknown policy 'nonsense'"),

@@ -53,9 +53,12 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@click.option("--realtime", is_flag=True, help="Emulated GPUs keep time on a busy machine, by real-time priority.")
 @click.option("--while-stdin", is_flag=True, hidden=True, help="Stop when standard input ends.")
 @click.option("--json", "as_json", is_flag=True, help='Print {"node": ...} on standard output once it is registered.')
-def command(*, log_level: str, while_stdin: bool, as_json: bool, names: tuple[str, ...], **options: Any) -> None:
+def command(
+    *, log_level: str, while_stdin: bool, as_json: bool, realtime: bool, names: tuple[str, ...], **options: Any
+) -> None:  # fmt: skip
     """Run the agent of a server until Ctrl-C or TERM."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     runs = needs_deploy("rota.deploy.agent.runs")
@@ -74,7 +77,7 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, names: tuple[st
         whose = f"agent {nodes[0]} offers" if len(nodes) == 1 else f"agents {', '.join(nodes)} each offer"
         click.echo(f"rota: {whose} {what} to {first.settings.address}", err=True)
 
-    runs.run_agents(posts, ready, while_stdin=while_stdin)
+    runs.run_agents(posts, ready, while_stdin=while_stdin, first=realtime)
 
 
 def _check_several(names: tuple[str, ...], options: dict[str, Any]) -> None:

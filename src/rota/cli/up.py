@@ -57,10 +57,11 @@ _KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbea
     "--per-process", type=click.IntRange(1, 256), metavar="N",
     help="Emulated servers whose agents share a process (default: 1 up to 8 servers, else 8).",
 )  # fmt: skip
+@click.option("--realtime", is_flag=True, help="Emulated GPUs keep time on a busy machine, by real-time priority.")
 @json_option
 def command(
     *, servers: tuple[str, ...], emulate: bool, state: str, time_scale: float | None, port: int, as_json: bool,
-    connection_file: str | None, per_process: int | None, **serve: Any,
+    connection_file: str | None, per_process: int | None, realtime: bool, **serve: Any,
 ) -> None:  # fmt: skip
     """Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.
 
@@ -69,7 +70,7 @@ def command(
     local = needs_deploy("rota.deploy.local")
     folder = Path(state)
     given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
-    given["per_process"] = per_process
+    given |= {"per_process": per_process, "realtime": realtime}
     given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
     wishes = local.merged(given, local.remembered(folder))
     screen = _Screen()

@@ -87,6 +87,8 @@ class Wishes:
     """A connection file of Synergy with a line for each server; empty: none."""
     per_process: int = 0
     """Emulated servers whose agents share a process; 0: one up to 8 servers, else 8."""
+    realtime: bool = False
+    """Whether emulated GPUs get real-time priority."""
 
     def fields(self) -> dict[str, Any]:
         """As plain values."""
@@ -101,7 +103,7 @@ def remembered(folder: Path) -> Wishes | None:
         return Wishes(
             servers=tuple(kept["servers"]), emulate=bool(kept["emulate"]), time_scale=float(kept["time_scale"]),
             serve=tuple(kept["serve"]), connections=str(kept.get("connections", "")),
-            per_process=int(kept.get("per_process", 0)),
+            per_process=int(kept.get("per_process", 0)), realtime=bool(kept.get("realtime", False)),
         )  # fmt: skip
     except FileNotFoundError:
         return None
@@ -215,6 +217,7 @@ class LocalCluster:
             "--gpus", gpus, "--folder", str(folder), "--json", "--while-stdin",
         ]  # fmt: skip
         command += [word for name in names for word in ("--name", name)]
+        command += ["--realtime"] if self.wishes.realtime else []
         command += [word for flag, value in amounts for word in (flag, repr(value))]
         command += line
         span = server.id if len(group) == 1 else f"{names[0]} to {names[-1]}"
@@ -317,6 +320,7 @@ def merged(given: Mapping[str, Any], before: Wishes | None) -> Wishes:
         serve=tuple(given.get("serve") or ()) or kept.serve,
         connections=str(given.get("connections") or ("" if servers else kept.connections)),
         per_process=int(given.get("per_process") or kept.per_process),
+        realtime=bool(given.get("realtime")) or (kept.realtime and not servers),
     )
 
 

@@ -25,7 +25,7 @@ def test_what_is_no_server_is_refused(text):
 
 
 def test_what_is_not_said_is_as_the_last_time():
-    before = Wishes(servers=("v100=4",), emulate=True, time_scale=60.0, serve=("--policy", "las"))
+    before = Wishes(servers=("v100=4",), emulate=True, time_scale=60.0, serve=("--policy", "las"), realtime=True)
 
     assert merged({}, before) == before
     again = merged({"servers": ("k80=4",), "serve": ["--policy", "fifo"]}, before)
@@ -35,6 +35,7 @@ def test_what_is_not_said_is_as_the_last_time():
         60.0,
         ("--policy", "fifo"),
     )
+    assert not again.realtime
 
 
 def test_each_server_gets_a_line_of_the_connection_file(tmp_path):

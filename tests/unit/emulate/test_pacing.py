@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -157,3 +160,20 @@ def test_lateness_is_counted_in_bounded_memory():
     assert 0.0095 <= report.p95_s <= 0.0095 * 1.1
     assert report.max_s == pytest.approx(0.01)
     assert report.flagged, "p95 is above 3 % of a step of 0.1 s"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="real-time priority is known on Linux only")
+def test_real_time_priority_is_for_the_waiting_thread_and_not_for_what_it_starts():
+    script = (
+        "import os, subprocess, sys, threading; from rota.emulate.priority import realtime; "
+        "got = realtime(); found = []; ask = lambda: found.append(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK); "
+        "ask(); thread = threading.Thread(target=ask); thread.start(); thread.join(); "
+        "own = 'import os; print(os.sched_getscheduler(0))'; "
+        "child = subprocess.run([sys.executable, '-c', own], capture_output=True, check=True); "
+        "print(got, *found, int(child.stdout))"
+    )
+
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+
+    normal, first = str(os.SCHED_OTHER), str(os.SCHED_FIFO)
+    assert said in (["True", first, normal, normal], ["False", normal, normal, normal])

@@ -20,6 +20,7 @@ from rota.deploy.agent.processes import Processes
 from rota.deploy.security.client import ClientSettings, connect, explained
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.deploy.worker.inventory import Connection, inspect, part_of
+from rota.emulate.priority import realtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +35,21 @@ class Post:
     """The part of the machine that it may use; None: all of it."""
 
 
-def run_agents(posts: Sequence[Post], ready: Callable[[], None], *, while_stdin: bool = False) -> None:
+def run_agents(
+    posts: Sequence[Post], ready: Callable[[], None], *, while_stdin: bool = False, first: bool = False
+) -> None:
     """Serve until told to stop; `ready` is called when all are registered.
 
-    A refusal that will not get better is a ConfigError, and ends the others too.
+    With `first` emulated devices keep time on a busy machine, by real-time priority. A refusal that will not get better
+    is a ConfigError, and ends the others too.
     """
+    if first and not all(post.equipment.emulated for post in posts):
+        raise ConfigError("real-time priority is for emulated GPUs (emulate:TYPE=N); leave --realtime out")
+    if first and not realtime():
+        raise ConfigError(
+            "this process may not have real-time priority: it needs Linux and CAP_SYS_NICE, or a limit above 0 "
+            "(ulimit -r); leave --realtime out to do without"
+        )
     asyncio.run(_run(posts, ready, while_stdin=while_stdin))
 
 

@@ -3,8 +3,8 @@
     python benchmarks/deployment.py [--servers 32] [--gpus 8] [--jobs 200] [--queue 10000] [--per-process N] [--json F]
 
 Starts `rota up` in a temporary folder and stops it again. Memory is the resident memory of every process (scheduler,
-agents and `rota up` itself) added up, so that a page which several of them share counts several times; `shared_once`
-counts it once. Pacing is counted from the order to start until the scheduler knows the end; lateness is that of the
+agents and `rota up` itself) while the jobs run, added up: a page that several of them share counts several times, in
+`shared_once` once. Pacing is counted from the order to start until the scheduler knows the end; lateness is that of the
 devices alone.
 """
 
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -74,7 +75,15 @@ def _value(config: Path, key: str) -> str:
     return ""
 
 
-def pacing(client: Client, folder: Path, jobs: int) -> tuple[float, np.ndarray, float]:
+def sizes(processes: list[psutil.Process]) -> dict[str, float]:
+    """Memory of `rota up`, the scheduler and the processes of agents, in this order."""
+    mb = [p.memory_info().rss / 1e6 for p in processes]
+    once = sum(p.memory_full_info().pss / 1e6 for p in processes)
+    return {"up_mb": mb[0], "scheduler_mb": mb[1], "agent_process_mb": max(mb[2:]), "total_mb": sum(mb),
+            "total_shared_once_mb": once}  # fmt: skip
+
+
+def pacing(client: Client, folder: Path, jobs: int, meanwhile: Callable[[], None]) -> tuple[float, np.ndarray, float]:
     """Emulated jobs of known length on all devices; how long their attempts really took, and how late devices were."""
     rate = None
     numbers = []
@@ -85,6 +94,7 @@ def pacing(client: Client, folder: Path, jobs: int) -> tuple[float, np.ndarray, 
     for _ in range(4):
         time.sleep(4)
         late = max(late, *(node.lateness_s for node in client.nodes()))
+    meanwhile()
     client.wait(numbers)
     started, took = {}, []
     database = sqlite3.connect(folder / "rota" / "state.db")
@@ -129,11 +139,8 @@ def main() -> None:
             found["idle_scheduler_core"] = cpu_part(kinds["serve"], 15)[0]
             found["idle_agents_core"] = sum(cpu_part(kinds["agent"], 5))
             every = [psutil.Process(process.pid), *kinds["serve"], *kinds["agent"]]
-            mb = [p.memory_info().rss / 1e6 for p in every]
-            found |= {"agent_processes": len(kinds["agent"]), "up_mb": mb[0], "scheduler_mb": mb[1],
-                      "agent_process_mb": max(mb[2:]), "total_mb": sum(mb)}  # fmt: skip
-            found["total_shared_once_mb"] = sum(p.memory_full_info().pss / 1e6 for p in every)
-            expected, took, late = pacing(client, folder, given.jobs)
+            found["agent_processes"] = len(kinds["agent"])
+            expected, took, late = pacing(client, folder, given.jobs, lambda: found.update(sizes(every)))
             found |= {"pacing_mean_error": float(took.mean() / expected - 1),
                       "pacing_worst_error": float(np.abs(took / expected - 1).max()),
                       "device_lateness_s": late}  # fmt: skip

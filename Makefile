@@ -15,7 +15,7 @@ help:
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make bench   what we claim about speed"
-	@echo "make emulation  how true the emulated GPUs are on this machine; half an hour, QUICK=1 for two minutes"
+	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"

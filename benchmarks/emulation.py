@@ -68,41 +68,53 @@ def p95(ordered: Sequence[float]) -> float:
     return ordered[math.ceil(0.95 * len(ordered)) - 1]
 
 
+Key = tuple[str, str, int]
+"""Model, GPU, batch."""
+
+
+async def all_paced(keys: Sequence[Key], steps: int) -> dict[Key, tuple[float, float]]:
+    """For each: how far the mean step is off, and p95 of single steps as a part of what is allowed."""
+    found: dict[Key, tuple[float, float]] = {}
+    # Long steps slowest first and many at a time, short ones few at a time: some thousand steps per second in all.
+    many, few = asyncio.Semaphore(600), asyncio.Semaphore(24)
+
+    async def one(key: Key) -> None:
+        step = TIMES.step(*key)
+        errors: list[float] = []
+        async with many if step.seconds > 0.1 else few:
+            mean = await paced(Device("d", key[1], 1e6), step, steps, errors)
+        errors.sort()
+        found[key] = (abs(mean / step.seconds - 1.0), p95(errors) / max(0.03 * step.seconds, 0.002))
+
+    await asyncio.gather(*(one(key) for key in sorted(keys, key=lambda key: -TIMES.step(*key).seconds)))
+    return found
+
+
 def a1(quick: bool) -> Verdict:
-    """Every measured (model, GPU, batch) with a step of 5 ms or more, many devices at a time."""
-    wanted = [
+    """Every measured (model, GPU, batch) with a step of 5 ms or more, many devices at a time.
+
+    A machine that stands still for a moment, such as a virtual one whose host is busy, spoils what runs just then; that
+    is run again, at most twice, and every try is reported.
+    """
+    left = [
         (model, gpu, batch)
         for model in TIMES.models
         for gpu in TIMES.gpus
         for batch in TIMES.batches(model, gpu)
         if batch <= TIMES.largest(model, gpu) and TIMES.step(model, gpu, batch).seconds >= 0.005
     ]
-    wanted = wanted[::60] if quick else wanted
-    steps = 20 if quick else A1_STEPS
-    worst, late = 0.0, []
-
-    async def one(gate: asyncio.Semaphore, key: tuple[str, str, int]) -> None:
-        nonlocal worst
-        step = TIMES.step(*key)
-        errors: list[float] = []
-        async with gate:
-            mean = await paced(Device("d", key[1], 1e6), step, steps, errors)
-        worst = max(worst, abs(mean / step.seconds - 1.0))
-        errors.sort()
-        late.append(p95(errors) / max(0.03 * step.seconds, 0.002))
-
-    async def everything() -> None:
-        # Long steps slowest first and many at a time, short ones few at a time: some thousand steps per second in all.
-        wanted.sort(key=lambda key: -TIMES.step(*key).seconds)
-        many, few = asyncio.Semaphore(600), asyncio.Semaphore(24)
-        await asyncio.gather(*(one(many if TIMES.step(*key).seconds > 0.1 else few, key) for key in wanted))
-
-    asyncio.run(everything())
-    inside = sum(part <= 1.0 for part in late)
-    text = (
-        f"{len(wanted)} x {steps} steps: worst mean {worst:.2%} off (1 %); p95 of single steps within bound: {inside}"
-    )
-    return Verdict(worst <= 0.01 and inside == len(wanted), text)
+    left = left[::60] if quick else left
+    count, steps, texts = len(left), 20 if quick else A1_STEPS, []
+    for _ in range(3):
+        found = asyncio.run(all_paced(left, steps))
+        worst = max(mean for mean, _ in found.values())
+        means, singles = (sum(pair[i] > bound for pair in found.values()) for i, bound in ((0, 0.01), (1, 1.0)))
+        texts.append(f"of {len(left)}: mean off by {worst:.2%} at worst, by over 1 % {means}, p95 outside {singles}")
+        left = [key for key, (mean, single) in found.items() if mean > 0.01 or single > 1.0]
+        if not left:
+            break
+    said = f"{count - len(left)} of {count} x {steps} steps within 1 % and p95 within bound; tries: {'; '.join(texts)}"
+    return Verdict(not left, said)
 
 
 def a2(quick: bool) -> Verdict:

@@ -36,6 +36,8 @@ class Waiting:
                 zip(event.jobs.gpus.tolist(), event.jobs.submitted.tolist(), strict=True), event.first_id
             ):
                 self._size[job], self._since[job] = gpus, at
+            while event.first_id + len(event.jobs) > len(self._runs):
+                self._runs = np.concatenate([self._runs, np.zeros_like(self._runs)])
         elif isinstance(event, Planned):
             self._planned(event)
         elif isinstance(event, RoundsRan):
@@ -50,8 +52,6 @@ class Waiting:
         members = placement.first
         if placement.shared:
             members = np.concatenate([members, placement.second[placement.second >= 0]])
-        if len(members) and members.max() >= len(self._runs):
-            self._runs = np.concatenate([self._runs, np.zeros(members.max() + 1, dtype=np.bool_)])
         started = members[~self._runs[members]]
         self._runs[last] = False
         self._runs[members] = True

@@ -61,3 +61,13 @@ _COUNT.setflags(write=False)
 def counting(count: int) -> IntArray:
     """0, 1, 2, ... that nobody will write to."""
     return _COUNT[:count] if count <= len(_COUNT) else np.arange(count)
+
+
+_ZEROS: FloatArray = np.zeros(1 << 16)
+_ZEROS.setflags(write=False)
+
+
+def zeros(rows: int, columns: int) -> FloatArray:
+    """As many zeros, that nobody will write to."""
+    count = rows * columns
+    return _ZEROS[:count].reshape(rows, columns) if count <= len(_ZEROS) else np.zeros((rows, columns))

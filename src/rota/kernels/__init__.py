@@ -24,6 +24,7 @@ _used = _compiled if COMPILED else plain
 
 arrange = _used.arrange
 book = _used.book
+by_gpus = _used.by_gpus
 by_type = _used.by_type
 charge = _used.charge
 choose_ones = _used.choose_ones
@@ -43,6 +44,7 @@ __all__ = [
     "SCATTERS",
     "arrange",
     "book",
+    "by_gpus",
     "by_type",
     "charge",
     "choose_ones",

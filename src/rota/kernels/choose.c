@@ -220,3 +220,23 @@ PyObject *arrange(PyObject *module, PyObject *const *args, Py_ssize_t count)
     arrays_release(&held);
     Py_RETURN_NONE;
 }
+
+PyObject *by_gpus(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 4)
+        return PyErr_Format(PyExc_TypeError, "by_gpus() takes 4 arguments");
+    int64_t free = PyLong_AsLongLong(args[3]);
+    if (arrays_take(&held, args, "qqQ") < 0)
+        return NULL;
+    const int64_t *queue = INTS(held, 0), *gpus = INTS(held, 1);
+    int64_t *taken = INTS(held, 2), at = 0;
+    for (int64_t i = 0; i < LENGTH(held, 0) && free > 0; i++)
+        if (gpus[queue[i]] <= free) {
+            free -= gpus[queue[i]];
+            taken[at++] = queue[i];
+        }
+    arrays_release(&held);
+    return PyLong_FromLongLong(at);
+}

@@ -135,12 +135,13 @@ def look_up(
     seconds: FloatArray,
     rate: FloatArray,
     left: FloatArray,
-    step_s: FloatArray,
+    chunk: FloatArray,
     types: int,  # noqa: ARG001 - the compiled one does not see the shape of arrays
+    length: float,
 ) -> None:
-    """Rates of tasks and the steps they have left; with `step_s` as long as the others, also seconds per step.
+    """Rates of tasks and the steps they have left; with `chunk` as long as the others, also whole steps of a round.
 
-    `seconds` are those per class and type; where tasks hold a configuration, they are so much faster.
+    `seconds` are those of a step by class and type; where tasks hold a configuration, they are so much faster.
     """
     at = jobs.searchsorted(first)
     group = job_class[at]
@@ -148,10 +149,9 @@ def look_up(
     rate[:] = throughput[group, kinds]
     if len(config):
         rate *= speed[config]
-    if len(step_s):
-        step_s[:] = seconds[group, kinds]
-        if len(config):
-            step_s /= speed[config]
+    if len(chunk):
+        step_s = seconds[group, kinds]
+        np.maximum(np.floor(length / (step_s / speed[config] if len(config) else step_s)), 1.0, out=chunk)
 
 
 def book(
@@ -180,6 +180,19 @@ def book(
         account += taken
     received[kinds, rows] = account
     type_time += np.bincount(kinds, weights=seconds, minlength=len(type_time))
+
+
+def by_gpus(queue: IntArray, gpus: IntArray, taken: IntArray, free: int) -> int:
+    """Down the queue, who fits into the GPUs that are left, to `taken`; smaller jobs overtake larger ones. How many."""
+    at = 0
+    for row, size in zip(queue.tolist(), gpus[queue].tolist(), strict=True):
+        if size <= free:
+            free -= size
+            taken[at] = row
+            at += 1
+            if free == 0:
+                break
+    return at
 
 
 def by_type(kinds: IntArray, amounts: FloatArray, times: IntArray, totals: FloatArray) -> None:

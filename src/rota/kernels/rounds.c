@@ -7,23 +7,26 @@ PyObject *look_up(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
     Arrays held;
-    if (count != 14)
-        return PyErr_Format(PyExc_TypeError, "look_up() takes 14 arguments");
+    if (count != 15)
+        return PyErr_Format(PyExc_TypeError, "look_up() takes 15 arguments");
     int64_t types = PyLong_AsLongLong(args[13]);
+    double length = PyFloat_AsDouble(args[14]);
     if (arrays_take(&held, args, "qqqqdddqddDDD") < 0)
         return NULL;
     const int64_t *first = INTS(held, 0), *kinds = INTS(held, 1), *jobs = INTS(held, 2), *job_class = INTS(held, 3);
     const int64_t *config = LENGTH(held, 7) ? INTS(held, 7) : NULL;
     const double *rates = FLOATS(held, 4), *total = FLOATS(held, 5), *done = FLOATS(held, 6);
     const double *speed = FLOATS(held, 8), *seconds = FLOATS(held, 9);
-    double *rate = FLOATS(held, 10), *left = FLOATS(held, 11), *step_s = LENGTH(held, 12) ? FLOATS(held, 12) : NULL;
+    double *rate = FLOATS(held, 10), *left = FLOATS(held, 11), *chunk = LENGTH(held, 12) ? FLOATS(held, 12) : NULL;
     int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 2);
     for (int64_t i = 0; i < tasks; i++) {
         int64_t at = position(jobs, active, first[i]), cell = job_class[at] * types + kinds[i];
         left[i] = total[at] - done[at];
         rate[i] = config == NULL ? rates[cell] : rates[cell] * speed[config[i]];
-        if (step_s != NULL)
-            step_s[i] = config == NULL ? seconds[cell] : seconds[cell] / speed[config[i]];
+        if (chunk != NULL) {
+            double steps = floor(length / (config == NULL ? seconds[cell] : seconds[cell] / speed[config[i]]));
+            chunk[i] = steps > 1 ? steps : 1.0;
+        }
     }
     arrays_release(&held);
     Py_RETURN_NONE;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
-from rota.core.arrays import FloatArray
+from rota.core.arrays import FloatArray, zeros
 from rota.core.errors import UnknownName
 from rota.core.view import View
 
@@ -33,12 +33,11 @@ def ranked(
         late = view.urgent[order]
         order = np.concatenate([order[late], order[~late]])
     static = static and (view.patient or not urgent_first)
-    share = np.zeros((len(view), len(view.types)))
     how = _UNAWARE if traits is None else traits
     return Allocation(
         jobs=view.jobs,
         types=view.types,
-        share=share,
+        share=zeros(len(view), len(view.types)),
         order=order,
         static_order=static,
         arrivals_last=arrivals_last,

@@ -127,8 +127,7 @@ class Whole:
     def pace(self, tasks: Tasks) -> FloatArray:
         """Whole steps, at least one."""
         if tasks.chunk is None:
-            step_s = 1.0 / tasks.pace if tasks.step_s is None else tasks.step_s
-            tasks.chunk = np.maximum(np.floor(self._length / step_s), 1.0)
+            tasks.chunk = np.maximum(np.floor(self._length / (1.0 / tasks.pace)), 1.0)
         return tasks.chunk
 
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002

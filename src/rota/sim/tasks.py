@@ -32,12 +32,10 @@ class Tasks:
     pace: FloatArray
     """`rate` to divide by: the same, but next to nothing instead of 0 for a pair that does not fit."""
     partner_pace: FloatArray
-    step_s: FloatArray | None = None
-    """Seconds per step to the last bit, where the rules ask for it."""
     held: bool = False
     """The same tasks run until the time is up, a job arrives or one ends."""
     chunk: FloatArray | None = None
-    """Steps of a whole round, once a stepper has worked them out."""
+    """Steps of a whole round, once somebody has worked them out."""
     misfit: bool = False
     """Somebody is about to find out that a pair which was taken to fit does not."""
 
@@ -47,14 +45,14 @@ _CRAWL = 1e-290
 
 
 def make_tasks(
-    placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool, exact: bool = False
+    placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool, whole: float = 0.0
 ) -> Tasks:
-    """Rates of a placement under the profiles."""
+    """Rates of a placement under the profiles; steps of a round too, to the last bit, if it lasts `whole` seconds."""
     count = len(placement.first)
     rates, left = np.empty(count), np.empty(count)
     spread = spread_costs and len(placement.slot_server) > count
     shared = placement.shared and some(placement.second >= 0)
-    step_s = np.empty(count) if exact and not shared else _NO_TIMES
+    chunk = np.empty(count) if whole and not shared else _NO_TIMES
     kernels.look_up(
         placement.first,
         placement.type,
@@ -68,8 +66,9 @@ def make_tasks(
         classes.step_s,
         rates,
         left,
-        step_s,
+        chunk,
         len(view.capacity),
+        whole,
     )
     if spread or shared:
         group = view.job_class[view.jobs.searchsorted(placement.first)]
@@ -97,9 +96,8 @@ def make_tasks(
         fresh=~placement.kept,
         pace=rates,
         partner_pace=partner_rate,
+        chunk=chunk if len(chunk) else None,
     )
-    if exact and not shared:
-        tasks.step_s = step_s
     if shared and not rates[paired].all():
         _stall(tasks, classes.pair[group[paired], other_group, kind])
     return tasks

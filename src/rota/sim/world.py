@@ -30,7 +30,7 @@ class World:
         self._classes = classes
         self._spread_costs = rules.spread_costs
         self._round_s = rules.round_s
-        self._exact = rules.rounds == "whole"
+        self._whole = rules.round_s if rules.rounds == "whole" else 0.0
         self._rounds: Stepper = _stepper(rules, late=bool(getattr(source, "static", False)))
         self._fluid: Stepper = Fluid()
         self._tasks: Tasks | None = None
@@ -53,7 +53,7 @@ class World:
         """From now on these tasks run."""
         running = len(plan.placement) > 0
         self._tasks = (
-            make_tasks(plan.placement, view, self._classes, spread_costs=self._spread_costs, exact=self._exact)
+            make_tasks(plan.placement, view, self._classes, spread_costs=self._spread_costs, whole=self._whole)
             if running
             else None
         )

@@ -123,6 +123,7 @@ def test_what_tasks_do(seed):
         column(),
         steps,
         types,
+        300.0,
     )
 
     rate = rng.random(tasks) * (0.001 if seed % 5 == 0 else 10)
@@ -155,6 +156,8 @@ def test_what_is_booked(seed):
         charged = same("charge", first[:tasks], second, kinds, gpus, seconds, *money)
         assert charged == (room == 60)
 
+    queue = rng.permutation(active)
+    same("by_gpus", queue, rng.integers(1, 9, active), np.zeros(active, dtype=int), int(rng.integers(0, 60)))
     put = rng.permutation(tasks)[: int(rng.integers(0, tasks))]
     config = rng.integers(0, 9, len(put))
     same("arrange", rng.permutation(active)[:tasks], put, config, np.zeros((3, len(put)), dtype=int), active)

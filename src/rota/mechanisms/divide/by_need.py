@@ -40,7 +40,7 @@ class Layout:
         """Where the first so many of them have to stay."""
         if stays:
             tasks = self._first_those_who_stay(chosen, tasks, first_server)
-        self.rows = rows = chosen.rows[tasks]
+        self.rows = rows = chosen.rows if len(tasks) == len(chosen.rows) and not stays else chosen.rows[tasks]
         self.group = group = view.job_class[rows]
         fair, full = known.fair[:, kind][group], known.full[:, kind][group]
         self.shares: BoolArray | None = None
@@ -235,7 +235,7 @@ class ByNeed(ABC):
             packing.balance = choice.wish is not None
             packing.begin()
             self.lay_out(layout, packing)
-            put.append(layout.tasks[packing.task])
+            put.append(packing.task.copy() if layout.rows is chosen.rows else layout.tasks[packing.task])
             config.append(packing.config.copy())
             if self._slots:
                 start, server, sizes = packing.columns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rota import kernels
 from rota.core.allocation import Allocation
 from rota.core.arrays import IntArray, every
 from rota.core.view import View
@@ -96,17 +97,8 @@ def _by_gpus(view: View, queue: IntArray, free: int) -> IntArray:
     """Down the queue, who fits into the GPUs that are left; smaller jobs overtake larger ones."""
     if view.single_gpu:
         return queue[:free]
-    taken = []
-    sizes = view.gpus[queue]
-    while len(queue) and free > 0:
-        used = sizes.cumsum()
-        count = int(used.searchsorted(free, side="right"))
-        if count:
-            taken.append(queue[:count])
-            free -= int(used[count - 1])
-        rest = sizes[count:] <= free
-        queue, sizes = queue[count:][rest], sizes[count:][rest]
-    return np.concatenate(taken) if taken else queue[:0]
+    taken = np.empty(len(queue), dtype=np.int64)
+    return taken[: kernels.by_gpus(queue, view.gpus, taken, free)]
 
 
 def _pick(fits: list[int], last: int, wish: list[int] | None, free: list[int], view: View) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,14 @@ STATUS_NAMES = ("unfinished", "finished", "dropped", "rejected")
 
 _FLOATS = ("arrival_s", "finish_s", "left_s", "weight", "steps", "deadline_s")
 _INTS = ("gpus", "profile", "tenant", "status")
+_FROM_JOBS = {
+    "arrival_s": "submitted",
+    "weight": "weight",
+    "steps": "total_steps",
+    "deadline_s": "deadline",
+    "gpus": "gpus",
+}
+_AT_ONCE = 256
 
 
 class Names:
@@ -42,13 +51,30 @@ class JobTable:
 
     def __init__(self) -> None:
         self.count = 0
-        self.profiles = Names()
-        self.tenants = Names()
+        self._profiles = Names()
+        self._tenants = Names()
         self._columns: dict[str, NDArray[np.generic]] = {}
+        self._new: list[tuple[int, Jobs]] = []
         self._grow(256)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._write()
+        return self.__dict__
 
     def __len__(self) -> int:
         return self.count
+
+    @property
+    def profiles(self) -> Names:
+        """Names of profiles."""
+        self._write()
+        return self._profiles
+
+    @property
+    def tenants(self) -> Names:
+        """Names of tenants."""
+        self._write()
+        return self._tenants
 
     def _grow(self, room: int) -> None:
         for names, kind in ((_FLOATS, np.float64), (_INTS, np.int64)):
@@ -61,10 +87,12 @@ class JobTable:
 
     def floats(self, name: str) -> FloatArray:
         """A column of numbers."""
+        self._write()
         return self._columns[name][: self.count]  # type: ignore[return-value]
 
     def ints(self, name: str) -> IntArray:
         """A column of whole numbers."""
+        self._write()
         return self._columns[name][: self.count]  # type: ignore[return-value]
 
     def add(self, first_id: int, jobs: Jobs) -> None:
@@ -72,16 +100,22 @@ class JobTable:
         stop = first_id + len(jobs)
         if stop > self._room:
             self._grow(max(stop, 2 * self._room))
-        rows = slice(first_id, stop)
         self.count = max(self.count, stop)
-        columns = self._columns
-        columns["arrival_s"][rows] = jobs.submitted
-        columns["weight"][rows] = jobs.weight
-        columns["steps"][rows] = jobs.total_steps
-        columns["deadline_s"][rows] = jobs.deadline
-        columns["gpus"][rows] = jobs.gpus
-        columns["profile"][rows] = self.profiles.index(jobs.profiles, jobs.profile)
-        columns["tenant"][rows] = self.tenants.index(jobs.tenants, jobs.tenant)
+        self._new.append((first_id, jobs))
+        if len(self._new) == _AT_ONCE:
+            self._write()
+
+    def _write(self) -> None:
+        """Jobs mostly come one by one; their columns are filled for many at once."""
+        if not self._new:
+            return
+        new, self._new = self._new, []
+        ids = np.concatenate([np.arange(first, first + len(jobs)) for first, jobs in new])
+        for name, source in _FROM_JOBS.items():
+            self._columns[name][ids] = np.concatenate([getattr(jobs, source) for _, jobs in new])
+        profile, tenant = self._profiles.index, self._tenants.index
+        self._columns["profile"][ids] = np.concatenate([profile(jobs.profiles, jobs.profile) for _, jobs in new])
+        self._columns["tenant"][ids] = np.concatenate([tenant(jobs.tenants, jobs.tenant) for _, jobs in new])
 
     def finish(self, ids: IntArray, at: FloatArray) -> None:
         """Jobs did their last step."""

@@ -13,6 +13,8 @@ from rota.core.arrays import FloatArray
 from rota.core.cluster import Cluster
 from rota.core.placement import Placement
 
+_NONE: FloatArray = np.zeros(0)
+
 
 class Ledger:
     """Adds up rounds."""
@@ -27,26 +29,21 @@ class Ledger:
         self._alike = _alike(cluster)
         self._unsaid: FloatArray = np.zeros(len(cluster.types))
         """GPU-seconds by type of tasks of which only that is known."""
-        self._cpu_s = 0.0
-        self._memory_gb_s = 0.0
+        self._beside: FloatArray = np.zeros(2)
+        """CPU- and GB-seconds of the others."""
         self._gpu_s: FloatArray = np.zeros(256)
         self._price: FloatArray = np.zeros(256)
 
     def ran(self, placement: Placement, seconds: FloatArray) -> None:
         """Tasks of a placement held their slots for so long."""
-        kinds, gpus = placement.type, placement.gpus
-        kernels.by_type(kinds, seconds, gpus, self.by_type)
-        who = (placement.first, placement.second, kinds, gpus, seconds, self._prices)
-        while not kernels.charge(*who, self._gpu_s, self._price):
+        cpus = memory = _NONE
+        if placement.cpus is not None or not (self._alike or len(placement.slot_gpus) == 0):
+            cpus, memory = cpus_of(placement, self._cluster), memory_of(placement, self._cluster)
+        what = (placement.type, placement.gpus, seconds, self._prices, cpus, memory)
+        totals = (self.by_type, self._unsaid, self._beside)
+        while not kernels.charge(placement.first, placement.second, *what, self._gpu_s, self._price, *totals):
             self._gpu_s = np.concatenate([self._gpu_s, np.zeros_like(self._gpu_s)])
             self._price = np.concatenate([self._price, np.zeros_like(self._price)])
-        if not (self.knows_cpus or self.knows_memory):
-            return
-        if placement.cpus is None and placement.memory_gb is None and (self._alike or len(placement.slot_gpus) == 0):
-            kernels.by_type(kinds, seconds, gpus, self._unsaid)
-            return
-        self._cpu_s += float(seconds @ cpus_of(placement, self._cluster))
-        self._memory_gb_s += float(seconds @ memory_of(placement, self._cluster))
 
     def gpu_s(self, jobs: int) -> FloatArray:
         """[N] GPU-seconds of the first jobs."""
@@ -59,12 +56,12 @@ class Ledger:
     @property
     def cpu_s(self) -> float:
         """CPU-seconds held, if the cluster knows its CPUs."""
-        return self._cpu_s + float(self._unsaid @ _per_gpu(self._cluster, self._cluster.server_cpus))
+        return float(self._beside[0] + self._unsaid @ _per_gpu(self._cluster, self._cluster.server_cpus))
 
     @property
     def memory_gb_s(self) -> float:
         """GB-seconds held, if the cluster knows its memory."""
-        return self._memory_gb_s + float(self._unsaid @ _per_gpu(self._cluster, self._cluster.server_memory_gb))
+        return float(self._beside[1] + self._unsaid @ _per_gpu(self._cluster, self._cluster.server_memory_gb))
 
 
 def _per_gpu(cluster: Cluster, there: FloatArray) -> FloatArray:

@@ -241,7 +241,7 @@ class State:
             i[TENANT] = [names[t] for t in jobs.tenant.tolist()]
         if len(self._tenants) != len(self._tenant_names):
             self._tenant_names = tuple(self._tenants)
-        self._gangs += int(np.count_nonzero(jobs.gpus > 1))
+        self._gangs += sum(gpus > 1 for gpus in jobs.gpus.tolist())
         self._runs = self._wants = None
         self.newcomers = True
         self._f = np.concatenate((self._f, f), axis=1)

@@ -25,7 +25,6 @@ _used = _compiled if COMPILED else plain
 arrange = _used.arrange
 book = _used.book
 by_gpus = _used.by_gpus
-by_type = _used.by_type
 charge = _used.charge
 choose_ones = _used.choose_ones
 look_up = _used.look_up
@@ -45,7 +44,6 @@ __all__ = [
     "arrange",
     "book",
     "by_gpus",
-    "by_type",
     "charge",
     "choose_ones",
     "look_up",

@@ -4,7 +4,6 @@ from rota.core.arrays import IntArray
 from rota.kernels.plain import arrange as arrange
 from rota.kernels.plain import book as book
 from rota.kernels.plain import by_gpus as by_gpus
-from rota.kernels.plain import by_type as by_type
 from rota.kernels.plain import charge as charge
 from rota.kernels.plain import choose_ones as choose_ones
 from rota.kernels.plain import look_up as look_up

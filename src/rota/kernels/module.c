@@ -8,7 +8,6 @@ PyObject *arrange(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *charge(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *book(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *by_gpus(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *by_type(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *slowest_full(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *slowest_many(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *slowest_one(PyObject *module, PyObject *const *args, Py_ssize_t count);
@@ -58,7 +57,7 @@ void arrays_release(Arrays *held)
 #define ENTRY(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    ENTRY(arrange), ENTRY(charge), ENTRY(choose_ones), ENTRY(stay), ENTRY(look_up), ENTRY(book), ENTRY(by_gpus), ENTRY(by_type), ENTRY(slowest_full),
+    ENTRY(arrange), ENTRY(charge), ENTRY(choose_ones), ENTRY(stay), ENTRY(look_up), ENTRY(book), ENTRY(by_gpus), ENTRY(slowest_full),
     ENTRY(slowest_many), ENTRY(slowest_one), ENTRY(walk), ENTRY(whole), {NULL, NULL, 0, NULL},
 };
 

@@ -195,11 +195,6 @@ def by_gpus(queue: IntArray, gpus: IntArray, taken: IntArray, free: int) -> int:
     return at
 
 
-def by_type(kinds: IntArray, amounts: FloatArray, times: IntArray, totals: FloatArray) -> None:
-    """Add amount times number to the total of each task's type."""
-    totals += np.bincount(kinds, weights=amounts * times, minlength=len(totals))
-
-
 def charge(
     first: IntArray,
     second: IntArray,
@@ -207,18 +202,29 @@ def charge(
     gpus: IntArray,
     seconds: FloatArray,
     prices: FloatArray,
+    cpus: FloatArray,
+    memory: FloatArray,
     gpu_s: FloatArray,
     price: FloatArray,
+    by_type: FloatArray,
+    unsaid: FloatArray,
+    beside: FloatArray,
 ) -> bool:
     """Charge jobs with GPU-seconds and their price, two that share with half each; columns by id.
 
-    False, and nothing is done, if they are too short.
+    Types are charged with GPU-seconds, and `beside` with CPU- and memory-seconds; where tasks do not say what they
+    hold, `unsaid` is charged with GPU-seconds instead. False, and nothing is done, if the columns are too short.
     """
     if len(first) and max(first.max(), second.max()) >= len(gpu_s):
         return False
     pairs = second >= 0
     part = np.where(pairs, 0.5, 1.0)
     amount = seconds * gpus
+    by_type += (total := np.bincount(kinds, weights=amount, minlength=len(by_type)))
+    if len(cpus) != len(first):
+        unsaid += total
+    elif len(first):
+        beside += (seconds * cpus).cumsum()[-1], (seconds * memory).cumsum()[-1]  # from the first to the last
     cost = amount * prices[kinds] * part
     amount *= part
     for ids, which in ((first, slice(None)), (second[pairs], pairs)):

@@ -45,31 +45,27 @@ static void add_by_type(double *totals, int64_t types, const int64_t *kinds, con
     }
 }
 
-PyObject *by_type(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* What two columns make together, added up from the first to the last. */
+static double product(const double *one, const double *two, int64_t count)
 {
-    (void)module;
-    Arrays held;
-    if (count != 4)
-        return PyErr_Format(PyExc_TypeError, "by_type() takes 4 arguments");
-    if (arrays_take(&held, args, "qdqD") < 0)
-        return NULL;
-    add_by_type(FLOATS(held, 3), LENGTH(held, 3), INTS(held, 0), FLOATS(held, 1), INTS(held, 2), LENGTH(held, 0));
-    arrays_release(&held);
-    Py_RETURN_NONE;
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        sum += one[i] * two[i];
+    return sum;
 }
 
 PyObject *charge(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
     Arrays held;
-    if (count != 8)
-        return PyErr_Format(PyExc_TypeError, "charge() takes 8 arguments");
-    if (arrays_take(&held, args, "qqqqddDD") < 0)
+    if (count != 13)
+        return PyErr_Format(PyExc_TypeError, "charge() takes 13 arguments");
+    if (arrays_take(&held, args, "qqqqddddDDDDD") < 0)
         return NULL;
     const int64_t *first = INTS(held, 0), *second = INTS(held, 1), *kinds = INTS(held, 2), *gpus = INTS(held, 3);
     const double *seconds = FLOATS(held, 4), *prices = FLOATS(held, 5);
-    double *gpu_s = FLOATS(held, 6), *price = FLOATS(held, 7);
-    int64_t tasks = LENGTH(held, 0), room = LENGTH(held, 6);
+    double *gpu_s = FLOATS(held, 8), *price = FLOATS(held, 9), *beside = FLOATS(held, 12);
+    int64_t tasks = LENGTH(held, 0), types = LENGTH(held, 10), room = LENGTH(held, 8);
     for (int64_t i = 0; i < tasks; i++)
         if (first[i] >= room || second[i] >= room) {
             arrays_release(&held);
@@ -85,6 +81,12 @@ PyObject *charge(PyObject *module, PyObject *const *args, Py_ssize_t count)
             price[second[i]] += cost * part;
         }
     }
+    add_by_type(FLOATS(held, 10), types, kinds, seconds, gpus, tasks);
+    if (LENGTH(held, 6) == tasks) {
+        beside[0] += product(seconds, FLOATS(held, 6), tasks);
+        beside[1] += product(seconds, FLOATS(held, 7), tasks);
+    } else
+        add_by_type(FLOATS(held, 11), types, kinds, seconds, gpus, tasks);
     arrays_release(&held);
     Py_RETURN_TRUE;
 }

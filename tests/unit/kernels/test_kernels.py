@@ -147,13 +147,12 @@ def test_what_is_booked(seed):
     time = np.zeros(0) if seed % 4 == 0 else type_time
     seconds = each.sum(axis=0)
     same("book", rows, kinds, gpus, rng.random(tasks) * 100, seconds, each, done, attained, received, time)
-    same("by_type", kinds, seconds, gpus, type_time)
-
     first = rng.permutation(60)
     second = np.where(rng.random(tasks) < 0.3, first[tasks : 2 * tasks], -1)
     for room in (60, 20):
-        money = (rng.random(types), np.zeros(room), np.zeros(room))
-        charged = same("charge", first[:tasks], second, kinds, gpus, seconds, *money)
+        beside = (rng.random(tasks), rng.random(tasks)) if seed % 2 else (np.zeros(0), np.zeros(0))
+        totals = (np.zeros(room), np.zeros(room), rng.random(types), rng.random(types), rng.random(2))
+        charged = same("charge", first[:tasks], second, kinds, gpus, seconds, rng.random(types), *beside, *totals)
         assert charged == (room == 60)
 
     queue = rng.permutation(active)

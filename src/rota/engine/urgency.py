@@ -12,9 +12,9 @@ _NEVER = 1 << 40
 
 def mark(urgent: IntArray, last_ran: FloatArray, now: float, limit: float) -> bool:
     """Mark in `urgent` who has not run for longer than the limit; whether there is somebody new among them."""
-    late = now - last_ran > limit
-    if limit == 0 or not some(late):
+    if limit == 0 or len(last_ran) == 0 or now - smallest(last_ran) <= limit:
         return False
+    late = now - last_ran > limit
     newly = some(late & (urgent == 0))
     urgent |= late
     return newly

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from rota.core.arrays import FloatArray, smallest
 from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
 from rota.core.jobs import Source
@@ -108,7 +106,7 @@ class World:
         self._now = self._last_end = stretch.end
         events: list[Event] = [_ran(stretch)]
         if len(stretch.finished):
-            order = np.argsort(stretch.finished)
+            order = stretch.finished.argsort()
             events.append(
                 JobsFinished(at=stretch.end, jobs=stretch.finished[order], finished_at=stretch.finished_at[order])
             )

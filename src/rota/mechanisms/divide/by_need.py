@@ -92,7 +92,7 @@ class _Chosen:
         if choice.wasted is not None:
             order = (~choice.wasted).nonzero()[0]
         elif largest_first and choice.largest_first and not view.single_gpu:
-            order = np.argsort(-view.gpus[rows], kind="stable")
+            order = (-view.gpus[rows]).argsort(kind="stable")
         if order is not None:
             rows, kind = rows[order], kind[order]
             partner = None if partner is None else partner[order]

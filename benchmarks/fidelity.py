@@ -1,6 +1,6 @@
 """One trace of 40 jobs on 8 emulated servers, LAS and SRTF, proportional and tune: emulation against simulation.
 
-    python benchmarks/fidelity.py [--time-scale 240] [--seed 42] [--seeds 8] [--json FILE]
+    python benchmarks/fidelity.py [--time-scale 240] [--seed 3] [--seeds 8] [--json FILE]
 
 Takes about seven minutes. Prints the differences with their sign, whether tune wins in both, and by how much. One trace
 of 40 jobs says little about a gain, so that of traces with other seeds is printed too, in simulation only.
@@ -24,8 +24,8 @@ from rota.core.jobs import Jobs
 from rota.deploy.fidelity import compare
 from rota.deploy.scheduler import Options
 
-CLUSTER = "v100=32/4:cpus=12:memory=250:storage=500"
-"""Eight halves of Synergy's servers. On smaller ones few jobs are side by side: tune has little to move between them."""
+CLUSTER = "v100=24/3:cpus=9:memory=187.5:storage=500"
+"""With two GPUs few jobs are side by side, and tune has little to move between them; with four nobody has to wait."""
 ROUND_S = 300.0
 SHORTER = 20
 GAIN = (1.2, 1.4)
@@ -34,8 +34,8 @@ PAIRS = [(policy, mechanism) for policy in ("las", "srtf") for mechanism in ("pr
 
 
 def trace(seed: int) -> Jobs:
-    """The first 40 jobs of a Philly-derived stream, each 20 times as short, at 120 jobs per hour."""
-    source = workloads.workload("philly-derived", jobs_per_hour=120, split="60,30,10", seed=seed)
+    """The first 40 jobs of a Philly-derived stream, each 20 times as short, at 240 jobs per hour."""
+    source = workloads.workload("philly-derived", jobs_per_hour=240, split="60,30,10", seed=seed)
     jobs = source.take(3600.0).rows(0, 40)
     return dataclasses.replace(jobs, total_steps=np.maximum(1.0, np.round(jobs.total_steps / SHORTER)))
 
@@ -103,7 +103,7 @@ def judged(found: dict[tuple[str, str], dict[str, Any]]) -> bool:
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--time-scale", type=float, default=240.0)
-    asked.add_argument("--seed", type=int, default=42, help="of the trace that is emulated")
+    asked.add_argument("--seed", type=int, default=3, help="of the trace that is emulated")
     asked.add_argument("--seeds", type=int, default=8, help="simulate the traces with seeds 1 to N as well")
     asked.add_argument("--json", type=Path)
     given = asked.parse_args()

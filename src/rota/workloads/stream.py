@@ -29,7 +29,6 @@ class Stream:
         self._block: Jobs | None = None
         self._next = 0
         self._taken = 0
-        self._size = SMALLEST_BLOCK
 
     def peek(self) -> float:
         """Arrival of the next job; infinity when there is none left."""
@@ -73,8 +72,8 @@ class Stream:
         """The block with the next job, made if necessary."""
         if self._block is None or (self._next == len(self._block) and len(self._block)):
             self._draw = self._draw or self._begin()
-            self._block, self._next = self._draw(self._size), 0
-            self._size = min(2 * self._size, LARGEST_BLOCK)
+            # A quarter of what was taken so far: nobody waits for many jobs that are never used.
+            self._block, self._next = self._draw(min(max(SMALLEST_BLOCK, self._taken // 4), LARGEST_BLOCK)), 0
         return self._block if len(self._block) else None
 
     def _advance(self, block: Jobs, stop: int) -> Jobs:

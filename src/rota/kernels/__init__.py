@@ -33,8 +33,9 @@ slowest_many = _used.slowest_many
 slowest_one = _used.slowest_one
 stay = _used.stay
 whole = _used.whole
+settle = _compiled.settle if COMPILED else None
 walk = _compiled.walk if COMPILED else None
-"""The ordinary walk of `mechanisms.divide.packing`, whose Python is the other half of this pair."""
+"""Those who stay and the ordinary walk of `mechanisms.divide.packing`, whose Python is the other half of this pair."""
 
 __all__ = [
     "BY_SPEED",
@@ -49,6 +50,7 @@ __all__ = [
     "look_up",
     "priority",
     "ranked",
+    "settle",
     "slowest_full",
     "slowest_many",
     "slowest_one",

@@ -13,6 +13,24 @@ from rota.kernels.plain import slowest_one as slowest_one
 from rota.kernels.plain import stay as stay
 from rota.kernels.plain import whole as whole
 
+def settle(
+    gpus: array[int],
+    cpus: array[float],
+    memory: array[float],
+    hold_cpus: array[float],
+    hold_memory: array[float],
+    sizes: IntArray,
+    wishes: IntArray,
+    fair: IntArray,
+    start: IntArray,
+    server: IntArray,
+    part: IntArray,
+    task_of: IntArray,
+    config_of: IntArray,
+    start_of: IntArray,
+    server_of: IntArray,
+    part_of: IntArray,
+) -> int: ...
 def walk(
     gpus: array[int],
     cpus: array[float],

@@ -2,6 +2,7 @@
 #include "arrays.h"
 
 PyObject *choose_ones(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *settle(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *stay(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *look_up(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *arrange(PyObject *module, PyObject *const *args, Py_ssize_t count);
@@ -57,7 +58,7 @@ void arrays_release(Arrays *held)
 #define ENTRY(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    ENTRY(arrange), ENTRY(charge), ENTRY(choose_ones), ENTRY(stay), ENTRY(look_up), ENTRY(book), ENTRY(by_gpus), ENTRY(slowest_full),
+    ENTRY(arrange), ENTRY(charge), ENTRY(choose_ones), ENTRY(settle), ENTRY(stay), ENTRY(look_up), ENTRY(book), ENTRY(by_gpus), ENTRY(slowest_full),
     ENTRY(slowest_many), ENTRY(slowest_one), ENTRY(walk), ENTRY(whole), {NULL, NULL, 0, NULL},
 };
 

@@ -257,6 +257,47 @@ static int64_t *prepare(Packing *p)
     return memory;
 }
 
+/* Whether a task would find room on exactly the slots behind those that are there. */
+static int fits_there(const Packing *p, int64_t size, int64_t wish, int64_t slots)
+{
+    int64_t begin = p->start_of[p->rows];
+    for (int64_t slot = begin; slot < begin + slots; slot++) {
+        int64_t server = p->server_of[slot], part = p->part_of[slot];
+        if (p->gpus[server] < part || p->cpus[server] < part_of_whole(p->hold_cpus[wish], part, size) ||
+            p->memory[server] < part_of_whole(p->hold_memory[wish], part, size))
+            return 0;
+    }
+    return 1;
+}
+
+PyObject *settle(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    Arrays held;
+    if (count != 16)
+        return PyErr_Format(PyExc_TypeError, "settle() takes 16 arguments");
+    if (arrays_take(&held, args, "QDDddqqqqqqQQQQQ") < 0)
+        return NULL;
+    Packing p = {.gpus = INTS(held, 0), .cpus = FLOATS(held, 1), .memory = FLOATS(held, 2),
+                 .hold_cpus = FLOATS(held, 3), .hold_memory = FLOATS(held, 4), .sizes = INTS(held, 5),
+                 .wishes = INTS(held, 6), .fair = INTS(held, 7), .task_of = INTS(held, 11), .config_of = INTS(held, 12),
+                 .start_of = INTS(held, 13), .server_of = INTS(held, 14), .part_of = INTS(held, 15)};
+    const int64_t *start = INTS(held, 8), *server = INTS(held, 9), *part = INTS(held, 10);
+    int64_t task = 0, tasks = LENGTH(held, 8) - 1;
+    for (; task < tasks; task++) {
+        int64_t slots = start[task + 1] - start[task], size = p.sizes[task], wish = p.wishes[task];
+        memcpy(p.server_of + p.start_of[p.rows], server + start[task], (size_t)slots * sizeof(int64_t));
+        memcpy(p.part_of + p.start_of[p.rows], part + start[task], (size_t)slots * sizeof(int64_t));
+        if (!fits_there(&p, size, wish, slots))
+            wish = p.fair[task];
+        if (!fits_there(&p, size, wish, slots))
+            break;
+        put(&p, task, size, wish, slots);
+    }
+    arrays_release(&held);
+    return PyLong_FromLongLong(task);
+}
+
 PyObject *walk(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;

@@ -16,13 +16,11 @@ from rota.core.placement import Placement
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.packing import Packing, Slots
+from rota.mechanisms.divide.packing import Columns, Packing, Slots
 from rota.mechanisms.divide.slots import alone
 
-Columns = tuple[IntArray, IntArray, IntArray]
-"""Where the slots of each task begin; server and GPUs of each slot."""
-
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
+_START: IntArray = np.zeros(1, dtype=np.int64)
 _SLACK = 1e-9
 
 
@@ -36,7 +34,7 @@ class Layout:
         self.known = known = view.classes.configurations
         self.tasks = tasks
         """Which of the chosen tasks they are."""
-        self.stay: list[Slots] = []
+        self.stay: Columns = (_START, _NONE, _NONE)
         """Where the first so many of them have to stay."""
         if stays:
             tasks = self._first_those_who_stay(chosen, tasks, first_server)
@@ -59,6 +57,12 @@ class Layout:
         """What each task is to get if it is there: the policy's wish, or else `most`."""
         self.size: IntArray = view.gpus[rows]
 
+    def stays_at(self, task: int) -> Slots:
+        """Where one of those has to stay."""
+        start, server, gpus = self.stay
+        part = slice(start[task], start[task + 1])
+        return list(zip(server[part].tolist(), gpus[part].tolist(), strict=True))
+
     def last_slots(self) -> list[Slots | None]:
         """Where each task ran in the last round, with the same members on the same type; None for the others."""
         row, last = self._chosen.last_rows()[self.tasks].tolist(), self.view.placement
@@ -72,7 +76,11 @@ class Layout:
         if last is None or len(last.slot_server) == 0:
             return tasks
         stays = row >= 0
-        self.stay = [_slots_of(last, old, first_server) for old in row[stays].tolist()]
+        old = row[stays]
+        begin, counts = last.slot_start[old], last.slot_start[old + 1] - last.slot_start[old]
+        start = np.concatenate((_START, counts.cumsum()))
+        at = (begin - start[:-1]).repeat(counts) + np.arange(start[-1])
+        self.stay = (start, last.slot_server[at] - first_server, last.slot_gpus[at])
         self.tasks = np.concatenate([tasks[stays], tasks[~stays]])
         return self.tasks
 

@@ -20,6 +20,8 @@ from rota.core.view import Configurations
 
 Slots = list[tuple[int, int]]
 """(server, GPUs)."""
+Columns = tuple[IntArray, IntArray, IntArray]
+"""Where the slots of each task begin; server and GPUs of each slot."""
 Squeeze = Callable[[int, int, int], None]
 
 _SLACK = 1e-9
@@ -92,10 +94,36 @@ class Packing:
         return self._config[: self.rows]
 
     @property
-    def columns(self) -> tuple[IntArray, IntArray, IntArray]:
+    def columns(self) -> Columns:
         """Where the slots of rows begin; server and GPUs of each slot."""
         used = self._slot_start[self.rows]
         return self._slot_start[: self.rows + 1], self._slot_server[:used], self._slot_gpus[:used]
+
+    def settle(self, sizes: IntArray, wishes: IntArray, fair: IntArray, slots: Columns) -> int:
+        """Let the first tasks hold these slots on empty servers, with their wish or else the proportional share.
+
+        How many could; the first that could not, and those after it, are left to the caller.
+        """
+        if kernels.settle is None:
+            return 0
+        done = kernels.settle(
+            self.gpus,
+            self.cpus,
+            self.memory,
+            self._hold_cpus,
+            self._hold_memory,
+            sizes,
+            wishes,
+            fair,
+            *slots,
+            self._task,
+            self._config,
+            self._slot_start,
+            self._slot_server,
+            self._slot_gpus,
+        )
+        self.rows, self.free = done, self.free - int(sizes[:done].sum())
+        return done
 
     def walk(
         self,

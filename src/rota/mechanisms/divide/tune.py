@@ -37,9 +37,10 @@ class Tune(ByNeed):
 
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
-        for task, slots in enumerate(layout.stay):
-            _stay(layout, packing, task, slots)
-        packing.walk(len(layout.stay), layout.size, layout.full, _Squeeze(layout, packing), layout.fair)
+        staying = len(layout.stay[0]) - 1
+        for task in range(packing.settle(layout.size, layout.full, layout.fair, layout.stay), staying):
+            _stay(layout, packing, task, layout.stays_at(task))
+        packing.walk(staying, layout.size, layout.full, _Squeeze(layout, packing), layout.fair)
         if self._rules.spare_is_shared:
             _share_spare(layout, packing, layout.full)
             if layout.most is not layout.full:

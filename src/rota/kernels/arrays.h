@@ -13,9 +13,12 @@ typedef struct {
     int count;
 } Arrays;
 
-/* The arrays among `args`, one letter each: q int64, d float64, b bool; capitals are written to. NULL is not an array.
-   On failure nothing is held and an exception is set. */
-int arrays_take(Arrays *held, PyObject *const *args, const char *letters);
+/* Every function that Python calls. */
+#define KERNEL(name) PyObject *name(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+
+/* The arrays that `args` begin with, one letter each: q int64, d float64, b bool; capitals are written to. So many numbers
+   follow them. On failure nothing is held and an exception is set. */
+int arrays_take(Arrays *held, PyObject *const *args, Py_ssize_t count, const char *letters, Py_ssize_t numbers);
 void arrays_release(Arrays *held);
 
 #define INTS(held, n) ((int64_t *)(held).view[n].buf)

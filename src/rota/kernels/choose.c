@@ -119,15 +119,12 @@ static int64_t without_share(const Queue *q, int64_t kind, const char *unchosen,
     return found;
 }
 
-PyObject *choose_ones(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(choose_ones)
 {
-    (void)module;
     Arrays held;
-    if (count != 13)
-        return PyErr_Format(PyExc_TypeError, "choose_ones() takes 13 arguments");
-    int64_t flags = PyLong_AsLongLong(args[12]);
-    if (arrays_take(&held, args, "qqbqqdddddQQ") < 0)
+    if (arrays_take(&held, args, count, "qqbqqdddddQQ", 1) < 0)
         return NULL;
+    int64_t flags = PyLong_AsLongLong(args[12]);
     const int64_t *order = INTS(held, 0), *capacity = INTS(held, 1);
     Queue q = {
         .runs_on = BOOLS(held, 2), .job_class = INTS(held, 3), .jobs = INTS(held, 4), .share = FLOATS(held, 5),
@@ -169,13 +166,10 @@ PyObject *choose_ones(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return Py_BuildValue("LO", (long long)at, crowded ? Py_True : Py_False);
 }
 
-PyObject *stay(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(stay)
 {
-    (void)module;
     Arrays held;
-    if (count != 6)
-        return PyErr_Format(PyExc_TypeError, "stay() takes 6 arguments");
-    if (arrays_take(&held, args, "qqqqQB") < 0)
+    if (arrays_take(&held, args, count, "qqqqQB", 0) < 0)
         return NULL;
     const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *last_task = INTS(held, 2), *last_type = INTS(held, 3);
     int64_t *row = INTS(held, 4), tasks = LENGTH(held, 0);
@@ -191,15 +185,12 @@ PyObject *stay(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return PyBool_FromLong(same);
 }
 
-PyObject *arrange(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(arrange)
 {
-    (void)module;
     Arrays held;
-    if (count != 5)
-        return PyErr_Format(PyExc_TypeError, "arrange() takes 5 arguments");
-    int64_t active = PyLong_AsLongLong(args[4]);
-    if (arrays_take(&held, args, "qqqQ") < 0)
+    if (arrays_take(&held, args, count, "qqqQ", 1) < 0)
         return NULL;
+    int64_t active = PyLong_AsLongLong(args[4]);
     const int64_t *rows = INTS(held, 0), *put = INTS(held, 1), *config = INTS(held, 2);
     int64_t *out = INTS(held, 3), tasks = LENGTH(held, 1), at = 0;
     int64_t *place = PyMem_Malloc(((size_t)active + 1) * sizeof(int64_t));
@@ -221,15 +212,12 @@ PyObject *arrange(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-PyObject *by_gpus(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(by_gpus)
 {
-    (void)module;
     Arrays held;
-    if (count != 4)
-        return PyErr_Format(PyExc_TypeError, "by_gpus() takes 4 arguments");
-    int64_t free = PyLong_AsLongLong(args[3]);
-    if (arrays_take(&held, args, "qqQ") < 0)
+    if (arrays_take(&held, args, count, "qqQ", 1) < 0)
         return NULL;
+    int64_t free = PyLong_AsLongLong(args[3]);
     const int64_t *queue = INTS(held, 0), *gpus = INTS(held, 1);
     int64_t *taken = INTS(held, 2), at = 0;
     for (int64_t i = 0; i < LENGTH(held, 0) && free > 0; i++)

@@ -1,19 +1,15 @@
-/* The module: what Python calls. What each function does is said beside its twin in plain.py. */
+/* The module. What each function does is said beside its twin: in plain.py, and of settle and walk in packing.py of the
+   mechanisms. */
 #include "arrays.h"
 
-PyObject *choose_ones(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *settle(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *stay(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *look_up(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *arrange(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *charge(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *book(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *by_gpus(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *slowest_full(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *slowest_many(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *slowest_one(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *walk(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *whole(PyObject *module, PyObject *const *args, Py_ssize_t count);
+#include <string.h>
+
+#define KERNELS(EACH) \
+    EACH(arrange) EACH(book) EACH(by_gpus) EACH(charge) EACH(choose_ones) EACH(look_up) EACH(settle) \
+    EACH(slowest_full) EACH(slowest_many) EACH(slowest_one) EACH(stay) EACH(walk) EACH(whole)
+
+#define DECLARE(name) KERNEL(name);
+KERNELS(DECLARE)
 
 /* Read-only memory of an array whose items do not lie one after the other: a copy. */
 static int take_copy(PyObject *array, Py_buffer *view)
@@ -27,9 +23,14 @@ static int take_copy(PyObject *array, Py_buffer *view)
     return taken;
 }
 
-int arrays_take(Arrays *held, PyObject *const *args, const char *letters)
+int arrays_take(Arrays *held, PyObject *const *args, Py_ssize_t count, const char *letters, Py_ssize_t numbers)
 {
+    Py_ssize_t wanted = (Py_ssize_t)strlen(letters) + numbers;
     held->count = 0;
+    if (count != wanted) {
+        PyErr_Format(PyExc_TypeError, "%zd arguments instead of %zd", count, wanted);
+        return -1;
+    }
     for (const char *letter = letters; *letter; letter++, args++) {
         int writable = *letter < 'a';
         Py_ssize_t size = (*letter | 32) == 'b' ? 1 : 8;
@@ -41,7 +42,8 @@ int arrays_take(Arrays *held, PyObject *const *args, const char *letters)
         }
         held->count++;
         if (view->itemsize != size) {
-            PyErr_Format(PyExc_TypeError, "array %d has items of %zd bytes, not %zd", held->count - 1, view->itemsize, size);
+            PyErr_Format(PyExc_TypeError, "argument %d has items of %zd bytes instead of %zd", held->count - 1,
+                         view->itemsize, size);
             arrays_release(held);
             return -1;
         }
@@ -55,12 +57,9 @@ void arrays_release(Arrays *held)
         PyBuffer_Release(&held->view[--held->count]);
 }
 
-#define ENTRY(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
+#define ENTRY(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL},
 
-static PyMethodDef methods[] = {
-    ENTRY(arrange), ENTRY(charge), ENTRY(choose_ones), ENTRY(settle), ENTRY(stay), ENTRY(look_up), ENTRY(book), ENTRY(by_gpus), ENTRY(slowest_full),
-    ENTRY(slowest_many), ENTRY(slowest_one), ENTRY(walk), ENTRY(whole), {NULL, NULL, 0, NULL},
-};
+static PyMethodDef methods[] = {KERNELS(ENTRY){NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_compiled", "Inner loops of a round.", -1, methods, NULL, NULL, NULL, NULL,

@@ -270,13 +270,10 @@ static int fits_there(const Packing *p, int64_t size, int64_t wish, int64_t slot
     return 1;
 }
 
-PyObject *settle(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(settle)
 {
-    (void)module;
     Arrays held;
-    if (count != 16)
-        return PyErr_Format(PyExc_TypeError, "settle() takes 16 arguments");
-    if (arrays_take(&held, args, "QDDddqqqqqqQQQQQ") < 0)
+    if (arrays_take(&held, args, count, "QDDddqqqqqqQQQQQ", 0) < 0)
         return NULL;
     Packing p = {.gpus = INTS(held, 0), .cpus = FLOATS(held, 1), .memory = FLOATS(held, 2),
                  .hold_cpus = FLOATS(held, 3), .hold_memory = FLOATS(held, 4), .sizes = INTS(held, 5),
@@ -298,17 +295,14 @@ PyObject *settle(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return PyLong_FromLongLong(task);
 }
 
-PyObject *walk(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(walk)
 {
-    (void)module;
     Arrays held;
-    if (count != 19)
-        return PyErr_Format(PyExc_TypeError, "walk() takes 19 arguments");
+    if (arrays_take(&held, args, count, "QDDddqqqQQQQQ", 6) < 0)
+        return NULL;
     int64_t at = PyLong_AsLongLong(args[13]), squeezes = PyObject_IsTrue(args[18]);
     Packing p = {.rows = PyLong_AsLongLong(args[14]), .free = PyLong_AsLongLong(args[15]),
                  .fair_cpus = PyFloat_AsDouble(args[16]), .fair_memory = PyFloat_AsDouble(args[17])};
-    if (arrays_take(&held, args, "QDDddqqqQQQQQ") < 0)
-        return NULL;
     p.gpus = INTS(held, 0), p.cpus = FLOATS(held, 1), p.memory = FLOATS(held, 2), p.servers = LENGTH(held, 0);
     p.hold_cpus = FLOATS(held, 3), p.hold_memory = FLOATS(held, 4), p.configs = LENGTH(held, 3);
     p.sizes = INTS(held, 5), p.wishes = INTS(held, 6), p.fair = INTS(held, 7), p.tasks = LENGTH(held, 6);

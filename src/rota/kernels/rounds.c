@@ -3,16 +3,13 @@
 
 #include <math.h>
 
-PyObject *look_up(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(look_up)
 {
-    (void)module;
     Arrays held;
-    if (count != 15)
-        return PyErr_Format(PyExc_TypeError, "look_up() takes 15 arguments");
+    if (arrays_take(&held, args, count, "qqqqdddqddDDD", 2) < 0)
+        return NULL;
     int64_t types = PyLong_AsLongLong(args[13]);
     double length = PyFloat_AsDouble(args[14]);
-    if (arrays_take(&held, args, "qqqqdddqddDDD") < 0)
-        return NULL;
     const int64_t *first = INTS(held, 0), *kinds = INTS(held, 1), *jobs = INTS(held, 2), *job_class = INTS(held, 3);
     const int64_t *config = LENGTH(held, 7) ? INTS(held, 7) : NULL;
     const double *rates = FLOATS(held, 4), *total = FLOATS(held, 5), *done = FLOATS(held, 6);
@@ -54,13 +51,10 @@ static double product(const double *one, const double *two, int64_t count)
     return sum;
 }
 
-PyObject *charge(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(charge)
 {
-    (void)module;
     Arrays held;
-    if (count != 13)
-        return PyErr_Format(PyExc_TypeError, "charge() takes 13 arguments");
-    if (arrays_take(&held, args, "qqqqddddDDDDD") < 0)
+    if (arrays_take(&held, args, count, "qqqqddddDDDDD", 0) < 0)
         return NULL;
     const int64_t *first = INTS(held, 0), *second = INTS(held, 1), *kinds = INTS(held, 2), *gpus = INTS(held, 3);
     const double *seconds = FLOATS(held, 4), *prices = FLOATS(held, 5);
@@ -91,13 +85,10 @@ PyObject *charge(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
-PyObject *book(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(book)
 {
-    (void)module;
     Arrays held;
-    if (count != 10)
-        return PyErr_Format(PyExc_TypeError, "book() takes 10 arguments");
-    if (arrays_take(&held, args, "qqqdddDDDD") < 0)
+    if (arrays_take(&held, args, count, "qqqdddDDDD", 0) < 0)
         return NULL;
     const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *gpus = INTS(held, 2);
     const double *steps = FLOATS(held, 3), *seconds = FLOATS(held, 4), *each = FLOATS(held, 5);
@@ -116,15 +107,12 @@ PyObject *book(PyObject *module, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-PyObject *slowest_full(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(slowest_full)
 {
-    (void)module;
     Arrays held;
-    if (count != 3)
-        return PyErr_Format(PyExc_TypeError, "slowest_full() takes 3 arguments");
-    double length = PyFloat_AsDouble(args[2]);
-    if (arrays_take(&held, args, "dd") < 0)
+    if (arrays_take(&held, args, count, "dd", 1) < 0)
         return NULL;
+    double length = PyFloat_AsDouble(args[2]);
     const double *rate = FLOATS(held, 0), *left = FLOATS(held, 1);
     double fewest = INFINITY, longest = 0.0;
     for (int64_t i = 0; i < LENGTH(held, 0); i++) {
@@ -142,15 +130,12 @@ PyObject *slowest_full(PyObject *module, PyObject *const *args, Py_ssize_t count
     return Py_BuildValue("dd", fewest > 0 ? fewest : 0.0, longest);
 }
 
-PyObject *slowest_many(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(slowest_many)
 {
-    (void)module;
     Arrays held;
-    if (count != 8)
-        return PyErr_Format(PyExc_TypeError, "slowest_many() takes 8 arguments");
-    double length = PyFloat_AsDouble(args[6]), start = PyFloat_AsDouble(args[7]);
-    if (arrays_take(&held, args, "dDdDDD") < 0)
+    if (arrays_take(&held, args, count, "dDdDDD", 2) < 0)
         return NULL;
+    double length = PyFloat_AsDouble(args[6]), start = PyFloat_AsDouble(args[7]);
     const double *rate = FLOATS(held, 0), *starts = FLOATS(held, 2);
     double *left = FLOATS(held, 1), *each = FLOATS(held, 3), *steps = FLOATS(held, 4), *seconds = FLOATS(held, 5);
     int64_t tasks = LENGTH(held, 0), rounds = LENGTH(held, 2);
@@ -169,16 +154,13 @@ PyObject *slowest_many(PyObject *module, PyObject *const *args, Py_ssize_t count
     Py_RETURN_NONE;
 }
 
-PyObject *slowest_one(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(slowest_one)
 {
-    (void)module;
     Arrays held;
-    if (count != 10)
-        return PyErr_Format(PyExc_TypeError, "slowest_one() takes 10 arguments");
+    if (arrays_take(&held, args, count, "dDqDDD", 4) < 0)
+        return NULL;
     double length = PyFloat_AsDouble(args[6]), now = PyFloat_AsDouble(args[7]), start = PyFloat_AsDouble(args[8]);
     int split_fails = PyObject_IsTrue(args[9]);
-    if (arrays_take(&held, args, "dDqDDD") < 0)
-        return NULL;
     const double *rate = FLOATS(held, 0);
     const int64_t *gpus = INTS(held, 2);
     double *left = FLOATS(held, 1), *steps = FLOATS(held, 3), *seconds = FLOATS(held, 4), *finish = FLOATS(held, 5);
@@ -204,15 +186,12 @@ PyObject *slowest_one(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return Py_BuildValue("dL", end, (long long)through);
 }
 
-PyObject *whole(PyObject *module, PyObject *const *args, Py_ssize_t count)
+KERNEL(whole)
 {
-    (void)module;
     Arrays held;
-    if (count != 4)
-        return PyErr_Format(PyExc_TypeError, "whole() takes 4 arguments");
-    double rounds = PyFloat_AsDouble(args[3]);
-    if (arrays_take(&held, args, "dDD") < 0)
+    if (arrays_take(&held, args, count, "dDD", 1) < 0)
         return NULL;
+    double rounds = PyFloat_AsDouble(args[3]);
     const double *chunk = FLOATS(held, 0);
     double *left = FLOATS(held, 1), *steps = FLOATS(held, 2);
     int64_t through = 0;

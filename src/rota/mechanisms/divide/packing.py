@@ -99,6 +99,16 @@ class Packing:
         used = self._slot_start[self.rows]
         return self._slot_start[: self.rows + 1], self._slot_server[:used], self._slot_gpus[:used]
 
+    @property
+    def _servers(self) -> tuple[array[int], array[float], array[float], array[float], array[float]]:
+        """What is free, and what configurations hold."""
+        return self.gpus, self.cpus, self.memory, self._hold_cpus, self._hold_memory
+
+    @property
+    def _put(self) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+        """The columns of what has been put, with room for all."""
+        return self._task, self._config, self._slot_start, self._slot_server, self._slot_gpus
+
     def settle(self, sizes: IntArray, wishes: IntArray, fair: IntArray, slots: Columns) -> int:
         """Let the first tasks hold these slots on empty servers, with their wish or else the proportional share.
 
@@ -106,33 +116,11 @@ class Packing:
         """
         if kernels.settle is None:
             return 0
-        done = kernels.settle(
-            self.gpus,
-            self.cpus,
-            self.memory,
-            self._hold_cpus,
-            self._hold_memory,
-            sizes,
-            wishes,
-            fair,
-            *slots,
-            self._task,
-            self._config,
-            self._slot_start,
-            self._slot_server,
-            self._slot_gpus,
-        )
+        done = kernels.settle(*self._servers, sizes, wishes, fair, *slots, *self._put)
         self.rows, self.free = done, self.free - int(sizes[:done].sum())
         return done
 
-    def walk(
-        self,
-        at: int,
-        sizes: IntArray,
-        wishes: IntArray,
-        squeeze: Callable[[int, int, int], None] | None,
-        fair: IntArray,
-    ) -> None:
+    def walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None, fair: IntArray) -> None:
         """Put task after task where its wish fits, as long as there are GPUs.
 
         `squeeze(task, size, wish)` puts those that do not fit, cutting wishes to `fair`; without it they are left out.
@@ -140,26 +128,9 @@ class Packing:
         if kernels.walk is None or self.consolidate or self.balance or self._came:
             self._walk(at, sizes, wishes, squeeze)
             return
+        state = (at, self.rows, self.free, self.fair_cpus, self.fair_memory)
         self.rows, self.free = kernels.walk(
-            self.gpus,
-            self.cpus,
-            self.memory,
-            self._hold_cpus,
-            self._hold_memory,
-            sizes,
-            wishes,
-            fair,
-            self._task,
-            self._config,
-            self._slot_start,
-            self._slot_server,
-            self._slot_gpus,
-            at,
-            self.rows,
-            self.free,
-            self.fair_cpus,
-            self.fair_memory,
-            squeeze is not None,
+            *self._servers, sizes, wishes, fair, *self._put, *state, squeeze is not None
         )
 
     def _walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None) -> None:

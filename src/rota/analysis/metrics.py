@@ -26,7 +26,7 @@ from rota.analysis.fairness import fairness, finish_time_fairness
 from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
 from rota.analysis.ledger import Ledger
 from rota.analysis.warmup import AUTO, Window, at_the_end, next_look, on_the_way
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray, how_many
 from rota.core.cluster import Cluster
 from rota.core.events import (
     Allocated,
@@ -128,7 +128,7 @@ class Metrics:
         self._just_planned = 1
         self._leases = 0
         if placement.fraction is None:  # the ideal mechanism has no slots to keep
-            self.kept += int(np.count_nonzero(placement.kept))
+            self.kept += how_many(placement.kept)
             self._leases = len(placement.first)
         if placement is not self._placement:
             self._placement = placement

@@ -46,6 +46,18 @@ def smallest(values: FloatArray) -> float:
     return float(values[values.argmin()])
 
 
+def how_many(mask: BoolArray) -> int:
+    """How many are true."""
+    return mask.tobytes().count(1)
+
+
+def level(count: int, value: float) -> FloatArray:
+    """As many times the same."""
+    values = np.empty(count)
+    values.fill(value)
+    return values
+
+
 _TRUE: BoolArray = np.ones(1 << 12, dtype=np.bool_)
 
 

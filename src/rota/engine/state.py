@@ -6,7 +6,6 @@ arrivals and departures cost two array operations, and a view is a handful of ro
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from rota import kernels
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray, counting, trues
+from rota.core.arrays import BoolArray, FloatArray, IntArray, counting
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -40,6 +39,10 @@ from rota.engine.pairs import PairAccounts
 
 SUBMITTED, TOTAL, DONE, WEIGHT, DEADLINE, ATTAINED, SPEED, LAST_RAN, FLOATS = range(9)
 ID, CLASS, GPUS, TENANT, FAILURES, PROMISED, LAST, URGENT, INTS = range(9)
+
+_GIVEN_FLOATS: IntArray = np.array([SUBMITTED, LAST_RAN, TOTAL, WEIGHT, DEADLINE, SPEED])
+_GIVEN_INTS: IntArray = np.array([ID, GPUS, CLASS])
+"""What is known of a job that arrives."""
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
 _NO_TIMES: FloatArray = np.zeros(0)
@@ -67,7 +70,7 @@ class State:
         self._tenants: dict[str, int] = {}
         self._tenant_names: tuple[str, ...] = ()
         self._looked: View | None = None
-        self._seen: tuple[object, ...] = ()
+        self._seen: FloatArray | None = None
         self._lay_out(len(cluster.types))
         self._f, self._i = self._new_f[:, :0], self._new_i[:, :0]
         self._rows: IntArray | None = None
@@ -108,7 +111,7 @@ class State:
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but the table of handlers and what somebody looked at."""
-        return {**self.__dict__, "_apply": None, "_looked": None, "_seen": ()}
+        return {**self.__dict__, "_apply": None, "_looked": None, "_seen": None}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
@@ -137,13 +140,14 @@ class State:
     def view(self, now: float) -> View:
         """A read-only look at this instant."""
         self.now = now
-        f, i, last, seen = self._f, self._i, self._looked, (self._f, self.placement, self.capacity, self.round)
-        if last is not None and last.now == now and all(map(operator.is_, seen, self._seen)):
-            # Nothing has happened since but that the policy answered.
-            last.previous, last.solved_at = self.allocation, self.solved_at
-            last.urgent = i[URGENT] > 0 if self._waiting_long else None
-            return last
-        self._seen = seen
+        f, i, seen = self._f, self._i, self._looked
+        urgent = i[URGENT] > 0 if self._waiting_long else None
+        if seen is not None and self._seen is f and seen.capacity is self.capacity:
+            # The same jobs in the same columns. Nobody looks at an older instant any more.
+            seen.now, seen.round, seen.urgent, seen.placement = now, self.round, urgent, self.placement
+            seen.previous, seen.solved_at = self.allocation, self.solved_at
+            return seen
+        self._seen = f
         self._looked = View(
             now=now,
             round=self.round,
@@ -162,7 +166,7 @@ class State:
             tenants=self._tenant_names,
             attained=f[ATTAINED],
             speed=f[SPEED],
-            urgent=i[URGENT] > 0 if self._waiting_long else None,
+            urgent=urgent,
             patient=self.rules.starvation_s == 0,
             previous=self.allocation,
             placement=self.placement,
@@ -227,44 +231,42 @@ class State:
     # Handlers
 
     def _submitted(self, event: JobsSubmitted) -> None:
-        jobs, count = event.jobs, len(event.jobs)
-        f, i = self._new_f.repeat(count, axis=1), self._new_i.repeat(count, axis=1)
-        f[SUBMITTED] = f[LAST_RAN] = jobs.submitted
-        f[TOTAL], f[WEIGHT], f[DEADLINE] = jobs.total_steps, jobs.weight, jobs.deadline
-        i[ID] = counting(count) + event.first_id
-        i[GPUS] = jobs.gpus
-        i[CLASS] = groups = self._class_numbers(jobs)
-        if self._by_need:
-            f[SPEED] = self._speeds_at_best(groups)
+        jobs, first, count = event.jobs, event.first_id, len(event.jobs)
+        groups, before = self._class_numbers(jobs), self._i.shape[1]
+        self._gangs += sum(gpus > 1 for gpus in jobs.gpus.tolist())
+        given = (jobs.submitted, jobs.submitted, jobs.total_steps, jobs.weight, jobs.deadline)
+        f, i = np.empty((len(self._f), before + count)), np.empty((INTS, before + count), dtype=np.int64)
+        kernels.append(self._f, self._new_f, f, _GIVEN_FLOATS, *given, self._speeds_at_best(groups))
+        kernels.append(self._i, self._new_i, i, _GIVEN_INTS, np.arange(first, first + count), jobs.gpus, groups)
         names = [self._tenants.setdefault(t, len(self._tenants)) for t in jobs.tenants]
         if len(self._tenants) > 1:
-            i[TENANT] = [names[t] for t in jobs.tenant.tolist()]
+            i[TENANT, before:] = [names[t] for t in jobs.tenant.tolist()]
         if len(self._tenants) != len(self._tenant_names):
             self._tenant_names = tuple(self._tenants)
-        self._gangs += sum(gpus > 1 for gpus in jobs.gpus.tolist())
+        self._f, self._i = f, i
         self._runs = self._wants = None
         self.newcomers = True
-        self._f = np.concatenate((self._f, f), axis=1)
-        self._i = np.concatenate((self._i, i), axis=1)
 
-    def _class_numbers(self, jobs: Jobs) -> list[int]:
+    def _class_numbers(self, jobs: Jobs) -> IntArray:
         number, names = self.classes.number, jobs.profiles
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
-        return [number(names[p], g, w) for p, g, w in zip(*columns, strict=True)]
+        return np.array([number(names[p], g, w) for p, g, w in zip(*columns, strict=True)], dtype=np.int64)
 
-    def _speeds_at_best(self, groups: IntArray | list[int]) -> FloatArray | float:
+    def _speeds_at_best(self, groups: IntArray) -> FloatArray:
         """How fast jobs of these classes could be, relative to the proportional share."""
         known = self.classes.configurations
-        return known.best[groups] if self._by_need and known.sensitive else 1.0
+        return known.best[groups] if self._by_need and known.sensitive else np.ones(len(groups))
 
     def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
         at = self._positions(event.jobs)
-        keep = trues(len(self))
-        keep[at] = False
+        at.sort()
         if self._gangs:
-            self._gangs -= int(np.count_nonzero(self._i[GPUS, at] > 1))
-        left = keep.nonzero()[0]
-        self._f, self._i = self._f.take(left, axis=1), self._i.take(left, axis=1)
+            self._gangs -= sum(gpus > 1 for gpus in self._i[GPUS][at].tolist())
+        left = len(self) - len(at)
+        f, i = np.empty((len(self._f), left)), np.empty((INTS, left), dtype=np.int64)
+        kernels.without(self._f, at, f, len(f))
+        kernels.without(self._i, at, i, INTS)
+        self._f, self._i = f, i
         self.pairs.drop(event.jobs)
         self._rows = self._runs = self._wants = None
 

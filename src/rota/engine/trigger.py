@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from rota.core.events import (
     Allocated,
@@ -49,18 +50,28 @@ class Trigger:
 
     def observe(self, event: Event) -> None:
         """Note a change, or that an allocation was made."""
-        kind = type(event)
-        if kind in _CHANGES or (isinstance(event, RoundsRan) and len(event.lost) > 0):
-            self.changed = True
-            self.asked = self.asked and kind is not ClusterChanged  # no answer is left that could stay in force
-        elif kind is Allocated:
-            assert isinstance(event, Allocated)  # noqa: S101 - for the type checker
-            self.ages = event.allocation.order is not None and not event.allocation.static_order
-            self.changed, self.last, self.asked = False, event.at, True
+        handler = self.handler(type(event))
+        if handler is not None:
+            handler(event)
 
-    def handler(self, kind: type) -> Callable[[Event], None] | None:
-        """`observe` for the kinds of events that it looks at."""
-        return self.observe if kind in _CHANGES or kind in (Allocated, RoundsRan) else None
+    def handler(self, kind: type) -> Callable[[Any], None] | None:
+        """The part of `observe` for events of a kind."""
+        if kind is Allocated:
+            return self._allocated
+        if kind is RoundsRan:
+            return self._ran
+        return self._changed if kind in _CHANGES else None
+
+    def _changed(self, event: Event) -> None:
+        self.changed = True
+        self.asked = self.asked and type(event) is not ClusterChanged  # no answer is left that could stay in force
+
+    def _ran(self, event: RoundsRan) -> None:
+        self.changed = self.changed or len(event.lost) > 0
+
+    def _allocated(self, event: Allocated) -> None:
+        self.ages = event.allocation.order is not None and not event.allocation.static_order
+        self.changed, self.last, self.asked = False, event.at, True
 
     def due(self, now: float) -> bool:
         """Whether to ask the policy now."""

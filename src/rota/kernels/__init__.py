@@ -22,6 +22,7 @@ else:
 
 _used = _compiled if COMPILED else plain
 
+append = _used.append
 arrange = _used.arrange
 book = _used.book
 by_gpus = _used.by_gpus
@@ -33,6 +34,7 @@ slowest_many = _used.slowest_many
 slowest_one = _used.slowest_one
 stay = _used.stay
 whole = _used.whole
+without = _used.without
 settle = _compiled.settle if COMPILED else None
 walk = _compiled.walk if COMPILED else None
 """Those who stay and the ordinary walk of `mechanisms.divide.packing`, whose Python is the other half of this pair."""
@@ -42,6 +44,7 @@ __all__ = [
     "COMPILED",
     "FILLS",
     "SCATTERS",
+    "append",
     "arrange",
     "book",
     "by_gpus",
@@ -58,4 +61,5 @@ __all__ = [
     "waiting",
     "walk",
     "whole",
+    "without",
 ]

@@ -188,11 +188,16 @@ KERNEL(stay)
 KERNEL(arrange)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqQ", 1) < 0)
+    if (arrays_take(&held, args, count, "qqqqqqqddQDB", 0) < 0)
         return NULL;
-    int64_t active = PyLong_AsLongLong(args[4]);
-    const int64_t *rows = INTS(held, 0), *put = INTS(held, 1), *config = INTS(held, 2);
-    int64_t *out = INTS(held, 3), tasks = LENGTH(held, 1), at = 0;
+    const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *put = INTS(held, 2), *config = INTS(held, 3);
+    const int64_t *jobs = INTS(held, 4), *gpus = INTS(held, 5), *last = INTS(held, 6);
+    const double *cpus = FLOATS(held, 7), *memory = FLOATS(held, 8);
+    int64_t tasks = LENGTH(held, 2), active = LENGTH(held, 4), at = 0;
+    int64_t *order = INTS(held, 9), *first = order + tasks, *type = first + tasks, *size = type + tasks;
+    int64_t *what = size + tasks;
+    double *beside = FLOATS(held, 10);
+    char *kept = BOOLS(held, 11);
     int64_t *place = PyMem_Malloc(((size_t)active + 1) * sizeof(int64_t));
     if (place == NULL) {
         arrays_release(&held);
@@ -201,12 +206,19 @@ KERNEL(arrange)
     memset(place, -1, (size_t)active * sizeof(int64_t));
     for (int64_t i = 0; i < tasks; i++)
         place[rows[put[i]]] = i;
-    for (int64_t row = 0; row < active && at < tasks; row++)
-        if (place[row] >= 0) {
-            out[at] = place[row];
-            out[tasks + at] = row;
-            out[2 * tasks + at++] = config[place[row]];
-        }
+    for (int64_t row = 0; row < active && at < tasks; row++) {
+        int64_t i = place[row];
+        if (i < 0)
+            continue;
+        order[at] = i;
+        first[at] = jobs[row];
+        type[at] = kinds[put[i]];
+        size[at] = gpus[row];
+        what[at] = config[i];
+        beside[at] = cpus[config[i]];
+        beside[tasks + at] = memory[config[i]];
+        kept[at++] = last[row] >= 0;
+    }
     PyMem_Free(place);
     arrays_release(&held);
     Py_RETURN_NONE;

@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest, trues
+
+AnyArray: TypeAlias = NDArray[np.float64] | NDArray[np.int64]
 
 FILLS, SCATTERS, BY_SPEED = 1, 2, 4
 """Flags of `choose_ones`: who has no share fills what is left; ties are scattered; who is fast here fills first."""
@@ -233,13 +237,46 @@ def charge(
     return True
 
 
-def arrange(rows: IntArray, put: IntArray, config: IntArray, out: IntArray, active: int) -> None:  # noqa: ARG001
-    """What was put, by position of the job: three blocks of `out`, which of `put` it is, position, configuration.
+def arrange(
+    rows: IntArray,
+    kinds: IntArray,
+    put: IntArray,
+    config: IntArray,
+    jobs: IntArray,
+    gpus: IntArray,
+    last: IntArray,
+    cpus: FloatArray,
+    memory: FloatArray,
+    out: IntArray,
+    beside: FloatArray,
+    kept: BoolArray,
+) -> None:
+    """What was put, by position of the job, as columns of a placement.
 
-    `rows` are positions of tasks among the active jobs, no two alike.
+    `rows` and `kinds` are positions among the active jobs, no two alike, and types of tasks; `put` says which of them
+    were put, with a configuration each; `jobs`, `gpus` and `last` are columns of the active jobs, `cpus` and `memory`
+    of configurations. Out come which of `put` it is, id, type, GPUs and configuration; CPUs and memory; and who ran in
+    the round before.
     """
     order = rows[put].argsort()
-    out.reshape(3, -1)[:] = order, rows[put][order], config[order]
+    at, what = rows[put][order], config[order]
+    out[:] = order, jobs[at], kinds[put][order], gpus[at], what
+    beside[:] = cpus[what], memory[what]
+    kept[:] = last[at] >= 0
+
+
+def append(old: AnyArray, new: AnyArray, out: AnyArray, rows: IntArray, *values: AnyArray) -> None:
+    """Columns of `old` and after them those that are new: like `new`, but for these rows, whose values are given."""
+    count = old.shape[1]
+    out[:, :count] = old
+    out[:, count:] = new
+    for row, value in zip(rows.tolist(), values, strict=True):
+        out[row, count:] = value
+
+
+def without(old: AnyArray, gone: IntArray, out: AnyArray, rows: int) -> None:  # noqa: ARG001
+    """The columns of `old`, which has so many rows, but for these, which ascend."""
+    out[:] = np.delete(old, gone, axis=1)
 
 
 def slowest_full(rate: FloatArray, left: FloatArray, length: float) -> tuple[float, float]:

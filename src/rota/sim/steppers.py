@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from rota import kernels
-from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest
+from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, level, smallest
 from rota.core.rules import Rules
 from rota.sim.tasks import Tasks
 
@@ -147,8 +147,8 @@ class Whole:
             partner_steps[pairs] = np.minimum(partner_chunk * rounds, tasks.partner_left[pairs])
             tasks.partner_left = tasks.partner_left - partner_steps
             ids = np.concatenate([ids, placement.second[pairs[tasks.partner_left[pairs] <= 0]]])
-        seconds = np.full(len(steps), rounds * self._length)
-        times = np.full(len(ids), end) if len(ids) else _NO_TIMES
+        seconds = level(len(steps), rounds * self._length)
+        times = level(len(ids), end) if len(ids) else _NO_TIMES
         return Stretch(now, end, rounds, steps, partner_steps, seconds, ids, times, _NO_IDS)
 
 

@@ -159,7 +159,43 @@ def test_what_is_booked(seed):
     same("by_gpus", queue, rng.integers(1, 9, active), np.zeros(active, dtype=int), int(rng.integers(0, 60)))
     put = rng.permutation(tasks)[: int(rng.integers(0, tasks))]
     config = rng.integers(0, 9, len(put))
-    same("arrange", rng.permutation(active)[:tasks], put, config, np.zeros((3, len(put)), dtype=int), active)
+    same(
+        "arrange",
+        rng.permutation(active)[:tasks],
+        rng.integers(0, 3, tasks),
+        put,
+        config,
+        np.sort(rng.choice(1000, active, replace=False)),
+        rng.integers(1, 9, active),
+        rng.integers(-1, 2, active),
+        rng.random(10),
+        rng.random(10),
+        np.zeros((5, len(put)), dtype=int),
+        np.zeros((2, len(put))),
+        np.zeros(len(put), dtype=bool),
+    )
+
+
+@compiled
+@pytest.mark.parametrize("seed", SEEDS)
+def test_columns_that_are_added_and_taken_out(seed):
+    rng = draw(seed)
+    before, new, rows = int(rng.integers(0, 20)), int(rng.integers(1, 4)), 7
+    old = rng.random((rows, before))
+    given = [rng.random(new) for _ in range(3)]
+    same("append", old, rng.random((rows, 1)), np.zeros((rows, before + new)), rng.permutation(rows)[:3], *given)
+    numbers = rng.integers(0, 99, (rows, before))
+    gone = np.sort(rng.choice(before, int(rng.integers(0, before + 1)), replace=False))
+    for table in (old, numbers, np.asfortranarray(old)):
+        same("without", table, gone, np.zeros((rows, before - len(gone)), dtype=table.dtype), rows)
+
+
+@compiled
+@pytest.mark.parametrize("gone", [[3, 1], [1, 1], [-1], [5]])
+def test_columns_that_are_not_there_cannot_be_taken_out(gone):
+    gone = np.array(gone)
+    with pytest.raises(IndexError, match="of 5"):
+        _compiled.without(np.zeros((2, 5)), gone, np.zeros((2, 5 - len(gone))), 2)
 
 
 class _Known:

@@ -126,18 +126,22 @@ class _Chosen:
 
     def placement(self, put: IntArray, config_of: IntArray, slots: list[Columns]) -> Placement:
         """The round, tasks by job id; the last placement itself if nothing but that came out again."""
-        order, rows, config = arranged = np.empty((3, len(put)), dtype=np.int64)
-        kernels.arrange(self.rows, put, config_of, arranged, len(self.view))
-        put = put[order]
-        first, second, kind = self.view.jobs[rows], alone(len(put)), self.kind[put]
-        if self.partner is not None:
-            second = self.partners()[put]
+        view, count = self.view, len(put)
+        known = view.classes.configurations
+        columns, beside = np.empty((5, count), dtype=np.int64), np.empty((2, count))
+        kept = np.empty(count, dtype=np.bool_)
+        last_task = alone(len(view)) if view.last_task is None else view.last_task
+        active = (view.jobs, view.gpus, last_task)
+        what = (known.cpus, known.memory_gb)
+        kernels.arrange(self.rows, self.kind, put, config_of, *active, *what, columns, beside, kept)
+        order, first, kind, gpus, config = columns
+        second = alone(count) if self.partner is None else self.partners()[put[order]]
         start, server, sizes = _ordered(slots, order)
-        last = self.view.placement
+        last = view.placement
         if (
             last is not None
             and last.config is not None
-            and len(last) == len(first)
+            and len(last) == count
             and last.steady == self.steady
             and every(last.config == config)
             and every(last.first == first)
@@ -149,29 +153,28 @@ class _Chosen:
             and every(last.kept)
         ):
             return last
-        known, gpus = self.view.classes.configurations, self.view.gpus[rows]
+        if slots or len(view.types) > 1 or self.partner is not None:
+            kept = self._kept(put[order], start, server, sizes)
         return Placement(
             first=first,
             second=second,
             type=kind,
             gpus=gpus,
-            kept=self._kept(put, start, server, sizes),
+            kept=kept,
             slot_start=start,
             slot_server=server,
             slot_gpus=sizes,
-            cpus=known.cpus[config],
-            memory_gb=known.memory_gb[config],
+            cpus=beside[0],
+            memory_gb=beside[1],
             config=config,
             shared=self.partner is not None,
             steady=self.steady,
-            closed=self.arrivals_last and int(gpus.sum()) == self.view.cluster.gpus,
+            closed=self.arrivals_last and int(gpus.sum()) == view.cluster.gpus,
         )
 
     def _kept(self, put: IntArray, start: IntArray, server: IntArray, sizes: IntArray) -> BoolArray:
         """Who holds the very GPUs it had in the round before (who is on the same type, if servers are left out)."""
         last = self.view.placement
-        if len(server) == 0 and len(self.view.types) == 1 and self.partner is None and self.view.last_task is not None:
-            return self.view.last_task[self.rows[put]] >= 0
         row = self.last_rows()[put]
         kept: BoolArray = row >= 0
         if last is None or len(server) == 0:
@@ -226,7 +229,8 @@ class ByNeed(ABC):
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers, CPUs and memory for the chosen options."""
-        again = self._again(view, choice)
+        asked = view.jobs[choice.first]
+        again = self._again(view, choice, asked)
         if again is not None:
             return again
         chosen = _Chosen(view, choice, largest_first=self.largest_first)
@@ -243,17 +247,16 @@ class ByNeed(ABC):
             packing.balance = choice.wish is not None
             packing.begin()
             self.lay_out(layout, packing)
-            put.append(packing.task.copy() if layout.rows is chosen.rows else layout.tasks[packing.task])
-            config.append(packing.config.copy())
+            put.append(packing.task if layout.rows is chosen.rows else layout.tasks[packing.task])
+            config.append(packing.config)
             if self._slots:
                 start, server, sizes = packing.columns
-                slots.append((start.copy(), server + packing.first, sizes.copy()))
+                slots.append((start, server + packing.first, sizes))
         self._made = chosen.placement(_joined(put), _joined(config), slots)
-        self._asked = view.jobs[choice.first]
-        self._asked_kind = choice.type
+        self._asked, self._asked_kind = asked, choice.type
         return self._made
 
-    def _again(self, view: View, choice: Choice) -> Placement | None:
+    def _again(self, view: View, choice: Choice, asked: IntArray) -> Placement | None:
         """The last answer, if the same jobs are chosen in the same order and all of them just go on."""
         last = self._made
         if (
@@ -264,8 +267,8 @@ class ByNeed(ABC):
             or choice.wasted is not None
             or choice.wish is not None
             or last.steady != choice.steady
-            or len(choice) != len(self._asked)
-            or not every(view.jobs[choice.first] == self._asked)
+            or len(asked) != len(self._asked)
+            or not every(asked == self._asked)
             or not every(choice.type == self._asked_kind)
             or not every(last.kept)
         ):

@@ -114,7 +114,7 @@ class Packing:
 
         How many could; the first that could not, and those after it, are left to the caller.
         """
-        if kernels.settle is None:
+        if kernels.settle is None or len(slots[0]) == 1:
             return 0
         done = kernels.settle(*self._servers, sizes, wishes, fair, *slots, *self._put)
         self.rows, self.free = done, self.free - int(sizes[:done].sum())

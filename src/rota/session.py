@@ -101,9 +101,9 @@ class Watch:
 
     def handler(self, kind: type) -> Callable[[Event], None] | None:
         """`observe` for the kinds of events that it looks at."""
-        if self._waiting is not None or self._guard is not None:
+        if self._guard is not None or kind in (JobsFinished, JobsDropped, JobsRejected):
             return self.observe
-        return self.observe if kind in (JobsFinished, JobsDropped, JobsRejected) else None
+        return None if self._waiting is None else self._waiting.handler(kind)
 
     def follow(self, state: State) -> None:
         """Show the state of the run to a guard that wants to know how far jobs are."""
@@ -173,7 +173,8 @@ class Session:
         saver = Saver(self, save_to, every)
 
         def finished() -> bool:
-            saver.maybe()
+            if save_to is not None:
+                saver.maybe()
             self.watch.report(self)
             if self.metrics.auto and self.watch.target is None:
                 self._settle()

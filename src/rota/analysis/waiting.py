@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,24 +31,35 @@ class Waiting:
 
     def observe(self, event: Event) -> None:
         """Take an event into account; events come in the order in which they happened."""
+        handler = self.handler(type(event))
+        if handler is not None:
+            handler(event)
+
+    def handler(self, kind: type) -> Callable[[Any], None] | None:
+        """The part of `observe` for events of a kind."""
+        if kind in (JobsFinished, JobsDropped, JobsRejected):
+            return self._gone
+        if kind is JobsSubmitted:
+            return self._submitted
+        if kind is Planned:
+            return self._planned
+        return self._ran if kind is RoundsRan else None
+
+    def _submitted(self, event: JobsSubmitted) -> None:
         self._now = event.at
-        if isinstance(event, JobsSubmitted):
-            for job, (gpus, at) in enumerate(
-                zip(event.jobs.gpus.tolist(), event.jobs.submitted.tolist(), strict=True), event.first_id
-            ):
-                self._size[job], self._since[job] = gpus, at
-            while event.first_id + len(event.jobs) > len(self._runs):
-                self._runs = np.concatenate([self._runs, np.zeros_like(self._runs)])
-        elif isinstance(event, Planned):
-            self._planned(event)
-        elif isinstance(event, RoundsRan):
-            self._ran(event)
-        elif isinstance(event, JobsFinished | JobsDropped | JobsRejected):
-            for job in event.jobs.tolist():
-                self._size.pop(job, None)
-                self._end(job, event.at)
+        gpus, submitted = event.jobs.gpus.tolist(), event.jobs.submitted.tolist()
+        for job, (size, at) in enumerate(zip(gpus, submitted, strict=True), event.first_id):
+            self._size[job], self._since[job] = size, at
+        while event.first_id + len(event.jobs) > len(self._runs):
+            self._runs = np.concatenate([self._runs, np.zeros_like(self._runs)])
+
+    def _gone(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
+        for job in event.jobs.tolist():
+            self._size.pop(job, None)
+            self._end(job, event.at)
 
     def _planned(self, event: Planned) -> None:
+        self._now = event.at
         placement, last = event.plan.placement, self._running
         members = placement.first
         if placement.shared:
@@ -63,6 +75,7 @@ class Waiting:
         self._running, self._busy = members, int(placement.gpus.sum())
 
     def _ran(self, event: RoundsRan) -> None:
+        self._now = event.at
         idle = self._gpus - self._busy
         if idle > 0 and any(self._size[job] <= idle and at <= event.start for job, at in self._since.items()):
             self._idle_gpu_s += idle * (event.at - event.start)

@@ -78,9 +78,12 @@ class Traits:
     """Whether pairs without a share may take left-over GPUs too, where the rules let all pairs fill."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Allocation:
-    """Shares of time by option and type, or (when `order` is given) the order in which jobs are served."""
+    """Shares of time by option and type, or (when `order` is given) the order in which jobs are served.
+
+    Never changed after it is made (not frozen: one is made every round).
+    """
 
     jobs: IntArray
     """Job ids, ascending: the active jobs the policy saw."""

@@ -25,7 +25,7 @@ class RunStarted:
     config: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class JobsSubmitted:
     """Jobs arrived; ids are consecutive from `first_id`."""
 
@@ -43,7 +43,7 @@ class JobsRejected:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Allocated:
     """The policy answered."""
 
@@ -86,7 +86,7 @@ class RoundsRan:
     """[rounds, K] the same round by round, where the order of summation is to be that of single rounds (not logged)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class JobsFinished:
     """Jobs did their last step, each at its own time."""
 

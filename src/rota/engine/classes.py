@@ -18,6 +18,7 @@ import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import ProfileMissing
+from rota.core.jobs import Jobs
 from rota.core.ports import Sensitivities, Throughputs
 from rota.core.sensitivity import Sensitivity
 from rota.engine.configurations import Configurations, Shape
@@ -101,6 +102,12 @@ class ClassTable:
         key = (profile, gpus, weight, self._reference(profile, gpus) if self.estimating else None)
         found = self._number.get(key)
         return self._append(key) if found is None else found
+
+    def numbers(self, jobs: Jobs) -> IntArray:
+        """The classes of arriving jobs."""
+        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
+        found = [self.number(jobs.profiles[p], g, w) for p, g, w in zip(*columns, strict=True)]
+        return np.array(found, dtype=np.int64)
 
     def able(self, capacity: IntArray) -> BoolArray | None:
         """[C] whether some type has both speed and enough GPUs for a job of the class; None if that is so for all."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from rota import kernels
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import BoolArray, FloatArray, IntArray, counting
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -27,7 +27,6 @@ from rota.core.events import (
     Planned,
     RoundsRan,
 )
-from rota.core.jobs import Jobs
 from rota.core.placement import Placement
 from rota.core.ports import Throughputs
 from rota.core.rules import Rules
@@ -232,7 +231,7 @@ class State:
 
     def _submitted(self, event: JobsSubmitted) -> None:
         jobs, first, count = event.jobs, event.first_id, len(event.jobs)
-        groups, before = self._class_numbers(jobs), self._i.shape[1]
+        groups, before = self.classes.numbers(jobs), self._i.shape[1]
         self._gangs += sum(gpus > 1 for gpus in jobs.gpus.tolist())
         given = (jobs.submitted, jobs.submitted, jobs.total_steps, jobs.weight, jobs.deadline)
         f, i = np.empty((len(self._f), before + count)), np.empty((INTS, before + count), dtype=np.int64)
@@ -246,11 +245,6 @@ class State:
         self._f, self._i = f, i
         self._runs = self._wants = None
         self.newcomers = True
-
-    def _class_numbers(self, jobs: Jobs) -> IntArray:
-        number, names = self.classes.number, jobs.profiles
-        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
-        return np.array([number(names[p], g, w) for p, g, w in zip(*columns, strict=True)], dtype=np.int64)
 
     def _speeds_at_best(self, groups: IntArray) -> FloatArray:
         """How fast jobs of these classes could be, relative to the proportional share."""
@@ -318,14 +312,13 @@ class State:
     def _planned(self, event: Planned) -> None:
         self.placement = placement = event.plan.placement
         self._paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NONE
-        self._rows = rows = self._positions(placement.first)
-        last = self._i[LAST]
-        last[:] = -1
-        last[rows] = counting(len(rows))
-        if placement.config is not None:
-            speed = self._f[SPEED]
-            speed[:] = self._speeds_at_best(self._i[CLASS])
-            speed[rows] = self.classes.configurations.speed[placement.config]
+        self._rows = np.empty(len(placement.first), dtype=np.int64)
+        i, known = self._i, self.classes.configurations
+        best = known.best if self._by_need and known.sensitive else _NO_TIMES
+        divided = placement.config is not None
+        config = _NONE if placement.config is None else placement.config
+        what = (i[ID], i[CLASS], placement.first, best, config, known.speed)
+        kernels.seat(*what, self._rows, i[LAST], self._f[SPEED], divided)
 
     def _ran(self, event: RoundsRan) -> None:
         placement = self.placement
@@ -341,10 +334,8 @@ class State:
         each = event.seconds if event.each is None else event.each
         both = () if ranked else self._paired
         time = _NO_TIMES if ranked or len(both) else self.type_time
-        done, attained, received = f[DONE], f[ATTAINED], self.received
-        kernels.book(rows, kinds, placement.gpus, event.steps, event.seconds, each, done, attained, received, time)
-        if self.rules.starvation_s:
-            f[LAST_RAN][rows] = event.at
+        what = (event.steps, event.seconds, each, f[DONE], f[ATTAINED], f[LAST_RAN], self.received, time)
+        kernels.book(rows, kinds, placement.gpus, *what, event.at)
         if len(event.lost) or self._failing:
             self._count_failures(event, rows)
         if len(both):

@@ -29,6 +29,7 @@ by_gpus = _used.by_gpus
 charge = _used.charge
 choose_ones = _used.choose_ones
 look_up = _used.look_up
+seat = _used.seat
 slowest_full = _used.slowest_full
 slowest_many = _used.slowest_many
 slowest_one = _used.slowest_one
@@ -53,6 +54,7 @@ __all__ = [
     "look_up",
     "priority",
     "ranked",
+    "seat",
     "settle",
     "slowest_full",
     "slowest_many",

@@ -1,4 +1,4 @@
-/* Columns of the active jobs: some are added, some taken out. Items have eight bytes, whatever they mean. */
+/* Columns of the active jobs. Those that are added or taken out have items of eight bytes, whatever they mean. */
 #include "arrays.h"
 
 #include <string.h>
@@ -49,6 +49,35 @@ KERNEL(without)
             out += to - from;
             from = to + 1;
         }
+    }
+    arrays_release(&held);
+    Py_RETURN_NONE;
+}
+
+KERNEL(seat)
+{
+    Arrays held;
+    if (arrays_take(&held, args, count, "qqqdqdQQD", 1) < 0)
+        return NULL;
+    const int64_t *jobs = INTS(held, 0), *group = INTS(held, 1), *first = INTS(held, 2), *config = INTS(held, 4);
+    const double *best = LENGTH(held, 3) ? FLOATS(held, 3) : NULL, *speeds = FLOATS(held, 5);
+    int64_t *rows = INTS(held, 6), *last = INTS(held, 7), active = LENGTH(held, 0), tasks = LENGTH(held, 2);
+    double *speed = FLOATS(held, 8);
+    int divided = PyObject_IsTrue(args[9]);
+    for (int64_t row = 0; row < active; row++) {
+        last[row] = -1;
+        if (divided)
+            speed[row] = best ? best[group[row]] : 1.0;
+    }
+    for (int64_t task = 0; task < tasks; task++) {
+        int64_t row = rows[task] = position(jobs, active, first[task]);
+        if (row == active) {
+            arrays_release(&held);
+            return PyErr_Format(PyExc_IndexError, "job %lld is not active", (long long)first[task]);
+        }
+        last[row] = task;
+        if (divided)
+            speed[row] = speeds[config[task]];
     }
     arrays_release(&held);
     Py_RETURN_NONE;

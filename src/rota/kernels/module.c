@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define KERNELS(EACH) \
-    EACH(append) EACH(arrange) EACH(book) EACH(by_gpus) EACH(charge) EACH(choose_ones) EACH(look_up) EACH(settle) \
+    EACH(append) EACH(arrange) EACH(book) EACH(by_gpus) EACH(charge) EACH(choose_ones) EACH(look_up) EACH(seat) EACH(settle) \
     EACH(slowest_full) EACH(slowest_many) EACH(slowest_one) EACH(stay) EACH(walk) EACH(whole) EACH(without)
 
 #define DECLARE(name) KERNEL(name);

@@ -167,16 +167,19 @@ def book(
     each: FloatArray,
     done: FloatArray,
     attained: FloatArray,
+    last_ran: FloatArray,
     received: FloatArray,
     type_time: FloatArray,
+    now: float,
 ) -> None:
-    """Credit tasks with steps, GPU-seconds and time received on their type ([T, J]).
+    """Credit tasks with steps, GPU-seconds and time received on their type ([T, J]); they ran until now.
 
     `each` is [rounds, K] seconds; they are added one round after the other, since the last bit decides ties of the
     published simulator. Without types nothing is received.
     """
     done[rows] += steps
     attained[rows] += seconds * gpus
+    last_ran[rows] = now
     if len(type_time) == 0:
         return
     account = received[kinds, rows]
@@ -277,6 +280,31 @@ def append(old: AnyArray, new: AnyArray, out: AnyArray, rows: IntArray, *values:
 def without(old: AnyArray, gone: IntArray, out: AnyArray, rows: int) -> None:  # noqa: ARG001
     """The columns of `old`, which has so many rows, but for these, which ascend."""
     out[:] = np.delete(old, gone, axis=1)
+
+
+def seat(
+    jobs: IntArray,
+    group: IntArray,
+    first: IntArray,
+    best: FloatArray,
+    config: IntArray,
+    speeds: FloatArray,
+    rows: IntArray,
+    last: IntArray,
+    speed: FloatArray,
+    divided: bool,
+) -> None:
+    """Where the jobs of tasks stand among the active ones, and which task each of these has ([J], -1 for none).
+
+    If CPUs and memory are divided, jobs get the speed of their configuration; those who wait, the best of their class
+    (1 where no class has one).
+    """
+    rows[:] = jobs.searchsorted(first)
+    last[:] = -1
+    last[rows] = np.arange(len(rows))
+    if divided:
+        speed[:] = best[group] if len(best) else 1.0
+        speed[rows] = speeds[config]
 
 
 def slowest_full(rate: FloatArray, left: FloatArray, length: float) -> tuple[float, float]:

@@ -88,17 +88,18 @@ KERNEL(charge)
 KERNEL(book)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqdddDDDD", 0) < 0)
+    if (arrays_take(&held, args, count, "qqqdddDDDDD", 1) < 0)
         return NULL;
     const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *gpus = INTS(held, 2);
     const double *steps = FLOATS(held, 3), *seconds = FLOATS(held, 4), *each = FLOATS(held, 5);
-    double *done = FLOATS(held, 6), *attained = FLOATS(held, 7), *received = FLOATS(held, 8);
-    double *type_time = FLOATS(held, 9);
-    int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 6), types = LENGTH(held, 9);
+    double *done = FLOATS(held, 6), *attained = FLOATS(held, 7), *last_ran = FLOATS(held, 8);
+    double *received = FLOATS(held, 9), *type_time = FLOATS(held, 10), now = PyFloat_AsDouble(args[11]);
+    int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 6), types = LENGTH(held, 10);
     int64_t rounds = tasks && types ? LENGTH(held, 5) / tasks : 0;
     for (int64_t i = 0; i < tasks; i++) {
         done[rows[i]] += steps[i];
         attained[rows[i]] += seconds[i] * (double)gpus[i];
+        last_ran[rows[i]] = now;
         for (int64_t round = 0; round < rounds; round++)
             received[kinds[i] * active + rows[i]] += each[round * tasks + i];
     }

@@ -64,7 +64,7 @@ class World:
         tasks = self._tasks
         if tasks is None or tasks.placement.fraction is not None or len(tasks.paired):
             return None
-        arrival = math.inf if tasks.placement.closed else self._source.peek()
+        arrival = math.inf if tasks.placement.closed else self._arrival()
         if arrival <= self._now + least * self._round_s:
             return None
         steps = self._rounds.pace(tasks)

@@ -146,7 +146,8 @@ def test_what_is_booked(seed):
     done, attained = rng.random(active) * 1e5, rng.random(active) * 1e5
     time = np.zeros(0) if seed % 4 == 0 else type_time
     seconds = each.sum(axis=0)
-    same("book", rows, kinds, gpus, rng.random(tasks) * 100, seconds, each, done, attained, received, time)
+    steps, ran = rng.random(tasks) * 100, rng.random(active)
+    same("book", rows, kinds, gpus, steps, seconds, each, done, attained, ran, received, time, 1e5 * rng.random())
     first = rng.permutation(60)
     second = np.where(rng.random(tasks) < 0.3, first[tasks : 2 * tasks], -1)
     for room in (60, 20):
@@ -188,6 +189,26 @@ def test_columns_that_are_added_and_taken_out(seed):
     gone = np.sort(rng.choice(before, int(rng.integers(0, before + 1)), replace=False))
     for table in (old, numbers, np.asfortranarray(old)):
         same("without", table, gone, np.zeros((rows, before - len(gone)), dtype=table.dtype), rows)
+
+
+@compiled
+@pytest.mark.parametrize("divided", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_has_which_task(seed, divided):
+    rng, active, classes = draw(seed), 30, 4
+    jobs = np.sort(rng.choice(1000, active, replace=False))
+    first = rng.choice(jobs, int(rng.integers(0, active)), replace=False)
+    best = rng.random(classes) if seed % 2 else np.zeros(0)
+    config = rng.integers(0, 9, len(first))
+    out = (np.zeros(len(first), dtype=int), np.zeros(active, dtype=int), rng.random(active))
+    same("seat", jobs, rng.integers(0, classes, active), first, best, config, rng.random(9), *out, divided)
+
+
+@compiled
+def test_a_task_of_a_job_that_is_not_there():
+    ints, floats = np.zeros(1, dtype=int), np.zeros(1)
+    with pytest.raises(IndexError, match="job 7 is not active"):
+        _compiled.seat(ints, ints, ints + 7, floats, ints, floats, ints.copy(), ints.copy(), floats.copy(), 1)
 
 
 @compiled

@@ -20,8 +20,8 @@ class Waiting:
         self._since: dict[int, float] = {}
         """When each waiting job arrived or was stopped."""
         self._running: IntArray = np.zeros(0, dtype=np.int64)
-        self._runs: BoolArray = np.zeros(256, dtype=np.bool_)
-        """The same by id."""
+        self._marked: BoolArray = np.zeros(256, dtype=np.bool_)
+        """By id; nobody is, between two uses."""
         self._busy = 0
         self._now = 0.0
         self._idle_gpu_s = 0.0
@@ -50,8 +50,8 @@ class Waiting:
         gpus, submitted = event.jobs.gpus.tolist(), event.jobs.submitted.tolist()
         for job, (size, at) in enumerate(zip(gpus, submitted, strict=True), event.first_id):
             self._size[job], self._since[job] = size, at
-        while event.first_id + len(event.jobs) > len(self._runs):
-            self._runs = np.concatenate([self._runs, np.zeros_like(self._runs)])
+        while event.first_id + len(event.jobs) > len(self._marked):
+            self._marked = np.concatenate([self._marked, self._marked])
 
     def _gone(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
         for job in event.jobs.tolist():
@@ -64,15 +64,23 @@ class Waiting:
         members = placement.first
         if placement.shared:
             members = np.concatenate([members, placement.second[placement.second >= 0]])
-        started = members[~self._runs[members]]
-        self._runs[last] = False
-        self._runs[members] = True
-        for job in started.tolist():
+        self._running, self._busy = members, int(np.add.reduce(placement.gpus))
+        if len(members) == len(self._size):  # nobody waits
+            for job in list(self._since):
+                self._end(job, event.at)
+            return
+        for job in self._without(members, last):
             self._end(job, event.at)
-        for job in last[~self._runs[last]].tolist():
+        for job in self._without(last, members):
             if job in self._size:
                 self._since[job] = event.at
-        self._running, self._busy = members, int(placement.gpus.sum())
+
+    def _without(self, jobs: IntArray, others: IntArray) -> list[int]:
+        """Those who are not among the others."""
+        self._marked[others] = True
+        found: list[int] = jobs[~self._marked[jobs]].tolist()
+        self._marked[others] = False
+        return found
 
     def _ran(self, event: RoundsRan) -> None:
         self._now = event.at

@@ -79,7 +79,15 @@ _ZEROS: FloatArray = np.zeros(1 << 16)
 _ZEROS.setflags(write=False)
 
 
-def zeros(rows: int, columns: int) -> FloatArray:
+def zeros(count: int) -> FloatArray:
     """As many zeros, that nobody will write to."""
-    count = rows * columns
-    return _ZEROS[:count].reshape(rows, columns) if count <= len(_ZEROS) else np.zeros((rows, columns))
+    return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count)
+
+
+_WHOLE_ZEROS: IntArray = np.zeros(1 << 16, dtype=np.int64)
+_WHOLE_ZEROS.setflags(write=False)
+
+
+def whole_zeros(count: int) -> IntArray:
+    """The same as whole numbers."""
+    return _WHOLE_ZEROS[:count] if count <= len(_WHOLE_ZEROS) else np.zeros(count, dtype=np.int64)

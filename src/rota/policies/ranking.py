@@ -33,11 +33,12 @@ def ranked(
         late = view.urgent[order]
         order = np.concatenate([order[late], order[~late]])
     static = static and (view.patient or not urgent_first)
+    jobs, types = len(view), len(view.types)
     how = _UNAWARE if traits is None else traits
     return Allocation(
         jobs=view.jobs,
         types=view.types,
-        share=zeros(len(view), len(view.types)),
+        share=zeros(jobs * types).reshape(jobs, types),
         order=order,
         static_order=static,
         arrivals_last=arrivals_last,

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from rota import kernels
-from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, level, smallest
+from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, level, smallest, zeros
 from rota.core.rules import Rules
 from rota.sim.tasks import Tasks
 
@@ -140,7 +140,7 @@ class Whole:
         end = now + rounds * self._length
         steps = np.empty(len(left))
         ids = placement.first[left <= 0] if kernels.whole(chunk, left, steps, rounds) else _NO_IDS
-        partner_steps = _zeros(len(steps))
+        partner_steps = zeros(len(steps))
         if len(pairs):
             partner_steps = np.zeros(len(steps))
             partner_chunk = np.maximum(np.floor(self._length * tasks.partner_pace[pairs]), 1.0)
@@ -187,7 +187,7 @@ class SlowestTask:
         steps, seconds = np.empty(count), np.empty(count)
         kernels.slowest_many(tasks.rate, tasks.left, np.array(starts), each, steps, seconds, self._length, start)
         if end >= stop:
-            return Stretch(start, end, rounds, steps, _zeros(count), seconds, _NO_IDS, _NO_TIMES, _NO_IDS, each)
+            return Stretch(start, end, rounds, steps, zeros(count), seconds, _NO_IDS, _NO_TIMES, _NO_IDS, each)
         rest = self._one(tasks, end, end)
         rest.start, rest.rounds = start, rounds + rest.rounds
         each[rounds] = rest.seconds
@@ -209,7 +209,7 @@ class SlowestTask:
         if through:
             over = left <= 0
             ids, times = placement.first[over], finish[over]
-        return Stretch(start, end, 1, steps, _zeros(count), seconds, ids, times, _NO_IDS)
+        return Stretch(start, end, 1, steps, zeros(count), seconds, ids, times, _NO_IDS)
 
     # Some share GPUs, or fail
 
@@ -258,7 +258,7 @@ class SlowestTask:
         steps = np.minimum(chunk, tasks.left)
         finish = steps / tasks.pace
         finish += now
-        partner_steps = _zeros(len(steps))
+        partner_steps = zeros(len(steps))
         if len(pairs):
             partner_steps = np.zeros(len(steps))
             partner_steps[pairs] = np.minimum(partner_chunk[pairs], tasks.partner_left[pairs])
@@ -334,15 +334,6 @@ class Fluid:
 
 def _next_round(arrival: float, length: float, offset: float) -> float:
     return math.ceil((arrival - offset) / length - _SLACK) * length + offset
-
-
-_ZEROS: FloatArray = np.zeros(1 << 16)
-_ZEROS.setflags(write=False)
-
-
-def _zeros(count: int) -> FloatArray:
-    """Zeros that nobody will write to."""
-    return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count)
 
 
 def _rounds(now: float, stop: float, most: float, length: float) -> tuple[float, list[float]]:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from rota import kernels
-from rota.core.arrays import BoolArray, IntArray, counting, every
+from rota.core.arrays import BoolArray, IntArray, counting, every, whole_zeros
 from rota.core.placement import Placement
 from rota.core.rules import Rules
 from rota.core.view import View
@@ -194,7 +194,7 @@ def _joined(parts: list[IntArray]) -> IntArray:
 def _ordered(slots: list[Columns], order: IntArray) -> Columns:
     """Start, server and GPUs of the slots, task by task in this order; nothing if servers are left out."""
     if not slots:
-        return np.zeros(len(order) + 1, dtype=np.int64), _NONE, _NONE
+        return whole_zeros(len(order) + 1), _NONE, _NONE
     counts = _joined([start[1:] - start[:-1] for start, _, _ in slots])
     server, sizes = _joined([part for _, part, _ in slots]), _joined([part for _, _, part in slots])
     start = np.zeros(len(order) + 1, dtype=np.int64)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rota import kernels
-from rota.core.arrays import NO_JOB, BoolArray, IntArray, some
+from rota.core.arrays import NO_JOB, BoolArray, IntArray, some, whole_zeros
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
@@ -23,14 +23,6 @@ _NOBODY.setflags(write=False)
 def alone(count: int) -> IntArray:
     """The partners of jobs that share with nobody."""
     return _NOBODY[:count] if count <= len(_NOBODY) else np.full(count, NO_JOB, dtype=np.int64)
-
-
-_ZEROS: IntArray = np.zeros(1 << 16, dtype=np.int64)
-_ZEROS.setflags(write=False)
-
-
-def _zeros(count: int) -> IntArray:
-    return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count, dtype=np.int64)
 
 
 class Board:
@@ -65,7 +57,7 @@ class Board:
         if same and last is not None and last.steady == self.steady:
             return last
         if not slots:
-            return self._placement(kept, _zeros(len(row) + 1), _NOBODY[:0], _NOBODY[:0])
+            return self._placement(kept, whole_zeros(len(row) + 1), _NOBODY[:0], _NOBODY[:0])
         self.free = self.view.cluster.server_gpus.copy()
         self.bounds = self.view.cluster.server_bounds
         if self.view.single_gpu or len(row) == 0 or self.gpus.max() == 1:

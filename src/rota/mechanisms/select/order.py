@@ -10,7 +10,7 @@ import numpy as np
 
 from rota import kernels
 from rota.core.allocation import Allocation
-from rota.core.arrays import IntArray, every
+from rota.core.arrays import IntArray, every, whole_zeros
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 
@@ -46,7 +46,7 @@ class Order:
         static = allocation.static_order or (not view.classes.configurations.sensitive and len(taken) == len(queue))
         return Choice(
             first=taken,
-            type=_zeros(len(taken)),
+            type=whole_zeros(len(taken)),
             largest_first=alone,
             arrivals_last=allocation.arrivals_last,
             steady=static,
@@ -83,14 +83,6 @@ class Order:
             arrivals_last=allocation.arrivals_last,
             steady=allocation.static_order or not refused,
         )
-
-
-_ZEROS: IntArray = np.zeros(1 << 16, dtype=np.int64)
-_ZEROS.setflags(write=False)
-
-
-def _zeros(count: int) -> IntArray:
-    return _ZEROS[:count] if count <= len(_ZEROS) else np.zeros(count, dtype=np.int64)
 
 
 def _by_gpus(view: View, queue: IntArray, free: int) -> IntArray:

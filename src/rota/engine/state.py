@@ -317,8 +317,11 @@ class State:
         best = known.best if self._by_need and known.sensitive else _NO_TIMES
         divided = placement.config is not None
         config = _NONE if placement.config is None else placement.config
-        what = (i[ID], i[CLASS], placement.first, best, config, known.speed)
-        kernels.seat(*what, self._rows, i[LAST], self._f[SPEED], divided)
+        what = (i[ID], i[CLASS], placement.first, placement.type, best, config, known.speed)
+        made = kernels.seat(*what, self._rows, i[LAST], self._f[SPEED], len(self.capacity), divided)
+        if made < len(self._rows):
+            job, kind = placement.first[made], placement.type[made]
+            raise RotaError(f"the mechanism put job {job} on type {kind}: no such job, type or configuration is there")
 
     def _ran(self, event: RoundsRan) -> None:
         placement = self.placement

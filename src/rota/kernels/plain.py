@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest, trues
+from rota.core.arrays import NO_JOB, BoolArray, FloatArray, IntArray, every, largest, smallest, trues
 
 AnyArray: TypeAlias = NDArray[np.float64] | NDArray[np.int64]
 
@@ -279,32 +279,42 @@ def append(old: AnyArray, new: AnyArray, out: AnyArray, rows: IntArray, *values:
 
 def without(old: AnyArray, gone: IntArray, out: AnyArray, rows: int) -> None:  # noqa: ARG001
     """The columns of `old`, which has so many rows, but for these, which ascend."""
-    out[:] = np.delete(old, gone, axis=1)
+    keep = trues(old.shape[1])
+    keep[gone] = False
+    out[:] = old[:, keep]
 
 
 def seat(
     jobs: IntArray,
     group: IntArray,
     first: IntArray,
+    kinds: IntArray,
     best: FloatArray,
     config: IntArray,
     speeds: FloatArray,
     rows: IntArray,
     last: IntArray,
     speed: FloatArray,
+    types: int,
     divided: bool,
-) -> None:
+) -> int:
     """Where the jobs of tasks stand among the active ones, and which task each of these has ([J], -1 for none).
 
     If CPUs and memory are divided, jobs get the speed of their configuration; those who wait, the best of their class
-    (1 where no class has one).
+    (1 where no class has one). Returns how many tasks make sense, up to the first one that does not.
     """
     rows[:] = jobs.searchsorted(first)
+    sound = (kinds >= 0) & (kinds < types)
+    sound &= np.append(jobs, NO_JOB)[rows] == first
+    if divided:
+        sound &= (config >= 0) & (config < len(speeds))
+    count = len(first) if every(sound) else int(sound.argmin())
     last[:] = -1
-    last[rows] = np.arange(len(rows))
+    last[rows[:count]] = np.arange(count)
     if divided:
         speed[:] = best[group] if len(best) else 1.0
-        speed[rows] = speeds[config]
+        speed[rows[:count]] = speeds[config[:count]]
+    return count
 
 
 def slowest_full(rate: FloatArray, left: FloatArray, length: float) -> tuple[float, float]:

@@ -201,3 +201,11 @@ def test_events_that_are_for_others_change_nothing():
     state.apply(RunEnded(at=1.0, reason="x"))
 
     assert len(state) == 2
+
+
+@pytest.mark.parametrize(("jobs", "kinds"), [([0, 7], [0, 0]), ([0, 1], [0, 2]), ([0, 1], [-1, 0])])
+def test_a_placement_of_nobody_or_nowhere_is_refused(jobs, kinds):
+    state = a_state(2)
+
+    with pytest.raises(RotaError, match="no such job, type or configuration"):
+        plan(state, a_placement(*((job, -1, kind, 1) for job, kind in zip(jobs, kinds, strict=True))))

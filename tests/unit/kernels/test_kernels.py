@@ -193,22 +193,33 @@ def test_columns_that_are_added_and_taken_out(seed):
 
 @compiled
 @pytest.mark.parametrize("divided", [True, False])
+@pytest.mark.parametrize("wrong", [None, "job", "type", "configuration"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_has_which_task(seed, divided):
-    rng, active, classes = draw(seed), 30, 4
+def test_who_has_which_task(seed, wrong, divided):
+    rng, active, classes, types = draw(seed), 30, 4, 3
     jobs = np.sort(rng.choice(1000, active, replace=False))
-    first = rng.choice(jobs, int(rng.integers(0, active)), replace=False)
+    first = rng.choice(jobs, int(rng.integers(1, active)), replace=False)
+    kinds, config = rng.integers(0, types, len(first)), rng.integers(0, 9, len(first))
+    at = int(rng.integers(0, len(first)))
+    if wrong == "job":
+        first[at] = rng.choice(np.setdiff1d(np.arange(-5, 1005), jobs))
+    if wrong == "type":
+        kinds[at] = rng.choice([-1, types])
+    if wrong == "configuration":
+        config[at] = rng.choice([-1, 9])
     best = rng.random(classes) if seed % 2 else np.zeros(0)
-    config = rng.integers(0, 9, len(first))
-    out = (np.zeros(len(first), dtype=int), np.zeros(active, dtype=int), rng.random(active))
-    same("seat", jobs, rng.integers(0, classes, active), first, best, config, rng.random(9), *out, divided)
+    rows, last, speed = np.zeros(len(first), dtype=int), np.zeros(active, dtype=int), rng.random(active)
+    group, speeds = rng.integers(0, classes, active), rng.random(9)
 
+    (one, left), (two, right) = both(
+        "seat", jobs, group, first, kinds, best, config, speeds, rows, last, speed, types, divided
+    )
 
-@compiled
-def test_a_task_of_a_job_that_is_not_there():
-    ints, floats = np.zeros(1, dtype=int), np.zeros(1)
-    with pytest.raises(IndexError, match="job 7 is not active"):
-        _compiled.seat(ints, ints, ints + 7, floats, ints, floats, ints.copy(), ints.copy(), floats.copy(), 1)
+    harmless = wrong is None or (wrong == "configuration" and not divided)
+    assert one == two == (len(first) if harmless else at)
+    np.testing.assert_array_equal(left[7][:one], right[7][:one])
+    np.testing.assert_array_equal(left[8], right[8])
+    np.testing.assert_array_equal(left[9], right[9])
 
 
 @compiled

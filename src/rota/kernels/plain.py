@@ -180,7 +180,7 @@ def book(
     done[rows] += steps
     attained[rows] += seconds * gpus
     last_ran[rows] = now
-    if len(type_time) == 0:
+    if len(type_time) == 0 or len(rows) == 0:
         return
     account = received[kinds, rows]
     for taken in each.reshape(-1, len(rows)):

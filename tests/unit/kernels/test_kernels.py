@@ -137,6 +137,12 @@ def test_what_tasks_do(seed):
 
 
 @compiled
+def test_a_round_in_which_nobody_ran():
+    none, times = np.zeros(0, dtype=int), np.zeros(0)
+    same("book", none, none, none, times, times, times, np.ones(4), np.ones(4), times, np.ones((3, 4)), np.ones(3), 1.0)
+
+
+@compiled
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_booked(seed):
     rng, active, tasks, types = draw(seed), 40, 25, 3

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import subprocess
 import sys
@@ -29,7 +30,17 @@ def build(root: Path) -> Path | None:
     compiler = shlex.split(os.environ.get("CC", "cc"))
     include = f"-I{sysconfig.get_path('include')}"
     temporary = made.with_suffix(".tmp")
-    command = [*compiler, *FLAGS, *shared, include, *map(str, sorted(folder.glob("*.c"))), "-o", str(temporary)]
+    sources = f"-DROTA_SOURCES={runpy.run_path(str(folder / 'sources.py'))['digest'](folder)}"
+    command = [
+        *compiler,
+        *FLAGS,
+        *shared,
+        include,
+        sources,
+        *map(str, sorted(folder.glob("*.c"))),
+        "-o",
+        str(temporary),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the compiler
     except OSError as error:

@@ -2,22 +2,26 @@
 
 Both give the same answers to the bit (tests compare them). A round has about a hundred tasks, and NumPy takes half a
 microsecond for every operation on them whatever it is; one call of compiled code does the work of twenty. What each
-function does is said in `plain`. `ROTA_KERNELS=plain` in the environment leaves the compiled ones alone.
+function does is said in `plain`. `ROTA_KERNELS=plain` in the environment leaves the compiled ones alone, and so does a
+module that was built from other sources than those beside it: `git pull` changes the C, not what was built from it.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from rota.kernels import plain
 from rota.kernels.plain import BY_SPEED, FILLS, SCATTERS, priority, ranked, waiting
+from rota.kernels.sources import digest
 
 try:
     from rota.kernels import _compiled
 except ImportError:
     COMPILED = False
 else:
-    COMPILED = os.environ.get("ROTA_KERNELS", "") != "plain"
+    _sources = digest(Path(__file__).parent)
+    COMPILED = os.environ.get("ROTA_KERNELS", "") != "plain" and _sources in {0, getattr(_compiled, "SOURCES", None)}
 """Whether the compiled ones are in use."""
 
 _used = _compiled if COMPILED else plain

@@ -13,6 +13,9 @@ from rota.kernels.plain import slowest_one as slowest_one
 from rota.kernels.plain import stay as stay
 from rota.kernels.plain import whole as whole
 
+SOURCES: int
+"""See `sources`; built before there was such a number, a module does not have it."""
+
 def settle(
     gpus: array[int],
     cpus: array[float],

@@ -65,7 +65,15 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_compiled", "Inner loops of a round.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
+/* The digest of these sources (sources.py), given by hatch_build.py. */
+#ifndef ROTA_SOURCES
+#define ROTA_SOURCES 0
+#endif
+
 PyMODINIT_FUNC PyInit__compiled(void)
 {
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddIntConstant(module, "SOURCES", ROTA_SOURCES) < 0)
+        Py_CLEAR(module);
+    return module;
 }

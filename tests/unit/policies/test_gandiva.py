@@ -121,3 +121,12 @@ def test_a_run_under_pressure_finishes_everybody():
 
     assert set(run.finished) == set(range(7))
     assert any((p.second >= 0).any() for p in run.placements)
+
+
+def test_jobs_that_never_fit_together_come_to_their_end_without_rounds_too():
+    """Nothing but an arrival or a completion asks the policy again there: a share of nothing would be for ever."""
+    speeds = Speeds(pairs={(FAST, FAST, "v100"): 0.0})
+
+    run = a_run(7, policy="gandiva", mechanism="ideal", cluster=a_cluster(v100=2), speeds=speeds)
+
+    assert set(run.finished) == set(range(7))

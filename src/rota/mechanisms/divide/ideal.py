@@ -53,7 +53,8 @@ class _EveryShare:
         accounts = view.accounts
         if accounts is None:
             raise ValueError("the ideal mechanism needs the shares in force")
-        kind, first = ((accounts.share > _TINY) & view.classes.runs_on[view.job_class].T).nonzero()
+        runs = view.classes.runs_on[view.job_class].T
+        kind, first = ((accounts.share > _TINY) & runs).nonzero()
         fraction = accounts.share[kind, first]
         pairs = accounts.extras
         if not allocation.traits.packs or len(pairs) == 0:
@@ -61,10 +62,16 @@ class _EveryShare:
         a, b = view.position(pairs.options.first), view.position(pairs.options.second)
         can = (view.classes.pair[view.job_class[a], view.job_class[b]] > 0).T
         pair_kind, row = ((pairs.share > _TINY) & can).nonzero()
+        # Two that do not fit together take turns. Rounds run others in their time; here it would be lost for ever.
+        turn_kind, turn = ((pairs.share > _TINY) & ~can).nonzero()
+        member, member_kind = np.concatenate([a[turn], b[turn]]), np.tile(turn_kind, 2)
+        half = np.where(runs[member_kind, member], np.tile(pairs.share[turn_kind, turn] / 2, 2), 0.0)
+        able = half.nonzero()[0]
+        first = np.concatenate([first, member[able]])
         return Choice(
             first=np.concatenate([first, a[row]]),
             second=np.concatenate([np.full(len(first), -1), b[row]]),
-            type=np.concatenate([kind, pair_kind]),
-            fraction=np.concatenate([fraction, pairs.share[pair_kind, row]]),
+            type=np.concatenate([kind, member_kind[able], pair_kind]),
+            fraction=np.concatenate([fraction, half[able], pairs.share[pair_kind, row]]),
             steady=True,
         )

@@ -27,7 +27,7 @@ from rota.core.view import View
 from rota.opt.groups import Groups, proportional_rate, ratio, usable_rate
 from rota.opt.lp import Int32Array, LinearProgram
 from rota.opt.shares import HELD, INFINITY
-from rota.opt.targets import CLOSE, MOST_TRIALS, Pace
+from rota.opt.targets import CLOSE, MOST_TRIALS, Pace, first_trial
 
 BUSY = 1e-7
 """What a GPU that is in use counts for, relative to the most that one can be worth: enough to break ties."""
@@ -204,9 +204,9 @@ def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) ->
     Every group is one job, and the pace is in the unit of the gains.
     """
     limit = pace.limit()
-    if limit == INFINITY:
-        return Found(0.0, np.zeros(len(problem.columns)), {})
-    v, basis = min(trial, limit), None
+    if limit == INFINITY:  # nobody needs anything any more
+        return Found(0.0, most(problem, value, {}).times, {})
+    v, basis = first_trial(trial, limit), None
     for _ in range(MOST_TRIALS):
         program = _tangent(problem, pace, v, limit)
         found = program.solve(basis)

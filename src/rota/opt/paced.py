@@ -19,7 +19,7 @@ from rota.opt.columns import PairSource, joined
 from rota.opt.lp import Int32Array, LinearProgram, Solution
 from rota.opt.pairs import Pairs
 from rota.opt.shares import HELD, INFINITY, Polytope, Times
-from rota.opt.targets import CLOSE, MOST_TRIALS, Pace
+from rota.opt.targets import CLOSE, MOST_TRIALS, Pace, first_trial
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +45,9 @@ def highest_paced_target(
 
     """
     limit = pace.limit()
-    if limit == INFINITY:
-        return Paced(0.0, polytope.read(np.zeros(polytope.size)), polytope.pairs or Pairs.none())
-    v = min(v, limit)
+    if limit == INFINITY:  # nobody needs anything any more
+        return replace(_second_stage(polytope, pace, value, source, (1.0, None)), target=0.0)
+    v = first_trial(v, limit)
     basis: Int32Array | None = None
     for _ in range(MOST_TRIALS):
         found = _tangent(polytope, pace, v, limit).solve(basis)
@@ -85,7 +85,7 @@ def _more(polytope: Polytope, source: PairSource | None, found: Solution, value:
 
 
 def _second_stage(
-    polytope: Polytope, pace: Pace, value: FloatArray, source: PairSource | None, start: tuple[float, Int32Array]
+    polytope: Polytope, pace: Pace, value: FloatArray, source: PairSource | None, start: tuple[float, Int32Array | None]
 ) -> Paced:
     target, basis = start
     for _ in range(MOST_TRIALS):

@@ -25,6 +25,8 @@ MARGIN = 2e-9
 """Overuse left to the second stage: more than the solver's tolerance, so that the first stage's answer is feasible."""
 ROUNDING = 1e-13
 MOST_TRIALS = 100
+FAR = 1e-4
+"""A first trial that is a smaller part of what some job allows is none: programs are written in units of the trial."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +64,15 @@ class Pace:
     def rows(self, order: IntArray) -> Pace:
         """The same for jobs in another order."""
         return Pace(self.steps[order], self.slack[order], self.age[order], self.fastest[order])
+
+
+def first_trial(guess: float, limit: float) -> float:
+    """Where to begin: at the guess if it is of use, else at the limit, an upper bound.
+
+    When jobs end together, what is left of the last of them are rounding errors, and the target of the solve before is
+    some millionth of the next: the coefficients of a program in its units would be dropped by the solver as zeros.
+    """
+    return guess if FAR * limit <= guess <= limit else limit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -51,6 +51,13 @@ def test_pairs_run_together_where_they_fit():
     assert tasks(place(state)) == [(0, -1, V100, 0.5), (0, 1, V100, 0.25)]
 
 
+def test_two_that_fit_together_nowhere_take_turns():
+    speeds = Speeds(pairs={(FAST, FAST, "v100"): 0.0, (FAST, FAST, "k80"): 0.0})
+    state = promised([[0.0, 0.0], [0.0, 0.0]], pairs=[(0, 1, [0.0, 0.5])], speeds=speeds, traits=Traits(packs=True))
+
+    assert tasks(place(state)) == [(0, -1, V100, 0.25), (1, -1, V100, 0.25)]
+
+
 def test_a_run_without_rounds_is_exact():
     run = a_run(some_jobs(2, steps=400.0), policy="isolated", mechanism="ideal", cluster=a_cluster(v100=1))
 

@@ -62,8 +62,8 @@ class _EveryShare:
         a, b = view.position(pairs.options.first), view.position(pairs.options.second)
         can = (view.classes.pair[view.job_class[a], view.job_class[b]] > 0).T
         pair_kind, row = ((pairs.share > _TINY) & can).nonzero()
-        # Two that do not fit together take turns. Rounds run others in their time; here it would be lost for ever.
-        turn_kind, turn = ((pairs.share > _TINY) & ~can).nonzero()
+        # Two that fit together nowhere take turns: rounds would fill in others and come back to them, here nobody does.
+        turn_kind, turn = ((pairs.share > _TINY) & ~can.any(axis=0)).nonzero()
         member, member_kind = np.concatenate([a[turn], b[turn]]), np.tile(turn_kind, 2)
         half = np.where(runs[member_kind, member], np.tile(pairs.share[turn_kind, turn] / 2, 2), 0.0)
         able = half.nonzero()[0]

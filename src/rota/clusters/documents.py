@@ -18,7 +18,6 @@ hourly_price = 0.74
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -39,6 +38,10 @@ DATA = Path(__file__).parent / "data"
 TOP_KEYS = ("name", "server", "accelerator")
 SERVER_KEYS = ("type", "count", "gpus", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack")
 ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price")
+MOST = 10**7
+"""Of GPUs in a server, and of all servers: more is a slip of the keyboard, and takes a while to build."""
+LARGEST = sys.float_info.max
+"""A whole number in TOML may be larger."""
 
 
 def read_toml(path: Path) -> Document:
@@ -64,7 +67,10 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
             *(_amount(entry, key, place) for key in ("cpus", "memory_gb", "storage_mbps", "network_gbps")),
         )
         rack = _text(entry, "rack", place) if "rack" in entry else "rack0"
-        for _ in range(_whole(entry, "count", place) if "count" in entry else 1):
+        count = _whole(entry, "count", place) if "count" in entry else 1
+        if len(servers) + count > MOST:
+            raise ConfigError(f"{place}: count = {count} makes more than {MOST} servers; give fewer")
+        for _ in range(count):
             servers.append(Server(id=f"{kind}-{numbers[kind]}", type=kind, capacity=capacity, rack=rack))
             numbers[kind] += 1
     if not servers:
@@ -110,14 +116,14 @@ def _text(entry: Document, key: str, place: str) -> str:
 
 def _whole(entry: Document, key: str, place: str) -> int:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
         shown = "is missing" if key not in entry else f"= {value!r}"
-        raise ConfigError(f"{place}: {key} {shown}; give a whole number >= 1")
+        raise ConfigError(f"{place}: {key} {shown}; give a whole number >= 1 and <= {MOST}")
     return value
 
 
 def _amount(entry: Document, key: str, place: str, default: float = 0.0) -> float:
     value = entry.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LARGEST:
         raise ConfigError(f"{place}: {key} = {value!r}; give a number >= 0")
     return float(value)

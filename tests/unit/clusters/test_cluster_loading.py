@@ -196,6 +196,13 @@ def test_an_unknown_name_is_answered_with_the_nearest():
         ('[[server]]\ntype="v100"\ngpus=4\ncount=-1', "count = -1"),
         ('[[server]]\ntype="v100"\ngpus=4\ncount=1.5', "count = 1.5"),
         ('[[server]]\ntype="v100"\ngpus=true', "gpus = True"),
+        ('[[server]]\ntype="v100"\ngpus=100000000000000000000', "gpus = 10+; give a whole number >= 1 and <= 10000000"),
+        ('[[server]]\ntype="v100"\ngpus=4\ncount=1000000000', "count = 1000000000; give a whole number"),
+        (
+            '[[server]]\ntype="v"\ngpus=4\n[[server]]\ntype="v"\ngpus=4\ncount=10000000',
+            "number 2: count = 10+ makes more than",
+        ),
+        (f'[[server]]\ntype="v100"\ngpus=4\ncpus=1{"0" * 400}', "cpus = 10+; give a number >= 0"),
         ('[[server]]\ntype="v100"\ngpus=4\ncpus=-1', "cpus = -1; give a number >= 0"),
         ('[[server]]\ntype="v100"\ngpus=4\nmemory_gb=nan', "memory_gb = nan"),
         ("[[server]]\ngpus=4", "type is missing"),

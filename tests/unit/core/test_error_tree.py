@@ -31,6 +31,11 @@ def test_an_unknown_name_without_alternatives_says_none():
     assert "Known: none." in str(errors.UnknownName("policy", "x", []))
 
 
+def test_an_unknown_name_is_said_in_sentences():
+    assert str(errors.UnknownName("policy", "x", ["abc"])) == "unknown policy 'x'. Known: abc."
+    assert str(errors.UnknownName("policy", "abd", ["abc"])) == "unknown policy 'abd'; did you mean 'abc'? Known: abc."
+
+
 def test_a_trace_error_says_file_line_and_column():
     error = errors.TraceError("a.trace", 3, "is negative", column="arrival_time")
 

@@ -178,6 +178,17 @@ def test_jobs_larger_than_any_server_run_over_several():
     assert speeds_of(state, placement).tolist() == [1.0]
 
 
+@pytest.mark.parametrize("consolidate", [False, True])
+def test_on_a_cluster_that_is_nearly_idle_there_may_be_nothing_to_lay_out_again(consolidate):
+    """The bound takes all servers as one and promises a gang more memory than its server has."""
+    names, cluster = ["alexnet", "gnmt", "transformer", "m5"], servers(*[(8, 40, 500)] * 16)
+
+    _, state, placement = a_round(cluster, names, [1, 1, 1, 4], consolidate=consolidate)
+
+    assert len(placement) == 4
+    assert speeds_of(state, placement).min() >= 1
+
+
 @pytest.mark.parametrize("rules", ["default", "synergy-artifact"])
 def test_the_same_choice_again_changes_nothing(rules):
     names = a_mix(np.random.default_rng(3), 28)

@@ -79,6 +79,8 @@ class Mending:
         """Lay out these servers again; whether that was better, and how long it took."""
         filling, inside = self.filling, set(servers)
         items = [i for i in filling.items if all(s in inside for s, _ in i.slots)]
+        if not items:  # idle servers, or parts of jobs that are elsewhere too
+            return False, 0.0
         old = [(i, i.option, i.slots) for i in items]
         before = self._value(items)
         choices = self._choices(items, loss)

@@ -32,10 +32,11 @@ def servers(*shapes):
     )
 
 
-def a_round(cluster, names, gpus=1, *, rules=None, mechanism="optimal", **settings):
+def a_round(cluster, names, gpus=1, *, rules=None, mechanism="optimal", speeds=None, **settings):
     """The mechanism, the state and the placement of a round in which everybody was chosen."""
     rules = rules or Rules()
-    state = a_state(some_jobs(len(names), profiles=names, gpus=gpus), cluster=cluster, speeds=SYNERGY, rules=rules)
+    jobs = some_jobs(len(names), profiles=names, gpus=gpus)
+    state = a_state(jobs, cluster=cluster, speeds=speeds or SYNERGY, rules=rules)
     divide = mechanisms.create(mechanism, **settings)
     if hasattr(divide, "follow"):
         divide.follow(rules)
@@ -186,6 +187,19 @@ def test_on_a_cluster_that_is_nearly_idle_there_may_be_nothing_to_lay_out_again(
     _, state, placement = a_round(cluster, names, [1, 1, 1, 4], consolidate=consolidate)
 
     assert len(placement) == 4
+    assert speeds_of(state, placement).min() >= 1
+
+
+def test_a_job_that_gives_back_memory_and_takes_cpus_for_it_does_so_on_all_its_servers():
+    """Where a share has more CPUs and less memory than jobs want, going back to the share takes CPUs."""
+    large, small = (8, 96.0, 800.0), (8, 96.0, 320.0)
+    names = ["m5", "bert", "res18", "mobilenet", "shufflenet", "deepspeech", "lstm", "shufflenet", "res50", "res50"]
+    names, gpus = [*names, "vae", "res50"], [1, 3, 2, 8, 16, 4, 1, 4, 1, 1, 3, 2]
+    cluster, rules = servers(large, small, large, small, small, small), preset("synergy-artifact")
+
+    _, state, placement = a_round(cluster, names, gpus, rules=rules, speeds=profiles.load("synergy-cpu6"))
+
+    assert len(placement) == len(names)
     assert speeds_of(state, placement).min() >= 1
 
 

@@ -202,11 +202,15 @@ class Filling:
                 if wanted == 0:
                     break
         self.place(item, floor, slots)
-        for server, _ in slots:
+        tight = [server for server, _ in slots]
+        while tight:
+            server = tight.pop()
             for other in sorted(self.on[server], key=lambda i: -self._load(i.kind, i.option)):
                 if self.cpus[server] >= -_SLACK and self.memory[server] >= -_SLACK:
                     break
-                self.change(other, self.kinds[other.kind].floor)
+                if other.option != self.kinds[other.kind].floor:  # which may take more of one thing, elsewhere too
+                    self.change(other, self.kinds[other.kind].floor)
+                    tight += [s for s, _ in other.slots if s != server]
 
     def raise_all(self, items: Iterable[Item]) -> None:
         """Hand out what is left: the largest gain first."""

@@ -18,7 +18,7 @@ from rota.mechanisms.choice import Choice
 from rota.mechanisms.registry import build, mechanisms
 from rota.policies.registry import policies
 
-SYNERGY = profiles.load("synergy")
+SYNERGY, PIPELINE = profiles.load("synergy"), profiles.load("pipeline")
 MODELS = sorted({profile for profile, _, _ in SYNERGY.models})
 DIVIDERS = ["greedy", "optimal", "proportional", "tune"]
 FLOORED = ["optimal", "tune"]
@@ -188,6 +188,39 @@ def test_of_equal_jobs_it_does_not_matter_which_is_which(mechanism, situation):
     assert sorted(held) == sorted(zip(one.first.tolist(), one.cpus, one.memory_gb, strict=True))
 
 
+THREE_TYPES = Cluster(
+    name="three types, two shapes",
+    servers=(
+        a_server(0, 4, 16.0, 300.0),
+        a_server(1, 2, 20.0, 125.0),
+        Server(id="p0", type="p100", capacity=Resources(gpus=4, cpus=12.0, memory_gb=250.0)),
+        Server(id="k0", type="k80", capacity=Resources(gpus=2, cpus=4.0, memory_gb=100.0)),
+    ),
+)
+
+
+@pytest.mark.parametrize("mechanism", mechanisms.names())
+@pytest.mark.parametrize("policy", POLICIES)
+def test_with_several_types_and_shapes_everybody_comes_to_its_end_no_slower_than_with_its_share(policy, mechanism):
+    """On speeds that depend on type, CPUs and memory at once, without pair speeds."""
+    models = ["res18", "lstm", "res50", "transformer"] * 3
+    sizes = np.minimum([1, 1, 2, 1, 4, 1, 1, 2, 1, 1, 3, 1], largest_job(policy))
+    jobs = some_jobs(12, profiles=models, gpus=sizes, steps=np.linspace(200, 2500, 12), arrivals=100.0 * np.arange(12))
+    slowest = set()
+
+    def observe(event, run):
+        check(event, run)
+        if isinstance(event, Planned) and event.plan.placement.config is not None and mechanism != "greedy":
+            alone = event.plan.placement.second < 0
+            speed = run.state.classes.configurations.speed[event.plan.placement.config]
+            slowest.add(float(speed[alone].min(initial=1.0)))
+
+    run = a_run(jobs, cluster=THREE_TYPES, policy=policy, mechanism=mechanism, speeds=PIPELINE, observe=observe)
+
+    assert set(run.finished) == set(range(12)), run.given_up
+    assert min(slowest, default=1.0) >= 1 - 1e-9
+
+
 def longest_wait(run, count, end):
     """Rounds without a GPU at a stretch, by job."""
     last, worst = np.zeros(count), np.zeros(count)
@@ -200,7 +233,8 @@ def longest_wait(run, count, end):
 
 SHARING = [
     "finish-time-fairness", "finish-time-fairness-perf", "ftf", "isolated", "las", "max-min-fairness",
-    "max-min-fairness-perf", "max-min-fairness-strategy-proof", "max-min-fairness-water-filling",
+    "finish-time-fairness-unified", "max-min-fairness-packed", "max-min-fairness-perf",
+    "max-min-fairness-strategy-proof", "max-min-fairness-unified", "max-min-fairness-water-filling",
     "max-min-fairness-water-filling-perf", "pop", "proportional",
 ]  # fmt: skip
 """Policies that promise everybody a part of the time, however long jobs are."""

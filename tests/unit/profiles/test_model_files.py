@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import rota
 from rota import profiles
 from rota.cli.main import main
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
@@ -303,3 +304,21 @@ def test_the_files_in_the_documentation_can_be_read(tmp_path):
     assert models.sensitivity("resnet", 4, "v100").at(6, 62.5) == 1.5
     assert models.sensitivity("lm", 2, "v100") is None
     assert changed.step_s("res18", 1, "v100") == 0.6
+
+
+@pytest.mark.parametrize(("consolidate", "hours"), [(True, 2340 / 3600), (False, 6000 / 3600)])
+def test_a_rate_for_several_servers_is_the_penalty_of_a_model_there(tmp_path, consolidate, hours):
+    """res50 holds 4 of 8 GPUs beside an lstm on 2: `tune` cuts it at the server unless it is told to keep it whole."""
+    slow = {"profile": "res50", "gpus": 4, "type": "v100", "spread": True, "rate": 0.5}
+    catalogue = tmp_path / "penalty.json"
+    catalogue.write_text(json.dumps({"base": "synergy", "rate": [slow]}))
+    assert profiles.load(catalogue).sensitivity("res50", 4, "v100") is not None
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("arrival_s,profile,gpus,steps\n0,lstm,2,30000\n0,res50,4,3000\n")
+
+    result = rota.simulate(
+        trace=trace, profiles=str(catalogue), cluster="v100=8/4:cpus=12:memory=250", policy="fifo", mechanism="tune",
+        mechanism_settings={"consolidate": consolidate},
+    )  # fmt: skip
+
+    assert result.jobs["jct_s"][1] / 3600 == pytest.approx(hours)

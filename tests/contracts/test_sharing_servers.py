@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from situations import POLICIES, largest_job
 
@@ -33,7 +33,9 @@ TWO_SHAPES = Cluster(
     name="two shapes",
     servers=(a_server(0, 4, 16.0, 400.0), a_server(1, 4, 14.0, 250.0), a_server(2, 8, 24.0, 500.0)),
 )
-FLEETS = {"synergy-32": clusters.load("synergy-32"), "two shapes": TWO_SHAPES}
+RICH_IN_CPUS = Cluster(name="rich in CPUs", servers=(a_server(0, 8, 48.0, 400.0), a_server(1, 8, 48.0, 400.0)))
+"""Some models want fewer CPUs than their share here, and more memory."""
+FLEETS = {"synergy-32": clusters.load("synergy-32"), "two shapes": TWO_SHAPES, "rich in CPUs": RICH_IN_CPUS}
 
 every_divider = pytest.mark.parametrize("mechanism", DIVIDERS)
 every_fleet = pytest.mark.parametrize("fleet", sorted(FLEETS))
@@ -62,7 +64,7 @@ def check(event, run):
     ("policy", "fleet"),
     [
         *((policy, "two shapes") for policy in POLICIES),
-        *((p, "synergy-32") for p in ("drf", "las", "max-min-fairness")),
+        *((p, fleet) for p in ("drf", "las", "max-min-fairness") for fleet in ("synergy-32", "rich in CPUs")),
     ],
 )
 @every_divider
@@ -123,15 +125,27 @@ def speeds(state, placement):
     return state.classes.configurations.speed[placement.config]
 
 
+def test_who_gives_back_memory_does_not_take_cpus_for_it():
+    names, sizes = ["res50", "res18", "gnmt", "mobilenet", "m5"], [4, 3, 3, 2, 4]
+
+    state, _, placement = a_round((RICH_IN_CPUS, names, sizes), "tune", Rules())
+
+    known = state.classes.configurations
+    cut, fair = known.cut[:, 0], known.fair[:, 0]
+    assert (known.cpus[cut] < known.cpus[fair]).any(), "nobody here wants fewer CPUs than its share"
+    assert (speeds(state, placement) >= 1 - 1e-9).all()
+
+
 @settings(max_examples=25)
 @both_rules
 @pytest.mark.parametrize("consolidate", [False, True])
 @by_need
 @given(situation=rounds())
 def test_any_round_fits_and_gangs_are_whole(mechanism, consolidate, rules, situation):
+    fleet, names, sizes = situation
+    assume(not (fleet is RICH_IN_CPUS and preset(rules).reset_to_share))
     state, _, placement = a_round(situation, mechanism, preset(rules), consolidate=consolidate)
 
-    _, names, sizes = situation
     assert placement.gpus.tolist() == [sizes[job] for job in placement.first.tolist()]
     if mechanism in FLOORED:
         assert len(placement) == len(names), "somebody who was chosen does not run"

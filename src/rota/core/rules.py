@@ -75,6 +75,9 @@ class Rules:
     proportional share and the ideal one."""
     repack: bool = False
     """Mechanisms that divide by need lay out every round from empty servers, instead of leaving jobs where they run."""
+    reset_to_share: bool = False
+    """Under `tune`, who gives back CPUs or memory gets its whole proportional share, also of what it had less of; a
+    server may then give more than it has."""
     spare_is_shared: bool = True
     """CPUs and memory that are left over go to jobs that have less than they could use."""
     restart_s: float = 0.0
@@ -146,6 +149,7 @@ PRESETS: dict[str, Rules] = {
         starvation_s=3_600_000.0,
         speeds="two-valued",
         repack=True,
+        reset_to_share=True,
         spare_is_shared=False,
         spread_costs=False,
     ),

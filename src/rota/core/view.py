@@ -33,11 +33,16 @@ class Configurations(Protocol):
     """[C, T] the proportional share."""
     full: IntArray
     """[C, T] the least that makes the class as fast as it can get."""
+    cut: IntArray
+    """[C, T] what is left of that when all beyond the proportional share is given back."""
     sensitive: bool
     """Whether the profiles say anything about CPUs and memory, and the cluster has them."""
 
     def number(self, group: int, kind: int, cpus: float, memory_gb: float) -> int:
         """The row for so much of everything; a new one if there was none yet."""
+
+    def within_share(self, group: int, kind: int, fair: int, wish: int) -> int:
+        """What is left of a wish when all beyond the proportional share is given back, if that is no slower."""
 
     def measured(self, group: int, kind: int) -> Sensitivity | None:
         """What was measured for a class on a type."""

@@ -73,9 +73,11 @@ class Configurations:
         self.fair: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
         """[C, T] the proportional share of a class on a type."""
         self.full: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
+        """[C, T] the least with which it is as fast as it can get."""
+        self.cut: IntArray = np.zeros((0, len(shapes)), dtype=np.int64)
+        """[C, T] what is left of that when all beyond the proportional share is given back."""
         self.best: FloatArray = np.zeros(0)
         """[C] the speed of each class where it is fastest with all it can use."""
-        """[C, T] the least with which it is as fast as it can get."""
         self._choices: dict[tuple[int, int], IntArray] = {}
         self.sensitive = False
         """Whether some class gains by more than its proportional share, or can do with less."""
@@ -87,10 +89,11 @@ class Configurations:
         """
         number = len(self._gpus)
         self._gpus.append(gpus)
-        base, fair, full = [], [], []
+        base, fair, full, cut = [], [], [], []
         for kind, (shape, sensitivity) in enumerate(zip(self.shapes, found, strict=True)):
             fair.append(self._append(number, kind, gpus * shape.fair_cpus, gpus * shape.fair_memory, 1.0))
             full.append(fair[-1])
+            cut.append(fair[-1])
             base.append(1.0)
             if sensitivity is None or not shape.known:
                 continue
@@ -98,6 +101,7 @@ class Configurations:
                 base[-1] = 1.0 if self._two_valued else sensitivity.at(shape.fair_cpus, shape.fair_memory)
                 self._sensitivity[number, kind] = (sensitivity, base[-1])
                 full[-1] = self._full(number, kind, shape, sensitivity, fair[-1])
+                cut[-1] = self.within_share(number, kind, fair[-1], full[-1])
             except ProfileMissing as problem:
                 self._sensitivity.pop((number, kind), None)
                 base[-1] = 0.0
@@ -106,6 +110,7 @@ class Configurations:
             self.sensitive = True
         self.fair = np.vstack([self.fair, np.array(fair, dtype=np.int64)])
         self.full = np.vstack([self.full, np.array(full, dtype=np.int64)])
+        self.cut = np.vstack([self.cut, np.array(cut, dtype=np.int64)])
         self.best = self.speed[self.full].max(axis=1)
         return base
 
@@ -115,6 +120,19 @@ class Configurations:
         if found is not None:
             return found
         return self._append(group, kind, cpus, memory_gb, self._measured(group, kind, cpus, memory_gb))
+
+    def within_share(self, group: int, kind: int, fair: int, wish: int) -> int:
+        """What is left of a wish when all beyond the proportional share is given back, if that is no slower.
+
+        Who wants more memory and fewer CPUs than its share gives back memory and does not take CPUs for it: others
+        may have them.
+        """
+        cpus, memory = (float(min(column[fair], column[wish])) for column in (self.cpus, self.memory_gb))
+        try:
+            speed = 1.0 if self._two_valued else self._measured(group, kind, cpus, memory)
+        except ProfileMissing:
+            return fair
+        return self._append(group, kind, cpus, memory, speed) if speed >= 1 - _GAIN else fair
 
     def choices(self, group: int, kind: int) -> IntArray:
         """Rows that a policy may choose from: no slower than the proportional share, none worse in every respect.

@@ -260,9 +260,9 @@ def test_where_tasks_are_put(seed, squeezes, monkeypatch):
         packing.know(known)
         packing.begin()
         layout = object.__new__(Layout)
-        layout.size, layout.fair, layout.full = size[group], group, group + classes
+        layout.size, layout.cut, layout.full = size[group], group, group + classes
         squeeze = _Squeeze(layout, packing) if squeezes else None
-        packing.walk(0, layout.size, layout.full, squeeze, layout.fair)
+        packing.walk(0, layout.size, layout.full, squeeze, layout.cut)
         state = [*packing.columns, packing.task, packing.config, *map(np.array, (packing.gpus, packing.cpus))]
         layouts.append([part.copy() for part in (*state, np.array(packing.memory), np.array([packing.free]))])
 

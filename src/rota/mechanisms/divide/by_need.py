@@ -27,7 +27,10 @@ _SLACK = 1e-9
 class Layout:
     """The tasks of one type in the order of serving, and what they would like to hold."""
 
-    def __init__(self, chosen: _Chosen, tasks: IntArray, kind: int, first_server: int, *, stays: bool) -> None:
+    def __init__(
+        self, chosen: _Chosen, tasks: IntArray, kind: int, first_server: int, *, stays: bool, resets: bool = False
+    ) -> None:
+        """`stays`: jobs stay where they ran; `resets`: who is cut gets its whole proportional share."""
         self.view = view = chosen.view
         self._chosen, self._first_server = chosen, first_server
         self.kind_number = kind
@@ -40,22 +43,34 @@ class Layout:
             tasks = self._first_those_who_stay(chosen, tasks, first_server)
         self.rows = rows = chosen.rows if len(tasks) == len(chosen.rows) and not stays else chosen.rows[tasks]
         self.group = group = view.job_class[rows]
-        fair, full = known.fair[:, kind][group], known.full[:, kind][group]
+        full = known.full[:, kind][group]
+        cut = (known.fair if resets else known.cut)[:, kind][group]
         self.shares: BoolArray | None = None
         """Which of them are two jobs on the same GPUs."""
         if chosen.partner is not None:
-            self.shares = chosen.partner[tasks] >= 0
-            full = np.where(self.shares, fair, full)
+            self.shares, fair = chosen.partner[tasks] >= 0, known.fair[:, kind][group]
+            full, cut = np.where(self.shares, fair, full), np.where(self.shares, fair, cut)
         self.most: IntArray = full
         """What makes each task as fast as it can get."""
         if chosen.wish is not None:  # a wish that costs speed is none: nobody is to be slower than with its share
             wish = chosen.wish[tasks]
             good = (wish >= 0) & (known.speed[wish] >= 1 - _SLACK)
             full = np.where(good if self.shares is None else good & ~self.shares, wish, full)
-        self.fair: IntArray = fair
+            if not resets:
+                cut = self._cut_wishes(full, cut)
         self.full: IntArray = full
         """What each task is to get if it is there: the policy's wish, or else `most`."""
+        self.cut: IntArray = cut
+        """What it gets if that is not there."""
         self.size: IntArray = view.gpus[rows]
+
+    def _cut_wishes(self, wishes: IntArray, cut: IntArray) -> IntArray:
+        """What these wishes are cut to; `cut` is right for those that are `most`."""
+        known, kind, cut = self.known, self.kind_number, cut.copy()
+        for task in (wishes != self.most).nonzero()[0].tolist():
+            group = int(self.group[task])
+            cut[task] = known.within_share(group, kind, int(known.fair[group, kind]), int(wishes[task]))
+        return cut
 
     def stays_at(self, task: int) -> Slots:
         """Where one of those has to stay."""
@@ -242,7 +257,7 @@ class ByNeed(ABC):
             tasks = counting(len(chosen.rows)) if len(view.types) == 1 else (chosen.kind == kind).nonzero()[0]
             if len(tasks) == 0:
                 continue
-            layout = Layout(chosen, tasks, kind, packing.first, stays=stays)
+            layout = Layout(chosen, tasks, kind, packing.first, stays=stays, resets=self._rules.reset_to_share)
             packing.know(layout.known)
             packing.balance = choice.wish is not None
             packing.begin()

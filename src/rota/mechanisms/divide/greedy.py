@@ -24,4 +24,4 @@ class Greedy(ByNeed):
 
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
-        packing.walk(0, layout.size, layout.full, None, layout.fair)
+        packing.walk(0, layout.size, layout.full, None, layout.cut)

@@ -109,29 +109,27 @@ class Packing:
         """The columns of what has been put, with room for all."""
         return self._task, self._config, self._slot_start, self._slot_server, self._slot_gpus
 
-    def settle(self, sizes: IntArray, wishes: IntArray, fair: IntArray, slots: Columns) -> int:
-        """Let the first tasks hold these slots on empty servers, with their wish or else the proportional share.
+    def settle(self, sizes: IntArray, wishes: IntArray, cut: IntArray, slots: Columns) -> int:
+        """Let the first tasks hold these slots on empty servers, with their wish or else what it is cut to.
 
         How many could; the first that could not, and those after it, are left to the caller.
         """
         if kernels.settle is None or len(slots[0]) == 1:
             return 0
-        done = kernels.settle(*self._servers, sizes, wishes, fair, *slots, *self._put)
+        done = kernels.settle(*self._servers, sizes, wishes, cut, *slots, *self._put)
         self.rows, self.free = done, self.free - int(sizes[:done].sum())
         return done
 
-    def walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None, fair: IntArray) -> None:
+    def walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None, cut: IntArray) -> None:
         """Put task after task where its wish fits, as long as there are GPUs.
 
-        `squeeze(task, size, wish)` puts those that do not fit, cutting wishes to `fair`; without it they are left out.
+        `squeeze(task, size, wish)` puts those that do not fit, cutting wishes to `cut`; without it they are left out.
         """
         if kernels.walk is None or self.consolidate or self.balance or self._came:
             self._walk(at, sizes, wishes, squeeze)
             return
         state = (at, self.rows, self.free, self.fair_cpus, self.fair_memory)
-        self.rows, self.free = kernels.walk(
-            *self._servers, sizes, wishes, fair, *self._put, *state, squeeze is not None
-        )
+        self.rows, self.free = kernels.walk(*self._servers, sizes, wishes, cut, *self._put, *state, squeeze is not None)
 
     def _walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None) -> None:
         hopeless: set[int] = set()

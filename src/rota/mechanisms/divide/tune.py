@@ -4,7 +4,7 @@ What a job would like is what the policy wishes for it, if it does (`Allocation.
 it as fast as it can get. For one job after the other:
 
 1. Put it where its GPUs, CPUs and memory are free together.
-2. Otherwise cut its wish to the proportional share, if it goes beyond that, and try again.
+2. Otherwise cut its wish to the proportional share in whatever goes beyond that, and try again.
 3. Otherwise choose servers with enough free GPUs. Jobs there that hold more than their share give back the excess, as
    many as it takes, those with most per GPU first; they stay on their GPUs. Then there is room.
 
@@ -38,9 +38,9 @@ class Tune(ByNeed):
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
         staying = len(layout.stay[0]) - 1
-        for task in range(packing.settle(layout.size, layout.full, layout.fair, layout.stay), staying):
+        for task in range(packing.settle(layout.size, layout.full, layout.cut, layout.stay), staying):
             _stay(layout, packing, task, layout.stays_at(task))
-        packing.walk(staying, layout.size, layout.full, _Squeeze(layout, packing), layout.fair)
+        packing.walk(staying, layout.size, layout.full, _Squeeze(layout, packing), layout.cut)
         if self._rules.spare_is_shared:
             _share_spare(layout, packing, layout.full)
             if layout.most is not layout.full:
@@ -58,7 +58,7 @@ class _Squeeze:
         layout, packing = self._layout, self._packing
         slots = None
         if _beyond(packing, size, wish):
-            wish = int(layout.fair[task])
+            wish = int(layout.cut[task])
             slots = packing.fit(size, wish)
         if slots is None:
             target = packing.emptied(size)
@@ -71,7 +71,7 @@ def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
     """The same for a job that goes on on its GPUs."""
     size, wish = int(layout.size[task]), int(layout.full[task])
     if not packing.fits_at(slots, size, wish):
-        wish = int(layout.fair[task])
+        wish = int(layout.cut[task])
         if not packing.fits_at(slots, size, wish):
             _make_room(layout, packing, slots, size, wish)
     packing.put(task, size, wish, slots)
@@ -90,7 +90,7 @@ def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish:
         for row in packing.givers(server, cpus * part / size, memory * part / size, layout.size):
             task = int(packing.task[row])
             full, mine = int(layout.full[task]), int(layout.size[task])
-            packing.change(row, mine, int(layout.fair[task]) if _beyond(packing, mine, full) else full)
+            packing.change(row, mine, int(layout.cut[task]) if _beyond(packing, mine, full) else full)
 
 
 def _share_spare(layout: Layout, packing: Packing, wishes: IntArray) -> None:

@@ -63,6 +63,8 @@ class Classes(Protocol):
     """[C, T] whether the throughput is positive."""
     best_step_s: FloatArray
     """[C] seconds per step on the best type with the proportional share."""
+    spreading_costs: bool
+    """Whether some class is slower with its GPUs on several servers."""
 
     @property
     def configurations(self) -> Configurations:

@@ -75,6 +75,7 @@ class ClassTable:
         self.kind: IntArray = np.zeros(0, dtype=np.int64)
         self.throughput: FloatArray = np.zeros((0, len(types)))
         self.spread: FloatArray = np.zeros((0, len(types)))
+        self.spreading_costs = False
         self.step_s: FloatArray = np.zeros((0, len(types)))
         self.best_step_s: FloatArray = np.zeros(0)
         self.runs_on: BoolArray = np.zeros((0, len(types)), dtype=np.bool_)
@@ -172,6 +173,7 @@ class ClassTable:
         self.kind = np.append(self.kind, kind)
         self.throughput = np.vstack([self.throughput, alone])
         self.spread = np.vstack([self.spread, spread])
+        self.spreading_costs = self.spreading_costs or any(s < a for s, a in zip(spread, alone, strict=True))
         self.step_s = np.vstack([self.step_s, self._step_s(profile, gpus, alone, base)])
         self.best_step_s = self.step_s.min(axis=1)
         self.runs_on = self.throughput > 0

@@ -1,11 +1,14 @@
 """Where the chosen options run: who stays, and how gangs are put together."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rounds import turn
 
+import rota
 from builders import a_cluster, a_state, assert_fits, ids, some_jobs
 from rota.core.events import JobsFinished
 from rota.mechanisms.choice import Choice
@@ -192,3 +195,17 @@ def test_whatever_is_chosen_within_the_capacity_fits(name, data):
 
         assert placement.first.tolist() == rows
         turn(state, placement, number * 360.0)
+
+
+def test_tune_is_no_worse_than_proportional_where_only_servers_matter():
+    run = partial(
+        rota.simulate, workload="gavel-continuous", cluster="v100=16/4,p100=16/4", policy="max-min-fairness-perf",
+        settings={"interarrival_s": 3000, "multi_gpu": True, "jobs": 60}, seed=1,
+    )  # fmt: skip
+
+    plain, tuned, cut = (
+        run(mechanism=mechanism, mechanism_settings=how).summary["mean_jct_s"]
+        for mechanism, how in (("proportional", {}), ("tune", {}), ("tune", {"consolidate": False}))
+    )
+
+    assert tuned == plain < cut

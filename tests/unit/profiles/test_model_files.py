@@ -306,9 +306,9 @@ def test_the_files_in_the_documentation_can_be_read(tmp_path):
     assert changed.step_s("res18", 1, "v100") == 0.6
 
 
-@pytest.mark.parametrize(("consolidate", "hours"), [(True, 2340 / 3600), (False, 6000 / 3600)])
+@pytest.mark.parametrize(("consolidate", "hours"), [(None, 2340 / 3600), (True, 2340 / 3600), (False, 6000 / 3600)])
 def test_a_rate_for_several_servers_is_the_penalty_of_a_model_there(tmp_path, consolidate, hours):
-    """res50 holds 4 of 8 GPUs beside an lstm on 2: `tune` cuts it at the server unless it is told to keep it whole."""
+    """res50 holds 4 of 8 GPUs beside an lstm on 2: `tune` keeps it whole unless it is told not to."""
     slow = {"profile": "res50", "gpus": 4, "type": "v100", "spread": True, "rate": 0.5}
     catalogue = tmp_path / "penalty.json"
     catalogue.write_text(json.dumps({"base": "synergy", "rate": [slow]}))

@@ -229,7 +229,8 @@ class ByNeed(ABC):
     stays = False
     """Whether jobs stay on their servers, unless the rules lay out every round afresh."""
 
-    def __init__(self, consolidate: bool = False, slots: bool = True) -> None:
+    def __init__(self, consolidate: bool | None = None, slots: bool = True) -> None:
+        """Unless it is said, jobs are kept on few servers where it costs them speed not to be."""
         self._consolidate = consolidate
         self._slots = slots
         self._rules = Rules()
@@ -260,6 +261,7 @@ class ByNeed(ABC):
             layout = Layout(chosen, tasks, kind, packing.first, stays=stays, resets=self._rules.reset_to_share)
             packing.know(layout.known)
             packing.balance = choice.wish is not None
+            packing.consolidate = self._together(view)
             packing.begin()
             self.lay_out(layout, packing)
             put.append(packing.task if layout.rows is chosen.rows else layout.tasks[packing.task])
@@ -270,6 +272,11 @@ class ByNeed(ABC):
         self._made = chosen.placement(_joined(put), _joined(config), slots)
         self._asked, self._asked_kind = asked, choice.type
         return self._made
+
+    def _together(self, view: View) -> bool:
+        if self._consolidate is None:
+            return self._rules.spread_costs and view.classes.spreading_costs
+        return self._consolidate
 
     def _again(self, view: View, choice: Choice, asked: IntArray) -> Placement | None:
         """The last answer, if the same jobs are chosen in the same order and all of them just go on."""
@@ -302,7 +309,6 @@ class ByNeed(ABC):
                         cluster.server_cpus[lo:hi],
                         cluster.server_memory_gb[lo:hi],
                         (float(cluster.fair_cpus[kind]), float(cluster.fair_memory_gb[kind])),
-                        consolidate=self._consolidate,
                         first=lo,
                     )
                 )

@@ -17,7 +17,8 @@ from rota.mechanisms.registry import mechanisms
 class Greedy(ByNeed):
     """Every job gets the CPUs and memory it would like, or waits; may starve demanding jobs.
 
-    Parameters: consolidate - keep jobs on few servers; slots - whether to report the servers.
+    Parameters: consolidate - keep jobs on few servers (where it is not said: if it costs speed not to); slots -
+    whether to report the servers.
     """
 
     walks = True

@@ -40,10 +40,10 @@ class Packing:
         memory: FloatArray,
         fair: tuple[float, float],
         *,
-        consolidate: bool,
+        consolidate: bool = False,
         first: int = 0,
     ) -> None:
-        """`fair` is what a GPU has as its proportional share; with `consolidate`, jobs are kept on few servers.
+        """`fair` is what a GPU has as its proportional share; while `consolidate` is set, jobs are kept on few servers.
 
         Servers are counted from 0; `first` is the number of the first one in the cluster. While `balance` is set,
         jobs go where the rest of the CPUs suits the rest of the GPUs.

@@ -18,8 +18,12 @@ from __future__ import annotations
 import math
 
 from rota.core.arrays import IntArray
+from rota.core.placement import Placement
+from rota.core.view import View
+from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.by_need import ByNeed, Layout
 from rota.mechanisms.divide.packing import Packing, Slots
+from rota.mechanisms.divide.proportional import Proportional
 from rota.mechanisms.registry import mechanisms
 
 _SLACK = 1e-9
@@ -29,11 +33,19 @@ _SLACK = 1e-9
 class Tune(ByNeed):
     """CPUs and memory by need, never less than the proportional share; others give back their excess.
 
-    Parameters: consolidate - keep jobs on few servers; slots - whether to report the servers.
+    Parameters: consolidate - keep jobs on few servers (where it is not said: if it costs speed not to); slots -
+    whether to report the servers.
     """
 
     largest_first = True
     stays = True
+    _plain = Proportional()
+
+    def divide(self, view: View, choice: Choice) -> Placement:
+        """Servers, CPUs and memory; as few servers as possible where it is they that matter, and nobody needs more."""
+        if not view.classes.configurations.sensitive and self._together(view):
+            return self._plain.divide(view, choice)
+        return super().divide(view, choice)
 
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""

@@ -35,6 +35,8 @@ class Configurations(Protocol):
     """[C, T] the least that makes the class as fast as it can get."""
     cut: IntArray
     """[C, T] what is left of that when all beyond the proportional share is given back."""
+    problems: dict[int, str]
+    """Why a class cannot run on some type where it has a rate."""
     sensitive: bool
     """Whether the profiles say anything about CPUs and memory, and the cluster has them."""
 

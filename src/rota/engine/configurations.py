@@ -79,6 +79,8 @@ class Configurations:
         self.best: FloatArray = np.zeros(0)
         """[C] the speed of each class where it is fastest with all it can use."""
         self._choices: dict[tuple[int, int], IntArray] = {}
+        self.problems: dict[int, str] = {}
+        """Why a class cannot run on some type where it has a rate."""
         self.sensitive = False
         """Whether some class gains by more than its proportional share, or can do with less."""
 
@@ -105,11 +107,13 @@ class Configurations:
             except ProfileMissing as problem:
                 self._sensitivity.pop((number, kind), None)
                 base[-1] = 0.0
-                log.warning("%s", problem)
+                self.problems[number] = str(problem)
                 continue
             self.sensitive = True
         self.fair = np.vstack([self.fair, np.array(fair, dtype=np.int64)])
         self.full = np.vstack([self.full, np.array(full, dtype=np.int64)])
+        if number in self.problems and any(base):  # otherwise its jobs are refused with this reason
+            log.warning("%s", self.problems[number])
         self.cut = np.vstack([self.cut, np.array(cut, dtype=np.int64)])
         self.best = self.speed[self.full].max(axis=1)
         return base

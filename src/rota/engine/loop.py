@@ -274,4 +274,7 @@ def _why(view: View, job: int) -> str:
     sizes = ", ".join(f"{t}={n}" for t, n in zip(view.types, view.capacity.tolist(), strict=True))
     if gpus > view.capacity.max():
         return f"asks for {gpus} GPUs of one type; the cluster has {sizes}"
+    problem = view.classes.configurations.problems.get(int(view.job_class[job]))
+    if problem is not None:
+        return problem
     return f"profile {profile!r} with {gpus} GPUs has no measured speed on any type that could hold it ({sizes})"

@@ -322,3 +322,13 @@ def test_a_rate_for_several_servers_is_the_penalty_of_a_model_there(tmp_path, co
     )  # fmt: skip
 
     assert result.jobs["jct_s"][1] / 3600 == pytest.approx(hours)
+
+
+def test_a_share_outside_what_was_measured_is_why_a_job_is_refused(tmp_path):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("arrival_s,profile,gpus,steps\n0,res18,1,3000\n")
+
+    result = rota.simulate(trace=trace, cluster="v100=8/8:cpus=4:memory=400", policy="fifo", mechanism="tune")
+
+    assert result.summary["jobs_rejected"] == 1
+    assert "'res18' was measured from 1 CPUs per GPU up, not with 0.5" in result.notes[0]

@@ -218,7 +218,7 @@ class Session:
         state: State = parts["state"]
         metrics: Metrics = parts["metrics"]
         metrics.speeds = speeds
-        state.classes.attach(speeds, state.holds)
+        state.attach(speeds)
         self.watch.restore(parts["watch"])
         self.watch.follow(state)
         self.source.restore(parts["source"])

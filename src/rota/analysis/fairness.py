@@ -20,7 +20,7 @@ from rota.analysis.job_table import FINISHED, REJECTED, JobTable
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.ports import Throughputs
+from rota.core.ports import Throughputs, on_servers
 
 TOLERANCE = 0.05
 
@@ -61,7 +61,7 @@ def finish_time_fairness(table: JobTable, cluster: Cluster, speeds: Throughputs 
     there = status != REJECTED
     company = mean_present(arrival[there], table.floats("left_s")[there], arrival[done], finish[done])
     gpus = table.ints("gpus")[done]
-    rate = _rates(table.ints("profile")[done], gpus, list(table.profiles.known), cluster, speeds)
+    rate = _rates(table.ints("profile")[done], gpus, list(table.profiles.known), cluster, on_servers(speeds, cluster))
     part = cluster.capacity / (company * gpus)[:, None]
     part /= np.maximum(1.0, part.sum(axis=1))[:, None]
     isolated = (rate * part).sum(axis=1)

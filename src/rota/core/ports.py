@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray
+from rota.core.cluster import Cluster
 from rota.core.events import Event
 from rota.core.placement import Placement, Plan
 from rota.core.sensitivity import Sensitivity
@@ -83,3 +85,18 @@ class Sensitivities(Protocol):
 
     def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
         """How the rate depends on CPUs and memory; None for a job that does not care."""
+
+
+@runtime_checkable
+class StorageDependent(Protocol):
+    """What throughputs offer if some of them follow from the storage bandwidth of servers."""
+
+    def with_storage(self, mbps: Mapping[str, float]) -> Throughputs:
+        """The same on servers with so many MB/s per GPU, by type; 0 where nobody says, which is as published."""
+
+
+def on_servers(throughputs: Throughputs, cluster: Cluster) -> Throughputs:
+    """The throughputs with the storage per GPU that the servers of each type have, if that matters to them."""
+    if not isinstance(throughputs, StorageDependent):
+        return throughputs
+    return throughputs.with_storage(dict(zip(cluster.types, cluster.fair_storage_mbps.tolist(), strict=True)))

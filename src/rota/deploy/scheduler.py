@@ -234,7 +234,7 @@ class Scheduler:
             log.warning("the snapshot cannot be used (%s); reading the whole journal", error)
             return _Memory(), 0
         if memory.state is not None:
-            memory.state.classes.attach(self.speeds, memory.state.holds)
+            memory.state.attach(self.speeds)
         return memory, number
 
     def _again(self, memory: _Memory, reader: LineReader, fields: dict[str, Any]) -> None:

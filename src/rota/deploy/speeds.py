@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
-from rota.core.ports import Sensitivities, Throughputs
+from rota.core.ports import Sensitivities, StorageDependent, Throughputs
 from rota.core.sensitivity import Sensitivity
 
 UNPROFILED = "unprofiled"
@@ -75,6 +75,10 @@ class OpenCatalogue:
     def known(self, profile: str) -> bool:
         """Whether there is such a profile."""
         return profile == UNPROFILED or self._known.known(profile)
+
+    def with_storage(self, mbps: Mapping[str, float]) -> OpenCatalogue:
+        """The same on servers with so many MB/s per GPU, as far as the catalogue cares."""
+        return opened(self._known.with_storage(mbps)) if isinstance(self._known, StorageDependent) else self
 
 
 class OpenSensitiveCatalogue(OpenCatalogue):

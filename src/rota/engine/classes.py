@@ -17,9 +17,10 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.cluster import Cluster
 from rota.core.errors import ProfileMissing
 from rota.core.jobs import Jobs
-from rota.core.ports import Sensitivities, Throughputs
+from rota.core.ports import Sensitivities, Throughputs, on_servers
 from rota.core.sensitivity import Sensitivity
 from rota.engine.configurations import Configurations, Shape
 
@@ -93,10 +94,10 @@ class ClassTable:
         self._holds = holds
 
     def renewed(
-        self, types: tuple[str, ...], holds: Callable[[int], list[bool]], configurations: Configurations
+        self, cluster: Cluster, holds: Callable[[int], list[bool]], configurations: Configurations
     ) -> ClassTable:
-        """An empty table for other types, from the same source."""
-        return ClassTable(self._source, types, holds, configurations)
+        """An empty table for another cluster, from the same source."""
+        return ClassTable(on_servers(self._source, cluster), cluster.types, holds, configurations)
 
     def number(self, profile: str, gpus: int, weight: float) -> int:
         """The class of an arriving job; a new row if there was none yet."""

@@ -119,7 +119,7 @@ class LiveState(State):
         keys = self.classes.keys()
         self.cluster, self.capacity, self.allocation = new, new.capacity, None
         known = Configurations(shapes(new), two_valued=self.rules.speeds == "two-valued")
-        self.classes = self.classes.renewed(new.types, self.holds, known)
+        self.classes = self.classes.renewed(new, self.holds, known)
         self.pairs = self.extras = PairAccounts(types)
         self.type_time = np.zeros(types)
         self._lay_out(types)

@@ -28,7 +28,7 @@ from rota.core.events import (
     RoundsRan,
 )
 from rota.core.placement import Placement
-from rota.core.ports import Throughputs
+from rota.core.ports import Throughputs, on_servers
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.engine import urgency
@@ -56,7 +56,7 @@ class State:
         """`by_need` says that the mechanism divides CPUs and memory by need, so jobs may be faster than their rate."""
         self.cluster = cluster
         known = Configurations(shapes(cluster), two_valued=rules.speeds == "two-valued")
-        self.classes = ClassTable(throughputs, cluster.types, self.holds, known)
+        self.classes = ClassTable(on_servers(throughputs, cluster), cluster.types, self.holds, known)
         self.rules = rules
         self.capacity: IntArray = cluster.capacity
         self.allocation: Allocation | None = None
@@ -84,6 +84,10 @@ class State:
         self._runs: BoolArray | None = None
         self._wants: BoolArray | None = None
         self._apply = self._handlers()
+
+    def attach(self, throughputs: Throughputs) -> None:
+        """Where rates come from after a checkpoint was read."""
+        self.classes.attach(on_servers(throughputs, self.cluster), self.holds)
 
     def _lay_out(self, types: int) -> None:
         """Where the accounts by type stand among the columns."""

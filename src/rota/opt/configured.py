@@ -9,9 +9,10 @@ of the whole job, with a speed v_q relative to the proportional share. s GPUs, c
     sum_k on j  c_q y_k / c_j    <= C_j / c_j      CPUs of a type, counted in proportional shares of a GPU
     sum_k on j  m_q y_k / m_j    <= M_j / m_j      memory of a type, likewise
 
-Storage has no row: a job holds the same part of a server's storage as of its GPUs whatever its configuration (profiles
-are measured with that share), so its row would be the GPU row times a constant. CPUs and memory are summed over the
-servers of a type; that they also fit server by server is up to the mechanism.
+Storage has no row because none could bind: rates hold for the least MB/s per GPU of the type's servers (core.ports,
+on_servers), so nobody reads more than its GPUs' part of it, and the GPU row times that least is at most what the
+servers have together. CPUs and memory are summed over the servers of a type; that they also fit server by server is up
+to the mechanism.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ProfileRow:
 
 
 class Catalogue:
-    """Measured speeds, as `Throughputs` and `Sensitivities` of rota.core.ports.
+    """Measured speeds, as `Throughputs`, `Sensitivities` and `StorageDependent` of rota.core.ports.
 
     Pair rates are read when the first one is asked for.
     """
@@ -137,6 +137,17 @@ class Catalogue:
             self.rate(profile, gpus, type_)
             return None
         return model.sensitivity
+
+    def with_storage(self, mbps: Mapping[str, float]) -> Catalogue:
+        """The same on servers with so many MB/s per GPU, by type: derived models follow, measured ones stay."""
+        changed = {
+            key: model.with_storage(mbps[key[2]])
+            for key, model in self.models.items()
+            if model.with_storage is not None and key[2] in mbps
+        }
+        if not changed:
+            return self
+        return Catalogue(self.name, self.alone, lambda: self.pairs, self.about, {**self.models, **changed}, self.fits)
 
     def _model(self, profile: str, gpus: int, type_: str) -> Model | None:
         if not self.models or (profile, gpus, type_, False) in self.alone:

@@ -79,6 +79,13 @@ class Estimator:
         """How the true rate depends on CPUs and memory."""
         return self.catalogue.sensitivity(profile, gpus, type_)
 
+    def with_storage(self, mbps: Mapping[str, float]) -> Estimator:
+        """The same on servers with so many MB/s per GPU, by type."""
+        catalogue = self.catalogue.with_storage(mbps)
+        if catalogue is self.catalogue:
+            return self
+        return Estimator(catalogue, self.profiled_fraction, self.reference_models, self.seed)
+
     @cached_property
     def references(self) -> tuple[str, ...]:
         """The reference models, in the order of the catalogue."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -47,6 +47,8 @@ class Model:
 
     step_s: float
     sensitivity: Sensitivity | None = None
+    with_storage: Callable[[float], Model] | None = None
+    """The same with so many MB/s per GPU (0: as published); None for one that was measured, or reads nothing."""
 
 
 Models: TypeAlias = Mapping[ModelKey, Model]

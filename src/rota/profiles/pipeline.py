@@ -1,10 +1,11 @@
 """A job as a pipeline: read the data, prepare it on CPUs, compute on the GPU; the slowest of the three sets the pace.
 
-    rate(type, c, m) = min(G ratio_type,  k c,  S / (1 - h(m)))        h(m) = min(1, m / D)
+    rate(type, c, m, b) = min(G ratio_type,  k c,  S (b / 62.5) / (1 - h(m)))        h(m) = min(1, m / D)
 
-per GPU with c CPUs and m GB: G the rate that the GPU allows on v100, k steps/s that one CPU prepares, S steps/s that
-storage delivers if nothing is cached, D the GB that hold the whole data set, h the cache hit ratio. A CPU or a disk
-does not care which GPU it feeds, so a slower GPU is content with fewer CPUs and less memory.
+per GPU with c CPUs, m GB and b MB/s of storage: G the rate that the GPU allows on v100, k steps/s that one CPU
+prepares, S steps/s that the published 62.5 MB/s deliver if nothing is cached, D the GB that hold the whole data set, h
+the cache hit ratio. A CPU or a disk does not care which GPU it feeds, so a slower GPU is content with fewer CPUs and
+less memory.
 
 Measured: Synergy's speeds by CPUs and memory (v100 only), Gavel's rates by GPU type (CPUs and memory not varied).
 Derived: everything else. G is the best speed of Synergy's table; k, S, D are fitted to its cells by least squares of
@@ -15,7 +16,8 @@ errors of the fit are kept and shown; on types other than v100 there is nothing 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -37,6 +39,8 @@ COUNTERPART: Mapping[str, str] = {
 trains the other two with 512, and Gavel's largest is the nearest to it."""
 FAIR = (3.0, 62.5)
 """CPUs and GB per GPU of the published servers; a speed of 1 is the speed with these."""
+FAIR_MBPS = 62.5
+"""MB/s of storage per GPU of the published servers, 1/8 of 500: what every job was measured with."""
 CPUS: FloatArray = np.arange(1.0, 25.0)
 """The grid on which speeds are tabled: every whole number of CPUs in the measured range, ..."""
 MEMORY: FloatArray = np.array([20.83, 25, 30, 35, 40, 45, 50, 55, 60, 62.5, 65, 70, 80, 100, 125, 187.5, 250])
@@ -55,7 +59,7 @@ class Pipeline:
     cpu: float | None
     """k; None if one CPU is enough in every measured cell."""
     storage: float | None
-    """S; None if memory makes no difference in any measured cell."""
+    """S, with the storage that the servers have; None if memory makes no difference in any measured cell."""
     data_gb: float | None
     """D."""
 
@@ -67,6 +71,10 @@ class Pipeline:
         if self.storage is not None and self.data_gb is not None:
             found = np.minimum(found, self.storage * _relief(np.asarray(memory_gb), self.data_gb))
         return np.asarray(found, dtype=np.float64)
+
+    def with_storage(self, mbps: float) -> Pipeline:
+        """A fitted pipeline on servers with so many MB/s per GPU."""
+        return self if self.storage is None else replace(self, storage=self.storage * (mbps / FAIR_MBPS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,10 +153,16 @@ def _about(synergy: Catalogue, gavel: Catalogue) -> dict[str, str]:
     }
 
 
-def _model(profile: str, pipeline: Pipeline, ratio: float) -> Model:
-    """What the engine reads: speeds on the grid, relative to the speed with the published share."""
+def _model(profile: str, fitted: Pipeline, ratio: float, mbps: float = 0.0) -> Model:
+    """What the engine reads: speeds on the grid, relative to the speed with the published CPUs and memory.
+
+    With less storage than published the curve is steep up to D, which lies between two amounts of the grid: D is added.
+    """
+    pipeline = fitted.with_storage(mbps or FAIR_MBPS)
+    same = pipeline == fitted or fitted.data_gb is None
+    grid = MEMORY if same else np.union1d(MEMORY, [fitted.data_gb])
     fair = float(pipeline.rate(*FAIR, ratio))
-    speed = pipeline.rate(CPUS[:, None], MEMORY[None, :], ratio) / fair
+    speed = pipeline.rate(CPUS[:, None], grid[None, :], ratio) / fair
     enough = speed >= speed.max() * (1 - _SAME)
     cpus = int(enough[:, -1].argmax())
     memory = int(enough[cpus].argmax())
@@ -157,12 +171,13 @@ def _model(profile: str, pipeline: Pipeline, ratio: float) -> Model:
         sensitivity=Sensitivity(
             profile=profile,
             cpus=CPUS,
-            memory_gb=MEMORY,
+            memory_gb=grid,
             speed=speed,
             ideal_cpus=float(CPUS[cpus]),
-            ideal_memory_gb=float(MEMORY[memory]),
+            ideal_memory_gb=float(grid[memory]),
             speedup=float(speed.max()),
         ),
+        with_storage=None if fitted.storage is None else partial(_model, profile, fitted, ratio),
     )
 
 

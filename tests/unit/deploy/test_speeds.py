@@ -41,3 +41,12 @@ def test_a_type_that_the_catalogue_does_not_know_runs_nothing_and_stops_nobody(s
     assert speeds.rate("A3C", 2, "v100") == 0.0
     assert speeds.pair_rate("A3C", "CycleGAN", 1, "h100") == 0.0
     assert speeds.rate("unprofiled", 4, "h100") == 4.0
+
+
+def test_rates_follow_the_storage_of_servers_where_the_catalogue_does():
+    pipeline = opened(load("pipeline"))
+    starved = pipeline.with_storage({"v100": 5.0})
+
+    assert starved.rate("res50", 1, "v100") == load("pipeline").with_storage({"v100": 5.0}).rate("res50", 1, "v100")
+    assert starved.sensitivity("res50", 1, "v100").speedup > pipeline.sensitivity("res50", 1, "v100").speedup
+    assert starved.rate("unprofiled", 2, "v100") == 2.0

@@ -8,6 +8,7 @@ from scipy.optimize import linprog
 
 from builders import a_view, assert_feasible, some_jobs
 from rota import clusters, profiles
+from rota.core.cluster import Cluster, Resources, Server
 from rota.opt.configured import Configured, columns, fairest
 from rota.opt.groups import by_class, proportional_rate, usable_rate
 from rota.opt.wishes import NOTHING, shares, wishes
@@ -187,3 +188,30 @@ def test_jobs_of_a_class_divide_configurations_as_their_class_mixes_them():
     for config, time in by_program.items():
         assert abs((wish == config).sum() - time) < 1
     assert np.array_equal(wish, wishes(view, groups, ways, found.times))
+
+
+def test_no_column_reads_more_than_its_gpus_part_of_storage_so_storage_needs_no_row():
+    """On servers of one type with different storage: times the GPUs in use, that is never more than there is."""
+    servers = tuple(
+        Server(id=f"{kind}-{n}", type=kind, capacity=Resources(8, 24.0, memory, storage))
+        for kind, memory in (("v100", 320.0), ("p100", 500.0), ("k80", 240.0))
+        for n, storage in enumerate((100.0, 800.0))
+    )
+    view = a_mixed_view(3, jobs=60, cluster=Cluster(name="uneven", servers=servers))
+    groups = by_class(view)
+    found = columns(view, groups)
+    fitted = {f.profile: f.pipeline for f in SPEEDS.fits}
+
+    read = []
+    for g, rate, q in zip(found.group.tolist(), found.rate.tolist(), found.config.tolist(), strict=True):
+        stages = fitted[view.classes.profile[groups.kind[g]]]
+        if stages.storage is None:
+            read.append(0.0)
+            continue
+        memory = view.classes.configurations.memory_gb[q] / groups.gpus[g]
+        read.append(rate * max(0.0, 1 - memory / stages.data_gb) / stages.storage * 62.5)
+
+    per_gpu = view.cluster.fair_storage_mbps[found.type]
+    assert per_gpu.tolist() == [12.5] * len(found)
+    assert (np.array(read) <= per_gpu * (1 + 1e-9)).all()
+    assert (np.array(read) >= per_gpu * (1 - 1e-9)).any()

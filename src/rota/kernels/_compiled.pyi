@@ -1,17 +1,20 @@
 from array import array
 
 from rota.core.arrays import IntArray
+from rota.kernels.plain import append as append
 from rota.kernels.plain import arrange as arrange
 from rota.kernels.plain import book as book
 from rota.kernels.plain import by_gpus as by_gpus
 from rota.kernels.plain import charge as charge
 from rota.kernels.plain import choose_ones as choose_ones
 from rota.kernels.plain import look_up as look_up
+from rota.kernels.plain import seat as seat
 from rota.kernels.plain import slowest_full as slowest_full
 from rota.kernels.plain import slowest_many as slowest_many
 from rota.kernels.plain import slowest_one as slowest_one
 from rota.kernels.plain import stay as stay
 from rota.kernels.plain import whole as whole
+from rota.kernels.plain import without as without
 
 SOURCES: int
 """See `sources`; built before there was such a number, a module does not have it."""
@@ -24,7 +27,7 @@ def settle(
     hold_memory: array[float],
     sizes: IntArray,
     wishes: IntArray,
-    fair: IntArray,
+    cut: IntArray,
     start: IntArray,
     server: IntArray,
     part: IntArray,
@@ -42,7 +45,7 @@ def walk(
     hold_memory: array[float],
     sizes: IntArray,
     wishes: IntArray,
-    fair: IntArray,
+    cut: IntArray,
     task_of: IntArray,
     config_of: IntArray,
     start_of: IntArray,

@@ -256,7 +256,7 @@ def test_where_tasks_are_put(seed, squeezes, monkeypatch):
     for half in (None, _compiled.walk):
         monkeypatch.setattr(packing_module.kernels, "walk", half)
         gpus = np.full(8, 8)
-        packing = Packing(gpus, gpus * 3.0, gpus * 62.5, (3.0, 62.5), consolidate=False)
+        packing = Packing(gpus, gpus * 3.0, gpus * 62.5, (3.0, 62.5))
         packing.know(known)
         packing.begin()
         layout = object.__new__(Layout)

@@ -40,17 +40,16 @@ class Packing:
         memory: FloatArray,
         fair: tuple[float, float],
         *,
-        consolidate: bool = False,
         first: int = 0,
     ) -> None:
-        """`fair` is what a GPU has as its proportional share; while `consolidate` is set, jobs are kept on few servers.
+        """`fair` is what a GPU has as its proportional share.
 
-        Servers are counted from 0; `first` is the number of the first one in the cluster. While `balance` is set,
-        jobs go where the rest of the CPUs suits the rest of the GPUs.
+        Servers are counted from 0; `first` is the number of the first one in the cluster. While `consolidate` is set,
+        jobs are kept on few servers; while `balance` is, they go where the rest of the CPUs suits the rest of the GPUs.
         """
         self.first = first
         self.balance = False
-        self.consolidate = consolidate
+        self.consolidate = False
         self.fair_cpus, self.fair_memory = fair
         self.servers = list(zip(gpus.tolist(), cpus.tolist(), memory.tolist(), strict=True))
         """GPUs, CPUs and memory of each when it is empty."""

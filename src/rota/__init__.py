@@ -20,11 +20,11 @@ __all__ = ["Progress", "Result", "__version__", "replay", "simulate", "sweep"]
 def __getattr__(name: str) -> Any:
     """Load the interface on first use, so that `import rota` costs nothing."""
     if name == "sweep":
-        from rota.experiments.sweeping import sweep  # noqa: PLC0415
+        from rota.experiments.sweeping import sweep
 
         return sweep
     if name in __all__:
-        from rota import api  # noqa: PLC0415 - that is the point
+        from rota import api  # that is the point
 
         return getattr(api, name)
     raise AttributeError(f"module 'rota' has no attribute {name!r}")

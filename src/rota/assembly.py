@@ -152,7 +152,7 @@ def make_source(request: Request, table: Jobs | None, cluster: Cluster, speeds: 
     """Jobs from a generator or a table; one that never ends needs an end from elsewhere."""
     if table is not None:
         return from_table(table, cluster, speeds)
-    assert request.workload is not None  # noqa: S101 - there is always one of the two
+    assert request.workload is not None  # there is always one of the two
     source = generated(request.workload, request.settings, cluster, request.seed)
     if getattr(source, "endless", False) and request.measure is None and request.until is None:
         raise ConfigError(

@@ -11,13 +11,13 @@ import pytest
 
 import rota
 from rota.cli.main import main
-from rota.dashboard.page import embedded, render, write_report
-from rota.dashboard.payload import payload
-from rota.dashboard.points import points
-from rota.dashboard.reading import names_for_equals, read
 from rota.experiments.blobs import pack
 from rota.experiments.execution import Outcome
 from rota.experiments.store import Store
+from rota.report.page import embedded, render, write_report
+from rota.report.payload import payload
+from rota.report.points import points
+from rota.report.reading import names_for_equals, read
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 EVIL = '</script><b id="out">&amp; \u2028'
@@ -391,7 +391,7 @@ def test_data_survives_its_way_through_html():
 
 def test_jobs_beyond_the_budget_are_left_out_and_said(tmp_path, monkeypatch):
     synthesized(tmp_path / "big.db", seeds=1, jobs=50)
-    monkeypatch.setattr("rota.dashboard.payload.MOST_TIMES", 500)
+    monkeypatch.setattr("rota.report.payload.MOST_TIMES", 500)
     found = read([str(tmp_path / "big.db")])
     where = points([r.run for r in found.records], names_for_equals(found.records))
 

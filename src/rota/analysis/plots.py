@@ -79,7 +79,7 @@ def rendered(figure: Figure, form: str, dpi: int = 200) -> bytes:
 def require_matplotlib() -> None:
     """Raise ConfigError with the way out if matplotlib is not installed."""
     try:
-        import matplotlib as mpl  # noqa: F401, PLC0415 - an extra
+        import matplotlib as mpl  # noqa: F401 - an extra
     except ImportError as error:
         raise ConfigError("figures need matplotlib; install it with: pip install 'rota[plot]'") from error
 
@@ -87,7 +87,7 @@ def require_matplotlib() -> None:
 @contextlib.contextmanager
 def _style() -> Iterator[None]:
     require_matplotlib()
-    import matplotlib as mpl  # noqa: PLC0415 - an extra, and slow to import
+    import matplotlib as mpl  # an extra, and slow to import
 
     with mpl.rc_context(STYLE):
         yield
@@ -96,7 +96,7 @@ def _style() -> Iterator[None]:
 @cache
 def _kind_of_figure() -> type[Figure]:
     """Figures that a notebook shows when they are the last value of a cell, without any set-up."""
-    from matplotlib.figure import Figure as Plain  # noqa: PLC0415 - an extra
+    from matplotlib.figure import Figure as Plain  # an extra
 
     class Shown(Plain):
         def _repr_png_(self) -> bytes:
@@ -106,7 +106,7 @@ def _kind_of_figure() -> type[Figure]:
 
 
 def _figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure = _kind_of_figure()(figsize=(width, height))
     FigureCanvasAgg(figure)
@@ -114,7 +114,7 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _plain_ticks(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415
+    from matplotlib.ticker import FuncFormatter, NullFormatter
 
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())

@@ -98,7 +98,7 @@ def _post(runs: Any, given: str | None, options: dict[str, Any], *, several: boo
     folder = Path(place) if place else Path.home() / ".local" / "state" / "rota" / name
     mine = _connection(options)
 
-    from rota.deploy.agent.machine import Said, equipment  # noqa: PLC0415
+    from rota.deploy.agent.machine import Said, equipment
 
     return runs.Post(
         equipment=equipment(
@@ -116,7 +116,7 @@ def _connection(options: dict[str, Any]) -> Any:
     path = options.pop("connection_file")
     if path is None:
         return None
-    from rota.deploy.worker.inventory import own_connection  # noqa: PLC0415
+    from rota.deploy.worker.inventory import own_connection
 
     mine = own_connection(path, options["host"] or "")
     options |= {"host": mine.host, "first_gpu": mine.first_gpu, "first_cpu": mine.first_cpu}
@@ -126,7 +126,7 @@ def _connection(options: dict[str, Any]) -> Any:
 def _settings(options: dict[str, Any], name: str | None) -> Any:
     client = needs_deploy("rota.deploy.security.client")
 
-    from rota.deploy.security.subjects import Role  # noqa: PLC0415
+    from rota.deploy.security.subjects import Role
 
     return client.find_settings(
         options.pop("scheduler"), options.pop("certs"), insecure=options.pop("insecure"), role=Role.AGENT,
@@ -135,6 +135,6 @@ def _settings(options: dict[str, Any], name: str | None) -> Any:
 
 
 def _host_name() -> str:
-    import socket  # noqa: PLC0415
+    import socket
 
     return socket.gethostname()

@@ -28,7 +28,7 @@ def command() -> None:
 @json_option
 def solve(*, policy: str, jobs: int, multi_gpu: bool, seed: int, as_json: bool) -> None:
     """CPU seconds of one solve, model building included: the best of three."""
-    from rota import api  # noqa: PLC0415 - numpy only when needed
+    from rota import api  # numpy only when needed
 
     chosen, view = api.solve_view(policy, jobs, multi_gpu=multi_gpu, seed=seed)
     times = []
@@ -49,7 +49,7 @@ def solve(*, policy: str, jobs: int, multi_gpu: bool, seed: int, as_json: bool) 
     if as_json:
         echo_json(result)
         return
-    from rota.cli.tables import show_pairs  # noqa: PLC0415
+    from rota.cli.tables import show_pairs
 
     rows = [("CPU, best of three", f"{1000 * min(times):.2f} ms"), ("Status", report.status)]
     show_pairs(f"{policy}, {jobs:,} jobs", [*rows, ("Objective", f"{report.objective:g}")])
@@ -72,9 +72,9 @@ def solve(*, policy: str, jobs: int, multi_gpu: bool, seed: int, as_json: bool) 
 @json_option
 def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: bool, seed: int, as_json: bool) -> None:
     """CPU seconds of one round from nothing, the best of three, and what it loses against the bound if there is one."""
-    from rota import api  # noqa: PLC0415 - numpy only when needed
-    from rota.core.rules import preset  # noqa: PLC0415
-    from rota.mechanisms.registry import build  # noqa: PLC0415
+    from rota import api  # numpy only when needed
+    from rota.core.rules import preset
+    from rota.mechanisms.registry import build
 
     times = []
     for _ in range(REPEATS):
@@ -98,7 +98,7 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
     if as_json:
         echo_json(result)
         return
-    from rota.cli.tables import show_pairs  # noqa: PLC0415
+    from rota.cli.tables import show_pairs
 
     rows = [("CPU, best of three", f"{1000 * min(times):.2f} ms"), ("Running", f"{len(placement):,}")]
     gap = [] if result["gap"] is None else [("Below the bound", f"{100 * result['gap']:.3f} %")]

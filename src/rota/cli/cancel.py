@@ -28,7 +28,7 @@ def command(*, jobs: tuple[int, ...], everything: bool, as_json: bool, **options
         raise click.UsageError("give the numbers of jobs, or --all")
     with open_client(options) as client:
         if everything:
-            from rota.cli.jobs import LIVE  # noqa: PLC0415
+            from rota.cli.jobs import LIVE
 
             numbers = [info.job for info in client.jobs(LIVE)]
         else:

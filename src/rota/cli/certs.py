@@ -39,10 +39,10 @@ def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, 
     localhost, 127.0.0.1, ::1 and the name of this machine are always among the hosts. With --force, everything that the
     old authority signed is worthless from then on.
     """
-    import socket  # noqa: PLC0415 - kept off the path of --help
+    import socket  # kept off the path of --help
 
-    from rota.deploy.security import certs  # noqa: PLC0415
-    from rota.deploy.security.subjects import Role, Subject  # noqa: PLC0415
+    from rota.deploy.security import certs
+    from rota.deploy.security.subjects import Role, Subject
 
     place, now = _place(folder), _now()
     every = ("localhost", "127.0.0.1", "::1", socket.gethostname(), *hosts)
@@ -93,7 +93,7 @@ def client(
 @json_option
 def renew(folder: str | None, *, within: int, days: int, as_json: bool) -> None:
     """Replace certificates that end soon. A running scheduler takes its new one by itself."""
-    from rota.deploy.security import certs  # noqa: PLC0415
+    from rota.deploy.security import certs
 
     made = certs.renew(_place(folder), _now(), within_days=within, days=days)
     if not made and not as_json:
@@ -109,10 +109,10 @@ def renew(folder: str | None, *, within: int, days: int, as_json: bool) -> None:
 @json_option
 def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
     """Refuse every certificate that a holder has now. One that is made later is good again."""
-    from rota.deploy.security.certificates import read_certificate  # noqa: PLC0415
-    from rota.deploy.security.places import revoked_file  # noqa: PLC0415
-    from rota.deploy.security.revocations import Revocations  # noqa: PLC0415
-    from rota.deploy.security.subjects import Role  # noqa: PLC0415
+    from rota.deploy.security.certificates import read_certificate
+    from rota.deploy.security.places import revoked_file
+    from rota.deploy.security.revocations import Revocations
+    from rota.deploy.security.subjects import Role
 
     place, now = _place(folder), _now()
     read_certificate(place / "ca.pem")  # a wrong folder is noticed, not filled
@@ -128,7 +128,7 @@ def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
 @json_option
 def show(folder: str | None, *, as_json: bool) -> None:
     """List the certificates of a folder, whose they are and when they end."""
-    from rota.deploy.security import certificates, certs  # noqa: PLC0415
+    from rota.deploy.security import certificates, certs
 
     place, now = _place(folder), _now()
     authority = certificates.read_certificate(place / "ca.pem")
@@ -145,7 +145,7 @@ def show(folder: str | None, *, as_json: bool) -> None:
         keys = ("file", "holder", "expires", "hosts", "days_left")
         echo_json([dict(zip(keys, (f, h, e.isoformat(), hosts, d), strict=True)) for f, h, e, hosts, d in rows])
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     table = [(file, holder, f"{ends:%Y-%m-%d}", hosts, str(days)) for file, holder, ends, hosts, days in rows]
     show_table(str(place), ("file", "holder", "ends", "hosts", "days left"), table, numbers=1)
@@ -154,8 +154,8 @@ def show(folder: str | None, *, as_json: bool) -> None:
 def _issue(
     role: str, name: str, tenant: str | None, *, folder: str | None, out: str | None, as_json: bool, **how: Any
 ) -> None:
-    from rota.deploy.security import certs  # noqa: PLC0415
-    from rota.deploy.security.subjects import Role, Subject  # noqa: PLC0415
+    from rota.deploy.security import certs
+    from rota.deploy.security.subjects import Role, Subject
 
     target = Path(out) if out is not None else None
     made = certs.issue(_place(folder), Subject(Role(role), name, tenant), _now(), out=target, **how)
@@ -181,12 +181,12 @@ def _show_issued(made: list[Issued], *, as_json: bool) -> None:
 
 
 def _place(folder: str | None) -> Path:
-    from rota.deploy.security.places import certs_folder  # noqa: PLC0415
+    from rota.deploy.security.places import certs_folder
 
     return certs_folder(folder)
 
 
 def _now() -> Any:
-    from datetime import datetime, timezone  # noqa: PLC0415
+    from datetime import datetime, timezone
 
     return datetime.now(timezone.utc).replace(microsecond=0)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @json_option
 def command(spec: str | None, *, as_json: bool) -> None:
     """List built-in clusters, or show one (a name, type=count,... or a TOML or INI file)."""
-    from rota import clusters  # noqa: PLC0415 - kept off the path of --help
+    from rota import clusters  # kept off the path of --help
 
     if spec is None:
         show_list("cluster", [(n, _summary(clusters.load(n))) for n in clusters.names()], as_json=as_json)
@@ -66,7 +66,7 @@ def _kinds(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _show(cluster: Cluster) -> None:
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     have = ("type", "GPUs", "servers", "price per GPU hour", "GPU memory GB")
     rows = [[f"{value}" for value in row.values()] for row in _types(cluster)]

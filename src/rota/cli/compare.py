@@ -57,7 +57,7 @@ def command(
 
 
 def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
-    from rota.analysis.comparison import CONFIDENCE, RESAMPLES, compare_jobs  # noqa: PLC0415 - numpy only when needed
+    from rota.analysis.comparison import CONFIDENCE, RESAMPLES, compare_jobs  # numpy only when needed
 
     names = (a, b) if a != b else ("A", "B")
     found = compare_jobs(_jobs_of(a), _jobs_of(b), names=names)
@@ -79,22 +79,22 @@ def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
         return _jobs_in_store(text, key)
     start = _start_of(path)
     if start.startswith(b"SQLite format 3"):
-        from rota.core.errors import ConfigError  # noqa: PLC0415
+        from rota.core.errors import ConfigError
 
         raise ConfigError(
             f"{spec} is a store of results; write {spec}:KEY for one run, or use --store {spec} --by AXIS"
         )
     if start.lstrip().startswith(b"{"):
-        from rota import api  # noqa: PLC0415
+        from rota import api
 
         return api.replay(path).jobs
-    from rota.analysis.jobs_csv import read_jobs_csv  # noqa: PLC0415
+    from rota.analysis.jobs_csv import read_jobs_csv
 
     return read_jobs_csv(path)
 
 
 def _start_of(path: Path) -> bytes:
-    from rota.core.errors import ConfigError  # noqa: PLC0415
+    from rota.core.errors import ConfigError
 
     with path.open("rb") as raw:
         start = raw.read(64)
@@ -108,9 +108,9 @@ def _start_of(path: Path) -> bytes:
 
 
 def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
-    from rota.core.errors import ConfigError  # noqa: PLC0415
-    from rota.experiments.blobs import unpack  # noqa: PLC0415
-    from rota.experiments.store import Store  # noqa: PLC0415
+    from rota.core.errors import ConfigError
+    from rota.experiments.blobs import unpack
+    from rota.experiments.store import Store
 
     with Store(path, create=False) as store:
         run = store.result(key) if key else None
@@ -123,7 +123,7 @@ def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
 
 
 def _show_runs(a: str, b: str, found: Comparison) -> None:
-    from rota.cli.tables import show_pairs, show_table  # noqa: PLC0415
+    from rota.cli.tables import show_pairs, show_table
 
     show_pairs("runs", [("A", a), ("B", b)])
     click.echo()
@@ -152,7 +152,7 @@ def _show_runs(a: str, b: str, found: Comparison) -> None:
     click.echo()
     click.echo(f"Mean of B over mean of A: {_interval(found.mean)}")
     if found.mean.low is not None:
-        from rota.analysis.comparison import RESAMPLES  # noqa: PLC0415
+        from rota.analysis.comparison import RESAMPLES
 
         click.echo(
             f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {found.block} consecutive jobs, because "
@@ -201,9 +201,9 @@ def _interval(estimate: Estimate) -> str:
 
 
 def _compare_values(a: str, b: str, *, store: str, axis: str, sweep: str | None, metric: str, as_json: bool) -> None:
-    from rota.core.errors import UnknownName  # noqa: PLC0415
-    from rota.experiments.pairing import METRICS, pair_runs  # noqa: PLC0415
-    from rota.experiments.store import Store  # noqa: PLC0415
+    from rota.core.errors import UnknownName
+    from rota.experiments.pairing import METRICS, pair_runs
+    from rota.experiments.store import Store
 
     if metric not in METRICS:
         raise UnknownName("metric", metric, METRICS)
@@ -217,7 +217,7 @@ def _compare_values(a: str, b: str, *, store: str, axis: str, sweep: str | None,
 
 
 def _show_values(a: str, b: str, metric: str, found: Paired) -> None:
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     varied = list(dict.fromkeys(key for setting in found.settings for key in setting.point))
     rows = []

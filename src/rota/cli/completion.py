@@ -16,9 +16,9 @@ def command(shell: str) -> None:
     zsh:   rota completion zsh > ~/.zfunc/_rota     (with ~/.zfunc in $fpath)
     fish:  rota completion fish > ~/.config/fish/completions/rota.fish
     """
-    from rota.cli.main import cli  # noqa: PLC0415 - main imports this module by name
+    from rota.cli.main import cli  # main imports this module by name
 
     kind = get_completion_class(shell)
-    assert kind is not None, shell  # noqa: S101 - click knows the three shells of the choice
+    assert kind is not None, shell  # click knows the three shells of the choice
     completion = kind(cli, {}, "rota", "_ROTA_COMPLETE")
     click.echo(completion.source_template % completion.source_vars())

@@ -44,9 +44,9 @@ def open_client(options: dict[str, Any], tenant: str | None = None) -> Client:
 
 def needs_deploy(module: str) -> Any:
     """Import a module of a deployment; without the extra, say how to get it."""
-    import importlib  # noqa: PLC0415
+    import importlib
 
-    from rota.deploy.security.places import quiet_grpc  # noqa: PLC0415
+    from rota.deploy.security.places import quiet_grpc
 
     if module != "rota.deploy.serving":  # which reads gRPC's lines about failed handshakes
         quiet_grpc()

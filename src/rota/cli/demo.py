@@ -67,8 +67,8 @@ def scenes(jobs: int, seed: int) -> list[Scene]:
 @json_option
 def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
     """Compare policies and mechanisms on built-in workloads: a table, and an interactive report in one HTML file."""
-    from rota.analysis.output import check_writable  # noqa: PLC0415 - numpy only when needed
-    from rota.dashboard.page import write_report  # noqa: PLC0415
+    from rota.analysis.output import check_writable  # numpy only when needed
+    from rota.report.page import write_report
 
     page = _folder(out) / "report.html"
     check_writable(page)
@@ -94,15 +94,15 @@ def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
 
 
 def _simulate(name: str, run: Mapping[str, Any], log: Path) -> Result:
-    from rota import api  # noqa: PLC0415
-    from rota.cli.progress import progress_bar  # noqa: PLC0415
+    from rota import api
+    from rota.cli.progress import progress_bar
 
     with progress_bar(name) as bar:
         return api.simulate(**run, events=log, progress=bar)
 
 
 def _show(found: Mapping[str, Mapping[str, Result]]) -> None:
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     for i, (title, results) in enumerate(found.items()):
         if i:

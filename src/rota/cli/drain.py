@@ -27,7 +27,7 @@ def command(*, node: str, undo: bool, as_json: bool, **options: Any) -> None:
     with open_client(options) as client:
         found = client.drain(node, undo=undo)
     if as_json:
-        from rota.cli.nodes import fields  # noqa: PLC0415
+        from rota.cli.nodes import fields
 
         echo_json(fields(found))
         return

@@ -48,7 +48,7 @@ def command(
 
 
 def _print(client: Client, after: int, *, follow: bool, verbose: bool, as_json: bool) -> None:
-    from rota.deploy.telling import told  # noqa: PLC0415
+    from rota.deploy.telling import told
 
     begun, scale = _clock(client)
     for number, line in client.event_lines(after, follow=follow):
@@ -63,14 +63,14 @@ def _print(client: Client, after: int, *, follow: bool, verbose: bool, as_json: 
 
 def _clock(client: Client) -> tuple[float, float]:
     """Wall time of engine second 0, and the scale."""
-    import time  # noqa: PLC0415
+    import time
 
     now = client.status()
     return time.time() - now.now_s / now.time_scale, now.time_scale
 
 
 def _export(client: Client, path: str, *, as_json: bool) -> None:
-    from rota.deploy.exports import export_events  # noqa: PLC0415
+    from rota.deploy.exports import export_events
 
     written = export_events(client, path)
     if as_json:

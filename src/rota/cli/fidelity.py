@@ -53,7 +53,7 @@ def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bo
 
     The emulation has a real scheduler, real agents, leases and checkpoints; only the GPUs are emulated, and time.
     """
-    from rota.analysis.output import check_writable  # noqa: PLC0415 - numpy only when needed
+    from rota.analysis.output import check_writable  # numpy only when needed
 
     for path in (jobs_csv, figure):
         if path is not None:
@@ -70,13 +70,13 @@ def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bo
 
 
 def _run(trace: str, options: dict[str, Any]) -> Fidelity:
-    import dataclasses  # noqa: PLC0415
+    import dataclasses
 
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from rota import api, clusters, workloads  # noqa: PLC0415
-    from rota.deploy.fidelity import compare  # noqa: PLC0415
-    from rota.deploy.scheduler import Options  # noqa: PLC0415
+    from rota import api, clusters, workloads
+    from rota.deploy.fidelity import compare
+    from rota.deploy.scheduler import Options
 
     jobs = workloads.read_trace(trace, options["trace_format"], options["trace_settings"])
     jobs = jobs if options["limit"] is None else jobs.rows(0, min(options["limit"], len(jobs)))
@@ -108,8 +108,8 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
@@ -132,14 +132,14 @@ def _plain(found: Fidelity) -> dict[str, Any]:
 
 
 def _percentiles(found: Fidelity) -> list[float]:
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     values: list[float] = np.percentile(found.ratios, [5, 50, 95]).tolist()
     return values
 
 
 def _show(found: Fidelity) -> None:
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     rows = [
         (d.name, f"{d.simulated:,.0f} s", f"{d.emulated:,.0f} s", f"{100 * d.part:+.2f} %") for d in found.differences()
@@ -153,9 +153,9 @@ def _show(found: Fidelity) -> None:
 
 
 def _write(path: str, found: Fidelity) -> None:
-    import csv  # noqa: PLC0415
+    import csv
 
-    from rota.analysis.output import whole_file  # noqa: PLC0415
+    from rota.analysis.output import whole_file
 
     with whole_file(path) as place, place.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
@@ -165,8 +165,8 @@ def _write(path: str, found: Fidelity) -> None:
 
 
 def _draw(path: str, found: Fidelity) -> None:
-    from rota.analysis.figures import curves  # noqa: PLC0415
-    from rota.analysis.output import whole_file  # noqa: PLC0415
+    from rota.analysis.figures import curves
+    from rota.analysis.output import whole_file
 
     figure = curves.ratio_cdf({"jobs": found.ratios}, ("emulated", "simulated"))
     with whole_file(path) as place:

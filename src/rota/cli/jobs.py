@@ -49,7 +49,7 @@ def command(
     if not page.jobs:
         click.echo("no jobs" if everything or phases else "no jobs that are not over; --all shows the others")
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     header = ("job", "name", "phase", "profile", "where", "GPUs", "done", "waits or ran")
     show_table(None, header, [_row(info) for info in page.jobs], numbers=3)
@@ -59,7 +59,7 @@ def command(
 
 def fields(info: Any) -> dict[str, Any]:
     """A job as plain values."""
-    from rota.rpc.convert import spec_fields  # noqa: PLC0415
+    from rota.rpc.convert import spec_fields
 
     plain = ("phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
              "preemptions", "epoch", "exit_code", "submitted_s", "ended_s")  # fmt: skip
@@ -99,7 +99,7 @@ def _show(info: Any, *, as_json: bool) -> None:
     if as_json:
         echo_json(fields(info))
         return
-    from rota.cli.tables import show_pairs  # noqa: PLC0415
+    from rota.cli.tables import show_pairs
 
     spec = info.spec
     rows = [("phase", how(info)), ("tenant", spec.tenant)]

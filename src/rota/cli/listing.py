@@ -34,7 +34,7 @@ def show_list(kind: str, rows: list[tuple[str, str]], *, as_json: bool) -> None:
             click.echo(click.style(name, fg="cyan"))
             click.echo(textwrap.fill(summary, 78, initial_indent="    ", subsequent_indent="    "))
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415 - rich only when a table is shown
+    from rota.cli.tables import show_table  # rich only when a table is shown
 
     show_table(None, (kind, "what it does"), rows)
 
@@ -46,7 +46,7 @@ def _show_entry(kind: str, entry: Entry[Any], *, as_json: bool) -> None:
         described = {"name": entry.name, "summary": entry.summary, "explanation": explanation}
         echo_json({**described, "parameters": parameters, "preset": dict(entry.preset)})
         return
-    from rota.cli.tables import reflow, show_table  # noqa: PLC0415
+    from rota.cli.tables import reflow, show_table
 
     click.echo(reflow(f"{entry.name}: {entry.summary}\n\n{explanation}") + "\n")
     if entry.preset:

@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 def policy_registry() -> Registry[Any]:
     """Every policy."""
-    from rota.policies.registry import policies as registry  # noqa: PLC0415
+    from rota.policies.registry import policies as registry
 
     return registry
 
 
 def mechanism_registry() -> Registry[Any]:
     """Every mechanism."""
-    from rota.mechanisms.registry import mechanisms as registry  # noqa: PLC0415
+    from rota.mechanisms.registry import mechanisms as registry
 
     return registry
 
 
 def workload_registry() -> Registry[Any]:
     """Every job generator."""
-    from rota.workloads.registry import workloads as registry  # noqa: PLC0415
+    from rota.workloads.registry import workloads as registry
 
     return registry
 
@@ -46,34 +46,34 @@ def workloads() -> list[str]:
 
 def clusters() -> list[str]:
     """Names of built-in clusters."""
-    from rota import clusters as package  # noqa: PLC0415
+    from rota import clusters as package
 
     return package.names()
 
 
 def profiles() -> list[str]:
     """Names of built-in catalogues."""
-    from rota import profiles as package  # noqa: PLC0415
+    from rota import profiles as package
 
     return package.names()
 
 
 def rules() -> list[str]:
     """Names of rules presets."""
-    from rota.core.rules import PRESETS  # noqa: PLC0415
+    from rota.core.rules import PRESETS
 
     return list(PRESETS)
 
 
 def trace_formats() -> list[str]:
     """Names of trace formats."""
-    from rota.workloads.registry import formats  # noqa: PLC0415
+    from rota.workloads.registry import formats
 
     return formats.names()
 
 
 def reproductions() -> list[str]:
     """Names of reproductions."""
-    from rota.experiments.repro.catalogue import names  # noqa: PLC0415
+    from rota.experiments.repro.catalogue import names
 
     return list(names())

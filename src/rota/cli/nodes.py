@@ -23,7 +23,7 @@ def command(*, as_json: bool, **options: Any) -> None:
     if not nodes:
         click.echo("no server has come yet; `rota agent` starts one")
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     rows = [
         (n.node, n.type + (" (emulated)" if n.emulated else ""), n.state, " ".join(map(str, n.jobs)) or "-",

@@ -103,9 +103,9 @@ def sim_vs_real(reference: str, others: tuple[str, ...], **out: Any) -> None:
     Distribution of the ratio job by job, e.g. simulated over real; works for any two files of --jobs-csv.
     """
     _check(**out)
-    from rota.analysis.figures.curves import ratio_cdf  # noqa: PLC0415
-    from rota.experiments.plotting import named  # noqa: PLC0415
-    from rota.experiments.plotting_runs import ratios  # noqa: PLC0415
+    from rota.analysis.figures.curves import ratio_cdf
+    from rota.experiments.plotting import named
+    from rota.experiments.plotting_runs import ratios
 
     found = ratios(reference, others)
     other = next(iter(found)) if len(found) == 1 else "other"
@@ -119,12 +119,12 @@ def sim_vs_real(reference: str, others: tuple[str, ...], **out: Any) -> None:
 def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     """GPU time held by jobs over time, from event logs."""
     _check(**out)
-    from rota.experiments import plotting  # noqa: PLC0415
+    from rota.experiments import plotting
 
     found = plotting.utilization(logs, bins)
 
     def figure() -> Figure:
-        from rota.analysis.plots import utilization_lines  # noqa: PLC0415
+        from rota.analysis.plots import utilization_lines
 
         return utilization_lines(found)
 
@@ -142,8 +142,8 @@ def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
 def stranded(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     """CPUs and memory idle beside busy GPUs, from event logs."""
     _check(**out)
-    from rota.analysis.figures.heat import stranded as draw  # noqa: PLC0415
-    from rota.experiments import plotting_runs  # noqa: PLC0415
+    from rota.analysis.figures.heat import stranded as draw
+    from rota.experiments import plotting_runs
 
     found = plotting_runs.stranded(logs, bins)
     _put(lambda: {"runs": [{"name": n, **v.numbers()} for n, v in found.items()]}, lambda: draw(found), **out)
@@ -156,8 +156,8 @@ def stranded(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
 def fairness_over_time(log: str, *, bins: int, **out: Any) -> None:
     """What tenants held and were entitled to, from an event log."""
     _check(**out)
-    from rota.analysis.figures.shares import fairness_over_time as draw  # noqa: PLC0415
-    from rota.experiments import plotting_runs  # noqa: PLC0415
+    from rota.analysis.figures.shares import fairness_over_time as draw
+    from rota.experiments import plotting_runs
 
     found = plotting_runs.fairness_over_time(log, bins)
     _put(found.numbers, lambda: draw(found), **out)
@@ -185,8 +185,8 @@ def solve_time_vs_jobs(
     if not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise click.UsageError(f"--jobs {jobs!r}: write whole numbers > 0 as N,N,...")
     _check(**out)
-    from rota.analysis.figures.curves import solve_time  # noqa: PLC0415
-    from rota.experiments import plotting_runs  # noqa: PLC0415
+    from rota.analysis.figures.curves import solve_time
+    from rota.experiments import plotting_runs
 
     found = (
         plotting_runs.solve_times(files)
@@ -205,12 +205,12 @@ def solve_time_vs_jobs(
 def gantt(log: str, *, by: str, from_hour: float, to_hour: float, **out: Any) -> None:
     """Which job held which GPU when, from an event log."""
     _check(**out)
-    from rota.experiments import plotting  # noqa: PLC0415
+    from rota.experiments import plotting
 
     held = plotting.occupancy(log, from_hour * _HOUR, to_hour * _HOUR)
 
     def figure() -> Figure:
-        from rota.analysis.figures.schedule import gantt as draw  # noqa: PLC0415
+        from rota.analysis.figures.schedule import gantt as draw
 
         return draw(held, by)
 
@@ -225,8 +225,8 @@ def gantt(log: str, *, by: str, from_hour: float, to_hour: float, **out: Any) ->
 def sensitivity(catalogue: str, *, type_: str | None, models: tuple[str, ...], **out: Any) -> None:
     """Heat maps of speed by CPUs and memory, by catalogue."""
     _check(**out)
-    from rota.analysis.figures import catalogue as drawing  # noqa: PLC0415
-    from rota.experiments import plotting  # noqa: PLC0415
+    from rota.analysis.figures import catalogue as drawing
+    from rota.experiments import plotting
 
     tables = plotting.sensitivity(catalogue, type_, models)
     _put(lambda: {"models": drawing.sensitivity_numbers(tables)}, lambda: drawing.sensitivity(tables), **out)
@@ -241,8 +241,8 @@ def sensitivity(catalogue: str, *, type_: str | None, models: tuple[str, ...], *
 def colocation(catalogue: str, *, type_: str | None, gpus: int, models: tuple[str, ...], **out: Any) -> None:
     """Heat map of the speed of models that share GPUs."""
     _check(**out)
-    from rota.analysis.figures import catalogue as drawing  # noqa: PLC0415
-    from rota.experiments import plotting  # noqa: PLC0415
+    from rota.analysis.figures import catalogue as drawing
+    from rota.experiments import plotting
 
     company = plotting.colocation(catalogue, type_, gpus, models)
     _put(company.numbers, lambda: drawing.colocation(company), **out)
@@ -260,8 +260,8 @@ def makespan_vs_jobs(store: str, *, sweep_name: str | None, where: dict[str, str
 
 def _draw_curves(kind: str, store: str, choice: Choice, out: dict[str, Any]) -> None:
     _check(**out)
-    from rota.analysis.figures import curves  # noqa: PLC0415
-    from rota.experiments import plotting  # noqa: PLC0415
+    from rota.analysis.figures import curves
+    from rota.experiments import plotting
 
     found: Curves = getattr(plotting, kind)(store, choice)
     if found.left_out:
@@ -275,15 +275,15 @@ def _draw_curves(kind: str, store: str, choice: Choice, out: dict[str, Any]) -> 
 
 def _draw_distribution(kind: str, column: str, sources: tuple[str, ...], choice: Choice, out: dict[str, Any]) -> None:
     _check(**out)
-    from rota.analysis.figures import curves  # noqa: PLC0415
-    from rota.experiments import plotting  # noqa: PLC0415 - kept off the path of --help
+    from rota.analysis.figures import curves
+    from rota.experiments import plotting  # kept off the path of --help
 
     found = getattr(plotting, kind)(sources, choice)
     _put(lambda: _distribution(found, column), lambda: getattr(curves, kind)(found), **out)
 
 
 def _distribution(found: dict[str, Any], column: str) -> dict[str, Any]:
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     return {
         "lines": [{"name": n, "jobs": len(v), column: np.sort(v[np.isfinite(v)])} for n, v in found.items()]
@@ -291,7 +291,7 @@ def _distribution(found: dict[str, Any], column: str) -> dict[str, Any]:
 
 
 def _choice(sweep: str | None, where: dict[str, str]) -> Choice:
-    from rota.experiments.plotting import Choice  # noqa: PLC0415
+    from rota.experiments.plotting import Choice
 
     return Choice(sweep=sweep, where=where)
 
@@ -302,9 +302,9 @@ def _check(*, output: str | None, as_json: bool) -> None:
         return
     if as_json or output is None:
         raise click.UsageError("give either -o FILE (.png, .pdf or .svg) or --json")
-    from rota.analysis.output import check_writable  # noqa: PLC0415
-    from rota.analysis.plots import require_matplotlib  # noqa: PLC0415
-    from rota.analysis.trace_plots import form_of  # noqa: PLC0415
+    from rota.analysis.output import check_writable
+    from rota.analysis.plots import require_matplotlib
+    from rota.analysis.trace_plots import form_of
 
     form_of(output)
     require_matplotlib()
@@ -317,9 +317,9 @@ def _put(
     if as_json or output is None:
         echo_json(numbers())
         return
-    from rota.analysis.output import whole_file  # noqa: PLC0415
-    from rota.analysis.plots import rendered  # noqa: PLC0415
-    from rota.analysis.trace_plots import form_of  # noqa: PLC0415
+    from rota.analysis.output import whole_file
+    from rota.analysis.plots import rendered
+    from rota.analysis.trace_plots import form_of
 
     data = rendered(figure(), form_of(output))
     with whole_file(output) as temporary:

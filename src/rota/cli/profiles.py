@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @json_option
 def command(name: str | None, *, as_json: bool) -> None:
     """List throughput catalogues, or show one (by name or from a file)."""
-    from rota import profiles  # noqa: PLC0415 - kept off the path of --help
+    from rota import profiles  # kept off the path of --help
 
     if name is None:
         show_list("catalogue", [(n, _about(profiles.load(n))) for n in profiles.names()], as_json=as_json)
@@ -67,7 +67,7 @@ def _show(catalogue: Catalogue) -> None:
 
 
 def _show_rates(catalogue: Catalogue, rows: list[ProfileRow]) -> None:
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     types = catalogue.types
     cells = [
@@ -80,7 +80,7 @@ def _show_rates(catalogue: Catalogue, rows: list[ProfileRow]) -> None:
 
 def _show_models(name: str, rows: list[ProfileRow]) -> None:
     """A line per profile and type: there is more to say of each than fits into columns of types."""
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     cells = [
         (row.profile, kind, str(row.gpus or "any"), f"{rate:.3f}", *_ideal(row.sensitivities.get(kind)))
@@ -97,7 +97,7 @@ def _show_models(name: str, rows: list[ProfileRow]) -> None:
 
 def _show_fits(catalogue: Catalogue) -> None:
     """The formula behind a derived catalogue, and how far it is from what was measured."""
-    from rota.cli.tables import show_pairs, show_table  # noqa: PLC0415
+    from rota.cli.tables import show_pairs, show_table
 
     if not catalogue.fits:
         return

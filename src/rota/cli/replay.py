@@ -16,10 +16,10 @@ def command(log: str, *, jobs_csv: str | None, as_json: bool) -> None:
 
     The numbers equal those of the run itself, apart from the time and memory it took.
     """
-    from rota import api  # noqa: PLC0415 - numpy only when needed
-    from rota.analysis.jobs_csv import write_jobs_csv  # noqa: PLC0415
-    from rota.analysis.output import check_writable  # noqa: PLC0415
-    from rota.cli.simulate import show  # noqa: PLC0415
+    from rota import api  # numpy only when needed
+    from rota.analysis.jobs_csv import write_jobs_csv
+    from rota.analysis.output import check_writable
+    from rota.cli.simulate import show
 
     if jobs_csv is not None:
         check_writable(jobs_csv)

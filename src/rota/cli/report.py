@@ -51,9 +51,9 @@ def command(
     """
     if not 0 <= from_hour < to_hour:
         raise click.UsageError(f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}; give a window")
-    from rota.analysis.output import check_writable  # noqa: PLC0415 - kept off the path of --help
-    from rota.dashboard.logs import Window  # noqa: PLC0415
-    from rota.dashboard.page import write_report  # noqa: PLC0415
+    from rota.analysis.output import check_writable  # kept off the path of --help
+    from rota.report.logs import Window
+    from rota.report.page import write_report
 
     _check_apart(results, check_writable(output))
     window = Window(start=3600.0 * from_hour, end=3600.0 * to_hour)

@@ -40,14 +40,14 @@ class Reproductions(click.Group):
         known = super().get_command(ctx, cmd_name)
         if known is not None:
             return known
-        from rota.experiments.repro.catalogue import load  # noqa: PLC0415 - only when asked for
+        from rota.experiments.repro.catalogue import load
 
         load(cmd_name)
         return _runs([cmd_name], cmd_name, "Run this one.")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Names of reproductions as well."""
-        from click.shell_completion import CompletionItem  # noqa: PLC0415
+        from click.shell_completion import CompletionItem
 
         found = super().shell_complete(ctx, incomplete)
         return found + [CompletionItem(n) for n in names.reproductions() if n.startswith(incomplete)]
@@ -66,7 +66,7 @@ def command() -> None:
 @json_option
 def list_(*, as_json: bool) -> None:
     """What can be reproduced."""
-    from rota.experiments.repro.catalogue import load, specs  # noqa: PLC0415
+    from rota.experiments.repro.catalogue import load, specs
 
     found = [load(name) for name in names.reproductions()]
     if as_json:
@@ -84,7 +84,7 @@ def list_(*, as_json: bool) -> None:
             ]
         )
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     rows = [(r.name, r.item, r.title, str(_published(r)), str(_runs_of(r))) for r in found]
     show_table(None, ("name", "paper's", "what", "numbers", "runs"), rows, numbers=2)
@@ -95,7 +95,7 @@ def _published(wanted: Reproduction) -> int:
 
 
 def _runs_of(wanted: Reproduction) -> int | str:
-    from rota.experiments.repro.catalogue import specs  # noqa: PLC0415
+    from rota.experiments.repro.catalogue import specs
 
     return sum(len(s.points()) for s in specs(wanted, quick=False)) or "-"
 
@@ -106,7 +106,7 @@ def _runs_of(wanted: Reproduction) -> int | str:
 @click.option("--json", "as_json", is_flag=True, help="All results as one list, instead of the page.")
 def report(*, sources: Sequence[str], output: str | None, as_json: bool) -> None:
     """A page in Markdown out of recorded results, without running anything."""
-    from rota.experiments.repro.page import page, read_results  # noqa: PLC0415
+    from rota.experiments.repro.page import page, read_results
 
     results = read_results(sources)
     text = _as_text([r.numbers() for r in results]) if as_json else page(results)
@@ -140,8 +140,8 @@ command.add_command(_runs([], "all", "Run all of them, one after the other."))
 
 def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet: bool, as_json: bool,
                **how: Any) -> int:  # fmt: skip
-    from rota.experiments.repro.carrying import reproduce  # noqa: PLC0415
-    from rota.experiments.repro.catalogue import load  # noqa: PLC0415
+    from rota.experiments.repro.carrying import reproduce
+    from rota.experiments.repro.catalogue import load
 
     folder = None if output is None else _folder(output)
     results: list[Result] = []
@@ -164,7 +164,7 @@ def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet
 
 
 def _watching(*, quiet: bool) -> Callable[[Spec], contextlib.AbstractContextManager[Callable[[Report], None] | None]]:
-    from rota.cli.sweep_progress import sweep_progress  # noqa: PLC0415
+    from rota.cli.sweep_progress import sweep_progress
 
     @contextlib.contextmanager
     def watching(spec: Spec) -> Iterator[Callable[[Report], None] | None]:
@@ -175,7 +175,7 @@ def _watching(*, quiet: bool) -> Callable[[Spec], contextlib.AbstractContextMana
 
 
 def _folder(output: str) -> Path:
-    from rota.core.errors import OutputError  # noqa: PLC0415
+    from rota.core.errors import OutputError
 
     path = Path(output)
     try:
@@ -187,9 +187,9 @@ def _folder(output: str) -> Path:
 
 def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
     """The figure as PNG and PDF, and the JSON."""
-    from rota.analysis import plots  # noqa: PLC0415
-    from rota.analysis.output import whole_file  # noqa: PLC0415
-    from rota.experiments.repro.drawing import figure  # noqa: PLC0415
+    from rota.analysis import plots
+    from rota.analysis.output import whole_file
+    from rota.experiments.repro.drawing import figure
 
     result = outcome.result
     path = folder / f"{wanted.name}.json"
@@ -205,7 +205,7 @@ def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
 
 
 def _show(result: Result, paths: Sequence[Path]) -> None:
-    from rota.cli.tables import reflow, show_table  # noqa: PLC0415
+    from rota.cli.tables import reflow, show_table
 
     show_table(
         f"{result.name}: {result.title} ({result.paper}, {result.item})",
@@ -232,7 +232,7 @@ def _show(result: Result, paths: Sequence[Path]) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    from rota.experiments.repro.page import number  # noqa: PLC0415
+    from rota.experiments.repro.page import number
 
     name = row.name if row.at is None else f"{row.name}, {row.at:g}"
     unit = f" {row.unit}" if row.unit else ""
@@ -244,13 +244,13 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _as_text(numbers: Any) -> str:
-    import json  # noqa: PLC0415
+    import json
 
     return json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"
 
 
 def _write(path: Path, text: str) -> None:
-    from rota.analysis.output import whole_file  # noqa: PLC0415
+    from rota.analysis.output import whole_file
 
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -32,7 +32,7 @@ def list_(store: str, *, as_json: bool) -> None:
     if as_json:
         echo_json(found)
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415 - kept off the path of --help
+    from rota.cli.tables import show_table  # kept off the path of --help
 
     counts = ("points", "done", "ok", "unstable", "failed")
     rows = [(s["name"], _when(s["updated"]), *(str(s[c]) for c in counts)) for s in found]
@@ -47,8 +47,8 @@ def list_(store: str, *, as_json: bool) -> None:
 @json_option
 def show(store: str, key: str | None, *, sweep_name: str | None, status: str | None, as_json: bool) -> None:
     """Runs in a table, or one run by the first digits of its key."""
-    from rota.core.errors import ConfigError  # noqa: PLC0415
-    from rota.experiments.results import row  # noqa: PLC0415
+    from rota.core.errors import ConfigError
+    from rota.experiments.results import row
 
     with _open(store) as file:
         if key is not None:
@@ -74,7 +74,7 @@ def show(store: str, key: str | None, *, sweep_name: str | None, status: str | N
 @json_option
 def export(store: str, *, csv_file: str, sweep_name: str | None, status: str | None, as_json: bool) -> None:
     """Write runs and their metrics to a CSV file."""
-    from rota.experiments.results import write_csv  # noqa: PLC0415
+    from rota.experiments.results import write_csv
 
     with _open(store) as file:
         count = write_csv(csv_file, _runs(file, sweep_name, status))
@@ -85,14 +85,14 @@ def export(store: str, *, csv_file: str, sweep_name: str | None, status: str | N
 
 
 def _open(path: str) -> Store:
-    from rota.experiments.store import Store  # noqa: PLC0415
+    from rota.experiments.store import Store
 
     return Store(path, create=False)
 
 
 def _runs(store: Store, sweep: str | None, status: str | None) -> list[Run]:
-    from rota.core.errors import UnknownName  # noqa: PLC0415
-    from rota.experiments.execution import STATUSES  # noqa: PLC0415
+    from rota.core.errors import UnknownName
+    from rota.experiments.execution import STATUSES
 
     if status is not None and status not in STATUSES:
         raise UnknownName("status", status, STATUSES)
@@ -105,7 +105,7 @@ def _runs(store: Store, sweep: str | None, status: str | None) -> list[Run]:
 
 def show_runs(runs: Sequence[Run]) -> None:
     """A table: what was varied, how it ended, the first numbers to look at; then the errors."""
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     varied = list(dict.fromkeys(key for run in runs for key in _named(run)))
     rows = []
@@ -137,7 +137,7 @@ def _errors(runs: Iterable[Run]) -> list[str]:
 
 
 def _show_one(run: Run, *, as_json: bool) -> None:
-    from rota.cli.tables import show_pairs, summary_rows  # noqa: PLC0415
+    from rota.cli.tables import show_pairs, summary_rows
 
     if as_json:
         echo_json({**vars(run)})

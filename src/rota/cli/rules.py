@@ -22,7 +22,7 @@ _ABOUT = {
 @json_option
 def command(name: str | None, *, as_json: bool) -> None:
     """List rules presets, or show one."""
-    from rota.core.rules import PRESETS, Rules, preset  # noqa: PLC0415 - kept off the path of --help
+    from rota.core.rules import PRESETS, Rules, preset  # kept off the path of --help
 
     if name is None:
         show_list("rules", [(n, _ABOUT.get(n, "")) for n in PRESETS], as_json=as_json)
@@ -31,7 +31,7 @@ def command(name: str | None, *, as_json: bool) -> None:
     if as_json:
         echo_json(fields)
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     sane = dataclasses.asdict(Rules())
     rows = [

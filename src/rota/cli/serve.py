@@ -73,7 +73,7 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
     serving = needs_deploy("rota.deploy.serving")
     port, made = _port(options, serving), _options(options)
 
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
     def ready(address: str) -> None:
         if as_json:
@@ -92,8 +92,8 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
 
 
 def _port(options: dict[str, Any], serving: Any) -> Any:
-    from rota.deploy.security.addresses import is_unix, split  # noqa: PLC0415
-    from rota.deploy.security.places import certs_folder  # noqa: PLC0415
+    from rota.deploy.security.addresses import is_unix, split
+    from rota.deploy.security.places import certs_folder
 
     address, given, insecure = options.pop("listen"), options.pop("certs"), options.pop("insecure")
     if not is_unix(address):
@@ -105,9 +105,9 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
 
 
 def _options(options: dict[str, Any]) -> Any:
-    from rota import clusters  # noqa: PLC0415
-    from rota.deploy.floor import Timing  # noqa: PLC0415
-    from rota.deploy.scheduler import Options  # noqa: PLC0415
+    from rota import clusters
+    from rota.deploy.floor import Timing
+    from rota.deploy.scheduler import Options
 
     heartbeat, dead_after, lease = (options.pop(name) for name in ("heartbeat", "dead_after", "lease"))
     if dead_after <= heartbeat:

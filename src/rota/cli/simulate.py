@@ -81,7 +81,7 @@ def command(*, jobs_csv: str | None, as_json: bool, **options: Any) -> int:
     _check(jobs_csv, options)
     result = _run(options)
     if jobs_csv is not None:
-        from rota.analysis.jobs_csv import write_jobs_csv  # noqa: PLC0415 - numpy only when needed
+        from rota.analysis.jobs_csv import write_jobs_csv  # numpy only when needed
 
         write_jobs_csv(jobs_csv, result.jobs)
     show(result, as_json=as_json)
@@ -91,7 +91,7 @@ def command(*, jobs_csv: str | None, as_json: bool, **options: Any) -> int:
 def _check(jobs_csv: str | None, options: dict[str, Any]) -> None:
     """Refuse, before any work, what would fail after it."""
     _check_sources(options)
-    from rota.analysis.output import check_writable  # noqa: PLC0415
+    from rota.analysis.output import check_writable
 
     used: dict[Path, str] = {}
     for flag in ("trace", "resume"):
@@ -126,8 +126,8 @@ def _is_device(path: Path) -> bool:
 
 
 def _run(options: dict[str, Any]) -> Result:
-    from rota import api  # noqa: PLC0415
-    from rota.cli.progress import progress_bar  # noqa: PLC0415
+    from rota import api
+    from rota.cli.progress import progress_bar
 
     with progress_bar("simulating") as bar:
         return api.simulate(**options, progress=bar)
@@ -140,7 +140,7 @@ def show(result: Result, *, as_json: bool) -> None:
     if as_json:
         echo_json(payload(result))
         return
-    from rota.cli.tables import show_pairs, summary_rows  # noqa: PLC0415
+    from rota.cli.tables import show_pairs, summary_rows
 
     config = result.config
     title = f"{config.get('policy', 'run')}"
@@ -151,7 +151,7 @@ def show(result: Result, *, as_json: bool) -> None:
 
 def payload(result: Result) -> dict[str, Any]:
     """All there is to say about a run, as one object."""
-    from rota._version import __version__  # noqa: PLC0415
+    from rota._version import __version__
 
     return {
         **result.summary,

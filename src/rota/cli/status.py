@@ -23,7 +23,7 @@ def command(*, as_json: bool, **options: Any) -> None:
     if as_json:
         echo_json(values)
         return
-    from rota.cli.tables import duration, show_pairs  # noqa: PLC0415
+    from rota.cli.tables import duration, show_pairs
 
     show_pairs(
         f"scheduler {address}",

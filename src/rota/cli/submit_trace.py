@@ -60,7 +60,7 @@ def command(
         raise click.UsageError("--jobs-csv needs --wait: completion times are known in the end")
     runs = needs_deploy("rota.deploy.trace_runs")
     if jobs_csv is not None:
-        from rota.analysis.output import check_writable  # noqa: PLC0415
+        from rota.analysis.output import check_writable
 
         check_writable(jobs_csv)
     jobs = _jobs(trace, trace_format, trace_settings, limit)
@@ -85,9 +85,9 @@ def command(
 
 
 def _jobs(trace: str, trace_format: str | None, trace_settings: dict[str, str], limit: int | None) -> Jobs:
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from rota.workloads import read_trace  # noqa: PLC0415
+    from rota.workloads import read_trace
 
     jobs = read_trace(trace, trace_format, trace_settings)
     ordered = jobs.take(np.argsort(jobs.submitted, kind="stable"))
@@ -104,7 +104,7 @@ def _tell_elastic(count: int) -> None:
 
 def _scale(status: Any, asked: float | None) -> float:
     """The scheduler's scale; another one that was asked for is refused."""
-    from rota.core.errors import ConfigError  # noqa: PLC0415
+    from rota.core.errors import ConfigError
 
     scale = float(status.time_scale)
     if asked is not None and asked != scale:
@@ -121,8 +121,8 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=total)
@@ -147,14 +147,14 @@ def _interrupted(numbers: list[int], total: int, *, as_json: bool) -> int:
 def _show(runs: Any, run: Any, infos: list[Any], jobs_csv: str | None, *, as_json: bool) -> None:
     columns = runs.outcome(run, infos)
     if jobs_csv is not None:
-        from rota.analysis.jobs_csv import write_jobs_csv  # noqa: PLC0415
+        from rota.analysis.jobs_csv import write_jobs_csv
 
         write_jobs_csv(jobs_csv, columns)
     found = runs.summary(columns)
     if as_json:
         echo_json({**found, "jobs": run.numbers})
         return
-    from rota.cli.tables import show_pairs, summary_rows  # noqa: PLC0415
+    from rota.cli.tables import show_pairs, summary_rows
 
     rows = summary_rows(found)
     rows += [

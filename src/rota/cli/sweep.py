@@ -80,15 +80,15 @@ def command(
 
     Ctrl-C loses nothing: run the same command again to go on.
     """
-    from rota.experiments import sweeping  # noqa: PLC0415 - numpy only when needed
-    from rota.experiments.store import Store  # noqa: PLC0415
+    from rota.experiments import sweeping  # numpy only when needed
+    from rota.experiments.store import Store
 
     wanted = sweeping.make_spec(spec, _settings(options))
     tasks = sweeping.plan(wanted, limit)
     if dry_run:
         _show_plan(wanted, tasks, as_json=as_json)
         return OK
-    from rota.cli.sweep_progress import sweep_progress  # noqa: PLC0415
+    from rota.cli.sweep_progress import sweep_progress
 
     with Store(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
         executor = sweeping.make_executor(wanted)
@@ -107,9 +107,9 @@ def command(
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
     """Options as keywords of `rota.sweep`."""
-    from rota.core.errors import ConfigError  # noqa: PLC0415
-    from rota.experiments.keys import canonical_name  # noqa: PLC0415
-    from rota.experiments.spec import axis_from_text  # noqa: PLC0415
+    from rota.core.errors import ConfigError
+    from rota.experiments.keys import canonical_name
+    from rota.experiments.spec import axis_from_text
 
     plain = (
         "name",
@@ -148,10 +148,10 @@ def _one_or_list(values: tuple[Any, ...]) -> Any:
 
 
 def _show_plan(spec: Spec, tasks: list[Task], *, as_json: bool) -> None:
-    from pathlib import Path  # noqa: PLC0415
+    from pathlib import Path
 
-    from rota.experiments.store import Store  # noqa: PLC0415
-    from rota.experiments.sweeping import label  # noqa: PLC0415
+    from rota.experiments.store import Store
+    from rota.experiments.sweeping import label
 
     status: dict[str, str | None] = {}
     if Path(spec.store).is_file():
@@ -160,7 +160,7 @@ def _show_plan(spec: Spec, tasks: list[Task], *, as_json: bool) -> None:
     if as_json:
         echo_json([{"key": t.key, "point": label(spec, t), "status": status.get(t.key)} for t in tasks])
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     rows = [(t.key[:12], *_values(label(spec, t), spec.varied), status.get(t.key) or "to do") for t in tasks]
     show_table(None, ("key", *spec.varied, "status"), rows)
@@ -188,7 +188,7 @@ def _show(sweep: Sweep, *, as_json: bool) -> None:
             }
         )
         return
-    from rota.cli.results import show_runs  # noqa: PLC0415
+    from rota.cli.results import show_runs
 
     show_runs(sweep.runs)
     counts = {status: sum(r.status == status for r in sweep.runs) for status in ("ok", "unstable", "timeout", "failed")}

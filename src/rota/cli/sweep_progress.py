@@ -22,8 +22,8 @@ def sweep_progress(spec: Spec, *, quiet: bool) -> Iterator[Callable[[Report], No
     if not sys.stderr.isatty():
         yield None if quiet else lambda report: click.echo(line(spec, report), err=True)
         return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal pays for it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn(spec.name), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"))
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)

@@ -41,13 +41,13 @@ def create(
     *, tenant: str, admin: bool, days: float | None, note: str, out: str | None, folder: str | None, as_json: bool
 ) -> None:
     """Make a token. It is shown once; only a hash of it is kept."""
-    from rota.core.errors import OutputError  # noqa: PLC0415
+    from rota.core.errors import OutputError
 
     if out is not None and Path(out).exists():
         raise OutputError(f"{out} exists already; name a new file")
     token_id, token = _store(folder).add(tenant, admin=admin, days=days, note=note)
     if out is not None:
-        from rota.deploy.security import secret_files  # noqa: PLC0415
+        from rota.deploy.security import secret_files
 
         secret_files.write_whole(Path(out), f"{token}\n".encode(), secret_files.PRIVATE)
     if as_json:
@@ -67,7 +67,7 @@ def list_(*, folder: str | None, as_json: bool) -> None:
     if as_json:
         echo_json([{**_public(r), "state": _state(r, now)} for r in records])
         return
-    from rota.cli.tables import show_table  # noqa: PLC0415
+    from rota.cli.tables import show_table
 
     rows = [(r.id, r.tenant, "admin" if r.admin else "user", _day(r.created), _state(r, now), r.note) for r in records]
     show_table(None, ("token", "tenant", "role", "made", "state", "note"), rows)
@@ -87,8 +87,8 @@ def revoke(token_id: str, *, folder: str | None, as_json: bool) -> None:
 
 
 def _store(folder: str | None) -> TokenFile:
-    from rota.deploy.security.places import certs_folder, tokens_file  # noqa: PLC0415
-    from rota.deploy.security.tokens import TokenFile  # noqa: PLC0415
+    from rota.deploy.security.places import certs_folder, tokens_file
+    from rota.deploy.security.tokens import TokenFile
 
     return TokenFile(tokens_file(certs_folder(folder)))
 

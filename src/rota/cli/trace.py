@@ -21,8 +21,8 @@ def command() -> None:
 @json_option
 def formats(name: str | None, *, as_json: bool) -> None:
     """List trace formats, or explain one with its settings."""
-    from rota.cli.listing import show_registry  # noqa: PLC0415 - kept off the path of --help
-    from rota.workloads.registry import formats as registry  # noqa: PLC0415
+    from rota.cli.listing import show_registry  # kept off the path of --help
+    from rota.workloads.registry import formats as registry
 
     show_registry(registry, name, as_json=as_json)
 
@@ -37,13 +37,13 @@ def formats(name: str | None, *, as_json: bool) -> None:
 @click.option("--profiles", metavar="NAME|FILE", help="Fill in steps and durations from this catalogue.")
 def convert(source: str, target: str, *, profiles: str | None, to: str | None, exact: bool, **how: Any) -> None:
     """Write the jobs of one trace file as another."""
-    from rota.analysis.output import check_writable  # noqa: PLC0415
+    from rota.analysis.output import check_writable
 
     check_writable(target)
     jobs = read(source, **how)
     if profiles is not None:
-        from rota.profiles import load  # noqa: PLC0415
-        from rota.workloads import with_durations  # noqa: PLC0415
+        from rota.profiles import load
+        from rota.workloads import with_durations
 
         jobs = with_durations(jobs, load(profiles))
     write(jobs, target, to, exact=exact)
@@ -63,8 +63,8 @@ def generate(
     workload: str, target: str, *, count: int, settings: dict[str, str], seed: int | None, to: str | None, exact: bool
 ) -> None:
     """Write generated jobs to a trace file."""
-    from rota import workloads  # noqa: PLC0415
-    from rota.analysis.output import check_writable  # noqa: PLC0415
+    from rota import workloads
+    from rota.analysis.output import check_writable
 
     check_writable(target)
     # A generator that must know its length gets it as a parameter; an endless one is cut off.
@@ -79,8 +79,8 @@ def generate(
 
 def _with_the_rest() -> None:
     """The verbs that have files of their own."""
-    from rota.cli.trace_look import info, lint  # noqa: PLC0415
-    from rota.cli.trace_make import anonymize, sample, synthesize  # noqa: PLC0415
+    from rota.cli.trace_look import info, lint
+    from rota.cli.trace_make import anonymize, sample, synthesize
 
     for verb in (info, lint, sample, synthesize, anonymize):
         command.add_command(verb)

@@ -31,8 +31,8 @@ settings_of_format = settings_option("--set-trace", "trace_settings", "Setting o
 
 def read(source: str, *, source_format: str | None, trace_settings: dict[str, str]) -> Jobs:
     """The jobs of a file; what was left out goes to standard error."""
-    from rota.workloads import read_trace  # noqa: PLC0415 - numpy only when needed
-    from rota.workloads.problems import Problems  # noqa: PLC0415
+    from rota.workloads import read_trace  # numpy only when needed
+    from rota.workloads.problems import Problems
 
     problems = Problems(source)
     jobs = read_trace(source, source_format, trace_settings, problems)
@@ -43,8 +43,8 @@ def read(source: str, *, source_format: str | None, trace_settings: dict[str, st
 
 def write(jobs: Jobs, target: str, to: str | None, *, exact: bool) -> None:
     """Write a file, and say what of the jobs its format cannot hold."""
-    from rota.workloads import format_of, write_trace  # noqa: PLC0415
-    from rota.workloads.losses import lost  # noqa: PLC0415
+    from rota.workloads import format_of, write_trace
+    from rota.workloads.losses import lost
 
     form = to or format_of(target)
     write_trace(jobs, target, form, exact=exact)

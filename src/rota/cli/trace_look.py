@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **how: Any) -> None:
     """How many jobs a trace has, when they arrive and what they ask for."""
     if plot is not None:
-        from rota.analysis.output import check_writable  # noqa: PLC0415
-        from rota.analysis.plots import require_matplotlib  # noqa: PLC0415
-        from rota.analysis.trace_plots import form_of  # noqa: PLC0415
+        from rota.analysis.output import check_writable
+        from rota.analysis.plots import require_matplotlib
+        from rota.analysis.trace_plots import form_of
 
         form_of(plot)
         require_matplotlib()
         check_writable(plot)
-    from rota.workloads.distributions import histograms  # noqa: PLC0415
+    from rota.workloads.distributions import histograms
 
     jobs = _timed(read(file, **how), profiles)
     drawn, facts = histograms(jobs), _facts(jobs)
     if plot is not None:
-        from rota.analysis.trace_plots import save_distributions  # noqa: PLC0415
+        from rota.analysis.trace_plots import save_distributions
 
         save_distributions(drawn, plot)
     if as_json:
         shown = {name: {"labels": h.labels, "counts": h.counts} for name, h in drawn.items()}
         echo_json({"file": file, **facts, "histograms": shown})
         return
-    from rota.cli.bars import show_histogram  # noqa: PLC0415
-    from rota.cli.tables import show_pairs  # noqa: PLC0415
+    from rota.cli.bars import show_histogram
+    from rota.cli.tables import show_pairs
 
     show_pairs(Path(file).name, _rows(facts))
     click.echo("")
@@ -62,7 +62,7 @@ def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **
 @json_option
 def lint(file: str, *, source_format: str | None, trace_settings: dict[str, Any], most: int, as_json: bool) -> int:
     """Everything that is wrong with a trace, with line, column and what to do; exit code 2 if there are errors."""
-    from rota.workloads.lint import lint as look  # noqa: PLC0415
+    from rota.workloads.lint import lint as look
 
     found = look(file, source_format, trace_settings, most=most)
     code = USAGE if found.error_count else OK
@@ -105,10 +105,10 @@ def _as_dict(problem: Problem) -> dict[str, Any]:
 
 def _timed(jobs: Jobs, profiles: str | None) -> Jobs:
     """With durations where a catalogue can tell them."""
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
-    from rota.profiles import load  # noqa: PLC0415
-    from rota.workloads.durations import with_known_durations  # noqa: PLC0415
+    from rota.profiles import load
+    from rota.workloads.durations import with_known_durations
 
     if not np.isnan(jobs.duration).any():
         return jobs
@@ -118,7 +118,7 @@ def _timed(jobs: Jobs, profiles: str | None) -> Jobs:
 
 
 def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    from rota.cli.tables import duration  # noqa: PLC0415
+    from rota.cli.tables import duration
 
     rows = [
         ("Jobs", f"{facts['jobs']:,}"),
@@ -138,7 +138,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _facts(jobs: Jobs) -> dict[str, Any]:
-    import numpy as np  # noqa: PLC0415
+    import numpy as np
 
     sizes, counts = np.unique(jobs.gpus, return_counts=True)
     by_profile = np.bincount(jobs.profile, minlength=len(jobs.profiles)).tolist()

@@ -40,8 +40,8 @@ def sample(
     **how: Any,
 ) -> None:
     """Write some of the jobs of a trace; their arrivals keep their pattern."""
-    from rota.analysis.output import check_writable  # noqa: PLC0415
-    from rota.workloads.sampling import sample as draw  # noqa: PLC0415
+    from rota.analysis.output import check_writable
+    from rota.workloads.sampling import sample as draw
 
     check_writable(target)
     jobs = draw(
@@ -86,8 +86,8 @@ def synthesize(
     """Write new jobs like those of a trace, as many as you like."""
     if (count is None) == (hours is None):
         raise click.UsageError("give either --jobs N or --hours H")
-    from rota.analysis.output import check_writable  # noqa: PLC0415
-    from rota.workloads.synthesis import synthesize as make  # noqa: PLC0415
+    from rota.analysis.output import check_writable
+    from rota.workloads.synthesis import synthesize as make
 
     check_writable(target)
     jobs = make(read(source, **how), count=count, hours=hours, load=load, seed=seed, jitter=jitter, block=block)
@@ -119,8 +119,8 @@ def anonymize(
     **how: Any,
 ) -> None:
     """Write a trace with pseudonyms for tenants and commands, and time beginning at 0."""
-    from rota.analysis.output import check_writable  # noqa: PLC0415
-    from rota.workloads.anonymity import anonymize as hide  # noqa: PLC0415
+    from rota.analysis.output import check_writable
+    from rota.workloads.anonymity import anonymize as hide
 
     check_writable(target)
     write(hide(read(source, **how), key=key, models=models, round_s=round_s), target, to, exact=exact)

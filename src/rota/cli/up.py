@@ -115,7 +115,7 @@ class _Screen:
 
     def show(self, text: str) -> None:
         if self.live:
-            from rota.cli.tables import width  # noqa: PLC0415
+            from rota.cli.tables import width
 
             cut = text[: width() - 1]
             click.echo("\r" + cut.ljust(self._shown), err=True, nl=False)
@@ -156,7 +156,7 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
 
 
 def _watch(cluster: LocalCluster, stop: _Stop, screen: _Screen) -> None:
-    from rota.core.errors import RotaError  # noqa: PLC0415
+    from rota.core.errors import RotaError
 
     shown = 0.0
     while not stop.asked:

@@ -23,7 +23,7 @@ __all__ = ["Checkpoint", "Iterator", "Lease", "latest", "lease"]
 def __getattr__(name: str) -> Any:
     """Load what concerns files on first use: outside Rota a script never needs it."""
     if name in {"Checkpoint", "latest"}:
-        from rota.client import checkpoints  # noqa: PLC0415 - that is the point
+        from rota.client import checkpoints  # that is the point
 
         return getattr(checkpoints, name)
     raise AttributeError(f"module 'rota.client' has no attribute {name!r}")

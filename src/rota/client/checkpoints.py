@@ -129,7 +129,7 @@ def _steps_in(folder: Path) -> set[int]:
 
 
 def _sealed(body: dict[str, Any]) -> dict[str, Any]:
-    import hashlib  # noqa: PLC0415 - only when there is a checkpoint
+    import hashlib
 
     text = json.dumps(body, sort_keys=True)
     return {"format": _FORMAT, **body, "checksum": hashlib.sha256(text.encode()).hexdigest()}
@@ -161,6 +161,6 @@ def _flush_folder(path: Path) -> None:
 
 def _remove(path: Path) -> None:
     if path.is_dir():
-        import shutil  # noqa: PLC0415 - slow to import, and outside Rota never needed
+        import shutil  # slow to import, and outside Rota never needed
 
         shutil.rmtree(path, ignore_errors=True)

@@ -87,7 +87,7 @@ def _folder(environ: Mapping[str, str], name: str) -> Path | None:
     text = environ.get(name, "")
     if not text:
         return None
-    from pathlib import Path  # noqa: PLC0415 - slow to import, and outside Rota never needed
+    from pathlib import Path  # slow to import, and outside Rota never needed
 
     path = Path(text)
     if not path.is_dir():

@@ -160,7 +160,7 @@ class Iterator(Standing, Generic[Item]):
 
     def _and_loader_state(self, save: Hook) -> Hook:
         """`save`, which for a loader that has a state also keeps that in the checkpoint."""
-        import pickle  # noqa: PLC0415 - few loaders have a state
+        import pickle  # few loaders have a state
 
         def save_both(path: Path) -> None:
             save(path)
@@ -171,7 +171,7 @@ class Iterator(Standing, Generic[Item]):
 
     def _after_loader_state(self, load: Hook) -> Hook:
         """`load`, which first puts a loader that has a state back to where it was."""
-        import pickle  # noqa: PLC0415 - few loaders have a state
+        import pickle  # few loaders have a state
 
         def load_both(path: Path) -> None:
             state = pickle.loads((path / _LOADER_STATE).read_bytes())  # noqa: S301 - the job's own checkpoint

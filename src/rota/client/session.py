@@ -63,7 +63,7 @@ class Session:
             self.gate.step = self.gate.begun = self._saved_step = self.resumed.step
         if here.socket is not None:
             _take_the_line(self)
-            from rota.client.link import Link  # noqa: PLC0415 - outside Rota no sockets
+            from rota.client.link import Link  # outside Rota no sockets
 
             identity = {"job": here.job, "epoch": here.epoch, "rank": here.rank, "pid": os.getpid()}
             self._link = Link(here.socket, self.gate, identity)
@@ -71,7 +71,7 @@ class Session:
             atexit.register(self._link.close)
             self._old_excepthook, sys.excepthook = sys.excepthook, self._on_uncaught
         if here.checkpoints is not None and self._hooks.save is not None and self._saves():
-            from rota.client.checkpoints import Store  # noqa: PLC0415 - outside Rota no files
+            from rota.client.checkpoints import Store  # outside Rota no files
 
             part = f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
             self._store = Store(here.checkpoints, part, here.world_size)
@@ -205,7 +205,7 @@ def _check(here: Surroundings, hooks: Hooks) -> None:
 def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> Checkpoint | None:
     if here.resume is None:
         return None
-    from rota.client import checkpoints  # noqa: PLC0415 - outside Rota no files
+    from rota.client import checkpoints  # outside Rota no files
 
     if hooks.load is None:
         raise ConfigError(f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= function.")

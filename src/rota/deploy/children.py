@@ -131,11 +131,11 @@ def stop(children: Iterable[Child], grace_s: float = GRACE_S) -> list[str]:
     """End processes: TERM to all, KILL to those that are there after the grace; the names of the latter."""
     alive = [child for child in children if child.pid]
     for child in alive:
-        assert child.process is not None  # noqa: S101 - it has a number
+        assert child.process is not None  # it has a number
         child.process.terminate()
     until, late = time.monotonic() + grace_s, []
     for child in alive:
-        assert child.process is not None  # noqa: S101 - it has a number
+        assert child.process is not None  # it has a number
         try:
             child.process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:

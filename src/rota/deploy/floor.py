@@ -301,7 +301,7 @@ class Floor:
                 events += self._lose(name, now)
         for job in list(self.book.running.values()):
             if self._hangs(job):
-                assert job.attempt is not None  # noqa: S101 - it runs
+                assert job.attempt is not None  # it runs
                 reason = f"hung: no step for {job.spec['hung_after_s']:g} s"
                 stop = happened.AttemptStopping(at=now, job=job.id, epoch=job.attempt.epoch, reason=reason)
                 events += self._happen([stop])

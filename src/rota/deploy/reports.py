@@ -25,7 +25,7 @@ def read_report(book: Book, contacts: Contacts, node: str, now: float, scale: fl
     concerned = [job for job in book.running.values() if job.attempt is not None and node in job.attempt.nodes]
     for job in concerned:
         attempt = job.attempt
-        assert attempt is not None  # noqa: S101 - that is how they were chosen
+        assert attempt is not None  # that is how they were chosen
         seen = contact.tasks.get((job.id, attempt.epoch))
         if seen is not None and seen.saved_step > job.credited:
             events.append(

@@ -172,13 +172,13 @@ class Scheduler:
             if floor.stopped:
                 return
             cluster = cluster_now(floor.book, self.options.cluster)
-            assert cluster is not None  # noqa: S101 - that is what was waited for
+            assert cluster is not None  # that is what was waited for
             first = RunStarted(at=floor.now(), config=self._config(cluster))
             floor.journal(first)
             memory.state = LiveState(cluster, self.speeds, self.rules, by_need=self._mechanism.by_need)
             memory.trigger = Trigger(self.rules)
         state, trigger = memory.state, memory.trigger
-        assert trigger is not None  # noqa: S101 - it comes with the state
+        assert trigger is not None  # it comes with the state
         floor.attach(state)
         fresh = Engine(state=state, policy=self._policy, mechanism=self._mechanism, world=floor)
         engine = fresh.continued(state, trigger, floor, [floor.observe, self._after], journal=self._before)

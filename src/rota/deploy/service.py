@@ -83,7 +83,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         if own is not None and own != node:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"this certificate is for {own}, not for {node}")
 
-    async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterReply:  # noqa: N802
+    async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterReply:
         """A server comes."""
         await self._check(request.node, context)
         scheduler, fields = self._scheduler, node_fields(request)
@@ -98,7 +98,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
             time_scale=scheduler.clock.scale,
         )
 
-    async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:  # noqa: N802
+    async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:
         """What a server runs."""
         await self._check(request.node, context)
         report, scheduler = _report(request), self._scheduler
@@ -106,7 +106,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         known = await self._do(context, lambda now: scheduler.floor.desk.report(report, now, scale))
         return pb.ReportReply(known=bool(known))
 
-    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.Desired]:  # noqa: N802
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.Desired]:
         """What a server should run, whenever that changes."""
         await self._check(request.node, context)
         event = self._news.setdefault(request.node, asyncio.Event())
@@ -133,7 +133,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         sequence, ago = self._scheduler.contacts.last_word(node)
         return pb.Desired(version=sheet.version, tasks=tasks, logs=logs, heard=sequence, heard_ago_s=ago)
 
-    async def PushLog(self, request: pb.LogChunk, context: Any) -> pb.Empty:  # noqa: N802
+    async def PushLog(self, request: pb.LogChunk, context: Any) -> pb.Empty:
         """Part of a log that somebody asked for, from the server that was asked."""
         own = self._identify(context).node
         asked = self._logs.node(request.id)
@@ -186,7 +186,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         who = self._identify(context)
         return None if who.admin else who.tenant
 
-    async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitReply:  # noqa: N802
+    async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitReply:
         """Accept jobs."""
         who = self._identify(context)
         specs = []
@@ -201,7 +201,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         jobs = await self._do(context, lambda now: desk.submit(specs, who.name, key, now))
         return pb.SubmitReply(jobs=jobs)
 
-    async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.JobList:  # noqa: N802
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.JobList:
         """Jobs, newest first."""
         only, phases = self._limit(context) or request.tenant, set(request.phases)
 
@@ -217,7 +217,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         jobs, total = await self._look(context, found)
         return pb.JobList(jobs=jobs, total=total)
 
-    async def GetJob(self, request: pb.JobRequest, context: Any) -> pb.JobInfo:  # noqa: N802
+    async def GetJob(self, request: pb.JobRequest, context: Any) -> pb.JobInfo:
         """One job."""
         only, desk = self._limit(context), self._scheduler.floor.desk
 
@@ -228,19 +228,19 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         found: pb.JobInfo = await self._do(context, work)
         return found
 
-    async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:  # noqa: N802
+    async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:
         """End jobs."""
         who, only, desk = self._identify(context), self._limit(context), self._scheduler.floor.desk
         cancelled, over = await self._do(context, lambda now: desk.cancel(list(request.jobs), who.name, only, now))
         return pb.CancelReply(cancelled=cancelled, over=over)
 
-    async def ListNodes(self, request: pb.Empty, context: Any) -> pb.NodeList:  # noqa: N802
+    async def ListNodes(self, request: pb.Empty, context: Any) -> pb.NodeList:
         """All servers."""
         del request
         nodes = await self._look(context, lambda book: [self._node(book, n) for n in sorted(book.nodes)])
         return pb.NodeList(nodes=nodes)
 
-    async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.NodeInfo:  # noqa: N802
+    async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.NodeInfo:
         """Keep jobs away from a server."""
         who, desk = self._identify(context), self._scheduler.floor.desk
         if not who.admin:
@@ -249,7 +249,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         found: pb.NodeInfo = await self._look(context, lambda book: self._node(book, request.node))
         return found
 
-    async def Status(self, request: pb.Empty, context: Any) -> pb.StatusReply:  # noqa: N802
+    async def Status(self, request: pb.Empty, context: Any) -> pb.StatusReply:
         """The scheduler itself."""
         del request
         scheduler, who = self._scheduler, self._identify(context)
@@ -268,7 +268,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         reply: pb.StatusReply = await self._look(context, found)
         return reply
 
-    async def Events(self, request: pb.EventsRequest, context: Any) -> AsyncIterator[pb.EventLine]:  # noqa: N802
+    async def Events(self, request: pb.EventsRequest, context: Any) -> AsyncIterator[pb.EventLine]:
         """What happened, and what happens."""
         only, journal = self._limit(context), self._scheduler.journal
         after = journal.last if request.after < 0 else request.after
@@ -287,7 +287,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         job = self._scheduler.floor.book.jobs.get(json.loads(body).get("job", -1))
         return job is not None and job.tenant == tenant
 
-    async def Logs(self, request: pb.LogsRequest, context: Any) -> AsyncIterator[pb.LogChunk]:  # noqa: N802
+    async def Logs(self, request: pb.LogsRequest, context: Any) -> AsyncIterator[pb.LogChunk]:
         """The output of a job, from the server of its last attempt."""
         only, desk = self._limit(context), self._scheduler.floor.desk
 

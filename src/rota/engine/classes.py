@@ -158,7 +158,7 @@ class ClassTable:
     def _reference(self, profile: str, gpus: int) -> str | None:
         """Every job is profiled when it arrives; draws are counted here, so that a checkpoint knows them."""
         self._drawn += 1
-        assert isinstance(self._source, PairEstimates)  # noqa: S101 - that is what `estimating` says
+        assert isinstance(self._source, PairEstimates)  # that is what `estimating` says
         return self._source.reference(profile, gpus, self._drawn - 1)
 
     def _append(self, key: _Key) -> int:
@@ -237,6 +237,6 @@ class ClassTable:
         return [self._source.pair_rate(mine[0], other[0], mine[1], t) for t in self._types]
 
     def _estimated_rates(self, mine: _Kind, other: _Kind) -> list[float]:
-        assert isinstance(self._source, PairEstimates)  # noqa: S101 - that is what `estimating` says
+        assert isinstance(self._source, PairEstimates)  # that is what `estimating` says
         rate = self._source.estimated_pair_rate
         return [rate(mine[0], mine[2], other[0], other[2], mine[1], t) for t in self._types]

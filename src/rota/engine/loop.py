@@ -240,7 +240,7 @@ class Engine:
 
     def _last_resort(self, now: float) -> Placement:
         """Nobody runs and nobody will arrive: ask once more, then give up the jobs that are left."""
-        assert self.state.allocation is not None  # noqa: S101 - the caller has looked
+        assert self.state.allocation is not None  # the caller has looked
         self.trigger.changed = True
         self._solve(now)
         placement = self._mechanism.place(self.state.view(now), self.state.allocation)

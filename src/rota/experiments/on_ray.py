@@ -24,7 +24,7 @@ class RayCluster:
 
     def __init__(self, workers: int | None = None, timeout_s: float | None = None) -> None:
         try:
-            import ray  # noqa: PLC0415 - an extra
+            import ray  # an extra
         except ImportError as error:
             raise ConfigError("the executor ray needs Ray, which is not installed: pip install 'rota[ray]'") from error
         self._ray: Any = ray

@@ -38,7 +38,7 @@ class Sweep:
     def frame(self) -> Any:
         """A pandas DataFrame with a row per run: what was varied, status, metrics. Needs the extra `frame`."""
         try:
-            import pandas  # noqa: PLC0415, ICN001 - an extra
+            import pandas  # noqa: ICN001 - an extra
         except ImportError as error:
             raise ConfigError("frame() needs pandas, which is not installed: pip install 'rota[frame]'") from error
         return pandas.DataFrame(rows(self.runs), columns=columns(self.runs))
@@ -56,8 +56,8 @@ class Sweep:
 
         Times are in hours. Crosses mark points with an unstable run, as in `rota plot jct-vs-load`.
         """
-        from rota.analysis.figures import curves  # noqa: PLC0415 - matplotlib is an extra
-        from rota.experiments.plotting import curves_of  # noqa: PLC0415
+        from rota.analysis.figures import curves  # matplotlib is an extra
+        from rota.experiments.plotting import curves_of
 
         table = [(run, row(run)) for run in self.runs]
         table = [(run, values) for run, values in table if isinstance(values.get(x), int | float)]

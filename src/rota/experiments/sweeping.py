@@ -75,7 +75,7 @@ def _culprit(settings: Mapping[str, Any], error: UnknownName) -> str:
 
 
 def _names() -> list[str]:
-    from rota.experiments.keys import ALIASES, LOAD, PARAMETERS  # noqa: PLC0415 - only for a message
+    from rota.experiments.keys import ALIASES, LOAD, PARAMETERS
 
     return [*PARAMETERS, *ALIASES, LOAD]
 
@@ -97,7 +97,7 @@ def plan(spec: Spec, limit: int | None = None) -> list[Task]:
 def make_executor(spec: Spec) -> Executor:
     """Processes here, or a Ray cluster."""
     if spec.executor == "ray":
-        from rota.experiments.on_ray import RayCluster  # noqa: PLC0415 - an extra
+        from rota.experiments.on_ray import RayCluster  # an extra
 
         return RayCluster(spec.workers, spec.timeout_s)
     return LocalPool(spec.workers, spec.timeout_s)

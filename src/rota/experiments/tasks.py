@@ -33,7 +33,7 @@ from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
 
 _NAMES = ("trace", "trace_format", "workload", "cluster", "policy", "mechanism", "profiles", "rules")
-NOT_IN_THE_CODE = ("cli", "dashboard", "experiments", "__pycache__")
+NOT_IN_THE_CODE = ("cli", "report", "experiments", "__pycache__")
 
 
 @dataclass(frozen=True, kw_only=True)

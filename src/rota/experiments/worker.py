@@ -48,9 +48,9 @@ def main() -> None:
     os.dup2(2, 1)
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
-    from rota.experiments.execution import execute  # noqa: PLC0415 - the parent's end is watched from the first moment
-    from rota.mechanisms.registry import mechanisms  # noqa: PLC0415
-    from rota.policies.registry import policies  # noqa: PLC0415
+    from rota.experiments.execution import execute  # the parent's end is watched from the first moment
+    from rota.mechanisms.registry import mechanisms
+    from rota.policies.registry import policies
 
     policies.names()
     mechanisms.names()

@@ -11,7 +11,7 @@ Matching = Callable[[FloatArray], tuple[IntArray, IntArray]]
 
 def load_matching() -> Matching:
     """A function from costs to the rows and columns of a matching of all rows with the least total cost."""
-    from scipy.optimize import linear_sum_assignment  # noqa: PLC0415 - SciPy is slow to import and rarely needed
+    from scipy.optimize import linear_sum_assignment  # SciPy is slow to import and rarely needed
 
     found: Matching = linear_sum_assignment
     return found

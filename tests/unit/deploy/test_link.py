@@ -18,14 +18,14 @@ class Scheduler(stubs.FleetServicer):
     def __init__(self, *, after_report):
         self.after_report, self.reported = after_report, asyncio.Event()
 
-    async def Register(self, _request, _context):  # noqa: N802
+    async def Register(self, _request, _context):
         return pb.RegisterReply(session="s", heartbeat_s=10)
 
-    async def Report(self, _request, _context):  # noqa: N802
+    async def Report(self, _request, _context):
         self.reported.set()
         return pb.ReportReply(known=True)
 
-    async def Watch(self, _request, _context):  # noqa: N802
+    async def Watch(self, _request, _context):
         if self.after_report:
             await self.reported.wait()
         order = pb.TaskOrder(job=1, epoch=1, state="run", lease_s=5.0)

@@ -133,7 +133,7 @@ def _cdf(values: Mapping[str, FloatArray], *, xlabel: str, mark: float | None = 
 
 def _ticks_around(axes: Axes, which: str) -> None:
     """Ticks at 1, 2 and 5 of every decade that is seen; a plain axis where that would be fewer than two."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - an extra
+    from matplotlib.ticker import FuncFormatter, NullFormatter  # an extra
 
     axis, (low, high) = (axes.xaxis, axes.get_xlim()) if which == "x" else (axes.yaxis, axes.get_ylim())
     seen = [m * 10.0**e for e in range(-6, 9) for m in (1, 2, 5)]

@@ -146,7 +146,7 @@ def gantt(held: Occupancy, by: str = "gpu") -> Figure:
 
 
 def _by_gpu(axes: Axes, held: Occupancy, row_height: float) -> None:
-    from matplotlib.patches import Patch  # noqa: PLC0415 - an extra
+    from matplotlib.patches import Patch  # an extra
 
     sizes = held.cluster.server_gpus
     offset = np.concatenate([[0], np.cumsum(sizes)])

@@ -63,7 +63,7 @@ class Link:
 
     async def run(self) -> None:
         """Serve until cancelled. A refusal that will not get better ends it with the error."""
-        assert self.tasks is not None  # noqa: S101 - set right after it is made
+        assert self.tasks is not None  # set right after it is made
         pause = _FIRST_PAUSE_S
         while True:
             try:
@@ -107,7 +107,7 @@ class Link:
         self._session = ""
 
     async def _watch(self) -> None:
-        assert self.tasks is not None  # noqa: S101 - see run
+        assert self.tasks is not None  # see run
         request = pb.WatchRequest(node=self._hello.node, session=self._session)
         opened = machine_s()
         async for desired in self._stub.Watch(request):
@@ -129,7 +129,7 @@ class Link:
         self._sent = {number: at for number, at in self._sent.items() if number >= desired.heard}
 
     async def _report(self) -> None:
-        assert self.tasks is not None  # noqa: S101 - see run
+        assert self.tasks is not None  # see run
         while True:
             self._dirty.clear()
             self._sequence += 1

@@ -37,7 +37,7 @@ def load_bundle(folder: Path, role: Role, name: str | None = None, now: datetime
     seen = shown(*files) if role is not Role.SCHEDULER and now is None else None
     subject = None if seen is None else _subject(seen)
     if seen is None or subject is None or subject.role is not role or (name is not None and subject.name != name):
-        from rota.deploy.security.certificates import examine  # noqa: PLC0415 - ten megabytes for a rare case
+        from rota.deploy.security.certificates import examine  # ten megabytes for a rare case
 
         subject, seen = examine(files, role, name, now)
     key = secret_files.read_secret(files[2], "")

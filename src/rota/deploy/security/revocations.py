@@ -62,6 +62,6 @@ class Revocations:
 
 @functools.lru_cache(maxsize=4096)
 def _made(pem: bytes) -> datetime:
-    from cryptography import x509  # noqa: PLC0415 - this module is loaded by agents too, which have no use for it
+    from cryptography import x509  # this module is loaded by agents too, which have no use for it
 
     return x509.load_pem_x509_certificate(pem).not_valid_before_utc + CLOCKS_DIFFER

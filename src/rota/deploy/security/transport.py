@@ -115,7 +115,7 @@ def open_channel(
     sync: bool = False,
 ) -> Any:
     """A grpc.aio channel (or a blocking one) whose unary calls have a deadline even if nobody sets one."""
-    from rota.deploy.security.defaults import aio_interceptors, sync_interceptor  # noqa: PLC0415
+    from rota.deploy.security.defaults import aio_interceptors, sync_interceptor
 
     # A proxy from the environment must not carry what is meant to stay on this machine.
     options = [*CHANNEL_OPTIONS, *([("grpc.enable_http_proxy", 0)] if is_loopback(address) else [])]

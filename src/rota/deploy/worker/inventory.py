@@ -96,7 +96,7 @@ def memory(proc: Path = Path("/proc"), groups: Path | None = None) -> int:
 
 def _group_limits(groups: Path | None) -> list[int]:
     """Limits of the control groups from this process's own one up to the root."""
-    from rota.deploy.worker.cgroups import own_groups  # noqa: PLC0415 - only the memory needs it
+    from rota.deploy.worker.cgroups import own_groups
 
     starts = own_groups("memory") if groups is None else [groups]
     limits = []

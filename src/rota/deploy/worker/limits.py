@@ -157,7 +157,7 @@ def relimit(processes: Iterable[procs.Process], limits: Limits, controllers: Col
 
 def pick(root: Path | None = None) -> Backend:
     """The best backend that this process is allowed to use, found by trying."""
-    from rota.deploy.worker import cgroups  # noqa: PLC0415 - cgroups needs the types above
+    from rota.deploy.worker import cgroups  # cgroups needs the types above
 
     reasons: list[str] = []
     tries: tuple[Callable[[Path | None], Backend | str], ...] = (cgroups.open_v2, cgroups.open_v1)

@@ -148,7 +148,7 @@ def configuration(spec: TaskSpec, root: Path, env: dict[str, str], groups: str, 
 
 
 def _may_open(files: int) -> bool:
-    import resource  # noqa: PLC0415
+    import resource
 
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= files
 

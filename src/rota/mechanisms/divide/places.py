@@ -82,7 +82,7 @@ def named(
                 continue
             n = found.pop()
             place, left[key][n] = left[key][n], None
-            assert place is not None  # noqa: S101 - only open ones were listed
+            assert place is not None  # only open ones were listed
             yield task, place
         waiting = rest
     still = {key: iter([p for p in each if p is not None]) for key, each in left.items()}

@@ -171,7 +171,7 @@ class _Walk:
     def _mixed(self, kind: int) -> None:
         """Singles and pairs with a share, in one queue."""
         pairs = self.pairs
-        assert pairs is not None  # noqa: S101 - the caller has looked
+        assert pairs is not None  # the caller has looked
         wanting = (self.wants[kind] & self.unchosen).nonzero()[0]
         priority = self.priority(kind)
         joined = np.flatnonzero((pairs.priority[kind] > 0) & self.unchosen[pairs.first] & self.unchosen[pairs.second])

@@ -52,8 +52,8 @@ class ParquetTrace:
 
 def _pyarrow() -> Any:
     try:
-        import pyarrow as pa  # noqa: PLC0415 - an extra
-        import pyarrow.parquet  # noqa: PLC0415
+        import pyarrow as pa  # an extra
+        import pyarrow.parquet
     except ImportError as error:
         raise ConfigError("Parquet needs pyarrow; install it with: pip install 'rota[parquet]'") from error
     return pa

@@ -13,9 +13,9 @@ from typing import Any
 
 from rota.analysis.comparison import Estimate, compare_jobs, mean_ratio
 from rota.core.errors import ConfigError
-from rota.dashboard.points import SEED, Points
-from rota.dashboard.records import Record
 from rota.experiments.execution import OK
+from rota.report.points import SEED, Points
+from rota.report.records import Record
 
 MOST_PAIRS = 5000
 MOST_BOOTSTRAPS = 150

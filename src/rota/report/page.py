@@ -18,11 +18,11 @@ from typing import Any
 
 from rota.analysis.output import whole_file
 from rota.analysis.plots import COLOURS
-from rota.dashboard.again import AUTO, chosen, run_again
-from rota.dashboard.logs import Window
-from rota.dashboard.payload import payload
-from rota.dashboard.points import points
-from rota.dashboard.reading import Sources, names_for_equals, read
+from rota.report.again import AUTO, chosen, run_again
+from rota.report.logs import Window
+from rota.report.payload import payload
+from rota.report.points import points
+from rota.report.reading import Sources, names_for_equals, read
 
 SCRIPTS = ("dom.js", "chart.js", "summary.js", "figures.js", "gantt.js", "diff.js", "config.js", "main.js")
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -104,7 +104,7 @@ def _style() -> str:
 
 @cache
 def _asset(name: str) -> str:
-    return (resources.files("rota.dashboard") / "assets" / name).read_text(encoding="utf-8")
+    return (resources.files("rota.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -19,12 +19,12 @@ from rota._version import __version__
 from rota.analysis.figures.curves import point
 from rota.analysis.plots import COLOURS
 from rota.core.arrays import FloatArray
-from rota.dashboard.pairs import pairs
-from rota.dashboard.points import Points
-from rota.dashboard.reading import Sources
-from rota.dashboard.recipes import recipe
-from rota.dashboard.records import Columns, Record
 from rota.experiments.execution import OK, UNSTABLE
+from rota.report.pairs import pairs
+from rota.report.points import Points
+from rota.report.reading import Sources
+from rota.report.recipes import recipe
+from rota.report.records import Columns, Record
 
 METRICS = ("mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "makespan_s", "utilization", "cost")
 """Those of which a group has a mean and an interval."""

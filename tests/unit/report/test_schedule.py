@@ -3,7 +3,7 @@ import pytest
 
 from rota.analysis.figures.schedule import Bar, Occupancy
 from rota.clusters import load
-from rota.dashboard.schedule import schedule_of
+from rota.report.schedule import schedule_of
 
 
 def observed(*bars, cluster="v100=8/4"):

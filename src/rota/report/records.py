@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.analysis.timeline import Series
-from rota.dashboard.schedule import Schedule
 from rota.experiments.store import Run
+from rota.report.schedule import Schedule
 
 Columns = Mapping[str, NDArray[Any]]
 

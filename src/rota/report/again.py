@@ -10,12 +10,12 @@ from pathlib import Path
 
 from rota import api
 from rota.core.errors import ConfigError, RotaError
-from rota.dashboard.logs import Window, read_log
-from rota.dashboard.points import SEED, Points
-from rota.dashboard.reading import Sources
-from rota.dashboard.recipes import recipe
-from rota.dashboard.records import Record
 from rota.experiments.execution import OK
+from rota.report.logs import Window, read_log
+from rota.report.points import SEED, Points
+from rota.report.reading import Sources
+from rota.report.recipes import recipe
+from rota.report.records import Record
 
 AUTO, NONE = "auto", "none"
 ENOUGH_S = 5.0

@@ -4,9 +4,9 @@ import pytest
 
 import rota
 from rota.cli.simulate import command
-from rota.dashboard.points import axes_of, points
-from rota.dashboard.recipes import FILE, recipe
 from rota.experiments.store import Run
+from rota.report.points import axes_of, points
+from rota.report.recipes import FILE, recipe
 
 
 def a_run(key="k", *, status="ok", point=None, **config):

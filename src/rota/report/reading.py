@@ -18,12 +18,12 @@ import numpy as np
 
 from rota.analysis.jobs_csv import read_jobs_csv
 from rota.core.errors import ConfigError, UnknownName
-from rota.dashboard.logs import LogContent, Window, read_log
-from rota.dashboard.records import Columns, Record, counted
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK
 from rota.experiments.keys import plain
 from rota.experiments.store import Run, Store
+from rota.report.logs import LogContent, Window, read_log
+from rota.report.records import Columns, Record, counted
 
 SQLITE = b"SQLite format 3"
 _SUFFIXES = (".gz", ".jsonl", ".json", ".csv")

@@ -15,8 +15,8 @@ from rota.analysis.timeline import Series, Timeline
 from rota.core.cluster import cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import RunEnded, RunStarted
-from rota.dashboard.schedule import Schedule, schedule_of
 from rota.engine.log import read_events
+from rota.report.schedule import Schedule, schedule_of
 
 BINS = 240
 ENOUGH_BARS = 400_000

@@ -1,6 +1,5 @@
 """Files that are whole or not there."""
 
-import os
 import stat
 
 import pytest
@@ -15,19 +14,23 @@ def test_a_file_is_replaced_in_one_piece(tmp_path):
     write_text(place, "new")
 
     assert place.read_text() == "new"
-    assert os.listdir(tmp_path) == ["result.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_a_failure_in_the_middle_leaves_what_was_there(tmp_path):
     place = tmp_path / "result.json"
     place.write_text("old")
 
-    with pytest.raises(RuntimeError), replacing(place) as file:
-        file.write(b"half")
-        raise RuntimeError
+    def fail():
+        with replacing(place) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
 
     assert place.read_text() == "old"
-    assert os.listdir(tmp_path) == ["result.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_the_permission_bits_are_those_that_were_asked_for(tmp_path):

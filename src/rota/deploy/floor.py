@@ -17,8 +17,8 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.core.arrays import FloatArray
 from rota.core.events import Event
+from rota.core.horizon import Horizon
 from rota.core.placement import Plan
 from rota.core.view import View
 from rota.deploy import events as happened
@@ -136,9 +136,9 @@ class Floor:
             self._serve(_LONGEST_NAP_S)
         self._now = math.floor(self.clock.now() / self._round_s) * self._round_s
 
-    def advance(self, until: float) -> list[Event]:
+    def advance(self, horizon: Horizon, limit: float) -> list[Event]:
         """Serve requests until the next round has to be decided; what the engine has to know by then."""
-        del until  # rounds are decided on the grid, whatever the policy would like
+        del horizon, limit  # nobody knows what real jobs will do: every round on the grid is looked at
         self._carry_out()
         self.decided_s = time.perf_counter() - self._told_at if self._told_at else 0.0
         while not self._stop:
@@ -168,7 +168,7 @@ class Floor:
         self._rates = {}
         if self._state is None or len(plan.placement) == 0:
             return
-        tasks = make_tasks(plan.placement, view, self._state.classes, spread_costs=True)
+        tasks = make_tasks(plan.placement, view, spread_costs=True)
         for job, partner, rate, other in zip(
             plan.placement.first.tolist(), plan.placement.second.tolist(), tasks.rate.tolist(),
             tasks.partner_rate.tolist(), strict=True,
@@ -179,15 +179,6 @@ class Floor:
 
     def close(self) -> None:
         """Jobs go on without us."""
-
-    def pace(self, least: int) -> FloatArray | None:
-        """Nobody knows what real jobs will do."""
-        del least
-        return None
-
-    def hold(self, *, held: bool) -> None:
-        """Rounds are never skipped."""
-        del held
 
     def journal(self, event: Event) -> None:
         """Commit an event of the engine."""

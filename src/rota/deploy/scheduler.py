@@ -17,6 +17,7 @@ from rota.assembly import Settings, make_policy, make_rules, make_throughputs
 from rota.core.cluster import Cluster, cluster_fields, cluster_from
 from rota.core.errors import ConfigError, RotaError
 from rota.core.events import Event, RunStarted
+from rota.core.ports import EveryEvent
 from rota.core.rules import Rules
 from rota.deploy import events as happened
 from rota.deploy.board import Board
@@ -24,7 +25,7 @@ from rota.deploy.book import Book
 from rota.deploy.boundary import Teller, cluster_now
 from rota.deploy.clock import WallClock
 from rota.deploy.contacts import Contacts
-from rota.deploy.deciding import Punctual, Renewing
+from rota.deploy.deciding import TimeLimitedPolicy
 from rota.deploy.desk import Desk
 from rota.deploy.floor import Floor, Timing
 from rota.deploy.journal import Journal
@@ -99,11 +100,9 @@ class Scheduler:
         policy = make_policy(options.policy, options.policy_settings, options.seed, self.rules)
         wall_round = self.rules.round_s / options.time_scale
         budget = options.solve_budget_s or max(0.05, min(wall_round / 4, 5.0))
-        self._policy = Punctual(policy, budget)
+        self._policy = TimeLimitedPolicy(policy, budget)
         name = options.mechanism or self.rules.mechanism
-        self._mechanism = Renewing(
-            lambda: build(name, self.rules, options.seed, dict(options.mechanism_settings), watched=True)
-        )
+        self._mechanism = build(name, self.rules, options.seed, dict(options.mechanism_settings), watched=True)
         self.journal = Journal(options.state)
         try:
             memory = self._recall()
@@ -180,8 +179,17 @@ class Scheduler:
         state, trigger = memory.state, memory.trigger
         assert trigger is not None  # it comes with the state
         floor.attach(state)
-        fresh = Engine(state=state, policy=self._policy, mechanism=self._mechanism, world=floor)
-        engine = fresh.continued(state, trigger, floor, [floor.observe, self._after], journal=self._before)
+        engine = Engine(
+            state=state,
+            policy=self._policy,
+            mechanism=self._mechanism,
+            clock=floor,
+            executor=floor,
+            observers=[EveryEvent(floor.observe), EveryEvent(self._after)],
+            trigger=trigger,
+            journal=EveryEvent(self._before),
+            tolerant=True,
+        )
         engine.run(lambda: floor.stopped)
 
     def _config(self, cluster: Cluster) -> dict[str, Any]:

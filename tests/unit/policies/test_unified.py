@@ -286,7 +286,7 @@ def test_jobs_that_end_together_get_gpus_for_what_rounding_left_of_them(name, le
     """The target of the solve before is no guess for these: in its units the coefficients vanish."""
     view = a_view(some_jobs(2, profiles="lstm", gpus=8), speeds=PIPELINE, cluster=TWO_TYPES, now=1000.0)
     before = policies.create(name).allocate(view)
-    view.steps_done[:] = view.total_steps - [left / 2, left]
+    view = replace(view, steps_done=view.total_steps - [left / 2, left])
 
     found = policies.create(name).allocate(replace(view, previous=before))
 

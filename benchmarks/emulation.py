@@ -30,7 +30,6 @@ from typing import NamedTuple
 from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, StepTime, rows
 from rota.emulate.dataset import Dataset, generate
 from rota.emulate.device import Device, Fleet
-from rota.emulate.emulated import EmulatedJob, EmulatedSpec
 from rota.emulate.loader import Loader, LoaderSettings
 from rota.emulate.memory import OutOfDeviceMemory
 from rota.emulate.pacing import Pacer
@@ -204,9 +203,9 @@ def a8(quick: bool) -> Verdict:  # noqa: ARG001
     async def second_refused() -> bool:
         device = Fleet.of(["p100"], sharing="fifo")["gpu0"]
         need = TIMES.memory("resnet50", 128)
-        specs = [EmulatedSpec(name, StepTime(0.01), 10, memory=need) for name in ("a", "b")]
-        ended = await asyncio.gather(*(EmulatedJob(spec, [device]).start() for spec in specs))
-        return [e.why for e in ended] == ["done", OutOfDeviceMemory.reason] and device.memory.used_mib == 0.0
+        seats = [device.attach(name, persistent_mib=need.persistent_mib, peak_mib=need.peak_mib) for name in ("a", "b")]
+        ended = await asyncio.gather(*(seat.run(StepTime(0.01)) for seat in seats), return_exceptions=True)
+        return ended[0] is True and isinstance(ended[1], OutOfDeviceMemory)
 
     usable = Fleet.of(["p100"])["gpu0"].memory.capacity_mib
     small, large = TIMES.memory("resnet50", 128).peak_mib, TIMES.memory("resnet50", 256).peak_mib
@@ -292,12 +291,14 @@ def a14(quick: bool) -> Verdict:
 
     async def one() -> float:
         device = Fleet.of(["v100"])["gpu0"]
-        job = EmulatedJob(EmulatedSpec("a", StepTime(2.0), 10), [device])
-        job.start()
+        seat = device.attach("a")
+        step = asyncio.ensure_future(seat.run(StepTime(2.0)))
         await asyncio.sleep(0.1)
         begun = time.monotonic()
-        step = await job.stop()
-        return time.monotonic() - begun if step == 0 and device.holders == [] else 99.0
+        seat.interrupt()
+        done = await step
+        device.release("a")
+        return 99.0 if done or device.holders else time.monotonic() - begun
 
     seconds = [asyncio.run(one()) for _ in range(5 if quick else 50)]
     return Verdict(max(seconds) <= 0.1, f"worst of {len(seconds)}: {1e3 * max(seconds):.1f} ms (100 ms)")

@@ -412,6 +412,8 @@ def test_use_is_told_while_it_runs(host):
 def test_the_environment_of_the_agent_stays_with_the_agent(host, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setenv("ROTA_TOKEN", "hunter2")
+    monkeypatch.setenv("ROTA_CERTS", "/etc/hunter2")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/hunter2")
 
     start(host, ("sleep", "600"), env={"MINE": "1"})
 

@@ -18,11 +18,11 @@ from typing import Any
 
 from rota.client.gate import Gate
 from rota.client.wire import Lines, encode
+from rota.core.unix_sockets import connect
 
 PROGRESS_EVERY_S = 0.5
 SEND_TIMEOUT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-LONGEST_SOCKET_PATH = 100
 
 
 class Link:
@@ -145,31 +145,6 @@ class Link:
     def __del__(self) -> None:
         os.close(self._bell)
         os.close(self._ring)
-
-
-def connect(path: str) -> socket.socket:
-    """A connection to a UNIX socket, also when its path is longer than the system takes."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with short_path(path) as short:
-            connection.connect(short)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-@contextlib.contextmanager
-def short_path(path: str) -> Iterator[str]:
-    """A name for a path that fits into the 108 bytes of a socket address, by way of its folder."""
-    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
-        yield path
-        return
-    handle = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120 - no need of pathlib here
-    try:
-        yield f"/proc/self/fd/{handle}/{os.path.basename(path)}"  # noqa: PTH119
-    finally:
-        os.close(handle)
 
 
 def _let_go(link: Link | None) -> None:

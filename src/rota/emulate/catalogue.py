@@ -25,7 +25,6 @@ from rota.emulate.cards import CARDS, card
 
 DATA = Path(__file__).parent / "data"
 PHASES = ("transfer", "forward", "backward")
-MIB = 1024.0 * 1024.0
 LONGEST_STEP_S = 1e6
 
 Kind = Literal["measured", "interpolated", "fit"]
@@ -63,13 +62,6 @@ class StepTime:
                 f"a step of {self.compute_s} s computing and {self.transfer_s} s copying cannot be emulated; "
                 f"the first must be above 0, the second at least 0, both below {LONGEST_STEP_S:g}"
             )
-
-    @classmethod
-    def of_rate(cls, steps_per_second: float) -> StepTime:
-        """A constant step for a job whose speed is known from a profile of the scheduler."""
-        if not steps_per_second > 0.0:
-            raise ConfigError(f"a speed of {steps_per_second} steps/s cannot be emulated; it must be above 0")
-        return cls(1.0 / steps_per_second)
 
     @property
     def seconds(self) -> float:

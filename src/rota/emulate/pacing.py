@@ -148,12 +148,6 @@ class Pacer:
         self._lateness.add(self._clock() - end, end - before)
         return True
 
-    def pause(self, seconds: float) -> bool:
-        """Wait for emulated seconds outside of steps, such as the copy of a model; False if interrupted."""
-        done = not self.interrupt.wait(seconds / self._timeline.compression)
-        self.begin()
-        return done
-
     def report(self) -> LatenessReport:
         """How late steps ended."""
         return self._lateness.report()

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rota.core.errors import ConfigError, RotaError
+from rota.core.unix_sockets import connect
 from rota.emulate.catalogue import MemoryNeed, StepTime
-from rota.emulate.memory import REASON
-from rota.emulate.sockets import connected
 
 LOOK_S = 0.02
 FIRST_S, PATIENCE_S = 3.0, 60.0
@@ -38,11 +37,6 @@ class DeviceRefused(RotaError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.rota_reason = self.reason = reason
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether the device had too little memory."""
-        return self.reason == REASON
 
 
 class _Lost(Exception):
@@ -141,7 +135,7 @@ class RemoteDevice:
         end = time.monotonic() + patience_s
         while not self._steps.stopping and time.monotonic() < end:
             try:
-                self._socket = connected(self._path)
+                self._socket = connect(self._path)
             except OSError:  # noqa: PERF203 - nobody is there yet
                 time.sleep(LOOK_S)
             else:

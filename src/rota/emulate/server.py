@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rota.core import unix_sockets
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import LONGEST_STEP_S, StepTime
 from rota.emulate.device import Fleet, Seat
-from rota.emulate.sockets import listening
 
 ASKING_S = 0.002
 """How long a shared device waits for the job it served to ask again before it chooses; costs no device time."""
@@ -40,7 +40,7 @@ class DeviceServer:
         """Listen, in place of one that died; only the own user may connect. Paths of any length work on Linux."""
         try:
             self.path.unlink(missing_ok=True)
-            listener = listening(str(self.path))
+            listener = unix_sockets.bind(str(self.path))
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot listen there ({error.strerror or error})") from error
         self._server = await asyncio.start_unix_server(self._serve, sock=listener)

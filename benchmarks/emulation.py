@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, StepTime, rows
 from rota.emulate.dataset import Dataset, generate
-from rota.emulate.device import Device, Fleet
+from rota.emulate.device import Device, DevicePool
 from rota.emulate.loader import Loader, LoaderSettings
 from rota.emulate.memory import OutOfDeviceMemory
 from rota.emulate.pacing import Pacer
@@ -201,13 +201,13 @@ def a8(quick: bool) -> Verdict:  # noqa: ARG001
     """Memory of a P100 and resnet50."""
 
     async def second_refused() -> bool:
-        device = Fleet.of(["p100"], sharing="fifo")["gpu0"]
+        device = DevicePool.of(["p100"], sharing="fifo")["gpu0"]
         need = TIMES.memory("resnet50", 128)
         seats = [device.attach(name, persistent_mib=need.persistent_mib, peak_mib=need.peak_mib) for name in ("a", "b")]
         ended = await asyncio.gather(*(seat.run(StepTime(0.01)) for seat in seats), return_exceptions=True)
         return ended[0] is True and isinstance(ended[1], OutOfDeviceMemory)
 
-    usable = Fleet.of(["p100"])["gpu0"].memory.capacity_mib
+    usable = DevicePool.of(["p100"])["gpu0"].memory.capacity_mib
     small, large = TIMES.memory("resnet50", 128).peak_mib, TIMES.memory("resnet50", 256).peak_mib
     met = small <= usable < large and asyncio.run(second_refused())
     return Verdict(
@@ -290,7 +290,7 @@ def a14(quick: bool) -> Verdict:
     """A job off its device in the middle of a step of 2 s."""
 
     async def one() -> float:
-        device = Fleet.of(["v100"])["gpu0"]
+        device = DevicePool.of(["v100"])["gpu0"]
         seat = device.attach("a")
         step = asyncio.ensure_future(seat.run(StepTime(2.0)))
         await asyncio.sleep(0.1)
@@ -308,7 +308,7 @@ def a15(quick: bool) -> Verdict:
     """256 devices in one process: with steps of resnet50 on V100, and with steps of 20 ms to see what it costs."""
 
     async def everything(step: StepTime, steps: int) -> list[float]:
-        fleet = Fleet.of(["v100"] * 256)
+        fleet = DevicePool.of(["v100"] * 256)
         return await asyncio.gather(*(paced(d, step, steps) for d in fleet.devices.values()))
 
     texts, errors = [], []

@@ -18,9 +18,9 @@ from rota.core.errors import ConfigError, OutputError, UnknownName
 from rota.deploy.worker import procs
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Gpu, inspect
-from rota.deploy.worker.limits import Enclosure, Plain, pick
+from rota.deploy.worker.limits import Enclosure, RlimitBackend, pick
 from rota.deploy.worker.spec import TaskId, TaskSpec
-from rota.deploy.worker.status import Phase, Reason, is_supervised
+from rota.deploy.worker.status import ExitReason, Phase, is_supervised
 
 SECONDS = 30.0
 SHIM_KILOBYTES = 12_000
@@ -74,7 +74,7 @@ def stop_all(host):
 @pytest.fixture(params=["best", "plain"])
 def host(request, tmp_path):
     """With the best limits that are allowed here, and with none but affinity and rlimits."""
-    host = Host(tmp_path / "agent", inspect(), Plain() if request.param == "plain" else pick())
+    host = Host(tmp_path / "agent", inspect(), RlimitBackend() if request.param == "plain" else pick())
     yield host
     stop_all(host)
     host.close()
@@ -84,7 +84,7 @@ def host(request, tmp_path):
 def grouped(tmp_path):
     """Only where control groups can be written."""
     backend = pick()
-    if isinstance(backend, Plain):
+    if isinstance(backend, RlimitBackend):
         pytest.skip(f"no control groups: {backend.describe()}")
     host = Host(tmp_path / "agent", inspect(), backend)
     yield host
@@ -121,10 +121,10 @@ def output(host, name="stdout"):
 @pytest.mark.parametrize(
     ("command", "code", "number", "reason"),
     [
-        ("exit 0", 0, None, Reason.COMPLETED),
-        ("exit 3", 3, None, Reason.FAILED),
-        ("kill -9 $$", None, 9, Reason.KILLED),
-        ("kill -SEGV $$", None, 11, Reason.FAILED),
+        ("exit 0", 0, None, ExitReason.COMPLETED),
+        ("exit 3", 3, None, ExitReason.FAILED),
+        ("kill -9 $$", None, 9, ExitReason.KILLED),
+        ("kill -SEGV $$", None, 11, ExitReason.FAILED),
     ],
 )
 def test_the_end_is_told_as_it_was(host, command, code, number, reason):
@@ -137,7 +137,7 @@ def test_the_end_is_told_as_it_was(host, command, code, number, reason):
 def test_a_program_that_is_not_there_is_a_task_that_failed(host):
     status = run(host, ("/no/such/program",))
 
-    assert (status.exit.code, status.exit.reason) == (127, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (127, ExitReason.FAILED)
     assert "cannot run '/no/such/program': No such file" in status.exit.detail
 
 
@@ -292,24 +292,24 @@ def test_a_memory_limit_ends_a_task_and_is_told(grouped):
 
     status = run(grouped, python("print(len(bytearray(300 << 20)))"), memory_gb=0.1)
 
-    assert status.exit.reason is Reason.OUT_OF_MEMORY
+    assert status.exit.reason is ExitReason.OUT_OF_MEMORY
     assert status.exit.signal == signal.SIGKILL
     assert output(grouped) == ""
 
 
 def test_without_groups_memory_is_limited_by_failing_allocations(tmp_path):
-    host = Host(tmp_path / "agent", inspect(), Plain())
+    host = Host(tmp_path / "agent", inspect(), RlimitBackend())
 
     status = run(host, python("print(len(bytearray(300 << 20)))"), memory_gb=0.1)
 
-    assert (status.exit.code, status.exit.reason) == (1, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (1, ExitReason.FAILED)
     assert "MemoryError" in output(host, "stderr")
     stop_all(host)
     host.close()
 
 
 def test_a_task_that_cannot_enter_its_group_does_not_run_without_limits(tmp_path):
-    class Gone(Plain):
+    class Gone(RlimitBackend):
         def enclose(self, name, limits):  # noqa: ARG002
             return Enclosure(name, {"memory": tmp_path / "gone"})
 
@@ -317,7 +317,7 @@ def test_a_task_that_cannot_enter_its_group_does_not_run_without_limits(tmp_path
 
     status = run(host, ("touch", str(tmp_path / "it-ran")))
 
-    assert (status.exit.code, status.exit.reason) == (125, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (125, ExitReason.FAILED)
     assert "cannot enter" in status.exit.detail
     assert not (tmp_path / "it-ran").exists()
     stop_all(host)
@@ -377,7 +377,7 @@ def test_memory_in_use_is_not_taken_away(grouped):
 
 
 def test_whole_cpus_and_a_memory_limit_change_without_groups_too(tmp_path):
-    host = Host(tmp_path / "agent", inspect(), Plain())
+    host = Host(tmp_path / "agent", inspect(), RlimitBackend())
     if len(host.machine.cpus) < 2:
         pytest.skip("one CPU cannot be changed for two")
     start(host, python(BUSY), cpus=1, memory_gb=1.0)
@@ -433,7 +433,7 @@ def test_a_task_may_leave_by_itself_before_it_is_told_to(host):
 
     status = host.stop(TASK, grace_1=SECONDS, grace_2=0.0)
 
-    assert (status.exit.code, status.exit.reason, status.stop_requested) == (0, Reason.COMPLETED, True)
+    assert (status.exit.code, status.exit.reason, status.stop_requested) == (0, ExitReason.COMPLETED, True)
 
 
 def test_term_comes_before_kill(host):
@@ -442,7 +442,7 @@ def test_term_comes_before_kill(host):
 
     status = host.stop(TASK, grace_1=0.0, grace_2=SECONDS)
 
-    assert (status.exit.code, status.exit.reason) == (5, Reason.KILLED)
+    assert (status.exit.code, status.exit.reason) == (5, ExitReason.KILLED)
     assert output(host) == "ready\nsaved\n"
 
 
@@ -454,7 +454,7 @@ def test_kill_comes_for_those_who_do_not_hear(host):
     status = host.stop(TASK, grace_1=0.0, grace_2=0.3)
 
     assert time.monotonic() - begin >= 0.3
-    assert (status.exit.signal, status.exit.reason) == (9, Reason.KILLED)
+    assert (status.exit.signal, status.exit.reason) == (9, ExitReason.KILLED)
 
 
 def test_a_stop_goes_on_step_by_step(host):
@@ -497,7 +497,7 @@ def test_a_process_with_the_number_of_the_task_is_not_touched(host):
         status = host.status(TASK)
         host.stop(TASK, 0.0, 0.0)
 
-        assert status.exit.reason is Reason.LOST
+        assert status.exit.reason is ExitReason.LOST
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -581,7 +581,7 @@ def test_a_task_whose_supervisor_was_killed_is_lost_and_ended(host):
 
     status = ended(host)
 
-    assert (status.exit.reason, status.exit.code, status.exit.detail) == (Reason.LOST, None, "its supervisor died")
+    assert (status.exit.reason, status.exit.code, status.exit.detail) == (ExitReason.LOST, None, "its supervisor died")
     until(lambda: not procs.is_alive(task))
 
 
@@ -598,7 +598,7 @@ def test_a_task_that_was_written_down_but_never_started_is_lost(host):
 
     (report,) = host.recover()
 
-    assert report.status.exit.reason is Reason.LOST
+    assert report.status.exit.reason is ExitReason.LOST
     assert "never started" in report.status.exit.detail
 
 
@@ -623,7 +623,7 @@ def test_a_damaged_status_is_lost_and_the_others_are_served(host, text):
     (host.table.path(TASK) / "status.json").write_text(text)
     first, second = host.reports()
 
-    assert (first.status.exit.reason, second.status.exit.code) == (Reason.LOST, 4)
+    assert (first.status.exit.reason, second.status.exit.code) == (ExitReason.LOST, 4)
     assert "damaged" in first.status.exit.detail
 
 
@@ -728,7 +728,7 @@ def test_a_container_tells_its_end_and_has_its_limits(contained):
     status = run(contained, ("sh", "-c", script), image="host", memory_gb=0.2, cpus=1)
 
     lines = output(contained).splitlines()
-    assert (status.exit.code, status.exit.reason) == (5, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (5, ExitReason.FAILED)
     assert lines[:2] == ["1", "1"]
     assert lines[-1] == "read-only"
     assert any("memory:" in line and line.endswith("-j1.0.0") for line in lines)
@@ -739,7 +739,7 @@ def test_a_container_at_its_memory_limit_is_told_as_such(contained):
     command = (os.path.realpath(sys.executable), *python("print(len(bytearray(600 << 20)))")[1:])
     status = run(contained, command, image="host", memory_gb=0.25)
 
-    assert (status.exit.code, status.exit.reason) == (137, Reason.OUT_OF_MEMORY), output(contained)
+    assert (status.exit.code, status.exit.reason) == (137, ExitReason.OUT_OF_MEMORY), output(contained)
 
 
 def test_a_container_gets_its_folders_and_no_secrets(contained, tmp_path, monkeypatch):
@@ -776,7 +776,7 @@ def test_a_container_that_does_not_hear_is_killed_with_everything_inside(contain
     status = contained.stop(TASK, 0.0, 0.2)
 
     assert len(inside) >= 2
-    assert status.exit.reason is Reason.KILLED
+    assert status.exit.reason is ExitReason.KILLED
     assert 9 in (status.exit.signal, (status.exit.code or 0) - 128)
     until(lambda: not any(procs.is_alive(process) for process in inside))
     assert [name for name in contained.backend.names() if name.startswith(contained._prefix)] == []
@@ -789,7 +789,7 @@ def test_a_container_hears_term(contained):
 
     status = contained.stop(TASK, 0.0, SECONDS)
 
-    assert (status.exit.code, status.exit.reason) == (0, Reason.COMPLETED)
+    assert (status.exit.code, status.exit.reason) == (0, ExitReason.COMPLETED)
     assert output(contained) == "ready\nsaved\n"
 
 

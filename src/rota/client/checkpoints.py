@@ -18,7 +18,7 @@ KEEP = 2
 _FORMAT = 1
 
 
-class Checkpoint(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """A checkpoint that was verified."""
 
     path: Path
@@ -33,14 +33,14 @@ class Checkpoint(NamedTuple):
         return own if own.is_dir() else self.path
 
 
-def latest(folder: str | os.PathLike[str], below: int | None = None) -> Checkpoint | None:
+def latest(folder: str | os.PathLike[str], below: int | None = None) -> SavedCheckpoint | None:
     """The newest whole checkpoint in a folder (of fewer than `below` steps), or None. Damaged ones are passed over."""
     steps = sorted(_steps_in(Path(folder)), reverse=True)
     found = (read(Path(folder) / name_of(step)) for step in steps if below is None or step < below)
     return next((checkpoint for checkpoint in found if checkpoint is not None), None)
 
 
-def read(path: Path) -> Checkpoint | None:
+def read(path: Path) -> SavedCheckpoint | None:
     """The checkpoint in this very folder, or None when it is damaged or none."""
     if (path / MANIFEST).is_file():
         return _read_part(path, path)
@@ -56,7 +56,7 @@ def name_of(step: int) -> str:
     return f"step-{step:06d}"
 
 
-class Store:
+class CheckpointStore:
     """The checkpoints that one rank writes into one folder."""
 
     def __init__(self, folder: Path, part: str = "", world_size: int = 1) -> None:
@@ -109,12 +109,12 @@ class Store:
             _remove(path)
 
 
-def _read_part(part: Path, whole: Path) -> Checkpoint | None:
+def _read_part(part: Path, whole: Path) -> SavedCheckpoint | None:
     try:
         manifest = json.loads((part / MANIFEST).read_text(encoding="utf-8"))
         body = {key: value for key, value in manifest.items() if key not in {"format", "checksum"}}
         intact = manifest == _sealed(body) and manifest["files"] == _files(part)
-        return Checkpoint(whole, *(int(body[key]) for key in Checkpoint._fields[1:])) if intact else None
+        return SavedCheckpoint(whole, *(int(body[key]) for key in SavedCheckpoint._fields[1:])) if intact else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

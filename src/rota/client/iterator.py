@@ -8,7 +8,7 @@ from collections.abc import Iterator as Items
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rota.client import environment
-from rota.client.session import Hook, Hooks, Session
+from rota.client.session import Hook, Hooks, TrainingSession
 from rota.client.standing import Standing
 from rota.core.errors import ConfigError
 
@@ -48,7 +48,7 @@ class Iterator(Standing, Generic[Item]):
         if self._stateful:
             save, load = save and self._and_loader_state(save), load and self._after_loader_state(load)
         hooks = Hooks(save, load, save_on, every_steps)
-        self._session = Session(environment.read(os.environ), hooks, steps, self._place)
+        self._session = TrainingSession(environment.read(os.environ), hooks, steps, self._place)
         self._session.open()
         resumed = self._session.resumed
         if resumed is not None:

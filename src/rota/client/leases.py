@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 from rota.client import environment
-from rota.client.session import Hook, Hooks, Session
+from rota.client.session import Hook, Hooks, TrainingSession
 from rota.client.standing import Standing
 
 
 class Lease(Standing):
     """Permission to make steps, asked for before each. Made by `lease`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TrainingSession) -> None:
         self._session = session
         self._inside = False
 
@@ -36,7 +36,7 @@ class Lease(Standing):
         """Say that the job is done, when no total of steps says it."""
         self._session.finish()
 
-    def __enter__(self) -> Lease:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Lease:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -58,6 +58,8 @@ def lease(
     every_steps: int | None = None,
 ) -> Lease:
     """A lease on this machine, resumed from the last checkpoint. Outside Rota, `next` counts to `steps`."""
-    session = Session(environment.read(os.environ), Hooks(save, load, save_on, every_steps), steps, lambda: (0, 0))
+    session = TrainingSession(
+        environment.read(os.environ), Hooks(save, load, save_on, every_steps), steps, lambda: (0, 0)
+    )
     session.open()
     return Lease(session)

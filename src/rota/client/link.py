@@ -25,7 +25,7 @@ SEND_TIMEOUT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
 
-class Link:
+class AgentLink:
     """The connection of one rank to its agent."""
 
     def __init__(self, path: str, gate: Gate, identity: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Link:
         os.close(self._ring)
 
 
-def _let_go(link: Link | None) -> None:
+def _let_go(link: AgentLink | None) -> None:
     connection = link._connection if link is not None else None  # noqa: SLF001 - own class
     if connection is not None:
         connection.close()

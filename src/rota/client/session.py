@@ -18,8 +18,8 @@ from rota.core.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rota.client.checkpoints import Checkpoint, Store
-    from rota.client.link import Link
+    from rota.client.checkpoints import CheckpointStore, SavedCheckpoint
+    from rota.client.link import AgentLink
 
 Hook = Callable[["Path"], Any]
 
@@ -33,7 +33,7 @@ class Hooks(NamedTuple):
     every_steps: int | None = None
 
 
-class Session:
+class TrainingSession:
     """The life of one rank in one attempt. `place` says where in the data the loop is: epoch and position."""
 
     def __init__(
@@ -42,13 +42,13 @@ class Session:
         _check(here, hooks)
         self.here = here
         self.total = steps if here.steps is None else here.steps
-        self.resumed: Checkpoint | None = None
+        self.resumed: SavedCheckpoint | None = None
         self.gate = Gate(lease_s=here.lease_s)
         self._hooks = hooks
         self._place = place
         self._alone = here.job is None  # outside Rota nobody else looks at the gate
-        self._link: Link | None = None
-        self._store: Store | None = None
+        self._link: AgentLink | None = None
+        self._store: CheckpointStore | None = None
         self._saved_step = 0
         self._saved_at = time.monotonic()
         self._old_excepthook: Callable[..., Any] | None = None
@@ -63,18 +63,18 @@ class Session:
             self.gate.step = self.gate.begun = self._saved_step = self.resumed.step
         if here.socket is not None:
             _take_the_line(self)
-            from rota.client.link import Link  # outside Rota no sockets
+            from rota.client.link import AgentLink  # outside Rota no sockets
 
             identity = {"job": here.job, "epoch": here.epoch, "rank": here.rank, "pid": os.getpid()}
-            self._link = Link(here.socket, self.gate, identity)
+            self._link = AgentLink(here.socket, self.gate, identity)
             self._link.open()
             atexit.register(self._link.close)
             self._old_excepthook, sys.excepthook = sys.excepthook, self._on_uncaught
         if here.checkpoints is not None and self._hooks.save is not None and self._saves():
-            from rota.client.checkpoints import Store  # outside Rota no files
+            from rota.client.checkpoints import CheckpointStore  # outside Rota no files
 
             part = f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
-            self._store = Store(here.checkpoints, part, here.world_size)
+            self._store = CheckpointStore(here.checkpoints, part, here.world_size)
             self._store.tidy()
         if self.resumed is not None and self._hooks.load is not None:
             self._hooks.load(self.resumed.part(here.rank))
@@ -178,10 +178,10 @@ class Session:
         (self._old_excepthook or sys.__excepthook__)(kind, error, trace)
 
 
-_speaker: list[Session] = []
+_speaker: list[TrainingSession] = []
 
 
-def _take_the_line(session: Session) -> None:
+def _take_the_line(session: TrainingSession) -> None:
     """Two loops of one process would speak to the agent under the same name."""
     if any(other.stopped is None for other in _speaker):
         raise ConfigError(
@@ -202,7 +202,7 @@ def _check(here: Surroundings, hooks: Hooks) -> None:
         )
 
 
-def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> Checkpoint | None:
+def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> SavedCheckpoint | None:
     if here.resume is None:
         return None
     from rota.client import checkpoints  # outside Rota no files

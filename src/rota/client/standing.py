@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rota.client.session import Session
+    from rota.client.session import TrainingSession
 
 
 class Standing:
     """What a loop can ask about itself, answered by its session."""
 
-    _session: Session
+    _session: TrainingSession
 
     @property
     def step(self) -> int:

@@ -70,7 +70,7 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Curve:
+class BatchCurve:
     """A quantity by batch size: measured points, a fitted slope for what lies outside."""
 
     batches: tuple[int, ...]
@@ -200,8 +200,8 @@ def rows(name: str) -> Iterator[dict[str, str]]:
 
 
 @cache
-def _times() -> tuple[dict[tuple[str, str, str], Curve], dict[tuple[str, str], int], dict[tuple[str, str], float]]:
-    curves: dict[tuple[str, str, str], Curve] = {}
+def _times() -> tuple[dict[tuple[str, str, str], BatchCurve], dict[tuple[str, str], int], dict[tuple[str, str], float]]:
+    curves: dict[tuple[str, str, str], BatchCurve] = {}
     largest: dict[tuple[str, str], int] = {}
     load: dict[tuple[str, str], float] = {}
     for row in rows("times.csv.gz"):
@@ -210,7 +210,7 @@ def _times() -> tuple[dict[tuple[str, str, str], Curve], dict[tuple[str, str], i
             load[model, gpu] = float(row["intercept"])
             continue
         points = [(int(k), float(v)) for k, v in row.items() if k.isdigit() and v]
-        curves[model, gpu, phase] = Curve(
+        curves[model, gpu, phase] = BatchCurve(
             tuple(b for b, _ in points), tuple(s for _, s in points), max(0.0, float(row["slope"]))
         )
         if phase != "transfer":
@@ -219,18 +219,18 @@ def _times() -> tuple[dict[tuple[str, str, str], Curve], dict[tuple[str, str], i
 
 
 @cache
-def _memory() -> dict[str, tuple[Curve, Curve]]:
+def _memory() -> dict[str, tuple[BatchCurve, BatchCurve]]:
     points: dict[str, list[tuple[int, float, float]]] = {}
     for row in rows("memory.csv.gz"):
         points.setdefault(row["model"], []).append((int(row["batch"]), float(row["persistent"]), float(row["peak"])))
     return {model: (_line(found, 1), _line(found, 2)) for model, found in points.items()}
 
 
-def _line(points: list[tuple[int, float, float]], column: int) -> Curve:
+def _line(points: list[tuple[int, float, float]], column: int) -> BatchCurve:
     """Memory is a straight line in the batch; its slope is taken from batches 16 to 96, before cards fill up."""
     inside = [(p[0], p[column]) for p in points if 16 <= p[0] <= 96]
     (x0, y0), (x1, y1) = inside[0], inside[-1]
-    return Curve(tuple(p[0] for p in points), tuple(p[column] for p in points), (y1 - y0) / (x1 - x0))
+    return BatchCurve(tuple(p[0] for p in points), tuple(p[column] for p in points), (y1 - y0) / (x1 - x0))
 
 
 @cache

@@ -16,7 +16,7 @@ from rota.emulate.cards import USABLE, card
 from rota.emulate.catalogue import StepTime
 from rota.emulate.lateness import Lateness, LatenessReport
 from rota.emulate.memory import DeviceMemory
-from rota.emulate.pacing import CATCH_UP_S, Timeline, checked_compression
+from rota.emulate.pacing import CATCH_UP_S, StepTimeline, checked_compression
 from rota.emulate.sharing import turns
 
 
@@ -53,7 +53,7 @@ class Seat:
         self.served_s = 0.0
         """Emulated seconds that the device computed for this job."""
         self.clock = 0.0
-        self.timeline = Timeline(overlap=overlap, compression=device.compression)
+        self.timeline = StepTimeline(overlap=overlap, compression=device.compression)
 
     def begin(self) -> None:
         """Count from now: after real work of the job, during which it asked nothing of the device."""
@@ -76,8 +76,8 @@ class Device:
 
     def __init__(
         self,
-        id: str,  # noqa: A002
-        type: str,  # noqa: A002
+        id: str,
+        type: str,
         memory_mib: float,
         *,
         sharing: str = "exclusive",
@@ -238,7 +238,7 @@ def _answer(request: _Request, done: bool) -> None:
         request.answer.set_result(done)
 
 
-class Fleet:
+class DevicePool:
     """The devices of one agent, by id."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
@@ -253,7 +253,7 @@ class Fleet:
         compression: float = 1.0,
         memory_mib: float | None = None,
         asking_s: float = 0.0,
-    ) -> Fleet:
+    ) -> DevicePool:
         """Devices `gpu0`, `gpu1`, ... of the given types; a type that was not measured needs its memory said."""
         devices = []
         for number, type_ in enumerate(types):
@@ -263,7 +263,7 @@ class Fleet:
             )
         return cls(devices)
 
-    def __getitem__(self, id: str) -> Device:  # noqa: A002
+    def __getitem__(self, id: str) -> Device:
         if id not in self.devices:
             raise UnknownName("device", id, self.devices)
         return self.devices[id]

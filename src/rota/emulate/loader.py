@@ -132,7 +132,7 @@ class Loader:
         self._slot_of: dict[int, int] = {}
         self._cache: int | None = None
 
-    def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Loader:
         if self._slots:
             first = permutation(self.sampler.samples, self.sampler.seed, 0)[: self._slots]
             self._slot_of = {sample: slot for slot, sample in enumerate(first)}

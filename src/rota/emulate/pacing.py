@@ -30,7 +30,7 @@ def checked_compression(factor: float) -> float:
     return factor
 
 
-class Timeline:
+class StepTimeline:
     """The arithmetic of one job's steps, without any waiting. All times are real seconds of one clock."""
 
     def __init__(self, *, overlap: bool = False, compression: float = 1.0) -> None:
@@ -119,7 +119,7 @@ class Pacer:
     ) -> None:
         self.interrupt = interrupt or Interrupt()
         self._clock = clock
-        self._timeline = Timeline(overlap=overlap, compression=compression)
+        self._timeline = StepTimeline(overlap=overlap, compression=compression)
         self._lateness = Lateness()
         self._begun = False
 

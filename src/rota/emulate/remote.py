@@ -65,7 +65,7 @@ class RemoteDevice:
         while True:
             try:
                 self._take_place()
-            except _Lost:  # noqa: PERF203 - it waits for the next agent
+            except _Lost:
                 if not self._again():
                     return
             else:
@@ -99,7 +99,7 @@ class RemoteDevice:
                     self._send({"op": "interrupt"})
                     answer = self._receive(stop=False)
                 return bool(answer and answer.get("done"))
-            except _Lost:  # noqa: PERF203 - it waits for the next agent
+            except _Lost:
                 lost = True
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class RemoteDevice:
         while not self._steps.stopping and time.monotonic() < end:
             try:
                 self._socket = connect(self._path)
-            except OSError:  # noqa: PERF203 - nobody is there yet
+            except OSError:
                 time.sleep(LOOK_S)
             else:
                 return True

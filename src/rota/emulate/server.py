@@ -21,7 +21,7 @@ from typing import Any
 from rota.core import unix_sockets
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import LONGEST_STEP_S, StepTime
-from rota.emulate.device import Fleet, Seat
+from rota.emulate.device import DevicePool, Seat
 
 ASKING_S = 0.002
 """How long a shared device waits for the job it served to ask again before it chooses; costs no device time."""
@@ -30,7 +30,7 @@ ASKING_S = 0.002
 class DeviceServer:
     """Lets processes use the devices of a fleet."""
 
-    def __init__(self, fleet: Fleet, path: str | os.PathLike[str]) -> None:
+    def __init__(self, fleet: DevicePool, path: str | os.PathLike[str]) -> None:
         self.fleet = fleet
         self.path = Path(path)
         self._server: asyncio.Server | None = None
@@ -59,7 +59,7 @@ class DeviceServer:
         task = asyncio.current_task()
         if task is not None:
             self._connections.add(task)
-        connection = _Connection(self.fleet, writer)
+        connection = _JobConnection(self.fleet, writer)
         try:
             # A line longer than the reader's limit is a ValueError; such a connection is dropped.
             with contextlib.suppress(ConnectionError, asyncio.CancelledError, ValueError):
@@ -72,8 +72,8 @@ class DeviceServer:
                 self._connections.discard(task)
 
 
-class _Connection:
-    def __init__(self, fleet: Fleet, writer: asyncio.StreamWriter) -> None:
+class _JobConnection:
+    def __init__(self, fleet: DevicePool, writer: asyncio.StreamWriter) -> None:
         self._fleet = fleet
         self._writer = writer
         self._seat: Seat | None = None

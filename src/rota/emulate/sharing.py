@@ -13,7 +13,7 @@ from typing import Protocol
 from rota.core.errors import UnknownName
 
 
-class Waiting(Protocol):
+class WaitingBatch(Protocol):
     """A mini-batch that waits for its turn."""
 
     @property
@@ -30,40 +30,40 @@ class Waiting(Protocol):
 class Turns(Protocol):
     """A way to choose."""
 
-    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:
+    def pick(self, waiting: Sequence[WaitingBatch], last_seat: int) -> int:
         """The place in `waiting` (in order of arrival, not empty) of the one to compute next."""
         ...
 
 
-class Fifo:
+class FifoTurns:
     """As they came."""
 
-    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:  # noqa: ARG002
+    def pick(self, waiting: Sequence[WaitingBatch], last_seat: int) -> int:
         """The first."""
         return 0
 
 
-class RoundRobin:
+class RoundRobinTurns:
     """Once around."""
 
-    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:
+    def pick(self, waiting: Sequence[WaitingBatch], last_seat: int) -> int:
         """The next seat after the last, else the lowest."""
         return min(range(len(waiting)), key=lambda i: (waiting[i].seat <= last_seat, waiting[i].seat))
 
 
-class Weighted:
+class WeightedTurns:
     """By weight."""
 
-    def pick(self, waiting: Sequence[Waiting], last_seat: int) -> int:  # noqa: ARG002
+    def pick(self, waiting: Sequence[WaitingBatch], last_seat: int) -> int:
         """The one furthest behind; the first of equals."""
         return min(range(len(waiting)), key=lambda i: waiting[i].tag)
 
 
 SHARING: dict[str, Turns] = {
-    "exclusive": Fifo(),
-    "fifo": Fifo(),
-    "round-robin": RoundRobin(),
-    "weighted": Weighted(),
+    "exclusive": FifoTurns(),
+    "fifo": FifoTurns(),
+    "round-robin": RoundRobinTurns(),
+    "weighted": WeightedTurns(),
 }
 
 

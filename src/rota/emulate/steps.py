@@ -45,7 +45,7 @@ class Steps(Protocol):
         """Why the loop ended: "lease" (to go on later), "done", or None."""
         ...
 
-    def __enter__(self) -> Steps: ...  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Steps: ...
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None: ...
 
@@ -101,7 +101,7 @@ class PlainSteps:
         """See `Steps`."""
         return self._interrupt.is_set()
 
-    def __enter__(self) -> PlainSteps:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> PlainSteps:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:

@@ -7,7 +7,7 @@ import pytest
 from real_time import run_virtual, within
 from rota.core.errors import ConfigError, UnknownName
 from rota.emulate.catalogue import DeviceTimes, StepTime
-from rota.emulate.device import Device, DeviceBusy, Fleet
+from rota.emulate.device import Device, DeviceBusy, DevicePool
 from rota.emulate.memory import DeviceMemory, OutOfDeviceMemory
 
 TIMES = DeviceTimes()
@@ -91,7 +91,7 @@ def test_time_is_shared_by_weight():
 def test_a15_many_devices_are_paced_in_one_process():
     def measure():
         async def run():
-            fleet = Fleet.of(["v100"] * 128)
+            fleet = DevicePool.of(["v100"] * 128)
             ends = await asyncio.gather(*(steps_of(d, "j", 50, StepTime(0.02)) for d in fleet.devices.values()))
             reports = [d.lateness() for d in fleet.devices.values()]
             return max(e[-1] - e[0] for e in ends), max(reports, key=lambda r: r.max_s)
@@ -103,7 +103,7 @@ def test_a15_many_devices_are_paced_in_one_process():
 
 def test_a18_the_same_job_goes_as_fast_on_each_type_as_the_table_says():
     async def run():
-        fleet = Fleet.of(TIMES.gpus)
+        fleet = DevicePool.of(TIMES.gpus)
         steps = [TIMES.step("resnet50", d.type, 64) for d in fleet.devices.values()]
         runs = (steps_of(d, "j", 50, s) for d, s in zip(fleet.devices.values(), steps, strict=True))
         return steps, await asyncio.gather(*runs)
@@ -226,7 +226,7 @@ def test_wrong_names_and_values_are_refused():
     with pytest.raises(ConfigError, match="0 MiB"):
         Device("d", "v100", 0.0)
     with pytest.raises(UnknownName, match="GPU 'h100'"):
-        Fleet.of(["h100"])
+        DevicePool.of(["h100"])
     with pytest.raises(UnknownName, match="device 'gpu1'"):
-        Fleet.of(["v100"])["gpu1"]
-    assert Fleet.of(["h100"], memory_mib=80_000.0)["gpu0"].memory.capacity_mib == pytest.approx(73_600.0)
+        DevicePool.of(["v100"])["gpu1"]
+    assert DevicePool.of(["h100"], memory_mib=80_000.0)["gpu0"].memory.capacity_mib == pytest.approx(73_600.0)

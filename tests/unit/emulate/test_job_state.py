@@ -8,7 +8,7 @@ import pytest
 from real_time import run_virtual
 from rota.core.errors import ConfigError
 from rota.emulate.catalogue import StepTime
-from rota.emulate.device import Fleet
+from rota.emulate.device import DevicePool
 from rota.emulate.sampling import Sampler
 from rota.emulate.state import JobState
 
@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
 
 def test_a13_a_job_moved_twenty_times_counts_every_step_once(tmp_path):
     async def run():
-        fleet = Fleet.of(["v100", "k80", "a100"])
+        fleet = DevicePool.of(["v100", "k80", "a100"])
         draw = random.Random(0)
         attempts = 0
         state = JobState.new(seed=1)

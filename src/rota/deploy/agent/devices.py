@@ -19,7 +19,7 @@ from rota.deploy.agent.main import Equipment
 from rota.deploy.agent.tasks import Key
 from rota.emulate.cards import USABLE, card
 from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, MemoryNeed
-from rota.emulate.device import Device, Fleet
+from rota.emulate.device import Device, DevicePool
 from rota.emulate.gangs import gang_step
 from rota.emulate.server import ASKING_S, DeviceServer
 from rota.rpc import rota_pb2 as pb
@@ -38,7 +38,7 @@ class Devices:
     def __init__(self, equipment: Equipment, folder: Path) -> None:
         self.type, self.time_scale = equipment.type, 1.0
         usable = _usable_mib(equipment)
-        self.fleet = Fleet(
+        self.fleet = DevicePool(
             Device(name, equipment.type, usable, sharing=SHARING, asking_s=ASKING_S) for name in equipment.devices
         )
         self.path = folder / "run" / "devices.sock"

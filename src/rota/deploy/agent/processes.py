@@ -23,7 +23,7 @@ from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
 from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
-from rota.deploy.worker.status import Phase, Reason, Status
+from rota.deploy.worker.status import ExitReason, Phase, Status
 from rota.deploy.worker.stopping import Ending
 from rota.rpc import rota_pb2 as pb
 
@@ -337,7 +337,7 @@ class ProcessRunner:
 
     def _left_well(self, task: TaskId) -> bool:
         exit_ = self._status[task].exit
-        return exit_ is not None and exit_.reason is Reason.COMPLETED
+        return exit_ is not None and exit_.reason is ExitReason.COMPLETED
 
     def _begin_ending(self, gentle_s: float) -> None:
         now = time.monotonic()
@@ -372,13 +372,13 @@ class ProcessRunner:
         code = next((e.code if e.code is not None else 128 + (e.signal or 0) for e in exits if e.code != 0), 0)
         if self._failure is not None:
             return self._failure[0], code, self._failure[1]
-        worst = next((e for e in exits if e.reason is not Reason.COMPLETED), None)
+        worst = next((e for e in exits if e.reason is not ExitReason.COMPLETED), None)
         phases = {rank.phase for rank in self._place.endpoint.ranks(self.task)}
         if worst is None:
             forced = any(ending.forced for ending in self._endings.values())
             stopped = (RankPhase.STOPPED in phases or forced) and RankPhase.DONE not in phases
             return ("stopped" if stopped else "completed"), 0, self._stopping if stopped else ""
-        if self._began_stop and worst.reason is Reason.KILLED:
+        if self._began_stop and worst.reason is ExitReason.KILLED:
             return "stopped", code, self._stopping
-        names = {Reason.OUT_OF_MEMORY: "out-of-memory", Reason.LOST: "lost", Reason.KILLED: "killed"}
+        names = {ExitReason.OUT_OF_MEMORY: "out-of-memory", ExitReason.LOST: "lost", ExitReason.KILLED: "killed"}
         return names.get(worst.reason, "failed"), code, worst.detail

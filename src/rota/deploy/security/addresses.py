@@ -43,10 +43,10 @@ def is_loopback(address: str) -> bool:
     if host != "localhost":
         return _is_loopback_ip(host)
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    return bool(found) and all(_is_loopback_ip(str(entry[4][0])) for entry in found)
+    return bool(resolved) and all(_is_loopback_ip(str(entry[4][0])) for entry in resolved)
 
 
 def require_loopback(address: str, doing: str) -> None:

@@ -12,28 +12,26 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from rota.core.errors import ConfigError
 from rota.deploy.security import secret_files, subjects
-from rota.deploy.security.proof import Shown
+from rota.deploy.security.proof import BundleFiles, CertificateFacts
 from rota.deploy.security.subjects import Role, Subject
 
 
-def examine(
-    files: tuple[Path, Path, Path], role: Role, name: str | None, now: datetime | None
-) -> tuple[Subject, Shown]:
+def examine(files: BundleFiles, role: Role, name: str | None, now: datetime | None) -> tuple[Subject, CertificateFacts]:
     """The holder of a certificate and what is used of it. Raises ConfigError with the first thing that is wrong."""
     at = datetime.now(timezone.utc) if now is None else now
-    authority_path, path, key_path = files
-    authority = read_certificate(authority_path)
-    _check_dates(authority, authority_path, at, "make a new authority with `rota certs init`")
+    authority = read_certificate(files.authority)
+    _check_dates(authority, files.authority, at, "make a new authority with `rota certs init`")
+    path = files.certificate
     certificate = read_certificate(path)
     subject = subject_of(certificate, path)
     if subject.role is not role or (name is not None and subject.name != name):
         wanted = f"{role.value}:{name}" if name else f"the role {role.value}"
         raise ConfigError(f"{path} is the certificate of {subject}, not of {wanted}; {_remedy(role, name)}")
     _check_dates(certificate, path, at, "run `rota certs renew` where it was made, and copy it from there")
-    _check_issuer(certificate, authority, path, authority_path)
-    key = secret_files.read_secret(key_path, f"{_remedy(role, subject.name)}, or copy the key that belongs to {path}")
-    _check_key(key, key_path, certificate, path)
-    return subject, Shown(
+    _check_issuer(certificate, authority, path, files.authority)
+    key = secret_files.read_secret(files.key, f"{_remedy(role, subject.name)}, or copy the key that belongs to {path}")
+    _check_key(key, files.key, certificate, path)
+    return subject, CertificateFacts(
         authority=authority.public_bytes(serialization.Encoding.PEM),
         certificate=certificate.public_bytes(serialization.Encoding.PEM),
         uris=(subject.uri,),
@@ -43,7 +41,8 @@ def examine(
 
 def load_authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     """The authority with its key, to sign with."""
-    path, key_path = folder / "ca.pem", folder / "ca.key"
+    path = folder / "ca.pem"
+    key_path = folder / "ca.key"
     certificate = read_certificate(path)
     _check_dates(certificate, path, now, "make a new authority with `rota certs init --force`")
     secret = secret_files.read_secret(key_path, "certificates can only be made where the key of the authority is")
@@ -64,12 +63,12 @@ def subject_of(certificate: x509.Certificate, path: Path) -> Subject:
     """Whom a certificate names."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        found = [subjects.parse(uri) for uri in names.get_values_for_type(x509.UniformResourceIdentifier)]
+        holders = [subjects.parse(uri) for uri in names.get_values_for_type(x509.UniformResourceIdentifier)]
     except x509.ExtensionNotFound:
-        found = []
-    if len(found) != 1 or found[0] is None:
+        holders = []
+    if len(holders) != 1 or holders[0] is None:
         raise ConfigError(f"{path} names no role (a URI rota://ROLE/NAME); make certificates with `rota certs`")
-    return found[0]
+    return holders[0]
 
 
 def _remedy(role: Role, name: str | None) -> str:

@@ -46,7 +46,8 @@ class Issued:
 
 def create_authority(folder: Path, now: datetime, *, days: int = AUTHORITY_DAYS, force: bool = False) -> Path:
     """Write ca.pem and ca.key. With `force`, certificates of the old authority are worthless from then on."""
-    certificate, key = folder / "ca.pem", folder / "ca.key"
+    certificate = folder / "ca.pem"
+    key = folder / "ca.key"
     _refuse_overwriting([certificate, key], force=force)
     secret_files.make_private_folder(folder)
     private = ec.generate_private_key(ec.SECP256R1())

@@ -44,13 +44,15 @@ def _with_tls(plain: socket.socket, host: str, bundle: Bundle) -> str:
             if secure.recv(1):
                 return "and accepts this certificate; the scheduler may just have started, try again"
     except ssl.SSLCertVerificationError as error:
-        said = error.verify_message.rstrip(".")
-        return f"but its certificate is not accepted here: {said}; use its host name, and the ca.pem it was made with"
+        problem = error.verify_message.rstrip(".")
+        return (
+            f"but its certificate is not accepted here: {problem}; use its host name, and the ca.pem it was made with"
+        )
     except TimeoutError:
         return "but does not answer; is it a scheduler?"
     except (ssl.SSLError, ConnectionError):
         pass
     return (
-        f"but it does not accept the certificate {bundle.files[1]} ({bundle.subject}), or is not a scheduler; use a "
-        "certificate that was made with the scheduler's ca.pem"
+        f"but it does not accept the certificate {bundle.files.certificate} ({bundle.subject}), or is not a scheduler; "
+        "use a certificate that was made with the scheduler's ca.pem"
     )

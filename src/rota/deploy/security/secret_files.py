@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 import stat
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 
-PRIVATE, PUBLIC = 0o600, 0o644
+PRIVATE = 0o600
+PUBLIC = 0o644
 _OTHERS = stat.S_IRWXO
 Stamp = tuple[int, int, int]
 
@@ -25,19 +24,10 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """Write beside the place and rename. The file has its mode before it has its content."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    """Replace a file in one piece, on the disk before anybody is told: a lost key or token cannot be made again."""
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        files.write_bytes(path, content, mode=mode, durable=True)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise OutputError(f"cannot write {path}: {error.strerror}; nothing was changed there") from error
 
 

@@ -47,11 +47,11 @@ class Subject:
         return f"{self.role.value}:{self.name}" + (f" (tenant {self.tenant})" if self.tenant else "")
 
 
-def check_name(kind: str, name: str) -> str:
+def check_name(holder: str, name: str) -> str:
     """The name, if it may be one. Names become file names and parts of a URI, so the rule is narrow."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} cannot be the name of {kind}: use 1 to 63 letters, digits, dots, hyphens and underscores, "
+            f"{name!r} cannot be the name of {holder}: use 1 to 63 letters, digits, dots, hyphens and underscores, "
             "and begin with a letter or digit"
         )
     return name

@@ -28,6 +28,7 @@ from rota.deploy.security.watched import Watched
 
 _TOKEN = re.compile(r"rota_([0-9a-f]{12})_([0-9a-f]{64})")
 _VERSION = 1
+_SECONDS_PER_DAY = 86400
 
 
 @dataclass(frozen=True)
@@ -74,16 +75,27 @@ class TokenFile:
     """Tokens in one JSON file (mode 0600). A running scheduler reads it again when it has changed."""
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
-        self._path, self._clock = Path(path), clock
+        self._path = Path(path)
+        self._clock = clock
         self._watched = Watched(self._path, self._read, "no token is accepted")
 
     def add(self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = "") -> tuple[str, str]:
         """Make a token; its id, and the text that is shown once."""
         check_name("a tenant", tenant)
         now = self._clock()
-        token_id, secret, salt = secrets.token_hex(6), secrets.token_hex(32), secrets.token_hex(16)
-        expires = None if days is None else now + 86400 * days
-        record = TokenRecord(token_id, tenant, admin, salt, _digest(salt, secret), now, expires, None, note)
+        token_id = secrets.token_hex(6)
+        secret = secrets.token_hex(32)
+        salt = secrets.token_hex(16)
+        record = TokenRecord(
+            id=token_id,
+            tenant=tenant,
+            admin=admin,
+            salt=salt,
+            hash=_digest(salt, secret),
+            created=now,
+            expires=None if days is None else now + _SECONDS_PER_DAY * days,
+            note=note,
+        )
         with self._changing() as records:
             records[token_id] = record
         return token_id, f"rota_{token_id}_{secret}"
@@ -109,7 +121,8 @@ class TokenFile:
         token_id, secret = match.groups() if match else ("", "")
         record = records.get(token_id)
         # Unknown tokens are hashed and compared as well, so that the time does not tell whether an id exists.
-        salt, expected = (record.salt, record.hash) if record else ("", "0" * 64)
+        salt = record.salt if record else ""
+        expected = record.hash if record else "0" * 64
         equal = hmac.compare_digest(_digest(salt, secret), expected)
         return record if record is not None and equal and record.good_at(self._clock()) else None
 

@@ -74,7 +74,8 @@ class ServerCertificates:
             return _configuration(bundle)
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:
-        return tuple((s.st_mtime_ns, s.st_ino) for s in (f.stat() for f in self._files))
+        states = [path.stat() for path in self._files]
+        return tuple((state.st_mtime_ns, state.st_ino) for state in states)
 
 
 def listen(server: Any, address: str, *, certs: Path | None = None, insecure: bool = False) -> int:
@@ -119,39 +120,26 @@ def open_channel(
 
     # A proxy from the environment must not carry what is meant to stay on this machine.
     options = [*CHANNEL_OPTIONS, *([("grpc.enable_http_proxy", 0)] if is_loopback(address) else [])]
-    kind: Callable[..., Any]
+    make_channel: Callable[..., Any]
     if insecure:
         require_loopback(address, "connecting to")
-        kind, arguments = (grpc.insecure_channel if sync else grpc.aio.insecure_channel), [address]
+        make_channel = grpc.insecure_channel if sync else grpc.aio.insecure_channel
+        arguments = [address]
     elif bundle is None:
         raise ConfigError("connecting needs certificates, or --insecure for a scheduler on this machine")
     else:
-        kind, arguments = (
-            (grpc.secure_channel if sync else grpc.aio.secure_channel),
-            [address, channel_credentials(bundle, token)],
-        )
+        make_channel = grpc.secure_channel if sync else grpc.aio.secure_channel
+        arguments = [address, channel_credentials(bundle, token)]
     if sync:
-        return grpc.intercept_channel(kind(*arguments, options=options), sync_interceptor(metadata, DEADLINE_S))
-    return kind(*arguments, options=options, interceptors=aio_interceptors(metadata, DEADLINE_S))
-
-
-def server_context(folder: Path) -> ssl.SSLContext:
-    """The same rule for ports that are not gRPC (metrics, web): TLS 1.2 or newer, and a certificate of ours."""
-    bundle = load_bundle(folder, Role.SCHEDULER)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
-    authority, certificate, key = bundle.files
-    context.load_verify_locations(authority)
-    context.load_cert_chain(certificate, key)
-    return context
+        channel = make_channel(*arguments, options=options)
+        return grpc.intercept_channel(channel, sync_interceptor(metadata, DEADLINE_S))
+    return make_channel(*arguments, options=options, interceptors=aio_interceptors(metadata, DEADLINE_S))
 
 
 def client_context(bundle: Bundle) -> ssl.SSLContext:
-    """The other end of `server_context`."""
+    """For connections that are not gRPC: the authority alone is trusted, and our certificate is shown."""
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=bundle.authority.decode())
-    _, certificate, key = bundle.files
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(bundle.files.certificate, bundle.files.key)
     return context
 
 

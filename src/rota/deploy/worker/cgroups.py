@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rota.core.errors import ConfigError
-from rota.deploy.worker.limits import Enclosure, Limits
+from rota.deploy.worker.limits import Enclosure, ResourceLimits
 
 FOLDER = "rota"
 AGENT_GROUP = "rota-agent"  # version 2 allows no processes in a group whose members have limits: the agent moves here
@@ -23,7 +23,7 @@ _V1 = ("cpuset", "cpu", "cpuacct", "memory")
 _V2 = ("cpuset", "cpu", "memory")
 
 
-class Groups:
+class ControlGroups:
     """Shared by both versions: a base folder per controller, and what each controller is told."""
 
     def __init__(self, version: int, bases: Mapping[str, Path]) -> None:
@@ -37,7 +37,7 @@ class Groups:
         memory = "memory by group" if "memory" in has else "memory by RLIMIT_DATA per process"
         return f"cgroup v{self.version}: {pinned}, {quota}, {memory}"
 
-    def enclose(self, name: str, limits: Limits) -> Enclosure:
+    def enclose(self, name: str, limits: ResourceLimits) -> Enclosure:
         """Make the groups of a task and set its limits; nothing is left behind if one of them is refused."""
         enclosure = Enclosure(
             name,
@@ -63,7 +63,7 @@ class Groups:
             ) from error
         return enclosure
 
-    def resize(self, name: str, limits: Limits) -> None:
+    def resize(self, name: str, limits: ResourceLimits) -> None:
         """Other limits for a task that runs. Memory that it uses already is not taken away: that limit stays."""
         enclosure = self.attach(name)
         try:
@@ -137,7 +137,7 @@ class Groups:
             _put(group / "memory.memsw.limit_in_bytes", str(size))
 
 
-def open_v1(root: Path | None = None) -> Groups | str:
+def open_v1(root: Path | None = None) -> ControlGroups | str:
     """Version 1 with the controllers that may be written, or why not. `root` replaces what the kernel says."""
     bases, refused = {}, []
     for controller, base in (_mounted("cgroup") if root is None else {c: root / c for c in _V1}).items():
@@ -146,11 +146,11 @@ def open_v1(root: Path | None = None) -> Groups | str:
             refused += [problem] if problem else []
             bases.update({} if problem else {controller: base})
     if "memory" in bases or "cpuset" in bases:
-        return Groups(1, bases)
+        return ControlGroups(1, bases)
     return "cgroup v1: " + (refused[0] if refused else "not mounted")
 
 
-def open_v2(root: Path | None = None) -> Groups | str:
+def open_v2(root: Path | None = None) -> ControlGroups | str:
     """Version 2 with the controllers that may be given to children, or why not."""
     base = _mounted("cgroup2").get("") if root is None else root
     if base is None or not (base / "cgroup.controllers").is_file():
@@ -166,7 +166,7 @@ def open_v2(root: Path | None = None) -> Groups | str:
         _make_room(base)
     except OSError as error:
         return f"cgroup v2: {error.filename}: {error.strerror}"
-    return Groups(2, {controller: base for controller in _V2 if controller in offered})
+    return ControlGroups(2, {controller: base for controller in _V2 if controller in offered})
 
 
 def own_groups(controller: str) -> list[Path]:

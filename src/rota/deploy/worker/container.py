@@ -17,11 +17,11 @@ from pathlib import Path
 from rota.core.errors import ConfigError
 from rota.deploy.worker import status
 from rota.deploy.worker.launcher import Running
-from rota.deploy.worker.limits import Plain
+from rota.deploy.worker.limits import RlimitBackend
 from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
 from rota.deploy.worker.procs import Usage
 from rota.deploy.worker.spec import PASSED, TaskSpec, environment
-from rota.deploy.worker.status import Exit, Phase, Reason, Status
+from rota.deploy.worker.status import Exit, ExitReason, Phase, Status
 
 SECONDS = 20.0
 _OF_THE_HOST = {*PASSED} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
@@ -32,7 +32,7 @@ class EngineLauncher:
 
     def __init__(self, engine: str, prefix: str = "", gpus: bool = False) -> None:
         self.name, self.prefix, self.gpus = engine, prefix, gpus
-        self._process = ProcessLauncher(Plain("limits are the container engine's"), prefix)
+        self._process = ProcessLauncher(RlimitBackend("limits are the container engine's"), prefix)
 
     def unavailable(self) -> str:
         """Why the engine cannot be used: not installed, or nobody answers."""
@@ -76,7 +76,7 @@ class EngineLauncher:
         if now.phase is Phase.ENDED and now.exit is not None and now.exit.code == 137:
             done = call([self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)])
             if done is not None and done.stdout.strip() == "true":
-                return replace(now, exit=Exit(137, None, Reason.OUT_OF_MEMORY, "the engine ended it at its limit"))
+                return replace(now, exit=Exit(137, None, ExitReason.OUT_OF_MEMORY, "the engine ended it at its limit"))
         return now
 
     def usage(self, folder: Path) -> Usage:
@@ -125,7 +125,7 @@ class EngineLauncher:
 def call(argv: list[str]) -> subprocess.CompletedProcess[str] | None:
     """Run a command of an engine; None if it does not answer or is not there."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(  # noqa: S603 - programs of the engines, found on the PATH
+        return subprocess.run(
             argv, check=False, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL
         )
     return None

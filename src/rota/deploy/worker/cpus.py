@@ -24,7 +24,7 @@ class Pinning:
     virtual: bool = False
 
 
-class CpuBook:
+class CpuAllocator:
     """Who has which CPUs. `nodes` maps NUMA nodes to CPU ids that may be used."""
 
     def __init__(self, nodes: Mapping[int, Iterable[int]]) -> None:

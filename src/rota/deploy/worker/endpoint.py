@@ -51,7 +51,7 @@ class _ExpectedAttempt:
 
 
 @dataclass(slots=True)
-class _Connection:
+class _RankConnection:
     """A connection, and the rank at its other end once that said hello."""
 
     writer: asyncio.StreamWriter
@@ -187,7 +187,7 @@ class Endpoint:
             writer.close()
             return
         self._open.add(current)
-        connection = _Connection(writer, TokenBucket(at=time.monotonic()))
+        connection = _RankConnection(writer, TokenBucket(at=time.monotonic()))
         try:
             # Cancelled when the endpoint closes; raising would only be logged by the server.
             with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.CancelledError):
@@ -196,7 +196,7 @@ class Endpoint:
             self._open.discard(current)
             self._hang_up(connection)
 
-    async def _converse(self, reader: asyncio.StreamReader, connection: _Connection) -> None:
+    async def _converse(self, reader: asyncio.StreamReader, connection: _RankConnection) -> None:
         lines = connection.lines
         while True:
             patience = HELLO_WITHIN_S if connection.rank_id is None else None
@@ -210,7 +210,7 @@ class Endpoint:
             self.ignored.bad_lines += lines.bad - bad_before
             await asyncio.sleep(0)  # let others speak while one floods
 
-    def _accept(self, connection: _Connection, message: dict[str, Any]) -> bool:
+    def _accept(self, connection: _RankConnection, message: dict[str, Any]) -> bool:
         """Take a message in; False when the connection is to be closed."""
         if not connection.bucket.take(time.monotonic()):
             self.ignored.floods += 1
@@ -266,7 +266,7 @@ class Endpoint:
             answer = partial(agreement.answer, rank_id.rank, message, time.monotonic())
             self._move(rank_id.attempt, agreement, answer)
 
-    def _hang_up(self, connection: _Connection) -> None:
+    def _hang_up(self, connection: _RankConnection) -> None:
         connection.writer.close()
         rank_id = connection.rank_id
         if rank_id is not None and self._writer(rank_id) is connection.writer:

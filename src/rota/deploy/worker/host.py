@@ -12,7 +12,7 @@ from pathlib import Path
 from rota.core.errors import ConfigError
 from rota.deploy.worker import cgroups, limits, stopping
 from rota.deploy.worker.container import EngineLauncher
-from rota.deploy.worker.cpus import CpuBook, shares
+from rota.deploy.worker.cpus import CpuAllocator, shares
 from rota.deploy.worker.inventory import Machine
 from rota.deploy.worker.launcher import Launcher, choose
 from rota.deploy.worker.limits import Backend
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TaskReport:
     """A task and how it is."""
 
     task: TaskId
@@ -45,7 +45,7 @@ class Host:
         prefix = hashlib.sha256(str(self.table.folder).encode()).hexdigest()[:8] + "-"
         self.launchers = _launchers(self.backend, self.table.folder, prefix, bool(machine.gpus))
         self.mps = Mps(self.table.folder, len(machine.gpus))
-        self.cpus = CpuBook(machine.numa)
+        self.cpus = CpuAllocator(machine.numa)
         self._prefix = prefix
         limits.clear(self.backend, prefix, {prefix + str(task) for task in self.table.ids()})
 
@@ -93,7 +93,7 @@ class Host:
             raise
         return wanted
 
-    def recover(self) -> list[Report]:
+    def recover(self) -> list[TaskReport]:
         """After a restart: take back CPUs of tasks that run, end what lost its supervisor, report everything."""
         for task in self.table.ids():
             spec = self._spec(task)
@@ -101,9 +101,9 @@ class Host:
                 self.cpus.restore(str(task), shares(spec.cpus, spec.cpu_ids))
         return self.reports()
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[TaskReport]:
         """Every task that was not forgotten. One that ended holds nothing any more, but is reported until forgotten."""
-        return [Report(task, self.status(task)) for task in self.table.ids()]
+        return [TaskReport(task, self.status(task)) for task in self.table.ids()]
 
     def status(self, task: TaskId) -> Status:
         """How a task is. An end is final only after what it left behind was removed."""

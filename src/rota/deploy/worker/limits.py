@@ -24,7 +24,7 @@ KILL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResourceLimits:
     """What a task may use. `quota` counts CPUs and is given for fractions only; whole CPUs are limited by pinning."""
 
     cpus: tuple[int, ...] = ()
@@ -100,10 +100,10 @@ class Backend(Protocol):
     def describe(self) -> str:
         """One line that says what is limited and by what."""
 
-    def enclose(self, name: str, limits: Limits) -> Enclosure:
+    def enclose(self, name: str, limits: ResourceLimits) -> Enclosure:
         """Put limits in force for a task that is about to start."""
 
-    def resize(self, name: str, limits: Limits) -> None:
+    def resize(self, name: str, limits: ResourceLimits) -> None:
         """Other limits for the groups of a task that runs."""
 
     def attach(self, name: str) -> Enclosure:
@@ -113,7 +113,7 @@ class Backend(Protocol):
         """Enclosures that are there now, whoever made them."""
 
 
-class Plain:
+class RlimitBackend:
     """No control groups: affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
 
     def __init__(self, why: str = "") -> None:
@@ -127,11 +127,11 @@ class Plain:
             f"memory by RLIMIT_DATA per process{reason}"
         )
 
-    def enclose(self, name: str, limits: Limits) -> Enclosure:
+    def enclose(self, name: str, limits: ResourceLimits) -> Enclosure:
         """Nothing to prepare: the process limits itself."""
         return Enclosure(name, {}, limits.cpus, limits.memory_bytes)
 
-    def resize(self, name: str, limits: Limits) -> None:
+    def resize(self, name: str, limits: ResourceLimits) -> None:
         """There are no groups; `relimit` reaches the processes."""
 
     def attach(self, name: str) -> Enclosure:
@@ -143,7 +143,7 @@ class Plain:
         return []
 
 
-def relimit(processes: Iterable[procs.Process], limits: Limits, controllers: Collection[str]) -> None:
+def relimit(processes: Iterable[procs.Process], limits: ResourceLimits, controllers: Collection[str]) -> None:
     """Set affinity and RLIMIT_DATA of processes that run, as far as no group of theirs (`controllers`) does it."""
     for process in processes:
         with contextlib.suppress(OSError):  # it has just ended
@@ -166,7 +166,7 @@ def pick(root: Path | None = None) -> Backend:
         if not isinstance(found, str):
             return found
         reasons.append(found)
-    return Plain("; ".join(reasons))
+    return RlimitBackend("; ".join(reasons))
 
 
 def clear(backend: Backend, prefix: str, known: set[str]) -> list[str]:

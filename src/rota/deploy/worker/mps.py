@@ -62,7 +62,7 @@ class Mps:
     def _control(self, device: str, *arguments: str, command: str | None = None) -> None:
         env = {"PATH": os.environ.get("PATH", os.defpath), "CUDA_VISIBLE_DEVICES": device, **self.environment(device)}
         try:
-            done = subprocess.run(  # noqa: S603 - a fixed program
+            done = subprocess.run(
                 [shutil.which(CONTROL) or CONTROL, *arguments],
                 input=command,
                 stdin=subprocess.DEVNULL if command is None else None,

@@ -17,7 +17,7 @@ from pathlib import Path
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker import procs, status
 from rota.deploy.worker.launcher import Running
-from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, Limits, relimit
+from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, ResourceLimits, relimit
 from rota.deploy.worker.spec import MARKER, TaskSpec, environment, logs_of
 from rota.deploy.worker.status import Phase, Status
 
@@ -36,11 +36,11 @@ class Command:
     enter: bool = True
 
 
-def limits_of(spec: TaskSpec) -> Limits:
+def limits_of(spec: TaskSpec) -> ResourceLimits:
     """Whole CPUs by pinning, fractions by a quota; CPUs that are not there are not limited."""
     fraction = spec.cpus != int(spec.cpus) and not spec.virtual
     size = None if spec.memory_gb is None else int(spec.memory_gb * 1e9)
-    return Limits(spec.cpu_ids, size, spec.cpus if fraction else None)
+    return ResourceLimits(spec.cpu_ids, size, spec.cpus if fraction else None)
 
 
 class ProcessLauncher:
@@ -189,7 +189,7 @@ def _start_shim(folder: Path) -> None:
     """Start the supervisor and come back when the command runs, or has failed to."""
     lock = _take_lock(folder)
     try:
-        done = subprocess.run(  # noqa: S603 - our own program
+        done = subprocess.run(
             [sys.executable, "-S", "-E", str(SHIM), str(folder), str(lock)],
             pass_fds=(lock,),
             stdin=subprocess.DEVNULL,

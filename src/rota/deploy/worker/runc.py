@@ -17,7 +17,7 @@ from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker.cgroups import FOLDER
 from rota.deploy.worker.container import call, last_line, wait_for_end
 from rota.deploy.worker.launcher import HOST, Running
-from rota.deploy.worker.limits import Backend, Limits
+from rota.deploy.worker.limits import Backend, ResourceLimits
 from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
 from rota.deploy.worker.procs import Usage
 from rota.deploy.worker.spec import TaskSpec, environment
@@ -111,14 +111,16 @@ class RuncLauncher:
             return "/" + os.path.relpath(next(iter(bases.values())) / FOLDER / groups.name, _mount_point())
         return f"{FOLDER}/{groups.name}"
 
-    def _inner_limits(self, spec: TaskSpec) -> Limits:
+    def _inner_limits(self, spec: TaskSpec) -> ResourceLimits:
         """What no group of ours will hold, so that the container must."""
         bases = getattr(self._process.limits, "bases", {})
         wanted = limits_of(spec)
-        return Limits((), None if "memory" in bases else wanted.memory_bytes)
+        return ResourceLimits((), None if "memory" in bases else wanted.memory_bytes)
 
 
-def configuration(spec: TaskSpec, root: Path, env: dict[str, str], groups: str, limits: Limits) -> dict[str, Any]:
+def configuration(
+    spec: TaskSpec, root: Path, env: dict[str, str], groups: str, limits: ResourceLimits
+) -> dict[str, Any]:
     """The OCI description of a task."""
     rlimits = [{"type": "RLIMIT_NOFILE", "hard": 65536, "soft": 65536}]
     if limits.memory_bytes is not None:
@@ -165,9 +167,9 @@ def _mounts(spec: TaskSpec, hidden: Path) -> list[dict[str, Any]]:
             "source": "devpts",
             "options": ["nosuid", "noexec", "newinstance"],
         },
-        {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": [*tight, "mode=1777"]},  # noqa: S108
+        {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": [*tight, "mode=1777"]},
         {"destination": "/sys", "type": "none", "source": "/sys", "options": ["rbind", *tight, "ro"]},
-        {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "mode=1777"]},  # noqa: S108
+        {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "mode=1777"]},
     ]
     if spec.image == HOST:
         mounts = [_bind(f"/{name}", "ro") for name in _host_folders()] + mounts

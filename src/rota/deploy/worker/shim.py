@@ -7,7 +7,6 @@ the first of the two is on disk, so that whoever started it need not wait for an
 """
 
 # Without pathlib, contextlib and typing, which cost time and memory that every task would pay.
-# ruff: noqa: PTH105, PTH118, PTH123, SIM105, PERF203
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _AGENT_SECONDS = 1.0  # what a living agent has to act first
 _AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
 
-class Log:
+class RotatingLog:
     """A log file and its predecessor; together they never exceed the bound. A full disk drops output, not the task."""
 
     def __init__(self, path: str, bound: int) -> None:
@@ -136,7 +135,7 @@ def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         what = "run"
-        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])  # noqa: S606
+        os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
     except OSError as error:
         os.write(errors, f"cannot {what} {plan['argv'][0]!r}: {error.strerror}".encode())
         os._exit(126 if isinstance(error, PermissionError) else 127)
@@ -186,7 +185,7 @@ def oom_kills(path: str | None) -> int:
         return 0
 
 
-def drain(pipes: dict[int, Log]) -> None:
+def drain(pipes: dict[int, RotatingLog]) -> None:
     """Read what is in the pipes now, without waiting for whoever may still hold them."""
     for fd, log in pipes.items():
         os.set_blocking(fd, False)
@@ -217,10 +216,10 @@ def may_run(folder: str) -> bool:
             end, patience = file.read().split()
         return time.clock_gettime(time.CLOCK_BOOTTIME) < float(end) + float(patience) + _AGENT_SECONDS
     except (OSError, ValueError):
-        return os.path.exists(folder)  # noqa: PTH110
+        return os.path.exists(folder)
 
 
-def copy_output_until_exit(pid: int, pipes: dict[int, Log], folder: str) -> None:
+def copy_output_until_exit(pid: int, pipes: dict[int, RotatingLog], folder: str) -> None:
     """Copy output into the logs until the command has ended. It is left unreaped.
 
     It is ended when its lease ends and no agent is there to see to that, and when its folder was removed, because no
@@ -265,13 +264,13 @@ def enter_groups(plan: dict[str, Any], pid: int) -> str:
     return ""
 
 
-def open_logs(plan: dict[str, Any]) -> tuple[dict[int, Log], tuple[int, int]]:
+def open_logs(plan: dict[str, Any]) -> tuple[dict[int, RotatingLog], tuple[int, int]]:
     """A pipe and a log for each of the two outputs: readers, and the ends for the child."""
     pipes, ends = {}, []
     for name in ("stdout", "stderr"):
         reader, writer = os.pipe()
         path = os.path.join(plan["logs"], name + ".log")
-        pipes[reader] = Log(path, plan["log_bytes"])
+        pipes[reader] = RotatingLog(path, plan["log_bytes"])
         ends.append(writer)
     return pipes, (ends[0], ends[1])
 

@@ -27,7 +27,7 @@ class Phase(str, Enum):
     ENDED = "ended"
 
 
-class Reason(str, Enum):
+class ExitReason(str, Enum):
     """Why a task ended."""
 
     COMPLETED = "completed"
@@ -43,7 +43,7 @@ class Exit:
 
     code: int | None
     signal: int | None
-    reason: Reason
+    reason: ExitReason
     detail: str = ""
 
 
@@ -121,15 +121,15 @@ def judge(ended: dict[str, Any], stopping: bool) -> Exit:
     """The reason behind an exit code or a signal, as the kernel told them."""
     code, number, error = ended["code"], ended["signal"], ended["error"]
     if error:
-        return Exit(code, number, Reason.FAILED, error)
+        return Exit(code, number, ExitReason.FAILED, error)
     if code == 0:
-        return Exit(code, number, Reason.COMPLETED)
+        return Exit(code, number, ExitReason.COMPLETED)
     if ended["oom_kills"]:
-        return Exit(code, number, Reason.OUT_OF_MEMORY, "the kernel ended it at its memory limit")
+        return Exit(code, number, ExitReason.OUT_OF_MEMORY, "the kernel ended it at its memory limit")
     if stopping or number in _ENDED_FROM_OUTSIDE or code in _CODES_OF_CONTAINERS:
-        return Exit(code, number, Reason.KILLED, "" if stopping else "nobody asked the agent for it")
-    return Exit(code, number, Reason.FAILED)
+        return Exit(code, number, ExitReason.KILLED, "" if stopping else "nobody asked the agent for it")
+    return Exit(code, number, ExitReason.FAILED)
 
 
 def _lost(why: str, stopping: bool, process: Process | None = None, started: float | None = None) -> Status:
-    return Status(Phase.ENDED, Exit(None, None, Reason.LOST, why), process, started, stop_requested=stopping)
+    return Status(Phase.ENDED, Exit(None, None, ExitReason.LOST, why), process, started, stop_requested=stopping)

@@ -65,9 +65,16 @@ def until(condition, what="it"):
     return found
 
 
+def stop(host, task, term_after_s, kill_after_s):
+    """Stop a task and wait for its end, as an agent does between other things."""
+    ending = host.ending(task, term_after_s, kill_after_s, time.monotonic())
+    until(lambda: ending.advance(time.monotonic()) is None, f"the end of {task}")
+    return host.status(task)
+
+
 def stop_all(host):
     for task in host.table.ids():
-        host.stop(task, 0.0, 0.0)
+        stop(host, task, 0.0, 0.0)
         host.forget(task)
 
 
@@ -232,7 +239,6 @@ while host.status(a).phase.value != "ended" and time.monotonic() < end:
     time.sleep(0.02)
 status = host.status(a)
 sys.stdout.write(f"{status.exit and status.exit.code}|{status.output_bytes_dropped > 0}")
-host.stop(a, 0, 0)
 host.forget(a)
 host.forget(b)
 host.close()
@@ -431,7 +437,7 @@ def test_the_environment_of_the_agent_stays_with_the_agent(host, monkeypatch):
 def test_a_task_may_leave_by_itself_before_it_is_told_to(host):
     start(host, python("import time; time.sleep(0.2)"))
 
-    status = host.stop(TASK, grace_1=SECONDS, grace_2=0.0)
+    status = stop(host, TASK, term_after_s=SECONDS, kill_after_s=0.0)
 
     assert (status.exit.code, status.exit.reason, status.stop_requested) == (0, ExitReason.COMPLETED, True)
 
@@ -440,7 +446,7 @@ def test_term_comes_before_kill(host):
     start(host, ("sh", "-c", "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done"))
     until(lambda: output(host) == "ready\n")
 
-    status = host.stop(TASK, grace_1=0.0, grace_2=SECONDS)
+    status = stop(host, TASK, term_after_s=0.0, kill_after_s=SECONDS)
 
     assert (status.exit.code, status.exit.reason) == (5, ExitReason.KILLED)
     assert output(host) == "ready\nsaved\n"
@@ -451,7 +457,7 @@ def test_kill_comes_for_those_who_do_not_hear(host):
     until(lambda: output(host) == "ready\n")
     begin = time.monotonic()
 
-    status = host.stop(TASK, grace_1=0.0, grace_2=0.3)
+    status = stop(host, TASK, term_after_s=0.0, kill_after_s=0.3)
 
     assert time.monotonic() - begin >= 0.3
     assert (status.exit.signal, status.exit.reason) == (9, ExitReason.KILLED)
@@ -461,7 +467,7 @@ def test_a_stop_goes_on_step_by_step(host):
     start(host, ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     until(lambda: output(host) == "ready\n")
 
-    ending = host.ending(TASK, grace_1=5.0, grace_2=10.0, now=100.0)
+    ending = host.ending(TASK, term_after_s=5.0, kill_after_s=10.0, now=100.0)
 
     assert host.status(TASK).phase is Phase.STOPPING
     assert ending.advance(101.0) == 4.0
@@ -479,7 +485,7 @@ def test_a_daemon_left_behind_goes_with_the_task(host, tmp_path, main):
 
     if main == "stay":
         assert procs.is_alive(daemon)
-        host.stop(TASK, 0.0, 0.0)
+        stop(host, TASK, 0.0, 0.0)
     ended(host)
 
     assert daemon is None or not procs.is_alive(daemon)
@@ -495,7 +501,7 @@ def test_a_process_with_the_number_of_the_task_is_not_touched(host):
 
     try:
         status = host.status(TASK)
-        host.stop(TASK, 0.0, 0.0)
+        stop(host, TASK, 0.0, 0.0)
 
         assert status.exit.reason is ExitReason.LOST
         assert stranger.poll() is None
@@ -570,7 +576,7 @@ def test_a_stop_of_an_adopted_task_works(dying_agent):
     host = come_back()
     host.recover()
 
-    assert host.stop(TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
+    assert stop(host, TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
 
 
 def test_a_task_whose_supervisor_was_killed_is_lost_and_ended(host):
@@ -632,7 +638,7 @@ def test_a_task_with_a_damaged_description_is_still_reported_and_forgotten(host)
     (host.table.path(TASK) / "spec.json").write_text("{")
 
     assert [r.status.phase for r in host.recover()] == [Phase.RUNNING]
-    assert host.stop(TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
+    assert stop(host, TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
     host.forget(TASK)
     assert host.reports() == []
 
@@ -666,9 +672,9 @@ def test_the_daemon_of_a_shared_gpu_lives_as_long_as_its_tasks(tmp_path, monkeyp
     for job in ("a", "b"):
         host.start(TaskSpec(TaskId(job), ("sleep", "600"), devices=("0",), mps=True))
     assert host.table.spec(TaskId("b")).env["CUDA_MPS_PIPE_DIRECTORY"] == str(alive.parent)
-    host.stop(TaskId("a"), 0.0, SECONDS)
+    stop(host, TaskId("a"), 0.0, SECONDS)
     assert alive.exists()
-    host.stop(TaskId("b"), 0.0, SECONDS)
+    stop(host, TaskId("b"), 0.0, SECONDS)
 
     assert not alive.exists()
     stop_all(host)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from dataclasses import replace
@@ -16,22 +17,24 @@ from pathlib import Path
 
 from rota.core.errors import ConfigError
 from rota.deploy.worker import status
-from rota.deploy.worker.launcher import Running
 from rota.deploy.worker.limits import RlimitBackend
 from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
-from rota.deploy.worker.procs import Usage
-from rota.deploy.worker.spec import PASSED, TaskSpec, environment
+from rota.deploy.worker.spec import PASSED_VARIABLES, TaskSpec, environment
 from rota.deploy.worker.status import Exit, ExitReason, Phase, Status
 
-SECONDS = 20.0
-_OF_THE_HOST = {*PASSED} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+ANSWER_WITHIN_S = 20.0
+_OF_THE_HOST = {*PASSED_VARIABLES} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+_KILLED_CODE = 128 + signal.SIGKILL
+_FOR_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
 
 
 class EngineLauncher:
     """Containers of docker or podman. `gpus` says whether devices of a task are real."""
 
     def __init__(self, engine: str, prefix: str = "", gpus: bool = False) -> None:
-        self.name, self.prefix, self.gpus = engine, prefix, gpus
+        self.name = engine
+        self.prefix = prefix
+        self.gpus = gpus
         self._process = ProcessLauncher(RlimitBackend("limits are the container engine's"), prefix)
 
     def unavailable(self) -> str:
@@ -40,14 +43,14 @@ class EngineLauncher:
             return f"{self.name} is not installed"
         done = call([self.name, "info"])
         if done is None:
-            return f"{self.name} does not answer within {SECONDS:g} s"
+            return f"{self.name} does not answer within {ANSWER_WITHIN_S:g} s"
         return "" if done.returncode == 0 else f"{self.name} has no daemon here: {last_line(done.stderr)}"
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
         """Start a task as a container in the foreground."""
         env = environment(spec, folder, {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST})
-        own = {k: os.environ[k] for k in ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST") if k in os.environ}
-        command = Command(self.arguments(spec, env), {**own, **env}, "/")
+        env_of_client = {name: os.environ[name] for name in _FOR_THE_CLIENT if name in os.environ}
+        command = Command(self.arguments(spec, env), {**env_of_client, **env}, "/")
         plain = replace(spec, cpu_ids=(), memory_gb=None)  # the client of the engine needs no limits
         self._process.run(plain, folder, command)
 
@@ -66,22 +69,16 @@ class EngineLauncher:
         argv += [f"--env={name}" for name in sorted(env)]
         return (*argv, f"--workdir={spec.cwd}", spec.image, *spec.argv)
 
-    def adopt(self, folder: Path) -> Running | None:
-        """The task in this folder if it runs."""
-        return self._process.adopt(folder)
-
     def status(self, folder: Path) -> Status:
         """How the task is; the engine knows whether memory was the reason of its end."""
-        now = self._process.status(folder)
-        if now.phase is Phase.ENDED and now.exit is not None and now.exit.code == 137:
-            done = call([self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)])
-            if done is not None and done.stdout.strip() == "true":
-                return replace(now, exit=Exit(137, None, ExitReason.OUT_OF_MEMORY, "the engine ended it at its limit"))
-        return now
-
-    def usage(self, folder: Path) -> Usage:
-        """Of the client only: what is inside belongs to the engine."""
-        return self._process.usage(folder)
+        seen = self._process.status(folder)
+        if seen.phase is not Phase.ENDED or seen.exit is None or seen.exit.code != _KILLED_CODE:
+            return seen
+        done = call([self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)])
+        if done is None or done.stdout.strip() != "true":
+            return seen
+        exit_ = Exit(_KILLED_CODE, None, ExitReason.OUT_OF_MEMORY, "the engine ended it at its limit")
+        return replace(seen, exit=exit_)
 
     def resize(self, spec: TaskSpec, folder: Path) -> None:
         """Let the engine change the limits of the container."""
@@ -126,7 +123,7 @@ def call(argv: list[str]) -> subprocess.CompletedProcess[str] | None:
     """Run a command of an engine; None if it does not answer or is not there."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         return subprocess.run(
-            argv, check=False, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL
+            argv, check=False, capture_output=True, text=True, timeout=ANSWER_WITHIN_S, stdin=subprocess.DEVNULL
         )
     return None
 

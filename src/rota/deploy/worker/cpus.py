@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-_EPSILON = 1e-9
+from rota.core.tolerance import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class CpuAllocator:
 
     def take(self, task: str, wanted: float, near: Iterable[int] = ()) -> Pinning:
         """Give a task its CPUs; `near` names the nodes of its GPUs."""
-        whole = math.floor(wanted + _EPSILON)
-        rest = wanted - whole if wanted - whole > _EPSILON else 0.0
+        whole = math.floor(wanted + TOLERANCE)
+        rest = wanted - whole if wanted - whole > TOLERANCE else 0.0
         held = self._exclusive(whole, rest, set(near))
         virtual = held is None
         if held is None:
@@ -56,7 +56,7 @@ class CpuAllocator:
         """Take back what a task has; nothing happens if it has nothing."""
         for cpu, part in self._held.pop(task, {}).items():
             self._load[cpu] = max(0.0, self._load[cpu] - part)
-            if self._load[cpu] < _EPSILON:
+            if self._load[cpu] < TOLERANCE:
                 self._load[cpu] = 0.0
 
     def free(self) -> float:
@@ -77,13 +77,21 @@ class CpuAllocator:
             chosen += idle.pop(node)[: whole - len(chosen)]
         held = dict.fromkeys(chosen, 1.0)
         if rest:
-            homes = {self._node_of[cpu] for cpu in chosen} or near
-            fits = [c for c, load in self._load.items() if c not in held and load + rest <= 1 + _EPSILON]
-            if not fits:
+            divided = self._cpu_to_divide(held, rest, near)
+            if divided is None:
                 return None
-            # near the others, then where it fills a CPU that is already divided
-            held[min(fits, key=lambda c: (bool(homes) and self._node_of[c] not in homes, -self._load[c], c))] = rest
+            held[divided] = rest
         return held
+
+    def _cpu_to_divide(self, held: Mapping[int, float], part: float, near: set[int]) -> int | None:
+        """A CPU with this part free: near the others, then one that is already divided; None if there is none."""
+        homes = {self._node_of[cpu] for cpu in held} or near
+        fitting = [cpu for cpu, load in self._load.items() if cpu not in held and load + part <= 1 + TOLERANCE]
+
+        def preference(cpu: int) -> tuple[bool, float, int]:
+            return bool(homes) and self._node_of[cpu] not in homes, -self._load[cpu], cpu
+
+        return min(fitting, key=preference, default=None)
 
     def _again(self, whole: int, rest: float) -> dict[int, float]:
         """The least used CPUs, round and round."""
@@ -97,9 +105,9 @@ class CpuAllocator:
 
 def shares(wanted: float, cpus: tuple[int, ...]) -> dict[int, float]:
     """How much of each CPU a task of this size holds, for entering it again after a restart."""
-    if len(cpus) >= wanted - _EPSILON:
+    if len(cpus) >= wanted - TOLERANCE:
         held = dict.fromkeys(cpus, 1.0)
-        if cpus and len(cpus) > wanted + _EPSILON:
+        if cpus and len(cpus) > wanted + TOLERANCE:
             held[cpus[-1]] = 1.0 - (len(cpus) - wanted)
         return held
     return dict.fromkeys(cpus, wanted / len(cpus)) if cpus else {}

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError
-from rota.deploy.worker import cgroups, limits, stopping
+from rota.deploy.worker import cgroups, limits, status
 from rota.deploy.worker.container import EngineLauncher
 from rota.deploy.worker.cpus import CpuAllocator, shares
 from rota.deploy.worker.inventory import Machine
@@ -21,9 +22,11 @@ from rota.deploy.worker.process import ProcessLauncher
 from rota.deploy.worker.runc import RuncLauncher
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import Phase, Status
+from rota.deploy.worker.stopping import Ending
 from rota.deploy.worker.tasks import TaskTable
 
 _CLEANED = "cleaned"
+_LEASE = "lease"
 _log = logging.getLogger(__name__)
 
 
@@ -97,7 +100,7 @@ class Host:
         """After a restart: take back CPUs of tasks that run, end what lost its supervisor, report everything."""
         for task in self.table.ids():
             spec = self._spec(task)
-            if spec is not None and self._launcher(task).adopt(self.table.path(task)) is not None:
+            if spec is not None and status.read(self.table.path(task)).phase is not Phase.ENDED:
                 self.cpus.restore(str(task), shares(spec.cpus, spec.cpu_ids))
         return self.reports()
 
@@ -107,36 +110,32 @@ class Host:
 
     def status(self, task: TaskId) -> Status:
         """How a task is. An end is final only after what it left behind was removed."""
-        launcher, folder = self._launcher(task), self.table.path(task)
-        status = launcher.status(folder)
-        if status.phase is Phase.ENDED and not (folder / _CLEANED).exists():
+        launcher = self._launcher(task)
+        folder = self.table.path(task)
+        seen = launcher.status(folder)
+        if seen.phase is not Phase.ENDED:
+            return seen
+        if not (folder / _CLEANED).exists():
             launcher.clean(folder)
             with contextlib.suppress(OSError):  # a full disk: it is cleaned again next time
                 (folder / _CLEANED).touch()
             self._stop_unused_mps(task)
-        if status.phase is Phase.ENDED:
-            self.cpus.release(str(task))
-        return status
+        self.cpus.release(str(task))
+        return seen
 
     def lease(self, task: TaskId, end: float, patience: float = 0.0) -> None:
         """Let a task run until `end` (seconds since boot); its supervisor ends it then if no agent does.
 
         A task that ends by itself at the end of its lease gets some `patience` to save.
         """
-        folder = self.table.path(task)
-        draft = folder / "lease.part"
+        text = f"{end:.3f} {patience:g}"
         with contextlib.suppress(OSError):  # not started yet, or a full disk: the lease before holds
-            draft.write_text(f"{end:.3f} {patience:g}", encoding="ascii")
-            draft.replace(folder / "lease")
+            # Not synced: after a power cut there is no task that it could end.
+            files.write_text(self.table.path(task) / _LEASE, text, mode=0o600, durable=False)
 
-    def ending(self, task: TaskId, grace_1: float, grace_2: float, now: float) -> stopping.Ending:
+    def ending(self, task: TaskId, term_after_s: float, kill_after_s: float, now: float) -> Ending:
         """Begin to stop a task; the caller goes on with `advance`."""
-        return stopping.Ending(self._launcher(task), self.table.path(task), grace_1, grace_2, now)
-
-    def stop(self, task: TaskId, grace_1: float = 0.0, grace_2: float = 10.0) -> Status:
-        """Stop a task and wait for its end."""
-        stopping.stop(self._launcher(task), self.table.path(task), grace_1, grace_2)
-        return self.status(task)
+        return Ending(self._launcher(task), self.table.path(task), term_after_s, kill_after_s, now)
 
     def forget(self, task: TaskId) -> None:
         """The end of a task was acknowledged. A task that runs is not forgotten."""
@@ -169,9 +168,13 @@ class Host:
         mine = self._spec(ended)
         if mine is None or not mine.mps:
             return
-        others = [self._spec(t) for t in self.table.ids() if not (self.table.path(t) / _CLEANED).exists()]
-        shared = {device for spec in others if spec and spec.mps and spec.id != ended for device in spec.devices}
-        for device in set(mine.devices) - shared:
+        in_use: set[str] = set()
+        for task in self.table.ids():
+            other = self._spec(task)
+            cleaned = (self.table.path(task) / _CLEANED).exists()
+            if other is not None and other.mps and task != ended and not cleaned:
+                in_use.update(other.devices)
+        for device in set(mine.devices) - in_use:
             self.mps.stop(device)
 
     def _nodes_of(self, devices: Iterable[str]) -> set[int]:
@@ -181,10 +184,10 @@ class Host:
 
 
 def _launchers(backend: Backend, folder: Path, prefix: str, gpus: bool) -> dict[str, Launcher]:
-    found: tuple[Launcher, ...] = (
+    launchers: tuple[Launcher, ...] = (
         ProcessLauncher(backend, prefix),
         EngineLauncher("docker", prefix, gpus),
         EngineLauncher("podman", prefix, gpus),
         RuncLauncher(backend, folder / "runc", prefix),
     )
-    return {launcher.name: launcher for launcher in found}
+    return {launcher.name: launcher for launcher in launchers}

@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -56,11 +56,11 @@ class Enclosure:
 
     def members(self) -> list[procs.Process]:
         """Processes in the groups and in groups below them."""
-        found: set[int] = set()
+        pids: set[int] = set()
         for top in self.folders:
             for folder, _, _ in os.walk(top):  # groups may vanish meanwhile
-                found.update(_numbers(Path(folder) / "cgroup.procs"))
-        return procs.by_number(sorted(found))
+                pids.update(_numbers(Path(folder) / "cgroup.procs"))
+        return procs.by_number(sorted(pids))
 
     def kill_all(self, seconds: float = KILL_SECONDS) -> bool:
         """End everybody inside, however they hide; True when nobody is left."""
@@ -95,7 +95,11 @@ class Enclosure:
 
 
 class Backend(Protocol):
-    """A way to hold tasks to their limits."""
+    """A way to hold tasks to their limits. `version` is that of the control groups, 0 without any."""
+
+    version: int
+    bases: Mapping[str, Path]
+    """By controller, the group below which those of tasks are made."""
 
     def describe(self) -> str:
         """One line that says what is limited and by what."""
@@ -116,8 +120,11 @@ class Backend(Protocol):
 class RlimitBackend:
     """No control groups: affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
 
+    version = 0
+
     def __init__(self, why: str = "") -> None:
         self.why = why
+        self.bases: Mapping[str, Path] = {}
 
     def describe(self) -> str:
         """One line that says what is limited and by what."""
@@ -145,14 +152,19 @@ class RlimitBackend:
 
 def relimit(processes: Iterable[procs.Process], limits: ResourceLimits, controllers: Collection[str]) -> None:
     """Set affinity and RLIMIT_DATA of processes that run, as far as no group of theirs (`controllers`) does it."""
+    size = None if "memory" in controllers else limits.memory_bytes
+    cpus = () if "cpuset" in controllers else limits.cpus
     for process in processes:
         with contextlib.suppress(OSError):  # it has just ended
-            if "cpuset" not in controllers and limits.cpus:
-                for thread in Path(f"/proc/{process.pid}/task").iterdir():
-                    os.sched_setaffinity(int(thread.name), limits.cpus)
-            if "memory" not in controllers and limits.memory_bytes is not None:
-                size = limits.memory_bytes
+            if cpus:
+                _pin_threads(process, cpus)
+            if size is not None:
                 resource.prlimit(process.pid, resource.RLIMIT_DATA, (size, size))
+
+
+def _pin_threads(process: procs.Process, cpus: tuple[int, ...]) -> None:
+    for thread in Path(f"/proc/{process.pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cpus)
 
 
 def pick(root: Path | None = None) -> Backend:
@@ -162,10 +174,10 @@ def pick(root: Path | None = None) -> Backend:
     reasons: list[str] = []
     tries: tuple[Callable[[Path | None], Backend | str], ...] = (cgroups.open_v2, cgroups.open_v1)
     for attempt in tries:
-        found = attempt(root)
-        if not isinstance(found, str):
-            return found
-        reasons.append(found)
+        backend = attempt(root)
+        if not isinstance(backend, str):
+            return backend
+        reasons.append(backend)
     return RlimitBackend("; ".join(reasons))
 
 
@@ -193,10 +205,10 @@ def _cpu_seconds(groups: dict[str, Path]) -> float | None:
         if "cpuacct" in groups:
             return int((groups["cpuacct"] / "cpuacct.usage").read_text(encoding="ascii")) / 1e9
         if "cpu" in groups:
-            for line in (groups["cpu"] / "cpu.stat").read_text(encoding="ascii").splitlines():
-                if line.startswith("usage_usec "):
-                    return int(line.split()[1]) / 1e6
-    except (OSError, ValueError):
+            words = (groups["cpu"] / "cpu.stat").read_text(encoding="ascii").split()
+            figures = dict(zip(words[::2], words[1::2], strict=True))
+            return int(figures["usage_usec"]) / 1e6
+    except (OSError, ValueError, KeyError):
         return None
     return None
 

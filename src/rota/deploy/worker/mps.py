@@ -13,7 +13,7 @@ from pathlib import Path
 from rota.core.errors import ConfigError
 
 CONTROL = "nvidia-cuda-mps-control"
-_SECONDS = 15.0
+_ANSWER_WITHIN_S = 15.0
 
 
 def unavailable(gpus: int) -> str:
@@ -29,7 +29,8 @@ class Mps:
     """The MPS daemons of this machine, one per GPU, below a folder."""
 
     def __init__(self, folder: str | Path, gpus: int) -> None:
-        self.folder, self.gpus = Path(folder).absolute(), gpus
+        self.folder = Path(folder).absolute()
+        self.gpus = gpus
 
     def environment(self, device: str) -> dict[str, str]:
         """What a task needs to find the daemon of its GPU."""
@@ -70,7 +71,7 @@ class Mps:
                 stderr=subprocess.DEVNULL,
                 env=env,
                 text=True,
-                timeout=_SECONDS,
+                timeout=_ANSWER_WITHIN_S,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:

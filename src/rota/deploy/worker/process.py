@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker import procs, status
-from rota.deploy.worker.launcher import Running
 from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, ResourceLimits, relimit
 from rota.deploy.worker.spec import MARKER, TaskSpec, environment, logs_of
 from rota.deploy.worker.status import Phase, Status
@@ -49,7 +49,8 @@ class ProcessLauncher:
     name = "process"
 
     def __init__(self, limits: Backend, prefix: str = "") -> None:
-        self.limits, self.prefix = limits, prefix
+        self.limits = limits
+        self.prefix = prefix
 
     def unavailable(self) -> str:
         """Processes work wherever there is a /proc."""
@@ -62,7 +63,7 @@ class ProcessLauncher:
     def run(self, spec: TaskSpec, folder: Path, command: Command) -> None:
         """Put the limits of a task in force and start a command under them."""
         _make_folders(spec, folder)
-        enclosure = self.enclose(spec)
+        enclosure = self.limits.enclose(self.prefix + str(spec.id), limits_of(spec))
         try:
             _write_launch(folder, _plan(spec, folder, command, enclosure))
             _start_shim(folder)
@@ -70,39 +71,29 @@ class ProcessLauncher:
             enclosure.remove()
             raise
 
-    def enclose(self, spec: TaskSpec) -> Enclosure:
-        """The limits of a task, in force."""
-        return self.limits.enclose(self.prefix + str(spec.id), limits_of(spec))
-
-    def adopt(self, folder: Path) -> Running | None:
-        """The task in this folder if it runs."""
-        now = status.read(folder)
-        return None if now.phase is Phase.ENDED else Running(folder, now.process, now.started_at)
-
     def status(self, folder: Path) -> Status:
         """How the task is; while it runs, with what it uses."""
-        now = status.read(folder)
-        if now.phase not in (Phase.RUNNING, Phase.STOPPING):
-            return now
-        used = self.usage(folder)
-        return replace(now, cpu_seconds=used.cpu_seconds, rss_bytes=used.rss_bytes)
+        seen = status.read(folder)
+        if seen.phase not in (Phase.RUNNING, Phase.STOPPING):
+            return seen
+        used = self._usage(folder, seen.process)
+        return replace(seen, cpu_seconds=used.cpu_seconds, rss_bytes=used.rss_bytes)
 
-    def usage(self, folder: Path) -> procs.Usage:
-        """What it uses now: of its groups, or else of its session."""
+    def _usage(self, folder: Path, leader: procs.Process | None) -> procs.Usage:
+        """What a task uses now: its groups, or else its session."""
         enclosure = self._enclosure(folder)
         if enclosure.groups:
             return enclosure.usage()
-        leader = status.read(folder).process
         return procs.usage(procs.in_session(leader)) if leader else procs.Usage()
 
     def resize(self, spec: TaskSpec, folder: Path) -> None:
         """Hold a task that runs to the CPUs and memory of a new description."""
-        limits, enclosure = limits_of(spec), self._enclosure(folder)
+        limits = limits_of(spec)
+        enclosure = self._enclosure(folder)
         self.limits.resize(enclosure.name, limits)
         leader = status.read(folder).process
-        found = set(procs.in_session(leader)) if leader else set()
-        found.update(enclosure.members())
-        relimit(found, limits, enclosure.groups)
+        members = {*enclosure.members(), *(procs.in_session(leader) if leader else ())}
+        relimit(members, limits, enclosure.groups)
 
     def signal(self, folder: Path, number: int) -> None:
         """Send a signal to the process group of the task."""
@@ -116,11 +107,11 @@ class ProcessLauncher:
         leader = status.read(folder).process
         end = time.monotonic() + KILL_SECONDS
         while time.monotonic() < end:
-            found = set(procs.in_session(leader)) if leader else set()
-            found.update(procs.with_environment(f"{MARKER}={folder}"))
-            if not found:
+            members = set(procs.in_session(leader)) if leader else set()
+            members.update(procs.with_environment(f"{MARKER}={folder}"))
+            if not members:
                 return
-            for process in found:
+            for process in members:
                 procs.send(process, signal.SIGKILL)
             time.sleep(0.01)
 
@@ -164,8 +155,8 @@ def _write_launch(folder: Path, plan: dict[str, object]) -> None:
     """Only the owner may read it: it holds the environment of the task."""
     path = folder / LAUNCH
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(plan, file)
+        # Not synced: it is read at once, and after a power cut the task is gone.
+        files.write_text(path, json.dumps(plan), mode=0o600, durable=False)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}; make room and start the task again") from error
 
@@ -205,7 +196,6 @@ def _start_shim(folder: Path) -> None:
         os.close(lock)
     if done.returncode != 0 and not (folder / status.STATUS).exists():
         log = folder / "shim.log"
-        said = done.stderr + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
-        raise ConfigError(
-            f"the supervisor of {folder.name} failed: {said.strip()[-500:] or f'exit code {done.returncode}'}"
-        )
+        complaint = done.stderr + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+        why = complaint.strip()[-500:] or f"exit code {done.returncode}"
+        raise ConfigError(f"the supervisor of {folder.name} failed: {why}")

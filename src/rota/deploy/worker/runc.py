@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker.cgroups import FOLDER
 from rota.deploy.worker.container import call, last_line, wait_for_end
-from rota.deploy.worker.launcher import HOST, Running
+from rota.deploy.worker.launcher import HOST
 from rota.deploy.worker.limits import Backend, ResourceLimits
 from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
-from rota.deploy.worker.procs import Usage
 from rota.deploy.worker.spec import TaskSpec, environment
 from rota.deploy.worker.status import Status
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN = {"proc", "sys", "dev", "tmp", "run"}  # of the host's root, what a container gets fresh
 _CAPABILITIES = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"]
+_OPEN_FILES = 65536
 _MASKED = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"]
 _READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
 
@@ -36,7 +38,8 @@ class RuncLauncher:
     name = "runc"
 
     def __init__(self, limits: Backend, state: Path, prefix: str = "") -> None:
-        self.state, self.prefix = state, prefix
+        self.state = state
+        self.prefix = prefix
         self._process = ProcessLauncher(limits, prefix)
 
     def unavailable(self) -> str:
@@ -59,26 +62,17 @@ class RuncLauncher:
             root = _root(spec, bundle)
             config = configuration(spec, root, env, self._groups_path(str(spec.id)), self._inner_limits(spec))
             config["mounts"] += _mounts(spec, hidden=self.state.parent)
-            path = bundle / "config.json"
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                json.dump(config, file)
+            # Not synced: it is read at once, and after a power cut the container is gone.
+            files.write_text(bundle / "config.json", json.dumps(config), mode=0o600, durable=False)
         except OSError as error:
             raise OutputError(f"cannot write the bundle of task {spec.id}: {error.strerror}") from error
         argv = ("runc", "--root", str(self.state), "run", "--keep", "--bundle", str(bundle), self._id(str(spec.id)))
         own = {"PATH": os.environ.get("PATH", _PATH)}
         self._process.run(spec, folder, Command(argv, own, "/", enter=False))
 
-    def adopt(self, folder: Path) -> Running | None:
-        """The task in this folder if it runs."""
-        return self._process.adopt(folder)
-
     def status(self, folder: Path) -> Status:
         """How the task is."""
         return self._process.status(folder)
-
-    def usage(self, folder: Path) -> Usage:
-        """What it uses now."""
-        return self._process.usage(folder)
 
     def resize(self, spec: TaskSpec, folder: Path) -> None:
         """The container is in the groups of the task."""
@@ -105,24 +99,26 @@ class RuncLauncher:
 
     def _groups_path(self, task: str) -> str:
         """The groups of the task as runc names them: from the root in version 2, from runc's own in version 1."""
-        groups = self._process.limits.attach(self.prefix + task)
-        bases = getattr(self._process.limits, "bases", None)
-        if bases and getattr(self._process.limits, "version", 0) == 2:
-            return "/" + os.path.relpath(next(iter(bases.values())) / FOLDER / groups.name, _mount_point())
-        return f"{FOLDER}/{groups.name}"
+        limits = self._process.limits
+        group = f"{FOLDER}/{self.prefix}{task}"
+        if limits.version != 2:
+            return group
+        base = next(iter(limits.bases.values()))
+        return "/" + os.path.relpath(base / group, _mount_point())
 
     def _inner_limits(self, spec: TaskSpec) -> ResourceLimits:
         """What no group of ours will hold, so that the container must."""
-        bases = getattr(self._process.limits, "bases", {})
-        wanted = limits_of(spec)
-        return ResourceLimits((), None if "memory" in bases else wanted.memory_bytes)
+        held_by_group = "memory" in self._process.limits.bases
+        return ResourceLimits((), None if held_by_group else limits_of(spec).memory_bytes)
 
 
 def configuration(
     spec: TaskSpec, root: Path, env: dict[str, str], groups: str, limits: ResourceLimits
 ) -> dict[str, Any]:
     """The OCI description of a task."""
-    rlimits = [{"type": "RLIMIT_NOFILE", "hard": 65536, "soft": 65536}]
+    rlimits: list[dict[str, Any]] = []
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= _OPEN_FILES:
+        rlimits.append({"type": "RLIMIT_NOFILE", "hard": _OPEN_FILES, "soft": _OPEN_FILES})
     if limits.memory_bytes is not None:
         rlimits.append({"type": "RLIMIT_DATA", "hard": limits.memory_bytes, "soft": limits.memory_bytes})
     return {
@@ -134,25 +130,19 @@ def configuration(
             "env": [f"{name}={value}" for name, value in sorted(env.items())],
             "cwd": spec.cwd,
             "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _CAPABILITIES),
-            "rlimits": [r for r in rlimits if r["type"] != "RLIMIT_NOFILE" or _may_open(int(str(r["hard"])))],
+            "rlimits": rlimits,
             "noNewPrivileges": True,
         },
         "root": {"path": str(root), "readonly": True},
         "mounts": [],
         "linux": {
             "cgroupsPath": groups,
-            "namespaces": [{"type": kind} for kind in ("pid", "ipc", "mount")],
+            "namespaces": [{"type": namespace} for namespace in ("pid", "ipc", "mount")],
             "maskedPaths": _MASKED,
             "readonlyPaths": _READ_ONLY,
             "resources": {"devices": [{"allow": False, "access": "rwm"}]},
         },
     }
-
-
-def _may_open(files: int) -> bool:
-    import resource
-
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= files
 
 
 def _mounts(spec: TaskSpec, hidden: Path) -> list[dict[str, Any]]:

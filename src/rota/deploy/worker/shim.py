@@ -26,6 +26,7 @@ _CHUNK = 16384
 _DRAIN_BYTES = 16 << 20  # what is still read from pipes that someone outside the task keeps open
 _KILL_SECONDS = 5.0
 _LOOK_MS = 1000  # between looks whether the task may still run
+_LOOK_OFTEN_MS = 100  # the same where its end is only seen by looking
 _AGENT_SECONDS = 1.0  # what a living agent has to act first
 _AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
@@ -34,7 +35,9 @@ class RotatingLog:
     """A log file and its predecessor; together they never exceed the bound. A full disk drops output, not the task."""
 
     def __init__(self, path: str, bound: int) -> None:
-        self.path, self.half, self.dropped = path, max(1, bound // 2), 0
+        self.path = path
+        self.half = max(1, bound // 2)
+        self.dropped = 0
         self.fd = self._open()
         self.size = os.fstat(self.fd).st_size if self.fd >= 0 else 0
 
@@ -53,15 +56,17 @@ class RotatingLog:
             while data:
                 if self.size >= self.half:
                     self._turn()
-                done = os.write(self.fd, data[: self.half - self.size])
-                data, self.size = data[done:], self.size + done
+                written = os.write(self.fd, data[: self.half - self.size])
+                self.size += written
+                data = data[written:]
         except OSError:
             self.dropped += len(data)
 
     def _turn(self) -> None:
         os.replace(self.path, self.path + ".1")
         os.close(self.fd)
-        self.fd, self.size = self._open(), 0
+        self.fd = self._open()
+        self.size = 0
 
 
 def start_time(pid: int) -> int:
@@ -85,15 +90,7 @@ def write_status(folder: str, status: dict[str, Any], patient: bool) -> str:
     data = json.dumps(status).encode()
     while True:
         try:
-            fd = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-            try:
-                os.write(fd, data)
-                os.fsync(fd)
-                whole = os.fstat(fd).st_size == len(data)
-            finally:
-                os.close(fd)
-            if whole:
-                os.replace(path + ".part", path)
+            if replace_file(path, data):
                 sync_folder(folder)
                 return ""
             reason = "no room"
@@ -104,6 +101,20 @@ def write_status(folder: str, status: dict[str, Any], patient: bool) -> str:
         if not patient:
             return f"cannot write {path}: {reason}"
         time.sleep(_AGAIN_SECONDS)
+
+
+def replace_file(path: str, data: bytes) -> bool:
+    """Write beside the place, sync and rename; False if there was no room. By hand: this process imports no Rota."""
+    fd = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+        whole = os.fstat(fd).st_size == len(data)
+    finally:
+        os.close(fd)
+    if whole:
+        os.replace(path + ".part", path)
+    return whole
 
 
 def sync_folder(folder: str) -> None:
@@ -117,27 +128,27 @@ def sync_folder(folder: str) -> None:
 
 def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int]) -> None:
     """The child: wait until it is enclosed and on record, take limits, become the command. Never returns."""
-    what = "start"
+    action = "start"
     try:
         os.setsid()
         for target, source in ((1, outputs[0]), (2, outputs[1])):
             os.dup2(source, target)
         if os.read(gate, 1) != b"1":
             os._exit(125)
-        what = "pin"
+        action = "pin"
         if plan["affinity"]:
             os.sched_setaffinity(0, plan["affinity"])
-        what = "limit the memory of"
+        action = "limit the memory of"
         if plan["data_limit"]:
             resource.setrlimit(resource.RLIMIT_DATA, (plan["data_limit"], plan["data_limit"]))
-        what = f"enter {plan['cwd']!r} for"
+        action = f"enter {plan['cwd']!r} for"
         os.chdir(plan["cwd"])
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        what = "run"
+        action = "run"
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
     except OSError as error:
-        os.write(errors, f"cannot {what} {plan['argv'][0]!r}: {error.strerror}".encode())
+        os.write(errors, f"cannot {action} {plan['argv'][0]!r}: {error.strerror}".encode())
         os._exit(126 if isinstance(error, PermissionError) else 127)
     finally:
         os._exit(127)
@@ -145,16 +156,20 @@ def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int
 
 def enclosed(plan: dict[str, Any]) -> list[int]:
     """Processes in the control groups of the task and in those below them."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for top in plan["groups"]:
-        for folder, _, files in os.walk(top):
-            if "cgroup.procs" in files:
-                try:
-                    with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
-                        found.update(int(line) for line in file)
-                except OSError:
-                    continue
-    return sorted(found)
+        for folder, _, _ in os.walk(top):
+            pids.update(members(folder))
+    return sorted(pids)
+
+
+def members(group: str) -> list[int]:
+    """Processes in one control group; nobody if it has just vanished."""
+    try:
+        with open(os.path.join(group, "cgroup.procs"), encoding="ascii") as file:
+            return [int(line) for line in file]
+    except OSError:
+        return []
 
 
 def kill_what_is_left(plan: dict[str, Any], pid: int) -> None:
@@ -225,31 +240,38 @@ def copy_output_until_exit(pid: int, pipes: dict[int, RotatingLog], folder: str)
     It is ended when its lease ends and no agent is there to see to that, and when its folder was removed, because no
     agent will ever find it again.
     """
-    over = 0.0
-    ended = -1
     poll = select.poll()
     for fd in pipes:
         poll.register(fd, select.POLLIN)
-    try:
-        ended = os.pidfd_open(pid)
-        poll.register(ended, select.POLLIN)
-    except (OSError, AttributeError):
-        pass  # an old kernel: look ten times a second
+    pause_ms = _LOOK_MS if wake_at_exit(poll, pid) else _LOOK_OFTEN_MS
+    term_sent_at = 0.0
     while True:
-        if not over and not may_run(folder):
-            over = time.monotonic()
+        if not term_sent_at and not may_run(folder):
+            term_sent_at = time.monotonic()
             send(pid, signal.SIGTERM)
-        elif over and time.monotonic() - over > _KILL_SECONDS:
+        elif term_sent_at and time.monotonic() - term_sent_at > _KILL_SECONDS:
             send(pid, signal.SIGKILL)  # what left the group follows once it has ended
-        for fd, _ in poll.poll(_LOOK_MS if ended >= 0 else 100):
-            if fd != ended:
-                data = os.read(fd, _CHUNK)
-                if data:
-                    pipes[fd].write(data)
-                else:
-                    poll.unregister(fd)
+        for fd, _ in poll.poll(pause_ms):
+            if fd in pipes and not copy_some(fd, pipes[fd]):
+                poll.unregister(fd)
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             return
+
+
+def wake_at_exit(poll: select.poll, pid: int) -> bool:
+    """Let a poll return when a process ends; False on an old kernel, which has to be asked often instead."""
+    try:
+        poll.register(os.pidfd_open(pid), select.POLLIN)
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def copy_some(fd: int, log: RotatingLog) -> bool:
+    """Copy what is there into the log; False at the end of the output."""
+    data = os.read(fd, _CHUNK)
+    log.write(data)
+    return bool(data)
 
 
 def enter_groups(plan: dict[str, Any], pid: int) -> str:
@@ -266,13 +288,14 @@ def enter_groups(plan: dict[str, Any], pid: int) -> str:
 
 def open_logs(plan: dict[str, Any]) -> tuple[dict[int, RotatingLog], tuple[int, int]]:
     """A pipe and a log for each of the two outputs: readers, and the ends for the child."""
-    pipes, ends = {}, []
+    logs = {}
+    writers = []
     for name in ("stdout", "stderr"):
         reader, writer = os.pipe()
         path = os.path.join(plan["logs"], name + ".log")
-        pipes[reader] = RotatingLog(path, plan["log_bytes"])
-        ends.append(writer)
-    return pipes, (ends[0], ends[1])
+        logs[reader] = RotatingLog(path, plan["log_bytes"])
+        writers.append(writer)
+    return logs, (writers[0], writers[1])
 
 
 def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
@@ -286,7 +309,30 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
         become(plan, gate_reader, errors_writer, outputs)
     for fd in (*outputs, gate_reader, errors_writer):
         os.close(fd)
-    status: dict[str, Any] = {
+    status = first_status(pid)
+    error = enter_groups(plan, pid)
+    if problem := write_status(folder, status, patient=False):
+        os.close(gate)  # the child ends at that
+        os.waitpid(pid, 0)
+        os.write(ready, problem.encode())
+        return
+    if error:
+        os.close(gate)  # the child ends at that
+    else:
+        error = open_gate(gate, errors)
+    os.close(errors)
+    if not error:
+        os.write(ready, b"1")
+        os.close(ready)
+    copy_output_until_exit(pid, pipes, folder)
+    kill_what_is_left(plan, pid)
+    status.update(last_words(pid, plan, pipes, error))
+    write_status(folder, status, patient=True)  # an exit code must not get lost
+
+
+def first_status(pid: int) -> dict[str, Any]:
+    """What is known once the command was forked. The words are those of `rota.deploy.worker.status`."""
+    return {
         "phase": "running",
         "boot_id": boot_id(),
         "started_at": time.time(),
@@ -296,36 +342,33 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
         "pgid": pid,
         "exit": None,
     }
-    error = enter_groups(plan, pid)
-    if problem := write_status(folder, status, patient=False):
-        os.close(gate)  # the child ends at that
-        os.waitpid(pid, 0)
-        os.write(ready, problem.encode())
-        return
-    if not error:
-        os.write(gate, b"1")
+
+
+def open_gate(gate: int, errors: int) -> str:
+    """Let the child become its command; why it could not, if so."""
+    os.write(gate, b"1")
     os.close(gate)
-    error = error or os.read(errors, 4096).decode(errors="replace")
-    os.close(errors)
-    if not error:
-        os.write(ready, b"1")
-        os.close(ready)
-    copy_output_until_exit(pid, pipes, folder)
-    kill_what_is_left(plan, pid)
+    return os.read(errors, 4096).decode(errors="replace")
+
+
+def last_words(pid: int, plan: dict[str, Any], pipes: dict[int, RotatingLog], error: str) -> dict[str, Any]:
+    """Reap the command and say how it ended."""
     _, code, usage = os.wait4(pid, 0)
     drain(pipes)
-    status["phase"] = "ended"
-    status["ended_at"], status["ended_monotonic"] = time.time(), time.monotonic()
-    status["exit"] = {
-        "code": os.WEXITSTATUS(code) if os.WIFEXITED(code) else None,
-        "signal": os.WTERMSIG(code) if os.WIFSIGNALED(code) else None,
-        "oom_kills": oom_kills(plan["oom_events"]),
-        "error": error,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "max_rss_bytes": usage.ru_maxrss * 1024,
-        "output_bytes_dropped": sum(log.dropped for log in pipes.values()),
+    return {
+        "phase": "ended",
+        "ended_at": time.time(),
+        "ended_monotonic": time.monotonic(),
+        "exit": {
+            "code": os.WEXITSTATUS(code) if os.WIFEXITED(code) else None,
+            "signal": os.WTERMSIG(code) if os.WIFSIGNALED(code) else None,
+            "oom_kills": oom_kills(plan["oom_events"]),
+            "error": error,
+            "cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "max_rss_bytes": usage.ru_maxrss * 1024,
+            "output_bytes_dropped": sum(log.dropped for log in pipes.values()),
+        },
     }
-    write_status(folder, status, patient=True)  # an exit code must not get lost
 
 
 def main(folder: str, lock: int) -> int:
@@ -336,9 +379,9 @@ def main(folder: str, lock: int) -> int:
     answer, ready = os.pipe()
     if os.fork() > 0:
         os.close(ready)
-        said = os.read(answer, 4096)
-        sys.stderr.write(said.decode() if said != b"1" else "")
-        return 0 if said == b"1" else 1
+        word = os.read(answer, 4096)
+        sys.stderr.write(word.decode() if word != b"1" else "")
+        return 0 if word == b"1" else 1
     os.close(answer)
     os.setsid()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):

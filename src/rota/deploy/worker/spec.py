@@ -11,7 +11,7 @@ from typing import Any
 
 from rota.core.errors import ConfigError
 
-PASSED = (
+PASSED_VARIABLES = (
     "PATH",
     "HOME",
     "LANG",
@@ -24,6 +24,7 @@ PASSED = (
     "TZ",
     "USER",
 )
+"""All that a task gets of its agent's environment: an agent may hold credentials, and tasks belong to others."""
 MARKER = "ROTA_TASK_FOLDER"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
@@ -126,7 +127,7 @@ def logs_of(spec: TaskSpec, folder: Path) -> Path:
 
 def environment(spec: TaskSpec, folder: Path, own: Mapping[str, str]) -> dict[str, str]:
     """What the task sees: a few harmless variables of the agent, its own ones, and where it is. Nothing else."""
-    passed = {name: own[name] for name in PASSED if name in own}
+    passed = {name: own[name] for name in PASSED_VARIABLES if name in own}
     devices = ",".join(spec.devices)
     return {
         **passed,

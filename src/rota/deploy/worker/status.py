@@ -13,7 +13,9 @@ from typing import Any
 
 from rota.deploy.worker.procs import Process, boot_id
 
-STATUS, LOCK, STOPPING = "status.json", "shim.lock", "stopping"
+STATUS = "status.json"
+LOCK = "shim.lock"
+STOPPING = "stopping"
 _ENDED_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _CODES_OF_CONTAINERS = {128 + number for number in _ENDED_FROM_OUTSIDE}
 
@@ -97,18 +99,19 @@ def read(folder: Path) -> Status:
 def _told(values: dict[str, Any], supervised: bool, stopping: bool) -> Status:
     """The status that a supervisor wrote, if it still holds."""
     process = Process(*values["process"])
-    started, ended = values["started_at"], values["exit"]
+    started = values["started_at"]
+    ended = values["exit"]
     if ended is not None:
         return Status(
             Phase.ENDED,
-            judge(ended, stopping),
-            process,
-            started,
-            values["ended_at"],
-            ended["cpu_seconds"],
-            ended["max_rss_bytes"],
-            stopping,
-            ended["output_bytes_dropped"],
+            exit=judge(ended, stopping),
+            process=process,
+            started_at=started,
+            ended_at=values["ended_at"],
+            cpu_seconds=ended["cpu_seconds"],
+            rss_bytes=ended["max_rss_bytes"],
+            stop_requested=stopping,
+            output_bytes_dropped=ended["output_bytes_dropped"],
         )
     if values["boot_id"] != boot_id():
         return _lost("the machine was started again meanwhile", stopping, process, started)
@@ -119,9 +122,10 @@ def _told(values: dict[str, Any], supervised: bool, stopping: bool) -> Status:
 
 def judge(ended: dict[str, Any], stopping: bool) -> Exit:
     """The reason behind an exit code or a signal, as the kernel told them."""
-    code, number, error = ended["code"], ended["signal"], ended["error"]
-    if error:
-        return Exit(code, number, ExitReason.FAILED, error)
+    code = ended["code"]
+    number = ended["signal"]
+    if ended["error"]:
+        return Exit(code, number, ExitReason.FAILED, ended["error"])
     if code == 0:
         return Exit(code, number, ExitReason.COMPLETED)
     if ended["oom_kills"]:

@@ -89,7 +89,8 @@ def _timed_read(name: str, flags: int, seconds: float) -> tuple[int, float]:
 
 def _repeat(action: Callable[[], int], most: int, seconds: float) -> tuple[int, float]:
     """Repeat until enough bytes, enough time, or the end; bytes and seconds of it."""
-    start, total = time.perf_counter(), 0
+    start = time.perf_counter()
+    total = 0
     while True:
         done = action()
         total += done

@@ -9,6 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker.spec import TaskId, TaskSpec
 
@@ -54,7 +55,7 @@ class TaskTable:
         try:
             _build(building, spec)
             building.rename(target)
-            _sync(self.tasks_folder)
+            files.sync_folder(self.tasks_folder)
         except OSError as error:
             shutil.rmtree(building, ignore_errors=True)
             raise OutputError(
@@ -65,20 +66,18 @@ class TaskTable:
     def replace(self, spec: TaskSpec) -> None:
         """Write another description of a task that is here."""
         path = self.path(spec.id) / _SPEC
-        draft = path.with_suffix(".part")
         try:
-            _write(draft, spec)
-            draft.replace(path)
+            _write(path, spec)
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror}; make room and try again") from error
 
     def ids(self) -> list[TaskId]:
         """Tasks that were not forgotten, in order. Folders that are no tasks are left alone."""
-        found = []
+        tasks = []
         for path in self.tasks_folder.iterdir():
             with contextlib.suppress(ConfigError):
-                found.append(TaskId.parse(path.name))
-        return sorted(found)
+                tasks.append(TaskId.parse(path.name))
+        return sorted(tasks)
 
     def spec(self, task: TaskId) -> TaskSpec:
         """What a task was asked to be."""
@@ -112,19 +111,8 @@ def _build(folder: Path, spec: TaskSpec) -> None:
     (folder / "logs").mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
     _write(folder / _SPEC, spec)
-    _sync(folder)
 
 
 def _write(path: Path, spec: TaskSpec) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(spec.to_json(), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    """Only the owner may read it: it holds the environment of the task."""
+    files.write_text(path, json.dumps(spec.to_json(), indent=1), mode=0o600)

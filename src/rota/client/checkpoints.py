@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rota.core import files
+
 MANIFEST = "manifest.json"
-KEEP = 2
 _FORMAT = 1
 
 
@@ -36,8 +37,11 @@ class SavedCheckpoint(NamedTuple):
 def latest(folder: str | os.PathLike[str], below: int | None = None) -> SavedCheckpoint | None:
     """The newest whole checkpoint in a folder (of fewer than `below` steps), or None. Damaged ones are passed over."""
     steps = sorted(_steps_in(Path(folder)), reverse=True)
-    found = (read(Path(folder) / name_of(step)) for step in steps if below is None or step < below)
-    return next((checkpoint for checkpoint in found if checkpoint is not None), None)
+    for step in steps:
+        checkpoint = read(Path(folder) / name_of(step)) if below is None or step < below else None
+        if checkpoint is not None:
+            return checkpoint
+    return None
 
 
 def read(path: Path) -> SavedCheckpoint | None:
@@ -75,14 +79,14 @@ class CheckpointStore:
             save(draft)
             body = {"step": step, "epoch": epoch, "position": position, "world_size": self._world_size}
             (draft / MANIFEST).write_text(json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8")
-            _flush(draft)
+            _sync_all(draft)
         except BaseException:
             _remove(draft)
             raise
         _remove(final)
         draft.rename(final)
-        _flush_folder(final.parent)
-        _flush_folder(self.folder)
+        files.sync_folder(final.parent)
+        files.sync_folder(self.folder)
         return name
 
     def prune(self, step: int) -> None:
@@ -136,22 +140,23 @@ def _sealed(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(folder: Path) -> list[list[Any]]:
-    found = []
+    entries = []
     for root, _, names in os.walk(folder):
         for name in names:
             path = Path(root, name)
-            found.append([path.relative_to(folder).as_posix(), path.stat().st_size])
-    return sorted(entry for entry in found if entry[0] != MANIFEST)
+            entries.append([path.relative_to(folder).as_posix(), path.stat().st_size])
+    return sorted(entry for entry in entries if entry[0] != MANIFEST)
 
 
-def _flush(folder: Path) -> None:
+def _sync_all(folder: Path) -> None:
+    """Put a folder and everything in it on the disk: the rename of the whole comes after that."""
     for root, _, names in os.walk(folder):
         for name in names:
-            _flush_folder(Path(root, name))
-        _flush_folder(Path(root))
+            _sync_file(Path(root, name))
+        files.sync_folder(root)
 
 
-def _flush_folder(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

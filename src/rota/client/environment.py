@@ -34,10 +34,9 @@ class Surroundings(NamedTuple):
 def read(environ: Mapping[str, str]) -> Surroundings:
     """The surroundings of this process. Without ROTA_JOB there is no lease, no agent and no checkpoint."""
     if not environ.get("ROTA_JOB"):
-        rank, size = _lenient(environ, "RANK", 0), _lenient(environ, "WORLD_SIZE", 1)
-        local = _lenient(environ, "LOCAL_RANK", 0)
-        return Surroundings(None, 0, rank, max(size, rank + 1), local, None, None, None, None, CHECKPOINT_EVERY_S, None)
-    rank, size = _whole(environ, "ROTA_RANK", 0), _whole(environ, "ROTA_WORLD_SIZE", 1)
+        return _outside_rota(environ)
+    rank = _whole(environ, "ROTA_RANK", 0)
+    size = _whole(environ, "ROTA_WORLD_SIZE", 1)
     if rank >= size:
         raise ConfigError(f"ROTA_RANK is {rank}, but ROTA_WORLD_SIZE is {size}; ranks count from 0 to the size less 1.")
     return Surroundings(
@@ -52,6 +51,23 @@ def read(environ: Mapping[str, str]) -> Surroundings:
         steps=_whole(environ, "ROTA_STEPS", None),
         checkpoint_every_s=_seconds(environ, "ROTA_CHECKPOINT_EVERY_S", CHECKPOINT_EVERY_S),
         lease_s=_seconds(environ, "ROTA_LEASE_S", None),
+    )
+
+
+def _outside_rota(environ: Mapping[str, str]) -> Surroundings:
+    rank = _lenient(environ, "RANK", 0)
+    return Surroundings(
+        job=None,
+        epoch=0,
+        rank=rank,
+        world_size=max(_lenient(environ, "WORLD_SIZE", 1), rank + 1),
+        local_rank=_lenient(environ, "LOCAL_RANK", 0),
+        socket=None,
+        checkpoints=None,
+        resume=None,
+        steps=None,
+        checkpoint_every_s=CHECKPOINT_EVERY_S,
+        lease_s=None,
     )
 
 

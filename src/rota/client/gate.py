@@ -115,7 +115,9 @@ class Gate:
         else:
             accepted = self.begun <= step
         if accepted:
-            self._proposal, self._target, self._committed = number, step, False
+            self._proposal = number
+            self._target = step
+            self._committed = False
         return self._signed({"op": "will", "id": number, "stop_at": step, "ok": accepted, "begun": self.begun})
 
     def _signed(self, answer: dict[str, Any]) -> dict[str, Any]:

@@ -46,13 +46,16 @@ class Iterator(Standing, Generic[Item]):
         self._abandoned = False
         self._to_skip = 0
         if self._stateful:
-            save, load = save and self._and_loader_state(save), load and self._after_loader_state(load)
+            save = save and self._and_loader_state(save)
+            load = load and self._after_loader_state(load)
         hooks = Hooks(save, load, save_on, every_steps)
         self._session = TrainingSession(environment.read(os.environ), hooks, steps, self._place)
         self._session.open()
         resumed = self._session.resumed
         if resumed is not None:
-            self._epoch, self._position, self._to_skip = resumed.epoch, resumed.position, resumed.position
+            self._epoch = resumed.epoch
+            self._position = resumed.position
+            self._to_skip = resumed.position
 
     @property
     def epoch(self) -> int:
@@ -87,7 +90,7 @@ class Iterator(Standing, Generic[Item]):
     def __enter__(self) -> Iterator[Item]:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None:
             self._session.finish()
         elif isinstance(error, Exception):
@@ -124,7 +127,8 @@ class Iterator(Standing, Generic[Item]):
 
     def _open_pass(self) -> Items[Item]:
         """Begin an epoch, or go on in the middle of the one that the checkpoint was made in."""
-        loader, skip = self._loader, self._to_skip
+        loader = self._loader
+        skip = self._to_skip
         self._to_skip = 0
         if not skip:
             self._position = 0

@@ -39,7 +39,7 @@ class Lease(Standing):
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
             self._session.fail(error)
         if error is not None:

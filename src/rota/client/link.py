@@ -22,7 +22,8 @@ from rota.core.unix_sockets import connect
 
 PROGRESS_EVERY_S = 0.5
 SEND_TIMEOUT_S = 5.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
 
 
 class AgentLink:
@@ -45,7 +46,7 @@ class AgentLink:
     def open(self) -> None:
         """Begin to talk. A forked child, such as a worker of a data loader, lets go of the line."""
         own = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _let_go(own()))
+        os.register_at_fork(after_in_child=lambda: _let_go_of(own()))
         self._thread.start()
 
     def saved(self, step: int, path: str) -> None:
@@ -65,6 +66,11 @@ class AgentLink:
         if self._thread.is_alive():
             self._thread.join(linger_s + SEND_TIMEOUT_S)
 
+    def let_go(self) -> None:
+        """In a forked child: the connection is the parent's."""
+        if self._connection is not None:
+            self._connection.close()
+
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._ring, b"!")
@@ -72,18 +78,23 @@ class AgentLink:
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
         while not self._over():
-            try:
-                with connect(self._path) as connection:
-                    self._connection, self._told = connection, {}
-                    if self._talk(connection):
-                        pause = FIRST_PAUSE_S
-            except OSError:
-                pass
-            finally:
-                self._connection = None
+            if self._connect_and_talk():
+                pause = FIRST_PAUSE_S
             if not self._over():
                 self._sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _connect_and_talk(self) -> bool:
+        """One connection from its beginning to its end; whether the other side ever said something."""
+        try:
+            with connect(self._path) as connection:
+                self._connection = connection
+                self._told = {}
+                return self._talk(connection)
+        except OSError:
+            return False
+        finally:
+            self._connection = None
 
     def _over(self) -> bool:
         """Closed, and nothing left to say or no time left to say it."""
@@ -100,8 +111,10 @@ class AgentLink:
         connection.sendall(
             encode({"op": "hello", **self._identity, "step": self._gate.step, "begun": self._gate.begun})
         )
-        self._told["step"], self._told_at = self._gate.step, time.monotonic()
-        lines, heard = Lines(), False
+        self._told["step"] = self._gate.step
+        self._told_at = time.monotonic()
+        lines = Lines()
+        heard = False
         poll = select.poll()
         poll.register(connection, select.POLLIN)
         poll.register(self._bell, select.POLLIN)
@@ -119,15 +132,22 @@ class AgentLink:
                     return heard
                 for message in lines.feed(data):
                     heard = True
-                    answer = self._gate.receive(message)
-                    if answer is not None:
-                        connection.sendall(encode(answer))
+                    self._reply(connection, message)
+
+    def _reply(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        answer = self._gate.receive(message)
+        if answer is not None:
+            connection.sendall(encode(answer))
 
     def _news(self) -> Iterator[dict[str, Any]]:
         """What is true and was not told over this connection yet, the last word last."""
-        saved, last, step, now = self._saved, self._last, self._gate.step, time.monotonic()
+        saved = self._saved
+        last = self._last
+        step = self._gate.step
+        now = time.monotonic()
         if step != self._told.get("step") and (now - self._told_at >= PROGRESS_EVERY_S or last is not None):
-            self._told["step"], self._told_at = step, now
+            self._told["step"] = step
+            self._told_at = now
             yield {"op": "progress", "step": step}
         if saved != self._told.get("saved"):
             yield saved or {}
@@ -147,7 +167,6 @@ class AgentLink:
         os.close(self._ring)
 
 
-def _let_go(link: AgentLink | None) -> None:
-    connection = link._connection if link is not None else None  # noqa: SLF001 - own class
-    if connection is not None:
-        connection.close()
+def _let_go_of(link: AgentLink | None) -> None:
+    if link is not None:
+        link.let_go()

@@ -69,7 +69,8 @@ class TrainingSession:
             self._link = AgentLink(here.socket, self.gate, identity)
             self._link.open()
             atexit.register(self._link.close)
-            self._old_excepthook, sys.excepthook = sys.excepthook, self._on_uncaught
+            self._old_excepthook = sys.excepthook
+            sys.excepthook = self._on_uncaught
         if here.checkpoints is not None and self._hooks.save is not None and self._saves():
             from rota.client.checkpoints import CheckpointStore  # outside Rota no files
 
@@ -168,14 +169,15 @@ class TrainingSession:
         except BaseException as error:
             self.fail(error)
             raise
-        self._saved_step, self._saved_at = step, time.monotonic()
+        self._saved_step = step
+        self._saved_at = time.monotonic()
         if self._link is not None:
             self._link.saved(step, name)
         self._store.prune(step)
 
-    def _on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def _on_uncaught(self, error_type: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         self.fail(error)
-        (self._old_excepthook or sys.__excepthook__)(kind, error, trace)
+        (self._old_excepthook or sys.__excepthook__)(error_type, error, trace)
 
 
 _speaker: list[TrainingSession] = []
@@ -210,17 +212,17 @@ def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> SavedCheckpoint |
     if hooks.load is None:
         raise ConfigError(f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= function.")
     named = checkpoints.read(here.resume)
-    found = named or checkpoints.latest(here.resume) or checkpoints.latest(here.resume.parent)
-    if found is None:
+    checkpoint = named or checkpoints.latest(here.resume) or checkpoints.latest(here.resume.parent)
+    if checkpoint is None:
         raise ConfigError(
             f"job {here.job}: neither {here.resume} nor a checkpoint beside it is whole (manifest and files disagree). "
             "Unset ROTA_RESUME to begin anew."
         )
     if named is None and here.resume.name.startswith("step-"):
-        sys.stderr.write(f"rota: checkpoint {here.resume} is damaged; resuming from {found.path}\n")
-    if (found.path / "rank-0").is_dir() and not (found.path / f"rank-{here.rank}").is_dir():
+        sys.stderr.write(f"rota: checkpoint {here.resume} is damaged; resuming from {checkpoint.path}\n")
+    if (checkpoint.path / "rank-0").is_dir() and not (checkpoint.path / f"rank-{here.rank}").is_dir():
         raise ConfigError(
-            f"job {here.job}: {found.path} was saved by {found.world_size} ranks and has no part for rank {here.rank}. "
-            f"Run with {found.world_size} ranks, or save with save_on='rank0'."
+            f"job {here.job}: {checkpoint.path} was saved by {checkpoint.world_size} ranks and has no part for rank "
+            f"{here.rank}. Run with {checkpoint.world_size} ranks, or save with save_on='rank0'."
         )
-    return found
+    return checkpoint

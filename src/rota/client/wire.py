@@ -56,4 +56,5 @@ class Lines:
                 self.bad += 1
         if len(self._rest) >= LONGEST_LINE:
             self.bad += not self._skipping
-            self._rest, self._skipping = b"", True
+            self._rest = b""
+            self._skipping = True

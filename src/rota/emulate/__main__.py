@@ -27,18 +27,19 @@ def catalogue(times: DeviceTimes) -> dict[str, dict[str, dict[str, int]]]:
 
 def step(times: DeviceTimes, model: str, gpu: str, batch: float, gpus: int, servers: int) -> dict[str, object]:
     """A step with its parts, its kind, and what it needs in memory."""
-    found = gang_step(times, model, gpu, batch, gpus=gpus, servers=servers)
-    need, usable = times.memory(model, batch / gpus), card(gpu).usable_mib
+    step_time = gang_step(times, model, gpu, batch, gpus=gpus, servers=servers)
+    need = times.memory(model, batch / gpus)
+    usable = card(gpu).usable_mib
     return {
         "model": model,
         "gpu": card(gpu).name,
         "batch": batch,
         "gpus": gpus,
         "servers": servers,
-        "kind": found.kind,
-        "step_s": round(found.seconds, 7),
-        "transfer_s": round(found.transfer_s, 7),
-        "compute_s": round(found.compute_s, 7),
+        "kind": step_time.kind,
+        "step_s": round(step_time.seconds, 7),
+        "transfer_s": round(step_time.transfer_s, 7),
+        "compute_s": round(step_time.compute_s, 7),
         "peak_mib": round(need.peak_mib, 1),
         "persistent_mib": round(need.persistent_mib, 1),
         "usable_mib": round(usable, 1),

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.dataset import Dataset
@@ -80,7 +80,8 @@ class _Worker:
             pass_fds=() if cache is None else (cache,),
             bufsize=0,
         )
-        self._stdin, self._stdout = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
+        self._stdin = cast("IO[bytes]", self.process.stdin)
+        self._stdout = cast("IO[bytes]", self.process.stdout)
         self._rest = b""
         self.send(settings)
 
@@ -90,7 +91,7 @@ class _Worker:
         except OSError as error:
             raise self._failed() from error
 
-    def receive(self, stopping: Callable[[], bool]) -> dict[str, object] | None:
+    def receive(self, stopping: Callable[[], bool]) -> dict[str, Any] | None:
         """The next answer; None if it is time to stop."""
         while b"\n" not in self._rest:
             readable, _, _ = select.select([self._stdout], [], [], LOOK_S)
@@ -102,7 +103,7 @@ class _Worker:
                     raise self._failed()
                 self._rest += more
         line, self._rest = self._rest.split(b"\n", 1)
-        answer: dict[str, object] = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         return answer
 
     def close(self) -> None:
@@ -123,10 +124,13 @@ class Loader:
     def __init__(self, dataset: Dataset, sampler: Sampler, settings: LoaderSettings, *, start: int = 0) -> None:
         if sampler.samples > dataset.samples:
             raise ConfigError(f"{dataset.path}: {dataset.samples} samples, but {sampler.samples} are to be drawn")
-        self.dataset, self.sampler, self.settings = dataset, sampler, settings
+        self.dataset = dataset
+        self.sampler = sampler
+        self.settings = settings
         self.disk_bytes = self.hits = 0
         self.cpu_s = 0.0
-        self._next, self._asked = start, start
+        self._next = start
+        self._asked = start
         self._workers: list[_Worker] = []
         self._slots = dataset.slots(settings.cache_bytes)
         self._slot_of: dict[int, int] = {}
@@ -175,12 +179,18 @@ class Loader:
             raise LoaderFailed(f"a loader process sent batch {answer['batch']} instead of {step}")
         self._next += 1
         self._ask()
-        facts = {name: float(answer[name]) for name in ("ready", "disk_bytes", "hits", "cpu_s")}  # type: ignore[arg-type]
-        self.disk_bytes += int(facts["disk_bytes"])
-        self.hits += int(facts["hits"])
-        self.cpu_s += facts["cpu_s"]
-        samples = self.sampler.at(step)
-        return Batch(step, samples, facts["ready"], int(facts["disk_bytes"]), int(facts["hits"]), facts["cpu_s"])
+        batch = Batch(
+            step=step,
+            samples=self.sampler.at(step),
+            ready=float(answer["ready"]),
+            disk_bytes=int(answer["disk_bytes"]),
+            hits=int(answer["hits"]),
+            cpu_s=float(answer["cpu_s"]),
+        )
+        self.disk_bytes += batch.disk_bytes
+        self.hits += batch.hits
+        self.cpu_s += batch.cpu_s
+        return batch
 
     def _ask(self) -> None:
         samples = self.sampler.at(self._asked)
@@ -195,9 +205,9 @@ class Loader:
 def _shared_memory(size: int) -> int:
     """Memory without a name, shared by inheritance: gone with the last process, however it ends."""
     if hasattr(os, "memfd_create"):
-        found = os.memfd_create("rota-cache")
+        handle = os.memfd_create("rota-cache")
     else:
         with tempfile.TemporaryFile() as file:
-            found = os.dup(file.fileno())
-    os.ftruncate(found, size)
-    return found
+            handle = os.dup(file.fileno())
+    os.ftruncate(handle, size)
+    return handle

@@ -11,6 +11,8 @@ from rota.core.errors import ConfigError, RotaError
 
 REASON = "out-of-device-memory"
 """The reason by which this failure is reported to a scheduler."""
+_ROUNDING_MIB = 1e-6
+"""A byte more or less of sums in MiB is rounding."""
 
 
 class OutOfDeviceMemory(RotaError):
@@ -23,8 +25,8 @@ class OutOfDeviceMemory(RotaError):
             f"{device}: job {holder!r} asked for {asked:.0f} MiB, {free:.0f} of {capacity:.0f} MiB are free"
             f"{f' (held by {others})' if others else ''}; use a smaller batch or a device with more memory"
         )
-        self.device, self.holder = device, holder
-        self.asked_mib, self.free_mib, self.capacity_mib, self.others = asked, free, capacity, others
+        self.device = device
+        self.holder = holder
 
 
 class DeviceMemory:
@@ -77,7 +79,7 @@ class DeviceMemory:
         mine = self._held.get(holder, 0.0)
         if wanted <= mine:
             return
-        if wanted - mine > self.free_mib + 1e-6:
+        if wanted - mine > self.free_mib + _ROUNDING_MIB:
             others = ", ".join(f"{name} {mib:.0f}" for name, mib in self._held.items() if name != holder)
             raise OutOfDeviceMemory(
                 device=self.device,

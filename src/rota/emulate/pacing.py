@@ -56,7 +56,9 @@ class StepTimeline:
 
     def computed(self, copied: float, start: float, end: float) -> None:
         """A step was computed from `start` to `end`, by whoever decides that."""
-        self._copied, self._started, self._computed = copied, start, end
+        self._copied = copied
+        self._started = start
+        self._computed = end
 
     def next(self, step: StepTime, ready: float | None = None) -> float:
         """The end of the next step on a device of one's own."""

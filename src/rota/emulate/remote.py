@@ -18,8 +18,10 @@ from rota.core.unix_sockets import connect
 from rota.emulate.catalogue import MemoryNeed, StepTime
 
 LOOK_S = 0.02
-FIRST_S, PATIENCE_S = 3.0, 60.0
-"""How long the agent may take to offer its devices: at the start of a job, and when it was there and went away."""
+FIRST_S = 3.0
+"""How long the agent may take to offer its devices at the start of a job."""
+PATIENCE_S = 60.0
+"""The same when it was there and went away."""
 
 
 class Stopping(Protocol):
@@ -47,7 +49,10 @@ class RemoteDevice:
     """Paces the steps of one job by a device of the agent."""
 
     def __init__(self, path: str, device: str, job: str, steps: Stopping) -> None:
-        self._path, self._device, self._job, self._steps = path, device, job, steps
+        self._path = path
+        self._device = device
+        self._job = job
+        self._steps = steps
         self._rest = b""
         self._hello: dict[str, Any] = {}
         self._run: dict[str, Any] = {}

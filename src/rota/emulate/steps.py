@@ -47,7 +47,7 @@ class Steps(Protocol):
 
     def __enter__(self) -> Steps: ...
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None: ...
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None: ...
 
 
 class PlainSteps:
@@ -72,7 +72,8 @@ class PlainSteps:
         self.stopped: str | None = None
         loaded = load(checkpoint) if checkpoint is not None and checkpoint.exists() else 0
         self.step = loaded if isinstance(loaded, int) else 0
-        self._saved, self._saved_at = self.step, time.monotonic()
+        self._saved = self.step
+        self._saved_at = time.monotonic()
 
     def next(self) -> bool:
         """See `Steps`."""
@@ -104,13 +105,13 @@ class PlainSteps:
     def __enter__(self) -> PlainSteps:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         """Nothing to give back."""
 
     def stop_on_signals(self) -> None:
         """Let SIGTERM and SIGINT end the job cleanly; call it from the main thread."""
 
-        def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        def stop(_number: int, _frame: FrameType | None) -> None:
             self._interrupt.set()
 
         signal.signal(signal.SIGTERM, stop)
@@ -125,7 +126,8 @@ class PlainSteps:
     def _write(self) -> None:
         if self._checkpoint is not None:
             self._save(self._checkpoint)
-        self._saved, self._saved_at = self.step, time.monotonic()
+        self._saved = self.step
+        self._saved_at = time.monotonic()
 
 
 def open_steps(steps: int, *, save: Hook, load: Hook, checkpoint: Path | None = None, every_s: float = 60.0) -> Steps:

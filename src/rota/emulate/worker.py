@@ -88,10 +88,10 @@ class Meter:
         if self._due is None:
             self._due = time.process_time()
         self._due += self.seconds
-        place, size = 0, len(data)
+        place = 0
         while time.process_time() < self._due:
             hashlib.blake2b(data[place : place + CHUNK]).digest()
-            place = (place + CHUNK) % max(1, size)
+            place = (place + CHUNK) % max(1, len(data))
 
 
 def _lines(stream: Any) -> Iterator[dict[str, Any]]:
@@ -103,17 +103,20 @@ def main() -> None:
     """Serve until the input ends."""
     orders = _lines(sys.stdin)
     settings = next(orders)
-    reader, meter = Reader(settings), Meter(float(settings["cpu_s"]))
+    reader = Reader(settings)
+    meter = Meter(float(settings["cpu_s"]))
     for order in orders:
-        disk, hits, cpu = reader.disk_bytes, reader.hits, time.process_time()
-        for sample, slot in zip(order["samples"], order["slots"]):  # noqa: B905 - two lists of our own
+        disk_bytes_before = reader.disk_bytes
+        hits_before = reader.hits
+        cpu_s_before = time.process_time()
+        for sample, slot in zip(order["samples"], order["slots"], strict=True):
             reader.read(sample, slot)
             meter.sample(reader.view)
         answer = {
             "batch": order["batch"],
-            "disk_bytes": reader.disk_bytes - disk,
-            "hits": reader.hits - hits,
-            "cpu_s": time.process_time() - cpu,
+            "disk_bytes": reader.disk_bytes - disk_bytes_before,
+            "hits": reader.hits - hits_before,
+            "cpu_s": time.process_time() - cpu_s_before,
             "ready": time.monotonic(),
         }
         sys.stdout.write(json.dumps(answer) + "\n")

@@ -70,8 +70,7 @@ def find_settings(
     environ: Mapping[str, str] = os.environ,
 ) -> ClientSettings:
     """The settings of a client or an agent. Raises ConfigError with every place that was looked at."""
-    folder = config_folder(environ)
-    user_file = folder / "client.toml"
+    user_file = config_folder(environ) / "client.toml"
     user_settings = _read_settings(user_file)
     near_file = nearest_file()
     near_settings = {} if near_file is None else _read_settings(near_file)
@@ -100,16 +99,21 @@ def find_settings(
         return ClientSettings(scheduler, insecure=True, sources=sources)
     certs_folder = first("certs", certs, "ROTA_CERTS")
     if certs_folder is None:
-        certs_folder = str(folder / "certs")
+        certs_folder = _default_certs(user_file)
         sources["certs"] = "the default place"
-        if not Path(certs_folder).is_dir():
-            raise ConfigError(
-                f"no certificates: give their folder, set ROTA_CERTS, write certs = ... in {user_file}, or put them "
-                f"into {certs_folder}; --insecure does without them for a scheduler on this machine"
-            )
     bundle = load_bundle(Path(certs_folder).expanduser(), role, name)
     token = _token(first("token_file", token_file, "ROTA_TOKEN_FILE"), token_file, environ, sources)
     return ClientSettings(scheduler, bundle, token if role is Role.CLIENT else None, sources=sources)
+
+
+def _default_certs(user_file: Path) -> str:
+    folder = user_file.with_name("certs")
+    if not folder.is_dir():
+        raise ConfigError(
+            f"no certificates: give their folder, set ROTA_CERTS, write certs = ... in {user_file}, or put them into "
+            f"{folder}; --insecure does without them for a scheduler on this machine"
+        )
+    return str(folder)
 
 
 def connect(

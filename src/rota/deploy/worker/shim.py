@@ -174,10 +174,7 @@ def members(group: str) -> list[int]:
 
 def kill_what_is_left(plan: dict[str, Any], pid: int) -> None:
     """End everything the command left behind. It is not reaped yet, so its number is still its own."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:
-        pass
+    send(pid, signal.SIGKILL)
     end = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < end:
         left = [p for p in enclosed(plan) if p != pid]

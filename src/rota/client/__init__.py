@@ -1,4 +1,6 @@
-"""What training code imports: an iterator with leases, checkpoints and clean stops. Standard library only.
+"""What training code imports: an iterator with leases, checkpoints and clean stops.
+
+Standard library only.
 
     it = rota.client.Iterator(loader, save=save, load=load)
     for batch in it:

@@ -1,8 +1,9 @@
 """Checkpoints on disk that are either whole or not there.
 
-A checkpoint is a folder `step-000123`. It is filled under another name, flushed, given a manifest and renamed. The
-manifest lists the files with their sizes, so that a copy that lost something is recognised. In a gang where every rank
-saves, `step-000123` holds a folder `rank-0`, `rank-1` ... each, and counts only when all are there.
+A checkpoint is a folder `step-000123`. It is filled under another name, flushed, given a manifest
+and renamed. The manifest lists the files with their sizes, so that a copy that lost something is
+recognised. In a gang where every rank saves, `step-000123` holds a folder `rank-0`, `rank-1` ...
+each, and counts only when all are there.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class SavedCheckpoint(NamedTuple):
 
 
 def latest(folder: str | os.PathLike[str], below: int | None = None) -> SavedCheckpoint | None:
-    """The newest whole checkpoint in a folder (of fewer than `below` steps), or None. Damaged ones are passed over."""
+    """The newest whole checkpoint in a folder (of fewer than `below` steps), or None.
+
+    Damaged ones are passed over.
+    """
     steps = sorted(_steps_in(Path(folder)), reverse=True)
     for step in steps:
         checkpoint = read(Path(folder) / name_of(step)) if below is None or step < below else None
@@ -52,7 +56,9 @@ def read(path: Path) -> SavedCheckpoint | None:
     if first is None:
         return None
     others = (_read_part(path / f"rank-{rank}", path) for rank in range(1, first.world_size))
-    return first if all(other is not None and other.step == first.step for other in others) else None
+    return (
+        first if all(other is not None and other.step == first.step for other in others) else None
+    )
 
 
 def name_of(step: int) -> str:
@@ -69,7 +75,10 @@ class CheckpointStore:
         self._world_size = world_size
 
     def write(self, step: int, epoch: int, position: int, save: Callable[[Path], None]) -> str:
-        """Make a checkpoint by `save`, which fills the folder it is given; its name once it is safe on disk."""
+        """Make a checkpoint by `save`, which fills the folder it is given.
+
+        Its name once it is safe on disk.
+        """
         name = name_of(step) if not self._part else f"{name_of(step)}/{self._part}"
         final = self.folder / name
         draft = self.folder / f"{name}.tmp"
@@ -77,8 +86,15 @@ class CheckpointStore:
         draft.mkdir(parents=True)
         try:
             save(draft)
-            body = {"step": step, "epoch": epoch, "position": position, "world_size": self._world_size}
-            (draft / MANIFEST).write_text(json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8")
+            body = {
+                "step": step,
+                "epoch": epoch,
+                "position": position,
+                "world_size": self._world_size,
+            }
+            (draft / MANIFEST).write_text(
+                json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8"
+            )
             _sync_all(draft)
         except BaseException:
             _remove(draft)
@@ -118,7 +134,11 @@ def _read_part(part: Path, whole: Path) -> SavedCheckpoint | None:
         manifest = json.loads((part / MANIFEST).read_text(encoding="utf-8"))
         body = {key: value for key, value in manifest.items() if key not in {"format", "checksum"}}
         intact = manifest == _sealed(body) and manifest["files"] == _files(part)
-        return SavedCheckpoint(whole, *(int(body[key]) for key in SavedCheckpoint._fields[1:])) if intact else None
+        return (
+            SavedCheckpoint(whole, *(int(body[key]) for key in SavedCheckpoint._fields[1:]))
+            if intact
+            else None
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -32,13 +32,19 @@ class Surroundings(NamedTuple):
 
 
 def read(environ: Mapping[str, str]) -> Surroundings:
-    """The surroundings of this process. Without ROTA_JOB there is no lease, no agent and no checkpoint."""
+    """The surroundings of this process.
+
+    Without ROTA_JOB there is no lease, no agent and no checkpoint.
+    """
     if not environ.get("ROTA_JOB"):
         return _outside_rota(environ)
     rank = _whole(environ, "ROTA_RANK", 0)
     size = _whole(environ, "ROTA_WORLD_SIZE", 1)
     if rank >= size:
-        raise ConfigError(f"ROTA_RANK is {rank}, but ROTA_WORLD_SIZE is {size}; ranks count from 0 to the size less 1.")
+        raise ConfigError(
+            f"ROTA_RANK is {rank}, but ROTA_WORLD_SIZE is {size}; ranks count from 0 to the size "
+            "less 1."
+        )
     return Surroundings(
         job=environ["ROTA_JOB"],
         epoch=_whole(environ, "ROTA_EPOCH", 0),
@@ -82,7 +88,9 @@ def _whole(environ: Mapping[str, str], name: str, default: _Default) -> int | _D
     if not text:
         return default
     if not text.isdecimal():
-        raise ConfigError(f"{name}={text!r}: expected a whole number, 0 or more; the agent sets it.")
+        raise ConfigError(
+            f"{name}={text!r}: expected a whole number, 0 or more; the agent sets it."
+        )
     return int(text)
 
 
@@ -107,5 +115,8 @@ def _folder(environ: Mapping[str, str], name: str) -> Path | None:
 
     path = Path(text)
     if not path.is_dir():
-        raise ConfigError(f"{name}={text!r}: there is no such folder; the agent makes it before it starts the job.")
+        raise ConfigError(
+            f"{name}={text!r}: there is no such folder; the agent makes it before it starts the "
+            "job."
+        )
     return path

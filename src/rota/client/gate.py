@@ -1,8 +1,11 @@
-"""The gate before every step: it may begin, or the loop ends, or a gang is about to agree where to stop.
+"""The gate before every step.
 
-Two threads meet here. The training thread asks before each step; the thread of the link hands in what the agent says
-and sends back the answers, also while the training thread hangs in a collective. Steps are counts: `step` have been
-finished, `begun` have been begun. To stop at n means that n steps are finished and the next is never begun.
+It may begin, or the loop ends, or a gang is about to agree where to stop.
+
+Two threads meet here. The training thread asks before each step; the thread of the link hands in
+what the agent says and sends back the answers, also while the training thread hangs in a
+collective. Steps are counts: `step` have been finished, `begun` have been begun. To stop at n means
+that n steps are finished and the next is never begun.
 """
 
 from __future__ import annotations
@@ -14,15 +17,18 @@ from typing import Any
 
 from rota.client.wire import whole
 
-# A rank that accepted a step to stop at, and then hears neither commit nor lease, ends there after this time.
 LONGEST_HOLD_S = 120.0
+"""A rank that accepted a step to stop at and then hears nothing more ends there after this time."""
 
 
 class Gate:
     """Where the loop is, and how far it may go."""
 
     def __init__(
-        self, step: int = 0, lease_s: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        step: int = 0,
+        lease_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.step = step
         self.begun = step
@@ -37,7 +43,10 @@ class Gate:
         self._held_since: float | None = None
 
     def begin(self) -> bool:
-        """Begin a step; False when the loop has to end here instead. Waits while a gang is agreeing on this step."""
+        """Begin a step; False when the loop has to end here instead.
+
+        Waits while a gang is agreeing on this step.
+        """
         with self._changed:
             while True:
                 verdict = self._verdict()
@@ -56,7 +65,7 @@ class Gate:
             self.step = self.begun
 
     def abandon(self) -> None:
-        """The step that was begun does not count: no item was there for it, or its body gave up for a stop."""
+        """The step that was begun does not count: there was no item, or its body gave up."""
         with self._changed:
             self.begun = self.step
 
@@ -95,7 +104,11 @@ class Gate:
         operation = message["op"]
         if operation == "lease":
             seconds = message.get("seconds")
-            if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < 1e12:
+            if (
+                isinstance(seconds, (int, float))
+                and not isinstance(seconds, bool)
+                and 0 <= seconds < 1e12
+            ):
                 self._lease_end = self._clock() + seconds
         elif operation == "stop":
             self._ordered = True
@@ -103,7 +116,11 @@ class Gate:
             return self._signed({"op": "at", "begun": self.begun})
         elif operation == "stop_at":
             return self._consider(whole(message, "id"), whole(message, "step"))
-        elif operation == "commit" and self._proposal is not None and message.get("id") == self._proposal:
+        elif (
+            operation == "commit"
+            and self._proposal is not None
+            and message.get("id") == self._proposal
+        ):
             self._committed = True
         return None
 
@@ -118,7 +135,9 @@ class Gate:
             self._proposal = number
             self._target = step
             self._committed = False
-        return self._signed({"op": "will", "id": number, "stop_at": step, "ok": accepted, "begun": self.begun})
+        return self._signed(
+            {"op": "will", "id": number, "stop_at": step, "ok": accepted, "begun": self.begun}
+        )
 
     def _signed(self, answer: dict[str, Any]) -> dict[str, Any]:
         """An ended rank says so, because then only its own step is left to agree on."""
@@ -146,7 +165,11 @@ class Gate:
         return self._clock() - self._held_since >= LONGEST_HOLD_S
 
     def _patience(self) -> float:
-        ends = [LONGEST_HOLD_S if self._held_since is None else self._held_since + LONGEST_HOLD_S - self._clock()]
+        ends = [
+            LONGEST_HOLD_S
+            if self._held_since is None
+            else self._held_since + LONGEST_HOLD_S - self._clock()
+        ]
         if self._lease_end is not None:
             ends.append(self._lease_end - self._clock())
         return max(min(ends), 0.0) + 0.001

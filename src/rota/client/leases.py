@@ -1,4 +1,4 @@
-"""The lease for loops that are not over an iterable: `with lease(...) as run: while run.next(): ...`."""
+"""Leases for loops without an iterable: `with lease(...) as run: while run.next(): ...`."""
 
 from __future__ import annotations
 
@@ -39,12 +39,16 @@ class Lease(Standing):
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         if isinstance(error, Exception):
             self._session.fail(error)
         if error is not None:
             return
-        if self._inside:  # left by break: what was under way counts, and the script says that was all
+        if (
+            self._inside
+        ):  # left by break: what was under way counts, and the script says that was all
             self._session.gate.complete()
         self._session.finish()
 
@@ -57,7 +61,10 @@ def lease(
     save_on: str = "rank0",
     every_steps: int | None = None,
 ) -> Lease:
-    """A lease on this machine, resumed from the last checkpoint. Outside Rota, `next` counts to `steps`."""
+    """A lease on this machine, resumed from the last checkpoint.
+
+    Outside Rota, `next` counts to `steps`.
+    """
     session = TrainingSession(
         environment.read(os.environ), Hooks(save, load, save_on, every_steps), steps, lambda: (0, 0)
     )

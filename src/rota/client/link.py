@@ -1,7 +1,10 @@
-"""The line to the agent: a thread that connects, reports, answers, and connects again when the agent went away.
+"""The line to the agent.
 
-Nothing is queued. The link knows what is true (steps, last checkpoint, how it ended) and what the other side was told
-over this connection; it tells the difference. So a new connection repeats what matters and nothing else.
+A thread that connects, reports, answers, and connects again when the agent went away.
+
+Nothing is queued. The link knows what is true (steps, last checkpoint, how it ended) and what the
+other side was told over this connection; it tells the difference. So a new connection repeats what
+matters and nothing else.
 """
 
 from __future__ import annotations
@@ -85,7 +88,10 @@ class AgentLink:
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def _connect_and_talk(self) -> bool:
-        """One connection from its beginning to its end; whether the other side ever said something."""
+        """One connection from its beginning to its end.
+
+        Says whether the other side ever said something.
+        """
         try:
             with connect(self._path) as connection:
                 self._connection = connection
@@ -106,10 +112,20 @@ class AgentLink:
         return self._told.get("last") == self._last and self._told.get("saved") == self._saved
 
     def _talk(self, connection: socket.socket) -> bool:
-        """Serve a connection until either side leaves it; whether the other side ever said something."""
+        """Serve a connection until either side leaves it.
+
+        Says whether the other side ever said something.
+        """
         connection.settimeout(SEND_TIMEOUT_S)
         connection.sendall(
-            encode({"op": "hello", **self._identity, "step": self._gate.step, "begun": self._gate.begun})
+            encode(
+                {
+                    "op": "hello",
+                    **self._identity,
+                    "step": self._gate.step,
+                    "begun": self._gate.begun,
+                }
+            )
         )
         self._told["step"] = self._gate.step
         self._told_at = time.monotonic()
@@ -145,7 +161,9 @@ class AgentLink:
         last = self._last
         step = self._gate.step
         now = time.monotonic()
-        if step != self._told.get("step") and (now - self._told_at >= PROGRESS_EVERY_S or last is not None):
+        if step != self._told.get("step") and (
+            now - self._told_at >= PROGRESS_EVERY_S or last is not None
+        ):
             self._told["step"] = step
             self._told_at = now
             yield {"op": "progress", "step": step}

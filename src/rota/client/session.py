@@ -1,4 +1,7 @@
-"""One attempt of a job as a training loop sees it: the gate, the line to the agent, and the checkpoints together."""
+"""One attempt of a job as a training loop sees it.
+
+The gate, the line to the agent, and the checkpoints together.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,17 @@ class Hooks(NamedTuple):
 
 
 class TrainingSession:
-    """The life of one rank in one attempt. `place` says where in the data the loop is: epoch and position."""
+    """The life of one rank in one attempt.
+
+    `place` says where in the data the loop is: epoch and position.
+    """
 
     def __init__(
-        self, here: Surroundings, hooks: Hooks, steps: int | None, place: Callable[[], tuple[int, int]]
+        self,
+        here: Surroundings,
+        hooks: Hooks,
+        steps: int | None,
+        place: Callable[[], tuple[int, int]],
     ) -> None:
         _check(here, hooks)
         self.here = here
@@ -54,7 +64,10 @@ class TrainingSession:
         self._old_excepthook: Callable[..., Any] | None = None
 
     def open(self) -> None:
-        """Say hello to the agent and load the checkpoint to resume from. Outside Rota nothing happens."""
+        """Say hello to the agent and load the checkpoint to resume from.
+
+        Outside Rota nothing happens.
+        """
         here = self.here
         if here.job is None:
             return
@@ -74,7 +87,9 @@ class TrainingSession:
         if here.checkpoints is not None and self._hooks.save is not None and self._saves():
             from rota.client.checkpoints import CheckpointStore  # outside Rota no files
 
-            part = f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
+            part = (
+                f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
+            )
             self._store = CheckpointStore(here.checkpoints, part, here.world_size)
             self._store.tidy()
         if self.resumed is not None and self._hooks.load is not None:
@@ -103,7 +118,10 @@ class TrainingSession:
         return False
 
     def finished(self) -> bool:
-        """A step is finished: save when it is time, end when it was the last or a stop is due. False ends the loop."""
+        """A step is finished: save when it is time, end when it was the last or a stop is due.
+
+        False ends the loop.
+        """
         if self._alone:
             self.gate.step = self.gate.begun
             return self.going()
@@ -175,7 +193,9 @@ class TrainingSession:
             self._link.saved(step, name)
         self._store.prune(step)
 
-    def _on_uncaught(self, error_type: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def _on_uncaught(
+        self, error_type: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         self.fail(error)
         (self._old_excepthook or sys.__excepthook__)(error_type, error, trace)
 
@@ -187,19 +207,30 @@ def _take_the_line(session: TrainingSession) -> None:
     """Two loops of one process would speak to the agent under the same name."""
     if any(other.stopped is None for other in _speaker):
         raise ConfigError(
-            f"job {session.here.job}: this process has an iterator of Rota already. Wrap only the loop that trains."
+            f"job {session.here.job}: this process has an iterator of Rota already. Wrap only the "
+            "loop that trains."
         )
     _speaker[:] = [session]
 
 
 def _check(here: Surroundings, hooks: Hooks) -> None:
     if hooks.save_on not in {"rank0", "all"}:
-        raise ConfigError(f"save_on={hooks.save_on!r}: it is 'rank0' (one rank saves for all) or 'all'.")
-    if hooks.every_steps is not None and hooks.every_steps < 1:
-        raise ConfigError(f"every_steps={hooks.every_steps}: expected 1 or more, or None to save by time.")
-    if hooks.save_on == "all" and here.world_size > 1 and hooks.save is not None and hooks.every_steps is None:
         raise ConfigError(
-            "save_on='all' needs every_steps=...: by the clock, ranks would save at different steps, and no checkpoint "
+            f"save_on={hooks.save_on!r}: it is 'rank0' (one rank saves for all) or 'all'."
+        )
+    if hooks.every_steps is not None and hooks.every_steps < 1:
+        raise ConfigError(
+            f"every_steps={hooks.every_steps}: expected 1 or more, or None to save by time."
+        )
+    if (
+        hooks.save_on == "all"
+        and here.world_size > 1
+        and hooks.save is not None
+        and hooks.every_steps is None
+    ):
+        raise ConfigError(
+            "save_on='all' needs every_steps=...: by the clock, ranks would save at different "
+            "steps, and no checkpoint "
             "would be whole."
         )
 
@@ -210,19 +241,28 @@ def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> SavedCheckpoint |
     from rota.client import checkpoints  # outside Rota no files
 
     if hooks.load is None:
-        raise ConfigError(f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= function.")
+        raise ConfigError(
+            f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= "
+            "function."
+        )
     named = checkpoints.read(here.resume)
     checkpoint = named or checkpoints.latest(here.resume) or checkpoints.latest(here.resume.parent)
     if checkpoint is None:
         raise ConfigError(
-            f"job {here.job}: neither {here.resume} nor a checkpoint beside it is whole (manifest and files disagree). "
+            f"job {here.job}: neither {here.resume} nor a checkpoint beside it is whole (manifest "
+            "and files disagree). "
             "Unset ROTA_RESUME to begin anew."
         )
     if named is None and here.resume.name.startswith("step-"):
-        sys.stderr.write(f"rota: checkpoint {here.resume} is damaged; resuming from {checkpoint.path}\n")
-    if (checkpoint.path / "rank-0").is_dir() and not (checkpoint.path / f"rank-{here.rank}").is_dir():
+        sys.stderr.write(
+            f"rota: checkpoint {here.resume} is damaged; resuming from {checkpoint.path}\n"
+        )
+    if (checkpoint.path / "rank-0").is_dir() and not (
+        checkpoint.path / f"rank-{here.rank}"
+    ).is_dir():
         raise ConfigError(
-            f"job {here.job}: {checkpoint.path} was saved by {checkpoint.world_size} ranks and has no part for rank "
+            f"job {here.job}: {checkpoint.path} was saved by {checkpoint.world_size} ranks and has "
+            "no part for rank "
             f"{here.rank}. Run with {checkpoint.world_size} ranks, or save with save_on='rank0'."
         )
     return checkpoint

@@ -42,7 +42,10 @@ class Standing:
 
     @property
     def stopping(self) -> bool:
-        """Whether the loop will end at the next boundary of steps. A long step may look and `abandon` itself."""
+        """Whether the loop will end at the next boundary of steps.
+
+        A long step may look and `abandon` itself.
+        """
         return self._session.gate.must_stop()
 
     def wait(self, seconds: float) -> bool:

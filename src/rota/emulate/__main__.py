@@ -15,17 +15,22 @@ from rota.emulate.gangs import gang_step
 
 
 def catalogue(times: DeviceTimes) -> dict[str, dict[str, dict[str, int]]]:
-    """By model and GPU: the largest measured batch held here, and the largest that fits into memory."""
+    """By model and GPU: the largest measured batch, and the largest that fits into its memory."""
     return {
         model: {
-            gpu: {"measured": times.largest(model, gpu), "fits": times.largest_that_fits(model, gpu)}
+            gpu: {
+                "measured": times.largest(model, gpu),
+                "fits": times.largest_that_fits(model, gpu),
+            }
             for gpu in times.gpus
         }
         for model in times.models
     }
 
 
-def step(times: DeviceTimes, model: str, gpu: str, batch: float, gpus: int, servers: int) -> dict[str, object]:
+def step(
+    times: DeviceTimes, model: str, gpu: str, batch: float, gpus: int, servers: int
+) -> dict[str, object]:
     """A step with its parts, its kind, and what it needs in memory."""
     step_time = gang_step(times, model, gpu, batch, gpus=gpus, servers=servers)
     need = times.memory(model, batch / gpus)
@@ -66,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("batch", nargs="?", type=int, default=64)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--servers", type=int, default=1)
-    parser.add_argument("--strict", action="store_true", help="refuse batches outside the measured range")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse batches outside the measured range"
+    )
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(arguments)
     if asked.model and not asked.gpu:
@@ -79,7 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 text = json.dumps(catalogue(times)) if asked.json else _table(times)
             else:
                 facts = step(times, asked.model, asked.gpu, asked.batch, asked.gpus, asked.servers)
-                text = json.dumps(facts) if asked.json else "\n".join(f"{k:15} {v}" for k, v in facts.items())
+                text = (
+                    json.dumps(facts)
+                    if asked.json
+                    else "\n".join(f"{k:15} {v}" for k, v in facts.items())
+                )
     except RotaError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from rota.core.errors import UnknownName
 
 USABLE = 0.92
-"""Part of the nominal memory that a job gets: the context and fragmentation take the rest. On the real cards the last
-batch that worked had its peak at a median of 0.91 to 0.93 of the nominal size."""
+"""Part of the nominal memory that a job gets: the context and fragmentation take the rest. On the
+real cards the last batch that worked had its peak at a median of 0.91 to 0.93 of the nominal
+size."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
     seconds(model, gpu, batch) = transfer + forward + backward
 
-A batch that was measured is answered as it was; between two measured batches the answer lies on the straight line
-between them; beyond the last one it lies on a line through it with the slope of a least-squares fit, which is a guess
-(fitted on batches 1 to 64, such lines miss batch 256 by 8 to 15 % in the median and 89 % at worst). Every answer says
-its kind, a guess warns, and a strict table refuses it.
+A batch that was measured is answered as it was; between two measured batches the answer lies on the
+straight line between them; beyond the last one it lies on a line through it with the slope of a
+least-squares fit, which is a guess (fitted on batches 1 to 64, such lines miss batch 256 by 8 to 15
+% in the median and 89 % at worst). Every answer says its kind, a guess warns, and a strict table
+refuses it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class StepTime:
     def __post_init__(self) -> None:
         if not (0.0 < self.compute_s < LONGEST_STEP_S and 0.0 <= self.transfer_s < LONGEST_STEP_S):
             raise ConfigError(
-                f"a step of {self.compute_s} s computing and {self.transfer_s} s copying cannot be emulated; "
+                f"a step of {self.compute_s} s computing and {self.transfer_s} s copying cannot be "
+                "emulated; "
                 f"the first must be above 0, the second at least 0, both below {LONGEST_STEP_S:g}"
             )
 
@@ -90,7 +92,9 @@ class BatchCurve:
         before = after - 1
         rise = self.values[after] - self.values[before]
         run = self.batches[after] - self.batches[before]
-        return Figure(self.values[before] + rise * (batch - self.batches[before]) / run, "interpolated")
+        return Figure(
+            self.values[before] + rise * (batch - self.batches[before]) / run, "interpolated"
+        )
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,10 @@ class DeviceTimes:
         return min(self._curves[name, gpu_type, phase].batches[-1] for phase in PHASES)
 
     def fitted_on_card(self, model: str, gpu: str) -> int:
-        """The largest batch that was measured, held here or not; where it is below 256 the card was full."""
+        """The largest batch that was measured, held here or not.
+
+        Where it is below 256 the card was full.
+        """
         name, gpu_type = self._names(model, gpu)
         return self._largest[name, gpu_type]
 
@@ -141,14 +148,19 @@ class DeviceTimes:
         return self._curves[name, gpu_type, "forward"].batches
 
     def seconds(self, model: str, gpu: str, batch: float, phase: Phase) -> Figure:
-        """The time of one phase; `load` is the copy of the model to the device, whatever the batch."""
+        """The time of one phase.
+
+        `load` is the copy of the model to the device, whatever the batch.
+        """
         name, gpu_type = self._names(model, gpu)
         if phase == "load":
             return Figure(self._load[name, gpu_type], "measured")
         if (name, gpu_type, phase) not in self._curves:
             raise UnknownName("phase", phase, [*PHASES, "load"])
         if not batch >= 1:
-            raise ConfigError(f"{model} on {gpu}: a batch of {batch} cannot be trained; it must be at least 1")
+            raise ConfigError(
+                f"{model} on {gpu}: a batch of {batch} cannot be trained; it must be at least 1"
+            )
         figure = self._curves[name, gpu_type, phase].at(batch)
         if figure.kind == "fit":
             self._outside(name, gpu_type, batch)
@@ -195,10 +207,17 @@ class DeviceTimes:
 
     def _outside(self, model: str, gpu: str, batch: float) -> None:
         largest = self.largest(model, gpu)
-        text = f"{model} on {gpu}: batch {batch:g} was not measured; the largest measured batch is {largest}"
+        text = (
+            f"{model} on {gpu}: batch {batch:g} was not measured; "
+            f"the largest measured batch is {largest}"
+        )
         if self.strict:
-            raise NotMeasured(f"{text}. Ask for at most that, or leave strict mode to use a fitted line.")
-        warnings.warn(f"{text}; the time comes from a fitted line", ExtrapolatedWarning, stacklevel=4)
+            raise NotMeasured(
+                f"{text}. Ask for at most that, or leave strict mode to use a fitted line."
+            )
+        warnings.warn(
+            f"{text}; the time comes from a fitted line", ExtrapolatedWarning, stacklevel=4
+        )
 
     def _names(self, model: str, gpu: str) -> tuple[str, str]:
         return self._model(model), card(gpu).name
@@ -218,7 +237,7 @@ def rows(name: str) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class _TimeTables:
-    """Measured seconds by model and GPU: of phases by batch, and of the copy of the model to the device."""
+    """Measured seconds by model and GPU: phases by batch, and the copy of the model."""
 
     curves: dict[tuple[str, str, str], BatchCurve] = field(default_factory=dict)
     largest_batch: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -234,7 +253,9 @@ def _time_tables() -> _TimeTables:
         if phase == "load":
             tables.load_seconds[pair] = float(row["intercept"])
             continue
-        points = {int(column): float(value) for column, value in row.items() if column.isdigit() and value}
+        points = {
+            int(column): float(value) for column, value in row.items() if column.isdigit() and value
+        }
         curve = BatchCurve(tuple(points), tuple(points.values()), max(0.0, float(row["slope"])))
         tables.curves[(*pair, phase)] = curve
         if phase != "transfer":
@@ -251,11 +272,16 @@ def _memory_curves() -> dict[str, tuple[BatchCurve, BatchCurve]]:
         batch = int(row["batch"])
         persistent.setdefault(row["model"], {})[batch] = float(row["persistent"])
         peak.setdefault(row["model"], {})[batch] = float(row["peak"])
-    return {model: (_straight_line(persistent[model]), _straight_line(peak[model])) for model in peak}
+    return {
+        model: (_straight_line(persistent[model]), _straight_line(peak[model])) for model in peak
+    }
 
 
 def _straight_line(mib_of: dict[int, float]) -> BatchCurve:
-    """Memory is a straight line in the batch; its slope is taken from batches 16 to 96, before cards fill up."""
+    """Memory is a straight line in the batch.
+
+    Its slope is taken from batches 16 to 96, before cards fill up.
+    """
     inside = [batch for batch in mib_of if 16 <= batch <= 96]
     first = inside[0]
     last = inside[-1]

@@ -32,14 +32,20 @@ class Dataset:
 
 
 def generate(path: Path, samples: int, sample_bytes: int, seed: int = 0) -> Dataset:
-    """The dataset at a path: as it is if it is the one wanted, else made anew. Bytes cannot be compressed."""
+    """The dataset at a path: as it is if it is the one wanted, else made anew.
+
+    Bytes cannot be compressed.
+    """
     if samples < 1 or sample_bytes < 1:
         raise ConfigError(f"a dataset of {samples} samples of {sample_bytes} bytes cannot be made")
     wanted = {"samples": samples, "sample_bytes": sample_bytes, "seed": seed}
     facts = path.with_name(path.name + ".json")
     dataset = Dataset(path, samples, sample_bytes)
     try:
-        if path.stat().st_size == dataset.size and json.loads(facts.read_text(encoding="utf-8")) == wanted:
+        if (
+            path.stat().st_size == dataset.size
+            and json.loads(facts.read_text(encoding="utf-8")) == wanted
+        ):
             return dataset
     except (OSError, ValueError):
         pass
@@ -48,7 +54,9 @@ def generate(path: Path, samples: int, sample_bytes: int, seed: int = 0) -> Data
         _write(dataset, seed)
         files.write_text(facts, json.dumps(wanted))
     except OSError as error:
-        raise OutputError(f"{path}: a dataset of {dataset.size} bytes cannot be written: {error.strerror}") from error
+        raise OutputError(
+            f"{path}: a dataset of {dataset.size} bytes cannot be written: {error.strerror}"
+        ) from error
     return dataset
 
 

@@ -1,8 +1,11 @@
-"""An emulated training job as a process: `python -m rota.emulate.job --model resnet50 --gpu v100 --steps 100`.
+"""An emulated training job as a process.
 
-Each step waits for a batch of the real data side (if there is one), then for the device. Under Rota the job obeys its
-lease through `rota.client`; alone it counts to its steps, saves to `--checkpoint` and stops cleanly on SIGTERM. At its
-end it writes one JSON line: steps, seconds, where the time went, how late the device was.
+    python -m rota.emulate.job --model resnet50 --gpu v100 --steps 100
+
+Each step waits for a batch of the real data side (if there is one), then for the device. Under Rota
+the job obeys its lease through `rota.client`; alone it counts to its steps, saves to `--checkpoint`
+and stops cleanly on SIGTERM. At its end it writes one JSON line: steps, seconds, where the time
+went, how late the device was.
 """
 
 from __future__ import annotations
@@ -78,9 +81,16 @@ class _LocalDevice(Pacer):
 
 
 def train(
-    work: Work, device: _LocalDevice | RemoteDevices, steps: Steps, state: JobState, order: IO[str] | None = None
+    work: Work,
+    device: _LocalDevice | RemoteDevices,
+    steps: Steps,
+    state: JobState,
+    order: IO[str] | None = None,
 ) -> Account:
-    """Make steps until the lease or the work ends; `order` gets a line with the samples of every finished step."""
+    """Make steps until the lease or the work ends.
+
+    `order` gets a line with the samples of every finished step.
+    """
     account = Account(first_step=state.step)
     start = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -106,9 +116,16 @@ def train(
 
 
 def _finish_step(
-    work: Work, device: _LocalDevice | RemoteDevices, steps: Steps, loader: Loader | None, account: Account
+    work: Work,
+    device: _LocalDevice | RemoteDevices,
+    steps: Steps,
+    loader: Loader | None,
+    account: Account,
 ) -> bool:
-    """Wait for the data of a step and then for the device; False if a stop was ordered meanwhile."""
+    """Wait for the data of a step and then for the device.
+
+    False if a stop was ordered meanwhile.
+    """
     ready = None
     if loader is not None:
         asked = time.monotonic()
@@ -132,7 +149,9 @@ def _loader(work: Work, state: JobState, stack: contextlib.ExitStack) -> Loader 
 
 def options() -> argparse.ArgumentParser:
     """The command line. What an agent says in the environment is the default."""
-    parser = argparse.ArgumentParser(prog="python -m rota.emulate.job", description="An emulated training job.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rota.emulate.job", description="An emulated training job."
+    )
     _add_work_options(parser.add_argument)
     _add_data_options(parser.add_argument)
     _add_device_options(parser.add_argument)
@@ -145,14 +164,30 @@ def _add_work_options(add: Callable[..., object]) -> None:
     add("--model", help="a model of the built-in catalogue")
     add("--gpu", default=env.get("ROTA_GPU_TYPE"), help="a GPU of the built-in catalogue")
     add("--batch", type=int, default=64, help="samples per step of the whole job")
-    add("--step-seconds", type=float, help="instead of --model: a constant step, as from a profile of the scheduler")
+    add(
+        "--step-seconds",
+        type=float,
+        help="instead of --model: a constant step, as from a profile of the scheduler",
+    )
     add("--steps", type=int, default=env.get("ROTA_STEPS"), required=not env.get("ROTA_STEPS"))
-    add("--gpus", type=int, default=env.get("ROTA_GPUS", "1"), help="number of devices that divide the batch")
-    add("--servers", type=int, default=env.get("ROTA_SERVERS", "1"), help="number of servers with these devices")
+    add(
+        "--gpus",
+        type=int,
+        default=env.get("ROTA_GPUS", "1"),
+        help="number of devices that divide the batch",
+    )
+    add(
+        "--servers",
+        type=int,
+        default=env.get("ROTA_SERVERS", "1"),
+        help="number of servers with these devices",
+    )
     add("--strict", action="store_true", help="refuse batches outside the measured range")
     add("--overlap", action="store_true", help="copy the next batch while this one is computed")
     scale = env.get("ROTA_TIME_SCALE", "1")
-    add("--compression", type=float, default=scale, help="factor by which emulated time runs faster")
+    add(
+        "--compression", type=float, default=scale, help="factor by which emulated time runs faster"
+    )
     add("--seed", type=int, default=0, help="of the order of samples")
     add("--checkpoint", type=Path, help="folder to save to and go on from, outside of Rota")
     add("--checkpoint-every", type=float, default=60.0, metavar="SECONDS")
@@ -162,20 +197,32 @@ def _add_work_options(add: Callable[..., object]) -> None:
 
 def _add_data_options(add: Callable[..., object]) -> None:
     add("--samples", type=int, default=1024, help="number of samples in an epoch")
-    add("--dataset", type=Path, help="file with real data, made if it is missing; without it there is no data side")
+    add(
+        "--dataset",
+        type=Path,
+        help="file with real data, made if it is missing; without it there is no data side",
+    )
     add("--sample-bytes", type=int, default=110_592)
     add("--workers", type=int, default=1, help="number of loader processes")
     add("--cpu-ms", type=float, default=0.0, help="CPU milliseconds per sample")
     add("--prefetch", type=int, default=2, help="batches per worker ahead of the device")
     add("--cache-mib", type=float, default=0.0, help="MiB of RAM that keep samples")
     add("--bandwidth", type=float, help="bytes per second that may be read")
-    add("--scaled-data", action="store_true", help="with --compression: the data side is scaled to it by its settings")
+    add(
+        "--scaled-data",
+        action="store_true",
+        help="with --compression: the data side is scaled to it by its settings",
+    )
 
 
 def _add_device_options(add: Callable[..., object]) -> None:
     env = os.environ
     add("--devices-at", default=env.get("ROTA_DEVICE_SOCKET"), help="socket of the agent's devices")
-    add("--device", default=env.get("ROTA_DEVICES") or "gpu0", help="names of devices, with commas between")
+    add(
+        "--device",
+        default=env.get("ROTA_DEVICES") or "gpu0",
+        help="names of devices, with commas between",
+    )
     add("--weight", type=float, default=1.0, help="on a device shared by weight")
 
 
@@ -185,8 +232,10 @@ def work_of(asked: argparse.Namespace) -> Work:
         raise ConfigError("say either --model and --gpu, or --step-seconds")
     if asked.dataset and asked.compression != 1.0 and not asked.scaled_data:
         raise ConfigError(
-            f"--compression {asked.compression:g} speeds up the device but not the real data side (--dataset), so the "
-            "result would mean nothing; leave one out, or divide --cpu-ms and multiply --bandwidth by the same factor "
+            f"--compression {asked.compression:g} speeds up the device but not the real data side "
+            "(--dataset), so the "
+            "result would mean nothing; leave one out, or divide --cpu-ms and multiply --bandwidth "
+            "by the same factor "
             "and say --scaled-data"
         )
     memory = None
@@ -195,7 +244,9 @@ def work_of(asked: argparse.Namespace) -> Work:
         step = StepTime(asked.step_seconds)
     else:
         times = DeviceTimes(strict=asked.strict)
-        step = gang_step(times, asked.model, asked.gpu, asked.batch, gpus=asked.gpus, servers=asked.servers)
+        step = gang_step(
+            times, asked.model, asked.gpu, asked.batch, gpus=asked.gpus, servers=asked.servers
+        )
         memory = times.memory(asked.model, asked.batch / asked.gpus)
         load_s = times.seconds(asked.model, asked.gpu, 1, "load").value
     loading = LoaderSettings(
@@ -234,9 +285,15 @@ def run(asked: argparse.Namespace) -> dict[str, object]:
 
     with contextlib.ExitStack() as stack:
         every_s = asked.checkpoint_every
-        opened = open_steps(asked.steps, save=save, load=state.load, checkpoint=asked.checkpoint, every_s=every_s)
+        opened = open_steps(
+            asked.steps, save=save, load=state.load, checkpoint=asked.checkpoint, every_s=every_s
+        )
         steps = stack.enter_context(opened)
-        order = stack.enter_context(asked.order.open("a", encoding="utf-8", buffering=1)) if asked.order else None
+        order = (
+            stack.enter_context(asked.order.open("a", encoding="utf-8", buffering=1))
+            if asked.order
+            else None
+        )
         if asked.devices_at:
             remote = RemoteDevices(asked.devices_at, asked.device.split(","), work.name, steps)
             stack.callback(remote.close)
@@ -251,7 +308,11 @@ def run(asked: argparse.Namespace) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job; 0 when it ended well (also if it was stopped), 1 when it failed, 2 when it was asked wrongly."""
+    """Run the job.
+
+    The exit code is 0 when it ended well (also if it was stopped), 1 when it failed, 2 when it was
+    asked wrongly.
+    """
     asked = options().parse_args(arguments)
     warnings.simplefilter("once", ExtrapolatedWarning)
     try:

@@ -1,11 +1,13 @@
 """The data side of an emulated job, which is real: processes that read, decode and prefetch.
 
-Batch i is made by worker i mod n, each worker works up to `prefetch` batches ahead, and batches come out in order. How
-fast they come is measured, not modelled: fewer CPUs (affinity or a quota), less bandwidth or a smaller cache make real
-batches really late, and a step takes max(loader, device) because the device waits for them.
+Batch i is made by worker i mod n, each worker works up to `prefetch` batches ahead, and batches
+come out in order. How fast they come is measured, not modelled: fewer CPUs (affinity or a quota),
+less bandwidth or a smaller cache make real batches really late, and a step takes max(loader,
+device) because the device waits for them.
 
-The cache holds a fixed set, as MinIO's does: the first samples of the first epoch that fit, for ever. A fraction f of
-the dataset in the cache saves exactly f of the reads of every later epoch, whatever the order.
+The cache holds a fixed set, as MinIO's does: the first samples of the first epoch that fit, for
+ever. A fraction f of the dataset in the cache saves exactly f of the reads of every later epoch,
+whatever the order.
 """
 
 from __future__ import annotations
@@ -53,9 +55,13 @@ class LoaderSettings:
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.prefetch < 1 or self.cpu_s < 0.0 or self.cache_bytes < 0.0:
-            raise ConfigError(f"{self}: needs at least 1 worker and 1 batch ahead, no negative CPU time or cache")
+            raise ConfigError(
+                f"{self}: needs at least 1 worker and 1 batch ahead, no negative CPU time or cache"
+            )
         if self.bandwidth is not None and not self.bandwidth > 0.0:
-            raise ConfigError(f"a bandwidth of {self.bandwidth} bytes/s reads nothing; leave it out for no limit")
+            raise ConfigError(
+                f"a bandwidth of {self.bandwidth} bytes/s reads nothing; leave it out for no limit"
+            )
 
 
 @dataclass(frozen=True)
@@ -115,15 +121,21 @@ class _Worker:
 
     def _failed(self) -> LoaderFailed:
         code = self.process.wait()
-        return LoaderFailed(f"loader process {self.process.pid} ended with exit code {code}; the job cannot go on")
+        return LoaderFailed(
+            f"loader process {self.process.pid} ended with exit code {code}; the job cannot go on"
+        )
 
 
 class Loader:
     """Batches of a dataset from a step on, made by processes. Use it in a `with` block."""
 
-    def __init__(self, dataset: Dataset, sampler: Sampler, settings: LoaderSettings, *, start: int = 0) -> None:
+    def __init__(
+        self, dataset: Dataset, sampler: Sampler, settings: LoaderSettings, *, start: int = 0
+    ) -> None:
         if sampler.samples > dataset.samples:
-            raise ConfigError(f"{dataset.path}: {dataset.samples} samples, but {sampler.samples} are to be drawn")
+            raise ConfigError(
+                f"{dataset.path}: {dataset.samples} samples, but {sampler.samples} are to be drawn"
+            )
         self.dataset = dataset
         self.sampler = sampler
         self.settings = settings

@@ -1,8 +1,10 @@
-"""Memory of an emulated device: who holds how much, and the failure of the one who asks for too much.
+"""Memory of an emulated device.
 
-Like the caching allocators of training frameworks, what a job once held at the peak of a step stays with it until it
-ends (`caching=True`). Without that the difference between peak and persistent is given back after every step, so that
-jobs that take turns on a device can use the same memory.
+Who holds how much, and the failure of the one who asks for too much.
+
+Like the caching allocators of training frameworks, what a job once held at the peak of a step stays
+with it until it ends (`caching=True`). Without that the difference between peak and persistent is
+given back after every step, so that jobs that take turns on a device can use the same memory.
 """
 
 from __future__ import annotations
@@ -20,10 +22,14 @@ class OutOfDeviceMemory(RotaError):
 
     reason = rota_reason = REASON
 
-    def __init__(self, *, device: str, holder: str, asked: float, free: float, capacity: float, others: str) -> None:
+    def __init__(
+        self, *, device: str, holder: str, asked: float, free: float, capacity: float, others: str
+    ) -> None:
         super().__init__(
-            f"{device}: job {holder!r} asked for {asked:.0f} MiB, {free:.0f} of {capacity:.0f} MiB are free"
-            f"{f' (held by {others})' if others else ''}; use a smaller batch or a device with more memory"
+            f"{device}: job {holder!r} asked for {asked:.0f} MiB, {free:.0f} of {capacity:.0f} MiB "
+            "are free"
+            f"{f' (held by {others})' if others else ''}; use a smaller batch or a device with "
+            "more memory"
         )
         self.device = device
         self.holder = holder
@@ -34,7 +40,9 @@ class DeviceMemory:
 
     def __init__(self, device: str, capacity_mib: float, *, caching: bool = True) -> None:
         if not capacity_mib > 0.0:
-            raise ConfigError(f"{device}: a memory of {capacity_mib} MiB is not possible; it must be above 0")
+            raise ConfigError(
+                f"{device}: a memory of {capacity_mib} MiB is not possible; it must be above 0"
+            )
         self.device = device
         self.capacity_mib = capacity_mib
         self.caching = caching
@@ -80,7 +88,9 @@ class DeviceMemory:
         if wanted <= mine:
             return
         if wanted - mine > self.free_mib + _ROUNDING_MIB:
-            others = ", ".join(f"{name} {mib:.0f}" for name, mib in self._held.items() if name != holder)
+            others = ", ".join(
+                f"{name} {mib:.0f}" for name, mib in self._held.items() if name != holder
+            )
             raise OutOfDeviceMemory(
                 device=self.device,
                 holder=holder,

@@ -1,7 +1,7 @@
 """The job's end of devices that an agent holds (see `server`).
 
-An agent may be started again while its jobs run. A job that loses its devices waits for the next agent, takes its
-places again and repeats the step that was under way.
+An agent may be started again while its jobs run. A job that loses its devices waits for the next
+agent, takes its places again and repeats the step that was under way.
 """
 
 from __future__ import annotations
@@ -60,12 +60,26 @@ class RemoteDevice:
         """How many times faster than real the device runs; known once attached."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         if not self._reach(FIRST_S) and not steps.stopping:
-            raise ConfigError(f"{path}: no agent offers devices there; is it an emulated server, and is it up?")
+            raise ConfigError(
+                f"{path}: no agent offers devices there; is it an emulated server, and is it up?"
+            )
 
-    def attach(self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False) -> None:
+    def attach(
+        self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
+    ) -> None:
         """Take a place on the device and the memory that a job keeps."""
-        memory = {} if need is None else {"persistent_mib": need.persistent_mib, "peak_mib": need.peak_mib}
-        hello = {"op": "attach", "device": self._device, "job": self._job, "weight": weight, "overlap": overlap}
+        memory = (
+            {}
+            if need is None
+            else {"persistent_mib": need.persistent_mib, "peak_mib": need.peak_mib}
+        )
+        hello = {
+            "op": "attach",
+            "device": self._device,
+            "job": self._job,
+            "weight": weight,
+            "overlap": overlap,
+        }
         self._hello = {**hello, **memory}
         while True:
             try:
@@ -92,7 +106,10 @@ class RemoteDevice:
         self._send(self._run)
 
     def answer(self) -> bool:
-        """Wait for the end of the step that was asked for; False if a stop was ordered meanwhile."""
+        """Wait for the end of the step that was asked for.
+
+        False if a stop was ordered meanwhile.
+        """
         lost = False
         while True:
             try:
@@ -179,7 +196,9 @@ class RemoteDevices:
     def __init__(self, path: str, devices: Sequence[str], job: str, steps: Stopping) -> None:
         self._each = [RemoteDevice(path, device, job, steps) for device in devices]
 
-    def attach(self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False) -> None:
+    def attach(
+        self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
+    ) -> None:
         """A place on each of them, with the same need of memory."""
         for device in self._each:
             device.attach(need, weight=weight, overlap=overlap)

@@ -1,8 +1,9 @@
 """Whose mini-batch a shared device computes next. A mini-batch that began is computed to its end.
 
-`fifo` takes them as they came, `round-robin` goes around among the jobs that have one, `weighted` gives each job time
-in proportion to its weight: start-time fair queueing, where a mini-batch of s seconds of a job with weight w moves
-the job's own clock by s / w and the job that is furthest behind is next. `exclusive` refuses a second job.
+`fifo` takes them as they came, `round-robin` goes around among the jobs that have one, `weighted`
+gives each job time in proportion to its weight: start-time fair queueing, where a mini-batch of s
+seconds of a job with weight w moves the job's own clock by s / w and the job that is furthest
+behind is next. `exclusive` refuses a second job.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class RoundRobinTurns:
 
     def pick(self, waiting: Sequence[WaitingBatch], last_seat: int) -> int:
         """The next seat after the last, else the lowest."""
-        return min(range(len(waiting)), key=lambda i: (waiting[i].seat <= last_seat, waiting[i].seat))
+        return min(
+            range(len(waiting)), key=lambda i: (waiting[i].seat <= last_seat, waiting[i].seat)
+        )
 
 
 class WeightedTurns:

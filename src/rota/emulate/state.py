@@ -1,7 +1,10 @@
-"""What an emulated job would lose if it were not saved: its step, place in the data, random numbers, ballast.
+"""What an emulated job would lose if it were not saved.
 
-A checkpoint is a folder with `state.json` and, if asked for, `ballast` with as many bytes as a real model would write.
-Files are written beside their place and renamed, so that a checkpoint is whole or not there.
+Its step, place in the data, random numbers, ballast.
+
+A checkpoint is a folder with `state.json` and, if asked for, `ballast` with as many bytes as a real
+model would write. Files are written beside their place and renamed, so that a checkpoint is whole
+or not there.
 """
 
 from __future__ import annotations
@@ -77,7 +80,9 @@ class JobState:
             self.cursor = int(facts["cursor"])
             self.ballast_bytes = int(facts["ballast_bytes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path}: not a checkpoint of an emulated job ({error}); resume from another") from error
+            raise ConfigError(
+                f"{path}: not a checkpoint of an emulated job ({error}); resume from another"
+            ) from error
         if self.ballast_bytes:
             _read_ballast(Path(folder) / BALLAST, self.ballast_bytes)
         return self.step
@@ -91,5 +96,6 @@ def _read_ballast(path: Path, size: int) -> None:
             bytes_read += len(block)
     if bytes_read != size:
         raise ConfigError(
-            f"{path}: {bytes_read} bytes instead of {size}; the checkpoint is damaged, resume from another"
+            f"{path}: {bytes_read} bytes instead of {size}; the checkpoint is damaged, resume from "
+            "another"
         )

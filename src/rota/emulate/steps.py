@@ -1,7 +1,9 @@
-"""Who lets a job make its steps: Rota's lease when it runs under Rota, else a count with checkpoints and signals.
+"""Who lets a job make its steps.
 
-`Steps` has the shape of `rota.client.Lease`. `open_steps` gives that one when the agent's socket is in the
-environment, so an emulated job obeys leases like any other, and a plain one otherwise.
+Rota's lease when it runs under Rota, else a count with checkpoints and signals.
+
+`Steps` has the shape of `rota.client.Lease`. `open_steps` gives that one when the agent's socket is
+in the environment, so an emulated job obeys leases like any other, and a plain one otherwise.
 """
 
 from __future__ import annotations
@@ -47,11 +49,16 @@ class Steps(Protocol):
 
     def __enter__(self) -> Steps: ...
 
-    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None: ...
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None: ...
 
 
 class PlainSteps:
-    """Counts to a total outside of Rota; saves at intervals and at the end, stops on SIGTERM and SIGINT."""
+    """Counts to a total outside of Rota.
+
+    Saves at intervals and at the end, stops on SIGTERM and SIGINT.
+    """
 
     def __init__(
         self,
@@ -105,7 +112,9 @@ class PlainSteps:
     def __enter__(self) -> PlainSteps:
         return self
 
-    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         """Nothing to give back."""
 
     def stop_on_signals(self) -> None:
@@ -130,7 +139,9 @@ class PlainSteps:
         self._saved_at = time.monotonic()
 
 
-def open_steps(steps: int, *, save: Hook, load: Hook, checkpoint: Path | None = None, every_s: float = 60.0) -> Steps:
+def open_steps(
+    steps: int, *, save: Hook, load: Hook, checkpoint: Path | None = None, every_s: float = 60.0
+) -> Steps:
     """A lease of Rota if the environment has its agent's socket, else a plain count."""
     if os.environ.get("ROTA_SOCKET"):
         lease: Callable[..., Steps] = importlib.import_module("rota.client").lease

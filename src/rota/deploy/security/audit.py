@@ -1,6 +1,9 @@
-"""What was refused: counted always, told at a bounded rate, so that a flood of bad messages cannot fill a disk.
+"""What was refused.
 
-Every reason has its own allowance: a thousand garbage connections a second do not hide the one wrong token.
+Counted always, told at a bounded rate, so that a flood of bad messages cannot fill a disk.
+
+Every reason has its own allowance: a thousand garbage connections a second do not hide the one
+wrong token.
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ class RefusalReason(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Refusal:
-    """One refusal for the trail; `suppressed` more of the same reason were only counted since the last one told."""
+    """One refusal for the trail.
+
+    `suppressed` more of the same reason were only counted since the last one told.
+    """
 
     peer: str
     method: str
@@ -69,7 +75,10 @@ class Audit:
         self._allowance = {reason: (float(burst), clock()) for reason in RefusalReason}
 
     def refused(self, peer: str, method: str, reason: RefusalReason, why: str) -> None:
-        """Somebody was turned away. Peer and method are the caller's words and are made harmless."""
+        """Somebody was turned away.
+
+        Peer and method are the caller's words and are made harmless.
+        """
         with self._lock:
             self._counts[reason] += 1
             if not self._may_tell(reason):

@@ -1,7 +1,8 @@
-"""Loads the certificate, the key and the authority of one holder, and says what is wrong with them before gRPC does.
+"""Loads the certificate, key and authority of a holder; says what is wrong before gRPC does.
 
-What is in order is seen in a handshake in memory (`proof`), with the standard library only. What is not is looked at by
-`certificates`, which says why; agents and clients that are in order never load it.
+What is in order is seen in a handshake in memory (`proof`), with the standard library only. What is
+not is looked at by `certificates`, which says why; agents and clients that are in order never load
+it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,22 @@ class Bundle:
         return f"Bundle({self.subject}, expires {self.expires:%Y-%m-%d})"
 
 
-def load_bundle(folder: Path, role: Role, name: str | None = None, now: datetime | None = None) -> Bundle:
-    """The bundle of a role. An agent or client is looked for as `ROLE.pem`, then as `ROLEs/NAME.pem`."""
+def load_bundle(
+    folder: Path, role: Role, name: str | None = None, now: datetime | None = None
+) -> Bundle:
+    """The bundle of a role.
+
+    An agent or client is looked for as `ROLE.pem`, then as `ROLEs/NAME.pem`.
+    """
     files = _files(folder, role, name)
     facts = prove(files) if role is not Role.SCHEDULER and now is None else None
     subject = None if facts is None else _subject(facts)
-    if facts is None or subject is None or subject.role is not role or (name is not None and subject.name != name):
+    if (
+        facts is None
+        or subject is None
+        or subject.role is not role
+        or (name is not None and subject.name != name)
+    ):
         from rota.deploy.security.certificates import examine  # ten megabytes for a rare case
 
         subject, facts = examine(files, role, name, now)

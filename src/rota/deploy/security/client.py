@@ -1,10 +1,13 @@
-"""The client's side: where the scheduler is and what opens it, and one clear message when it cannot be reached.
+"""The client's side.
 
-Each setting is looked for in this order: what the caller gives (flags), the environment (ROTA_SCHEDULER, ROTA_CERTS,
-ROTA_TOKEN or ROTA_TOKEN_FILE), .rota/client.toml in the current folder or the nearest one above it (`rota up` writes
-it; a file of somebody else is not used), and the user's file client.toml in $XDG_CONFIG_HOME/rota (~/.config/rota).
-Certificates are looked for in `certs` beside that last file in the end. Doing without certificates is never found
-anywhere: it takes a flag.
+Where the scheduler is and what opens it, and one clear message when it cannot be reached.
+
+Each setting is looked for in this order: what the caller gives (flags), the environment
+(ROTA_SCHEDULER, ROTA_CERTS, ROTA_TOKEN or ROTA_TOKEN_FILE), .rota/client.toml in the current folder
+or the nearest one above it (`rota up` writes it; a file of somebody else is not used), and the
+user's file client.toml in $XDG_CONFIG_HOME/rota (~/.config/rota). Certificates are looked for in
+`certs` beside that last file in the end. Doing without certificates is never found anywhere: it
+takes a flag.
 """
 
 from __future__ import annotations
@@ -53,9 +56,16 @@ class ClientSettings:
         """For messages: the parts and where they come from; never the token."""
         parts = [f"scheduler {self.address} from {self.sources.get('scheduler', 'the caller')}"]
         if self.bundle is not None:
-            parts.append(f"certificate {self.bundle.files.certificate} from {self.sources.get('certs', 'the caller')}")
+            parts.append(
+                f"certificate {self.bundle.files.certificate} from "
+                f"{self.sources.get('certs', 'the caller')}"
+            )
         if not self.insecure:
-            parts.append(f"token from {self.sources.get('token', 'the caller')}" if self.token else "no token")
+            parts.append(
+                f"token from {self.sources.get('token', 'the caller')}"
+                if self.token
+                else "no token"
+            )
         return "; ".join(parts)
 
 
@@ -69,7 +79,10 @@ def find_settings(
     name: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ClientSettings:
-    """The settings of a client or an agent. Raises ConfigError with every place that was looked at."""
+    """The settings of a client or an agent.
+
+    Raises ConfigError with every place that was looked at.
+    """
     user_file = config_folder(environ) / "client.toml"
     user_settings = _read_settings(user_file)
     near_file = nearest_file()
@@ -91,8 +104,10 @@ def find_settings(
     scheduler = first("scheduler", address, "ROTA_SCHEDULER")
     if scheduler is None:
         raise ConfigError(
-            "no scheduler is named: give its address (--scheduler HOST:PORT), set ROTA_SCHEDULER, or write "
-            f"scheduler = ... in {user_file}; `rota up` starts one on this machine, which is then found from its folder"
+            "no scheduler is named: give its address (--scheduler HOST:PORT), set ROTA_SCHEDULER, "
+            "or write "
+            f"scheduler = ... in {user_file}; `rota up` starts one on this machine, which is then "
+            "found from its folder"
         )
     if insecure:
         require_loopback(scheduler, f"connecting (address from {sources['scheduler']}) to")
@@ -103,25 +118,33 @@ def find_settings(
         sources["certs"] = "the default place"
     bundle = load_bundle(Path(certs_folder).expanduser(), role, name)
     token = _token(first("token_file", token_file, "ROTA_TOKEN_FILE"), token_file, environ, sources)
-    return ClientSettings(scheduler, bundle, token if role is Role.CLIENT else None, sources=sources)
+    return ClientSettings(
+        scheduler, bundle, token if role is Role.CLIENT else None, sources=sources
+    )
 
 
 def _default_certs(user_file: Path) -> str:
     folder = user_file.with_name("certs")
     if not folder.is_dir():
         raise ConfigError(
-            f"no certificates: give their folder, set ROTA_CERTS, write certs = ... in {user_file}, or put them into "
+            "no certificates: give their folder, set ROTA_CERTS, write certs = ... in "
+            f"{user_file}, or put them into "
             f"{folder}; --insecure does without them for a scheduler on this machine"
         )
     return str(folder)
 
 
 def connect(
-    settings: ClientSettings, *, tenant: str | None = None, agent: str | None = None, sync: bool = False
+    settings: ClientSettings,
+    *,
+    tenant: str | None = None,
+    agent: str | None = None,
+    sync: bool = False,
 ) -> Any:
     """A channel: grpc.aio, or blocking with `sync`. It connects with the first call.
 
-    `tenant` and `agent` only matter without certificates, where the scheduler believes what it is told.
+    `tenant` and `agent` only matter without certificates, where the scheduler believes what it is
+    told.
     """
     metadata: tuple[tuple[str, str], ...] = ()
     if settings.insecure and tenant is not None:
@@ -150,12 +173,17 @@ def explained(settings: ClientSettings) -> Iterator[None]:
             raise ConfigError(f"{details} ({settings.describe()})") from error
         if code is grpc.StatusCode.UNAVAILABLE:
             why = diagnose(settings.address, settings.bundle)
-            raise ConfigError(f"cannot talk to the scheduler: {why} ({settings.describe()})") from error
+            raise ConfigError(
+                f"cannot talk to the scheduler: {why} ({settings.describe()})"
+            ) from error
         if code in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}:
-            raise ConfigError(f"the scheduler refuses: {details} ({settings.describe()})") from error
+            raise ConfigError(
+                f"the scheduler refuses: {details} ({settings.describe()})"
+            ) from error
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise ConfigError(
-                f"the scheduler did not answer in time; is it overloaded, or the address that of another service? "
+                "the scheduler did not answer in time; is it overloaded, or the address that of "
+                "another service? "
                 f"({settings.describe()})"
             ) from error
         raise
@@ -164,8 +192,8 @@ def explained(settings: ClientSettings) -> Iterator[None]:
 def nearest_file(start: Path | None = None) -> Path | None:
     """The .rota/client.toml of the current folder or the nearest one above it.
 
-    One that belongs to somebody else, or that others may write, is passed over: in a shared folder it could lead our
-    token to a stranger's scheduler.
+    One that belongs to somebody else, or that others may write, is passed over: in a shared folder
+    it could lead our token to a stranger's scheduler.
     """
     here = Path.cwd() if start is None else start
     for folder in (here, *here.parents):
@@ -189,7 +217,9 @@ def _read_settings(path: Path) -> Mapping[str, str]:
     wrong = sorted(k for k, v in document.items() if k not in _KEYS or not isinstance(v, str))
     if wrong:
         known = ", ".join(sorted(_KEYS))
-        raise ConfigError(f"{path}: {', '.join(wrong)} cannot be used; known are {known}, each a text in quotes")
+        raise ConfigError(
+            f"{path}: {', '.join(wrong)} cannot be used; known are {known}, each a text in quotes"
+        )
     return document
 
 
@@ -207,5 +237,7 @@ def _token(
     else:
         return None
     if not looks_like_a_token(text):
-        raise ConfigError(f"{sources['token']} does not hold a token; one looks like rota_<id>_<secret>")
+        raise ConfigError(
+            f"{sources['token']} does not hold a token; one looks like rota_<id>_<secret>"
+        )
     return text

@@ -1,7 +1,10 @@
-"""The interceptor in front of every call: who is it, may it do this, and only then is the request even decoded.
+"""The interceptor in front of every call.
 
-A method without a rule is refused. Bytes of a request are decoded after the caller is known, so that a stranger's
-garbage never reaches a decoder; what cannot be decoded is refused like everything else.
+Who is it, may it do this, and only then is the request even decoded.
+
+A method without a rule is refused. Bytes of a request are decoded after the caller is known, so
+that a stranger's garbage never reaches a decoder; what cannot be decoded is refused like everything
+else.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class _Malformed(Exception):
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls through by a table of rules: `/service/Method` or `/service/*` to who may call it."""
+    """Lets calls through by rules: from `/service/Method` or `/service/*` to who may call it."""
 
     def __init__(
         self,
@@ -53,7 +56,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         revoked: Revocations | None = None,
         insecure: bool = False,
     ) -> None:
-        unknown = sorted({who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN})
+        unknown = sorted(
+            {who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN}
+        )
         if unknown:
             raise ValueError(f"rules name {unknown}; known are agent, client, user, admin")
         self._rules = dict(rules)
@@ -63,7 +68,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self.audit = audit or Audit()
         self._guarded: dict[str, tuple[Any, Any]] = {}
 
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], details: Any
+    ) -> Any:
         """Wrap the handler of a call; who calls is known only when the handler gets its context."""
         handler = await continuation(details)
         method = details.method
@@ -85,10 +92,13 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             return identity
         if identity.role is Role.CLIENT and identity.tenant is None and allowed & {USER, ADMIN}:
             raise Denied(
-                RefusalReason.NO_TOKEN, "this needs a token; an administrator makes one with `rota tokens create`"
+                RefusalReason.NO_TOKEN,
+                "this needs a token; an administrator makes one with `rota tokens create`",
             )
         raise Denied(
-            RefusalReason.WRONG_ROLE, f"{identity} may not call this; {' or '.join(sorted(allowed))} may", known=True
+            RefusalReason.WRONG_ROLE,
+            f"{identity} may not call this; {' or '.join(sorted(allowed))} may",
+            known=True,
         )
 
     def _identify(self, context: Any) -> Identity:
@@ -102,7 +112,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
     async def _refuse(self, context: Any, method: str, denied: Denied) -> None:
         self.audit.refused(str(context.peer()), method, denied.reason, denied.why)
-        refused = grpc.StatusCode.PERMISSION_DENIED if denied.known else grpc.StatusCode.UNAUTHENTICATED
+        refused = (
+            grpc.StatusCode.PERMISSION_DENIED if denied.known else grpc.StatusCode.UNAUTHENTICATED
+        )
         await context.abort(_OF_STRANGERS.get(denied.reason, refused), denied.why)
 
     def _nobody(self, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
@@ -120,7 +132,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         decode = handler.request_deserializer
         encode = handler.response_serializer
         if handler.request_streaming:
-            # Messages of a stream are decoded when the handler asks for them, which is after the check.
+            # Messages of a stream are decoded when the handler asks for them: after the check.
             if handler.response_streaming:
                 both = self._streaming(handler.stream_stream, None, method)
                 return grpc.stream_stream_rpc_method_handler(both, _strict(decode), encode)
@@ -129,9 +141,13 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if handler.response_streaming:
             answers = self._streaming(handler.unary_stream, decode, method)
             return grpc.unary_stream_rpc_method_handler(answers, None, encode)
-        return grpc.unary_unary_rpc_method_handler(self._single(handler.unary_unary, decode, method), None, encode)
+        return grpc.unary_unary_rpc_method_handler(
+            self._single(handler.unary_unary, decode, method), None, encode
+        )
 
-    def _single(self, inner: Callable[..., Any], decode: Any, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
+    def _single(
+        self, inner: Callable[..., Any], decode: Any, method: str
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
         async def call(request: Any, context: Any) -> Any:
             await self._enter(context, method)
             try:

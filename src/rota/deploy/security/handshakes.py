@@ -1,8 +1,11 @@
-"""Refusals that happen inside gRPC: connections without a certificate, with a foreign one, or without TLS.
+"""Refusals that happen inside gRPC.
 
-gRPC ends them before any code of ours runs and says so only on the standard error of the process, a line each, without
-limit. This reads those lines, counts them in the audit and passes everything else on. If a later gRPC words them in
-another way they are passed on like other lines; `ServerCertificates.connections` still counts the connections.
+Connections without a certificate, with a foreign one, or without TLS.
+
+gRPC ends them before any code of ours runs and says so only on the standard error of the process, a
+line each, without limit. This reads those lines, counts them in the audit and passes everything
+else on. If a later gRPC words them in another way they are passed on like other lines;
+`ServerCertificates.connections` still counts the connections.
 """
 
 from __future__ import annotations
@@ -37,19 +40,24 @@ _PATIENCE_S = 5.0
 
 
 class HandshakeWatch:
-    """A context manager around the life of a server; while it lasts, standard error goes through a pipe.
+    """A context manager around the life of a server.
 
-    One thread empties the pipe and does nothing else, because whoever writes to standard error, a sink that logs
-    included, waits for it. A second thread tells the audit.
+    While it lasts, standard error goes through a pipe.
+
+    One thread empties the pipe and does nothing else, because whoever writes to standard error, a
+    sink that logs included, waits for it. A second thread tells the audit.
     """
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
-        self._refusals: queue.Queue[tuple[RefusalReason, str] | None] = queue.Queue(maxsize=_MOST_WAITING)
+        self._refusals: queue.Queue[tuple[RefusalReason, str] | None] = queue.Queue(
+            maxsize=_MOST_WAITING
+        )
         self._threads: list[threading.Thread] = []
         self._real = -1
         self.dropped = 0
-        """Refusals that were neither counted nor told, because they came faster than they can be."""
+        """Refusals that were neither counted nor told, because they came faster than they can
+        be."""
 
     def __enter__(self) -> HandshakeWatch:
         sys.stderr.flush()
@@ -66,10 +74,15 @@ class HandshakeWatch:
         return self
 
     def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         sys.stderr.flush()
-        os.dup2(self._real, 2)  # closes our writing end; the pipe ends when children that inherited it are gone too
+        os.dup2(
+            self._real, 2
+        )  # closes our writing end; the pipe ends when children that inherited it are gone too
         for thread in self._threads:
             thread.join(timeout=_PATIENCE_S)
         if not any(thread.is_alive() for thread in self._threads):

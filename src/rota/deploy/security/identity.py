@@ -1,7 +1,8 @@
 """Who is calling: from the certificate of the connection and the token of the call.
 
-The certificate gives role and name; a token adds the tenant and whether its holder is an administrator. Without TLS,
-which is allowed on loopback only, everybody is an administrator under the tenant they name.
+The certificate gives role and name; a token adds the tenant and whether its holder is an
+administrator. Without TLS, which is allowed on loopback only, everybody is an administrator under
+the tenant they name.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Identity:
 
 
 class Denied(Exception):
-    """A caller that is not let in. `known` is true when it is clear who it is, and it may not do this."""
+    """A caller that is not let in.
+
+    `known` is true when it is clear who it is, and it may not do this.
+    """
 
     def __init__(self, reason: RefusalReason, why: str, *, known: bool = False) -> None:
         super().__init__(why)
@@ -74,7 +78,11 @@ def set_current(identity: Identity) -> None:
 
 
 def identify(
-    context: Any, tokens: TokenStore | None, revoked: Revocations | None = None, *, insecure: bool = False
+    context: Any,
+    tokens: TokenStore | None,
+    revoked: Revocations | None = None,
+    *,
+    insecure: bool = False,
 ) -> Identity:
     """Who calls, from a grpc.aio ServicerContext. Raises Denied."""
     metadata = _metadata(context)
@@ -83,9 +91,14 @@ def identify(
     properties = context.auth_context()
     subject = _subject(properties)
     if revoked is not None and revoked.covers(subject, properties["x509_pem_cert"][0]):
-        raise Denied(RefusalReason.BAD_CERTIFICATE, f"the certificate of {subject} is revoked; ask for a new one")
+        raise Denied(
+            RefusalReason.BAD_CERTIFICATE,
+            f"the certificate of {subject} is revoked; ask for a new one",
+        )
     if subject.role is Role.SCHEDULER:
-        raise Denied(RefusalReason.WRONG_ROLE, "the certificate of a scheduler cannot call", known=True)
+        raise Denied(
+            RefusalReason.WRONG_ROLE, "the certificate of a scheduler cannot call", known=True
+        )
     given = metadata.get(AUTHORIZATION, [])
     if subject.role is Role.AGENT or not given:
         return Identity(subject.role, subject.name)
@@ -99,7 +112,10 @@ def _with_token(subject: Subject, given: list[str], tokens: TokenStore | None) -
     if record is None:
         raise Denied(RefusalReason.BAD_TOKEN, "the token is unknown, revoked or has ended")
     if subject.tenant is not None and subject.tenant != record.tenant:
-        why = f"the certificate of {subject.name} is for tenant {subject.tenant}, the token for another one"
+        why = (
+            f"the certificate of {subject.name} is for tenant {subject.tenant}, "
+            "the token for another one"
+        )
         raise Denied(RefusalReason.WRONG_TENANT, why, known=True)
     return Identity(subject.role, subject.name, record.tenant, record.admin, record.id)
 
@@ -117,13 +133,18 @@ def _subject(properties: dict[str, list[bytes]]) -> Subject:
 
 def _local(peer: str, metadata: dict[str, list[str]]) -> Identity:
     if not peer_is_local(peer):
-        raise Denied(RefusalReason.NO_CERTIFICATE, "without certificates only this machine may call")
+        raise Denied(
+            RefusalReason.NO_CERTIFICATE, "without certificates only this machine may call"
+        )
     tenant = metadata.get(TENANT, [DEFAULT_TENANT])[0]
     name = metadata.get(NAME, ["local"])[0]
     role = metadata.get(ROLE, [Role.CLIENT.value])[0]
     subject = subjects.parse(f"rota://{role}/{name}")
     if subject is None or subjects.parse(f"rota://client/{tenant}") is None:
-        raise Denied(RefusalReason.MALFORMED, f"{role!r}, {name!r}, {tenant!r} are not a role, a name and a tenant")
+        raise Denied(
+            RefusalReason.MALFORMED,
+            f"{role!r}, {name!r}, {tenant!r} are not a role, a name and a tenant",
+        )
     return Identity(subject.role, name, tenant, admin=True, insecure=True)
 
 

@@ -1,7 +1,10 @@
-"""Shows that a certificate would be accepted, by a handshake with itself in memory; standard library only.
+"""Shows that a certificate would be accepted, by a handshake with itself in memory.
 
-The holder plays both ends. The end that is called trusts the authority alone and demands a certificate, so a handshake
-that succeeds proves what a look at the files would: who signed it, its dates, and that the key belongs to it.
+Standard library only.
+
+The holder plays both ends. The end that is called trusts the authority alone and demands a
+certificate, so a handshake that succeeds proves what a look at the files would: who signed it, its
+dates, and that the key belongs to it.
 """
 
 from __future__ import annotations
@@ -47,13 +50,20 @@ def prove(files: BundleFiles) -> CertificateFacts | None:
     return CertificateFacts(
         authority=authority.encode(),
         certificate=certificate.encode(),
-        uris=tuple(value for name_type, value in accepted.get("subjectAltName", ()) if name_type == "URI"),
-        expires=datetime.fromtimestamp(ssl.cert_time_to_seconds(accepted["notAfter"]), timezone.utc),
+        uris=tuple(
+            value for name_type, value in accepted.get("subjectAltName", ()) if name_type == "URI"
+        ),
+        expires=datetime.fromtimestamp(
+            ssl.cert_time_to_seconds(accepted["notAfter"]), timezone.utc
+        ),
     )
 
 
 def _one_certificate(path: Path) -> str:
-    """The only certificate of a file. Raises ValueError if there is more in it, or something else."""
+    """The only certificate of a file.
+
+    Raises ValueError if there is more in it, or something else.
+    """
     text = path.read_text(encoding="ascii")
     if text.count("-----BEGIN ") != 1:
         raise ValueError(path)
@@ -61,7 +71,10 @@ def _one_certificate(path: Path) -> str:
 
 
 def _handshake(authority: str, files: BundleFiles) -> Mapping[str, Any]:
-    """The certificate as the end sees it that is called. Raises ssl.SSLError if it does not accept it."""
+    """The certificate as the end sees it that is called.
+
+    Raises ssl.SSLError if it does not accept it.
+    """
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_context.check_hostname = False  # it talks to itself
     client_context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,7 @@
-"""Files with secrets: readable by their owner only, whole or not there, and refused when others can read them."""
+"""Files with secrets.
+
+Readable by their owner only, whole or not there, and refused when others can read them.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,16 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file in one piece, on the disk before anybody is told: a lost key or token cannot be made again."""
+    """Replace a file in one piece, on the disk before anybody hears of it.
+
+    A key or token that is lost cannot be made again.
+    """
     try:
         files.write_bytes(path, content, mode=mode, durable=True)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; nothing was changed there") from error
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}; nothing was changed there"
+        ) from error
 
 
 def make_private_folder(path: Path) -> None:
@@ -53,5 +61,7 @@ def read_secret(path: Path, hint: str) -> bytes:
     """The same for a secret, which is refused if everybody on the machine can read it."""
     content = read(path, hint)
     if path.stat().st_mode & _OTHERS:
-        raise ConfigError(f"{path} holds a secret that every user of this machine can read; run: chmod 600 {path}")
+        raise ConfigError(
+            f"{path} holds a secret that every user of this machine can read; run: chmod 600 {path}"
+        )
     return content

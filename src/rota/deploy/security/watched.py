@@ -15,7 +15,10 @@ _log = logging.getLogger(__name__)
 
 
 class Watched(Generic[Content]):
-    """What `read` makes of a file, as of now. A broken file is said once, with what is shut until it is mended."""
+    """What `read` makes of a file, as of now.
+
+    A broken file is said once, with what is shut until it is mended.
+    """
 
     def __init__(self, path: Path, read: Callable[[], Content], shut: str) -> None:
         self._path = path

@@ -1,6 +1,9 @@
-"""Control groups of the kernel, versions 1 and 2. Groups are made below the agent's own group, as `rota/NAME`.
+"""Control groups of the kernel, versions 1 and 2.
 
-Below its own group and not at the root: a limit that somebody set on the agent holds for its tasks too.
+Groups are made below the agent's own group, as `rota/NAME`.
+
+Below its own group and not at the root: a limit that somebody set on the agent holds for its tasks
+too.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from rota.core.errors import ConfigError
 from rota.deploy.worker.limits import Enclosure, ResourceLimits
 
 FOLDER = "rota"
-AGENT_GROUP = "rota-agent"  # version 2 allows no processes in a group whose members have limits: the agent moves here
+AGENT_GROUP = "rota-agent"
+"""Where the agent moves: version 2 allows no processes in a group whose members have limits."""
 PERIOD_US = 100_000
 _V1_LIMIT = "memory.limit_in_bytes"
 _V1_SWAP_LIMIT = "memory.memsw.limit_in_bytes"
@@ -35,11 +39,16 @@ class ControlGroups:
         """One line that says what is limited and by what."""
         pinned = "CPUs pinned by cpuset" if "cpuset" in self.bases else "CPUs pinned by affinity"
         quota = "fractions by quota" if "cpu" in self.bases else "fractions of a CPU not limited"
-        memory = "memory by group" if "memory" in self.bases else "memory by RLIMIT_DATA per process"
+        memory = (
+            "memory by group" if "memory" in self.bases else "memory by RLIMIT_DATA per process"
+        )
         return f"cgroup v{self.version}: {pinned}, {quota}, {memory}"
 
     def enclose(self, name: str, limits: ResourceLimits) -> Enclosure:
-        """Make the groups of a task and set its limits; nothing is left behind if one of them is refused."""
+        """Make the groups of a task and set its limits.
+
+        Nothing is left behind if one of them is refused.
+        """
         enclosure = Enclosure(
             name,
             {controller: base / FOLDER / name for controller, base in self.bases.items()},
@@ -52,7 +61,8 @@ class ControlGroups:
             if not isinstance(error, FileExistsError):
                 enclosure.remove()
             raise ConfigError(
-                f"cannot limit task {name}: {error.filename}: {error.strerror} (CPUs {list(limits.cpus)}, "
+                f"cannot limit task {name}: {error.filename}: {error.strerror} (CPUs "
+                f"{list(limits.cpus)}, "
                 f"memory {limits.memory_bytes} bytes, quota {limits.quota})"
             ) from error
         return enclosure
@@ -68,7 +78,10 @@ class ControlGroups:
             self._set_memory(enclosure.groups["memory"], limits.memory_bytes)
 
     def resize(self, name: str, limits: ResourceLimits) -> None:
-        """Other limits for a task that runs. Memory that it uses already is not taken away: that limit stays."""
+        """Other limits for a task that runs.
+
+        Memory that it uses already is not taken away: that limit stays.
+        """
         enclosure = self.attach(name)
         try:
             if "cpuset" in enclosure.groups:
@@ -78,12 +91,16 @@ class ControlGroups:
             if "memory" in enclosure.groups and limits.memory_bytes is not None:
                 self._change_memory(enclosure.groups["memory"], limits.memory_bytes)
         except OSError as error:
-            raise ConfigError(f"cannot change the limits of {name}: {error.filename}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot change the limits of {name}: {error.filename}: {error.strerror}"
+            ) from error
 
     def attach(self, name: str) -> Enclosure:
         """The groups of a task that was started before, as far as they are there."""
         groups = {controller: base / FOLDER / name for controller, base in self.bases.items()}
-        return Enclosure(name, {controller: path for controller, path in groups.items() if path.is_dir()})
+        return Enclosure(
+            name, {controller: path for controller, path in groups.items() if path.is_dir()}
+        )
 
     def names(self) -> list[str]:
         """Groups that are there now."""
@@ -94,7 +111,9 @@ class ControlGroups:
         return sorted(names)
 
     def _pin(self, group: Path, cpus: tuple[int, ...]) -> None:
-        if self.version == 1:  # a group of version 1 is unusable until both are set, its parent's first
+        if (
+            self.version == 1
+        ):  # a group of version 1 is unusable until both are set, its parent's first
             _inherit_cpuset(group.parent)
             _inherit_cpuset(group)
         if cpus:
@@ -109,12 +128,23 @@ class ControlGroups:
         _put(group / "cpu.cfs_quota_us", str(-1 if quota is None else quota))
 
     def _change_memory(self, group: Path, size: int) -> None:
-        """The kernel wants the limit with swap never to be the smaller one, so the order depends on the direction."""
+        """Set the limits of memory and of memory with swap, in the order that the kernel wants.
+
+        The one with swap must never be the smaller one, so the order depends on the direction.
+        """
         limit_text = _text(group / ("memory.max" if self.version == 2 else _V1_LIMIT))
         limit = int(limit_text) if limit_text.isdigit() else None
-        used = int(_text(group / ("memory.current" if self.version == 2 else "memory.usage_in_bytes")) or 0)
+        used = int(
+            _text(group / ("memory.current" if self.version == 2 else "memory.usage_in_bytes")) or 0
+        )
         if limit is not None and size < min(limit, used):
-            _log.warning("%s: %d bytes are in use, so the limit stays at %d and not %d", group, used, limit, size)
+            _log.warning(
+                "%s: %d bytes are in use, so the limit stays at %d and not %d",
+                group,
+                used,
+                limit,
+                size,
+            )
             return
         swap = group / _V1_SWAP_LIMIT
         if self.version == 1 and swap.exists() and limit is not None and size > limit:
@@ -127,7 +157,9 @@ class ControlGroups:
             if (group / "memory.swap.max").exists():
                 _put(group / "memory.swap.max", "0")
             if (group / "memory.oom.group").exists():
-                _put(group / "memory.oom.group", "1")  # a task is ended whole, not one process of it
+                _put(
+                    group / "memory.oom.group", "1"
+                )  # a task is ended whole, not one process of it
             return
         _put(group / _V1_LIMIT, str(size))
         if (group / _V1_SWAP_LIMIT).exists():
@@ -141,8 +173,15 @@ def _inherit_cpuset(group: Path) -> None:
 
 
 def open_v1(root: Path | None = None) -> ControlGroups | str:
-    """Version 1 with the controllers that may be written, or why not. `root` replaces what the kernel says."""
-    mounted = _mounted("cgroup") if root is None else {controller: root / controller for controller in _V1}
+    """Version 1 with the controllers that may be written, or why not.
+
+    `root` replaces what the kernel says.
+    """
+    mounted = (
+        _mounted("cgroup")
+        if root is None
+        else {controller: root / controller for controller in _V1}
+    )
     bases: dict[str, Path] = {}
     refused: list[str] = []
     for controller, base in mounted.items():
@@ -183,14 +222,20 @@ def own_groups(controller: str) -> list[Path]:
 
 
 def tidy() -> None:
-    """Take away our folders where nobody is left in them; runc makes some below controllers that we do not use."""
+    """Take away our folders where nobody is left in them.
+
+    runc makes some below controllers that we do not use.
+    """
     for base in {*_mounted("cgroup").values(), *_mounted("cgroup2").values()}:
         with contextlib.suppress(OSError):
             (base / FOLDER).rmdir()
 
 
 def _make_room(base: Path) -> None:
-    """Let children of the base have limits; where the agent itself sits in the base, it moves into a leaf."""
+    """Let children of the base have limits.
+
+    Where the agent itself sits in the base, it moves into a leaf.
+    """
     try:
         _enable(base)
     except OSError:
@@ -201,7 +246,9 @@ def _make_room(base: Path) -> None:
 
 def _enable(folder: Path) -> None:
     offered = [c for c in _text(folder / "cgroup.controllers").split() if c in _V2]
-    if offered and (missing := set(offered) - set(_text(folder / "cgroup.subtree_control").split())):
+    if offered and (
+        missing := set(offered) - set(_text(folder / "cgroup.subtree_control").split())
+    ):
         _put(folder / "cgroup.subtree_control", " ".join(f"+{c}" for c in sorted(missing)))
 
 
@@ -219,7 +266,10 @@ def _try(base: Path) -> str:
 
 
 def _make(folder: Path, version: int) -> None:
-    """Make a group and its parent; somebody else may be taking the empty parent away at this moment."""
+    """Make a group and its parent.
+
+    Somebody else may be taking the empty parent away at this moment.
+    """
     for last in (False, False, True):
         folder.parent.mkdir(exist_ok=True)
         try:
@@ -234,7 +284,7 @@ def _make(folder: Path, version: int) -> None:
 
 
 def _mounted(file_system: str) -> dict[str, Path]:
-    """Own group of this process by controller ("" for version 2), as a folder that can be seen from here."""
+    """Own group of this process by controller ("" for version 2), as a folder seen from here."""
     own = _own_group_paths()
     groups: dict[str, Path] = {}
     for line in _text(Path("/proc/self/mountinfo")).splitlines():
@@ -260,7 +310,7 @@ def _own_group_paths() -> dict[str, str]:
 
 
 def _below(mount: Path, root: str, own: str) -> Path:
-    """The folder of a group below a mount point that may itself show only a part of the hierarchy."""
+    """The folder of a group below a mount point, which may show only a part of the hierarchy."""
     inside = own[len(root) :] if root != "/" and own.startswith(root) else own
     path = mount / inside.strip("/")
     return path if path.is_dir() else mount

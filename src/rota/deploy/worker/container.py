@@ -1,7 +1,9 @@
-"""Tasks in containers of docker or podman: their command line runs in the foreground, under the usual supervisor.
+"""Tasks in containers of docker or podman.
 
-Limits are given to the engine, because its containers are not our children. Environment variables are passed by name,
-so that no value shows in a list of processes.
+Their command line runs in the foreground, under the usual supervisor.
+
+Limits are given to the engine, because its containers are not our children. Environment variables
+are passed by name, so that no value shows in a list of processes.
 """
 
 from __future__ import annotations
@@ -44,20 +46,34 @@ class EngineLauncher:
         done = call([self.name, "info"])
         if done is None:
             return f"{self.name} does not answer within {ANSWER_WITHIN_S:g} s"
-        return "" if done.returncode == 0 else f"{self.name} has no daemon here: {last_line(done.stderr)}"
+        return (
+            ""
+            if done.returncode == 0
+            else f"{self.name} has no daemon here: {last_line(done.stderr)}"
+        )
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
         """Start a task as a container in the foreground."""
-        env = environment(spec, folder, {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST})
+        env = environment(
+            spec, folder, {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST}
+        )
         env_of_client = {name: os.environ[name] for name in _FOR_THE_CLIENT if name in os.environ}
         command = Command(self.arguments(spec, env), {**env_of_client, **env}, "/")
-        plain = replace(spec, cpu_ids=(), memory_gb=None)  # the client of the engine needs no limits
+        plain = replace(
+            spec, cpu_ids=(), memory_gb=None
+        )  # the client of the engine needs no limits
         self._process.run(plain, folder, command)
 
     def arguments(self, spec: TaskSpec, env: dict[str, str]) -> tuple[str, ...]:
         """The command line for a task."""
         limits = limits_of(spec)
-        argv = [self.name, "run", f"--name={self._container(str(spec.id))}", "--network=host", "--init"]
+        argv = [
+            self.name,
+            "run",
+            f"--name={self._container(str(spec.id))}",
+            "--network=host",
+            "--init",
+        ]
         argv += [f"--cpuset-cpus={','.join(map(str, limits.cpus))}"] if limits.cpus else []
         argv += [f"--cpus={limits.quota:g}"] if limits.quota else []
         if limits.memory_bytes:
@@ -74,10 +90,14 @@ class EngineLauncher:
         seen = self._process.status(folder)
         if seen.phase is not Phase.ENDED or seen.exit is None or seen.exit.code != _KILLED_CODE:
             return seen
-        done = call([self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)])
+        done = call(
+            [self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)]
+        )
         if done is None or done.stdout.strip() != "true":
             return seen
-        exit_ = Exit(_KILLED_CODE, None, ExitReason.OUT_OF_MEMORY, "the engine ended it at its limit")
+        exit_ = Exit(
+            _KILLED_CODE, None, ExitReason.OUT_OF_MEMORY, "the engine ended it at its limit"
+        )
         return replace(seen, exit=exit_)
 
     def resize(self, spec: TaskSpec, folder: Path) -> None:
@@ -123,7 +143,12 @@ def call(argv: list[str]) -> subprocess.CompletedProcess[str] | None:
     """Run a command of an engine; None if it does not answer or is not there."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         return subprocess.run(
-            argv, check=False, capture_output=True, text=True, timeout=ANSWER_WITHIN_S, stdin=subprocess.DEVNULL
+            argv,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_WITHIN_S,
+            stdin=subprocess.DEVNULL,
         )
     return None
 

@@ -1,8 +1,8 @@
 """Which CPUs a task gets: on as few NUMA nodes as possible, near its GPUs where that is known.
 
-Whole CPUs are given to one task alone; the fraction that remains shares a CPU with other fractions. A machine that is
-believed to have more CPUs than it has (an emulated server) still gives out what is asked: the least used CPUs are given
-again, and the answer says `virtual`.
+Whole CPUs are given to one task alone; the fraction that remains shares a CPU with other fractions.
+A machine that is believed to have more CPUs than it has (an emulated server) still gives out what
+is asked: the least used CPUs are given again, and the answer says `virtual`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from rota.core.tolerance import TOLERANCE
 
 @dataclass(frozen=True, slots=True)
 class Pinning:
-    """CPUs of a task, a divided one last. `quota` (in CPUs) is given where a part of a CPU was really set apart."""
+    """CPUs of a task, a divided one last.
+
+    `quota` (in CPUs) is given where a part of a CPU was really set apart.
+    """
 
     cpus: tuple[int, ...]
     quota: float | None = None
@@ -46,7 +49,10 @@ class CpuAllocator:
         return Pinning(cpus, wanted if rest and not virtual else None, nodes, virtual)
 
     def restore(self, task: str, held: Mapping[int, float]) -> None:
-        """Enter what a task already has, as after a restart of the agent. CPUs that are gone are left out."""
+        """Enter what a task already has, as after a restart of the agent.
+
+        CPUs that are gone are left out.
+        """
         self.release(task)
         self._held[task] = {cpu: part for cpu, part in held.items() if cpu in self._load}
         for cpu, part in self._held[task].items():
@@ -64,7 +70,10 @@ class CpuAllocator:
         return sum(max(0.0, 1.0 - load) for load in self._load.values())
 
     def _exclusive(self, whole: int, rest: float, near: set[int]) -> dict[int, float] | None:
-        """CPUs nobody else has, and a part of one; None if the machine has not got that much left."""
+        """CPUs nobody else has, and a part of one.
+
+        None if the machine has not got that much left.
+        """
         idle: dict[int, list[int]] = {}
         for cpu, load in self._load.items():
             if load == 0.0:
@@ -84,9 +93,16 @@ class CpuAllocator:
         return held
 
     def _cpu_to_divide(self, held: Mapping[int, float], part: float, near: set[int]) -> int | None:
-        """A CPU with this part free: near the others, then one that is already divided; None if there is none."""
+        """A CPU with this part free: near the others, then one that is already divided.
+
+        None if there is none.
+        """
         homes = {self._node_of[cpu] for cpu in held} or near
-        fitting = [cpu for cpu, load in self._load.items() if cpu not in held and load + part <= 1 + TOLERANCE]
+        fitting = [
+            cpu
+            for cpu, load in self._load.items()
+            if cpu not in held and load + part <= 1 + TOLERANCE
+        ]
 
         def preference(cpu: int) -> tuple[bool, float, int]:
             return bool(homes) and self._node_of[cpu] not in homes, -self._load[cpu], cpu
@@ -120,5 +136,7 @@ def _next_node(idle: Mapping[int, list[int]], wanted: int, near: set[int]) -> in
         return None
     enough = [node for node in nodes if len(idle[node]) >= wanted]
     if enough:
-        return min(enough, key=lambda node: (bool(near) and node not in near, len(idle[node]), node))
+        return min(
+            enough, key=lambda node: (bool(near) and node not in near, len(idle[node]), node)
+        )
     return min(nodes, key=lambda node: (bool(near) and node not in near, -len(idle[node]), node))

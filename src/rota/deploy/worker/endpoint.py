@@ -1,7 +1,10 @@
-"""The agent's end of the line to the ranks on its server: a UNIX socket that training processes connect to.
+"""The agent's end of the line to the ranks on its server.
 
-Nothing that arrives can make it fail: what cannot be read, comes too often or belongs to another attempt is counted in
-`ignored`. A rank may lose its connection and come back; what it has to know (lease, stop) is told again then.
+A UNIX socket that training processes connect to.
+
+Nothing that arrives can make it fail: what cannot be read, comes too often or belongs to another
+attempt is counted in `ignored`. A rank may lose its connection and come back; what it has to know
+(lease, stop) is told again then.
 """
 
 from __future__ import annotations
@@ -40,7 +43,10 @@ MOST_CONNECTIONS = 1024
 
 @dataclass(slots=True)
 class _ExpectedAttempt:
-    """An attempt whose ranks may connect, and what they have to know. `lease_end` is on the monotonic clock."""
+    """An attempt whose ranks may connect, and what they have to know.
+
+    `lease_end` is on the monotonic clock.
+    """
 
     world_size: int
     ranks: dict[int, Rank] = field(default_factory=dict)
@@ -63,9 +69,9 @@ class _RankConnection:
 class Endpoint:
     """Listens at `path` for the ranks it was told to expect.
 
-    `on_change(rank)` is called with every new state of a rank, `on_answer(attempt, rank, message)` with every answer
-    about where to stop (for gangs over several servers), `on_broken(attempt, reason)` when a gang here cannot agree and
-    has to be killed. All are called from the event loop.
+    `on_change(rank)` is called with every new state of a rank, `on_answer(attempt, rank, message)`
+    with every answer about where to stop (for gangs over several servers), `on_broken(attempt,
+    reason)` when a gang here cannot agree and has to be killed. All are called from the event loop.
     """
 
     def __init__(
@@ -92,7 +98,9 @@ class Endpoint:
         _own_folder(self.path.parent)
         listener = _bind(self.path)
         self._inode = self.path.stat().st_ino
-        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=2 * LONGEST_LINE)
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=listener, limit=2 * LONGEST_LINE
+        )
         self._ticker = asyncio.create_task(self._tick())
 
     async def close(self) -> None:
@@ -107,10 +115,19 @@ class Endpoint:
             if self.path.stat().st_ino == self._inode:
                 self.path.unlink()
 
-    def expect(self, attempt: AttemptId, ranks: Iterable[int] = (0,), world_size: int | None = None) -> None:
-        """These ranks of an attempt run on this server. Any older attempt of the job is forgotten."""
+    def expect(
+        self, attempt: AttemptId, ranks: Iterable[int] = (0,), world_size: int | None = None
+    ) -> None:
+        """These ranks of an attempt run on this server.
+
+        Any older attempt of the job is forgotten.
+        """
         numbers = list(ranks)
-        older = [other for other in self._attempts if other.job == attempt.job and other.epoch < attempt.epoch]
+        older = [
+            other
+            for other in self._attempts
+            if other.job == attempt.job and other.epoch < attempt.epoch
+        ]
         for other in older:
             self.forget(other)
         size = world_size or len(numbers)
@@ -137,12 +154,17 @@ class Endpoint:
         self.pass_on(attempt, {"op": "lease", "seconds": seconds})
 
     def stop(self, attempt: AttemptId) -> None:
-        """Order a clean stop. A gang that is whole on this server agrees on a step; one process stops at the next."""
+        """Order a clean stop.
+
+        A gang that is whole on this server agrees on a step; one process stops at the next.
+        """
         expected = self._expected(attempt)
         if expected.world_size != len(expected.ranks):
             raise ConfigError(
-                f"job {attempt.job}: {len(expected.ranks)} of {expected.world_size} ranks are on this server; it "
-                "cannot stop them on one step by itself; whoever knows all of them leads, through pass_on."
+                f"job {attempt.job}: {len(expected.ranks)} of {expected.world_size} ranks are on "
+                "this server; it "
+                "cannot stop them on one step by itself; whoever knows all of them leads, through "
+                "pass_on."
             )
         expected.stopping = True
         if expected.world_size == 1:
@@ -151,7 +173,10 @@ class Endpoint:
             self._begin_agreement(attempt, expected)
 
     def pass_on(self, attempt: AttemptId, message: dict[str, Any], rank: int | None = None) -> None:
-        """Send a message, such as one of an agreement that is led elsewhere, to one rank or to all that are here."""
+        """Send a message to one rank, or to all that are here.
+
+        For instance one of an agreement that is led elsewhere.
+        """
         for number in sorted(self._expected(attempt).ranks):
             if rank is None or number == rank:
                 self._send(RankId(attempt, number), message)
@@ -165,7 +190,9 @@ class Endpoint:
     def _expected(self, attempt: AttemptId) -> _ExpectedAttempt:
         expected = self._attempts.get(attempt)
         if expected is None:
-            raise ConfigError(f"job {attempt.job}, attempt {attempt.epoch}: no such task here; expect() it first.")
+            raise ConfigError(
+                f"job {attempt.job}, attempt {attempt.epoch}: no such task here; expect() it first."
+            )
         return expected
 
     def _begin_agreement(self, attempt: AttemptId, expected: _ExpectedAttempt) -> None:
@@ -287,7 +314,9 @@ class Endpoint:
 
     # Agreements
 
-    def _move(self, attempt: AttemptId, agreement: Agreement, move: Callable[[], list[Send] | None]) -> None:
+    def _move(
+        self, attempt: AttemptId, agreement: Agreement, move: Callable[[], list[Send] | None]
+    ) -> None:
         """Let an agreement make a move, send what it says, and tell when that broke it."""
         state_before = agreement.state
         self._send_all(attempt, move() or [])
@@ -299,7 +328,10 @@ class Endpoint:
             self._send(RankId(attempt, rank), message)
 
     def _send(self, rank_id: RankId, message: dict[str, Any]) -> None:
-        """Send if connected; a rank that does not read is cut off, and asked to come back with a clean line."""
+        """Send if connected.
+
+        A rank that does not read is cut off, and asked to come back with a clean line.
+        """
         writer = self._writer(rank_id)
         if writer is None or writer.is_closing():
             return
@@ -323,8 +355,10 @@ def _own_folder(folder: Path) -> None:
     facts = folder.stat()
     if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         raise ConfigError(
-            f"{folder}: a socket of jobs needs a folder that only this user may enter, and this one has owner "
-            f"{facts.st_uid} and mode {stat.S_IMODE(facts.st_mode):03o}. Choose another, or chmod 700 it."
+            f"{folder}: a socket of jobs needs a folder that only this user may enter, and this "
+            "one has owner "
+            f"{facts.st_uid} and mode {stat.S_IMODE(facts.st_mode):03o}. Choose another, or chmod "
+            "700 it."
         )
 
 
@@ -335,7 +369,9 @@ def _bind(path: Path) -> socket.socket:
     try:
         bound = unix_sockets.bind(str(path))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot listen there ({error.strerror or error}). Choose a shorter path.") from error
+        raise ConfigError(
+            f"{path}: cannot listen there ({error.strerror or error}). Choose a shorter path."
+        ) from error
     bound.setblocking(False)
     return bound
 

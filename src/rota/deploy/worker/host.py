@@ -1,4 +1,7 @@
-"""A worker machine as an agent uses it: start tasks, look after them, find them again after a restart."""
+"""A worker machine as an agent uses it.
+
+Start tasks, look after them, find them again after a restart.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ class TaskReport:
 class Host:
     """The tasks of one agent on one machine. Everything it knows is on disk below `folder`."""
 
-    def __init__(self, folder: str | Path, machine: Machine, backend: Backend | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, machine: Machine, backend: Backend | None = None
+    ) -> None:
         self.machine = machine
         self.table = TaskTable(folder)
         self.backend = backend if backend is not None else limits.pick()
@@ -57,15 +62,22 @@ class Host:
         return self.backend.describe()
 
     def start(self, spec: TaskSpec) -> Status:
-        """Start a task: CPUs are chosen, the task is written down, then it runs. Nothing is left of one that cannot."""
+        """Start a task: CPUs are chosen, the task is written down, then it runs.
+
+        Nothing is left of one that cannot.
+        """
         launcher = choose(spec, self.launchers)
         if spec.mps:
             for device in spec.devices:
                 spec = replace(spec, env={**spec.env, **self.mps.start(device)})
         if str(spec.id) in {str(task) for task in self.table.ids()}:
-            raise ConfigError(f"task {spec.id} is already here; every lease of a job needs an epoch of its own")
+            raise ConfigError(
+                f"task {spec.id} is already here; every lease of a job needs an epoch of its own"
+            )
         pinning = self.cpus.take(str(spec.id), spec.cpus, self._nodes_of(spec.devices))
-        placed = replace(spec, cpu_ids=pinning.cpus, virtual=pinning.virtual, launcher=launcher.name)
+        placed = replace(
+            spec, cpu_ids=pinning.cpus, virtual=pinning.virtual, launcher=launcher.name
+        )
         try:
             folder = self.table.add(placed)
             launcher.start(placed, folder)
@@ -80,14 +92,20 @@ class Host:
     def resize(self, task: TaskId, cpus: float, memory_gb: float | None) -> TaskSpec:
         """Give a task that runs other CPUs and memory, without ending it; what it has now.
 
-        Nothing happens to one that ended. Without control groups only whole CPUs are enforced, as at a start.
+        Nothing happens to one that ended. Without control groups only whole CPUs are enforced, as
+        at a start.
         """
         spec = self.table.spec(task)
-        if self.status(task).phase is Phase.ENDED or (spec.cpus, spec.memory_gb) == (cpus, memory_gb):
+        if self.status(task).phase is Phase.ENDED or (spec.cpus, spec.memory_gb) == (
+            cpus,
+            memory_gb,
+        ):
             return spec
         self.cpus.release(str(task))
         pinning = self.cpus.take(str(task), cpus, self._nodes_of(spec.devices))
-        wanted = replace(spec, cpus=cpus, memory_gb=memory_gb, cpu_ids=pinning.cpus, virtual=pinning.virtual)
+        wanted = replace(
+            spec, cpus=cpus, memory_gb=memory_gb, cpu_ids=pinning.cpus, virtual=pinning.virtual
+        )
         try:
             self._launcher(task).resize(wanted, self.table.path(task))
             self.table.replace(wanted)
@@ -97,7 +115,10 @@ class Host:
         return wanted
 
     def recover(self) -> list[TaskReport]:
-        """After a restart: take back CPUs of tasks that run, end what lost its supervisor, report everything."""
+        """Take back CPUs of tasks that run and end what has no supervisor, after a restart.
+
+        Reports every task.
+        """
         for task in self.table.ids():
             spec = self._spec(task)
             if spec is not None and status.read(self.table.path(task)).phase is not Phase.ENDED:
@@ -105,7 +126,10 @@ class Host:
         return self.reports()
 
     def reports(self) -> list[TaskReport]:
-        """Every task that was not forgotten. One that ended holds nothing any more, but is reported until forgotten."""
+        """Every task that was not forgotten.
+
+        One that ended holds nothing any more, but is reported until forgotten.
+        """
         return [TaskReport(task, self.status(task)) for task in self.table.ids()]
 
     def status(self, task: TaskId) -> Status:
@@ -124,12 +148,16 @@ class Host:
         return seen
 
     def lease(self, task: TaskId, end: float, patience: float = 0.0) -> None:
-        """Let a task run until `end` (seconds since boot); its supervisor ends it then if no agent does.
+        """Let a task run until `end` (seconds since boot).
+
+        Its supervisor ends it then if no agent does.
 
         A task that ends by itself at the end of its lease gets some `patience` to save.
         """
         text = f"{end:.3f} {patience:g}"
-        with contextlib.suppress(OSError):  # not started yet, or a full disk: the lease before holds
+        with contextlib.suppress(
+            OSError
+        ):  # not started yet, or a full disk: the lease before holds
             # Not synced: after a power cut there is no task that it could end.
             files.write_text(self.table.path(task) / _LEASE, text, mode=0o600, durable=False)
 
@@ -156,7 +184,10 @@ class Host:
         return self.launchers.get(spec.launcher if spec else "", self.launchers["process"])
 
     def _spec(self, task: TaskId) -> TaskSpec | None:
-        """What a task was asked to be; None if its file is damaged, which must not harm the others."""
+        """What a task was asked to be.
+
+        None if its file is damaged, which must not harm the others.
+        """
         try:
             return self.table.spec(task)
         except ConfigError as error:

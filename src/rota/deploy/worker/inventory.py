@@ -32,7 +32,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A worker machine. `numa` maps nodes to the CPUs this process may use; `remarks` say what could not be found."""
+    """A worker machine.
+
+    `numa` maps nodes to the CPUs this process may use; `remarks` say what could not be found.
+    """
 
     hostname: str
     gpus: tuple[Gpu, ...]
@@ -72,7 +75,10 @@ def allowed_cpus() -> tuple[int, ...]:
 
 
 def numa_map(cpus: tuple[int, ...], root: Path = _SYS) -> dict[int, tuple[int, ...]]:
-    """CPUs by NUMA node, from /sys; one node 0 where the kernel does not say. Nodes without our CPUs are left out."""
+    """CPUs by NUMA node, from /sys; one node 0 where the kernel does not say.
+
+    Nodes without our CPUs are left out.
+    """
     cpus_of: dict[int, tuple[int, ...]] = {}
     for path in sorted((root / "devices/system/node").glob("node[0-9]*/cpulist")):
         here = set(parse_cpu_list(path.read_text(encoding="ascii"))) & set(cpus)
@@ -95,7 +101,10 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def usable_memory_bytes(proc: Path = Path("/proc"), groups: Path | None = None) -> int:
-    """Bytes that may be used: those of the machine, or less if a control group around this process says so."""
+    """Bytes of RAM that may be used.
+
+    Those of the machine, or less if a control group around this process says so.
+    """
     total = 0
     for line in (proc / "meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemTotal:"):
@@ -151,7 +160,11 @@ def node_of_pci(bus: str, root: Path = _SYS) -> int | None:
     """The NUMA node of a device; None if the kernel does not know it."""
     domain, _, rest = bus.partition(":")
     try:
-        node = int((root / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node").read_text(encoding="ascii"))
+        node = int(
+            (root / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node").read_text(
+                encoding="ascii"
+            )
+        )
     except (OSError, ValueError):
         return None
     return node if node >= 0 else None
@@ -163,7 +176,7 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A line of Synergy's connection file: where an agent listens, and the part of the machine that is its own."""
+    """A line of Synergy's connection file: where an agent is, and its part of the machine."""
 
     host: str
     port: int
@@ -173,7 +186,10 @@ class Connection:
 
 
 def read_connections(path: str | Path) -> tuple[Connection, ...]:
-    """Agents from a Synergy connection file: `ip,port,first gpu,first cpu,numa` on each line, no header."""
+    """Agents from a Synergy connection file.
+
+    Each line is `ip,port,first gpu,first cpu,numa`; there is no header.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -187,13 +203,16 @@ def read_connections(path: str | Path) -> tuple[Connection, ...]:
         address = (connection.host, connection.port)
         if address in line_of:
             raise ConfigError(
-                f"{path}:{number}: {connection.host}:{connection.port} is already on line {line_of[address]}; "
+                f"{path}:{number}: {connection.host}:{connection.port} is already on line "
+                f"{line_of[address]}; "
                 "give each agent once"
             )
         line_of[address] = number
         connections.append(connection)
     if not connections:
-        raise ConfigError(f"{path}: no agents in it; write `ip,port,first gpu,first cpu,numa` lines")
+        raise ConfigError(
+            f"{path}: no agents in it; write `ip,port,first gpu,first cpu,numa` lines"
+        )
     return tuple(connections)
 
 
@@ -201,7 +220,8 @@ def _connection(line: str, where: str) -> Connection:
     fields = [part.strip() for part in line.split(",")]
     if len(fields) != 5:
         raise ConfigError(
-            f"{where}: {len(fields)} fields in {line.strip()!r}; expected ip,port,first gpu,first cpu,numa"
+            f"{where}: {len(fields)} fields in {line.strip()!r}; expected ip,port,first gpu,first "
+            "cpu,numa"
         )
     connection = Connection(
         host=fields[0],
@@ -222,7 +242,10 @@ def _number(text: str, name: str, *, most: int, least: int = 0) -> int:
 
 
 def own_connection(path: str | Path, address: str = "") -> Connection:
-    """The line of a connection file for this agent: by `ip` or `ip:port`, or without one by what this machine is."""
+    """The line of a connection file for this agent.
+
+    It is found by `ip` or `ip:port`, or without one by the addresses of this machine.
+    """
     lines = read_connections(path)
     match = re.fullmatch(r"(.+):(\d+)", address)
     host = match[1] if match else address
@@ -233,21 +256,29 @@ def own_connection(path: str | Path, address: str = "") -> Connection:
         return mine[0]
     known = ", ".join(f"{line.host}:{line.port}" for line in (mine or lines)[:8])
     if mine:
-        raise ConfigError(f"{path}: several lines are for this machine ({known}); say which with --host IP:PORT")
+        raise ConfigError(
+            f"{path}: several lines are for this machine ({known}); say which with --host IP:PORT"
+        )
     wanted = address or "this machine"
-    raise ConfigError(f"{path}: no line for {wanted}; it has {known}. Say which is meant with --host IP:PORT")
+    raise ConfigError(
+        f"{path}: no line for {wanted}; it has {known}. Say which is meant with --host IP:PORT"
+    )
 
 
 def part_of(machine: Machine, connection: Connection, cpus: float, *, emulated: bool) -> Machine:
-    """The part of a machine that a line gives to an agent: CPUs from its first one on, as one node unless it says numa.
+    """The part of a machine that a line gives to an agent.
 
-    An emulated server may be believed to have CPUs that are not there; then it gets all of those that are.
+    That is the CPUs from its first one on, as one node unless it says numa.
+
+    An emulated server may be believed to have CPUs that are not there; then it gets all of those
+    that are.
     """
     last = connection.first_cpu + math.ceil(cpus)
     mine = tuple(cpu for cpu in machine.cpus if connection.first_cpu <= cpu < last)
     if not mine and not emulated:
         raise ConfigError(
-            f"{connection.host}:{connection.port} begins at CPU {connection.first_cpu}, and this machine has "
+            f"{connection.host}:{connection.port} begins at CPU {connection.first_cpu}, and this "
+            "machine has "
             f"{machine.cpus[0]} to {machine.cpus[-1]}; correct the connection file"
         )
     mine = mine or machine.cpus

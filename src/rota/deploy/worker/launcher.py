@@ -22,7 +22,10 @@ class Launcher(Protocol):
         """Why it cannot be used on this machine; empty if it can."""
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
-        """Start a task. A command that cannot be run is a task that ended, not an error of the launcher."""
+        """Start a task.
+
+        A command that cannot be run is a task that ended, not an error of the launcher.
+        """
 
     def status(self, folder: Path) -> Status:
         """How the task is, from its files."""
@@ -41,7 +44,7 @@ class Launcher(Protocol):
 
 
 def choose(spec: TaskSpec, launchers: Mapping[str, Launcher]) -> Launcher:
-    """The launcher for a task: the one it names, else a process, or for an image the first that works here."""
+    """The launcher that a task names, else a process, or for an image the first that works here."""
     if spec.launcher:
         if spec.launcher not in launchers:
             raise UnknownName("launcher", spec.launcher, launchers)

@@ -1,9 +1,11 @@
-"""CPU and memory limits of a task: by control groups where they may be written, else by affinity and rlimits.
+"""CPU and memory limits of a task.
 
-A backend says which it is (`describe`). Without control groups memory is limited by RLIMIT_DATA: it holds for each
-process, not for their sum, and not for shared memory; RLIMIT_AS is not used, because a GPU program reserves far more
-addresses than memory. A program then sees a failed allocation instead of being ended, so nobody can tell
-`out-of-memory` from any other failure.
+By control groups where they may be written, else by affinity and rlimits.
+
+A backend says which it is (`describe`). Without control groups memory is limited by RLIMIT_DATA: it
+holds for each process, not for their sum, and not for shared memory; RLIMIT_AS is not used, because
+a GPU program reserves far more addresses than memory. A program then sees a failed allocation
+instead of being ended, so nobody can tell `out-of-memory` from any other failure.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ KILL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What a task may use. `quota` counts CPUs and is given for fractions only; whole CPUs are limited by pinning."""
+    """What a task may use.
+
+    `quota` counts CPUs and is given for fractions only; whole CPUs are limited by pinning.
+    """
 
     cpus: tuple[int, ...] = ()
     memory_bytes: int | None = None
@@ -34,7 +39,7 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """The limits of one task in force: groups to enter, or what the process has to set for itself."""
+    """The limits of a task in force: groups to enter, or what the process sets for itself."""
 
     name: str
     groups: dict[str, Path] = field(default_factory=dict)  # by controller
@@ -52,7 +57,9 @@ class Enclosure:
         group = self.groups.get("memory")
         if group is None:
             return None
-        return group / ("memory.events" if (group / "memory.events").exists() else "memory.oom_control")
+        return group / (
+            "memory.events" if (group / "memory.events").exists() else "memory.oom_control"
+        )
 
     def members(self) -> list[procs.Process]:
         """Processes in the groups and in groups below them."""
@@ -75,7 +82,7 @@ class Enclosure:
         return True
 
     def usage(self) -> procs.Usage:
-        """CPU seconds and resident bytes, of processes that ended as well where the kernel keeps count."""
+        """CPU seconds (where the kernel counts, also of ended processes) and resident bytes."""
         used = procs.usage(self.members())
         counted = _cpu_seconds(self.groups)
         return used if counted is None else procs.Usage(counted, used.rss_bytes)
@@ -95,7 +102,10 @@ class Enclosure:
 
 
 class Backend(Protocol):
-    """A way to hold tasks to their limits. `version` is that of the control groups, 0 without any."""
+    """A way to hold tasks to their limits.
+
+    `version` is that of the control groups, 0 without any.
+    """
 
     version: int
     bases: Mapping[str, Path]
@@ -118,7 +128,7 @@ class Backend(Protocol):
 
 
 class RlimitBackend:
-    """No control groups: affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
+    """Affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
 
     version = 0
 
@@ -150,8 +160,13 @@ class RlimitBackend:
         return []
 
 
-def relimit(processes: Iterable[procs.Process], limits: ResourceLimits, controllers: Collection[str]) -> None:
-    """Set affinity and RLIMIT_DATA of processes that run, as far as no group of theirs (`controllers`) does it."""
+def relimit(
+    processes: Iterable[procs.Process], limits: ResourceLimits, controllers: Collection[str]
+) -> None:
+    """Set affinity and RLIMIT_DATA of processes that run.
+
+    Only as far as no group of theirs (`controllers`) does it.
+    """
     size = None if "memory" in controllers else limits.memory_bytes
     cpus = () if "cpuset" in controllers else limits.cpus
     for process in processes:
@@ -214,7 +229,10 @@ def _cpu_seconds(groups: dict[str, Path]) -> float | None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove a group and the groups below it, then the parent if it is empty. Groups need a moment to become empty."""
+    """Remove a group and the groups below it, then the parent if it is empty.
+
+    Groups need a moment to become empty.
+    """
     end = time.monotonic() + 1.0
     while folder.exists():
         with contextlib.suppress(OSError):  # not empty yet

@@ -1,6 +1,7 @@
 """Two tasks on one GPU through NVIDIA's MPS: one daemon per GPU, started when first needed.
 
-Nothing of this has run on a GPU in our tests: they check the refusals, and the commands against a stand-in program.
+Nothing of this has run on a GPU in our tests: they check the refusals, and the commands against a
+stand-in program.
 """
 
 from __future__ import annotations
@@ -35,10 +36,16 @@ class Mps:
     def environment(self, device: str) -> dict[str, str]:
         """What a task needs to find the daemon of its GPU."""
         base = self.folder / "mps" / device
-        return {"CUDA_MPS_PIPE_DIRECTORY": str(base / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(base / "log")}
+        return {
+            "CUDA_MPS_PIPE_DIRECTORY": str(base / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(base / "log"),
+        }
 
     def start(self, device: str) -> dict[str, str]:
-        """Start the daemon of a GPU, or find it running; what tasks need to reach it. Refuses where there is no MPS."""
+        """Start the daemon of a GPU, or find it running; what tasks need to reach it.
+
+        Refuses where there is no MPS.
+        """
         if why := unavailable(self.gpus):
             raise ConfigError(f"{why}; submit the job without space sharing")
         env = self.environment(device)
@@ -61,7 +68,11 @@ class Mps:
         return True
 
     def _control(self, device: str, *arguments: str, command: str | None = None) -> None:
-        env = {"PATH": os.environ.get("PATH", os.defpath), "CUDA_VISIBLE_DEVICES": device, **self.environment(device)}
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "CUDA_VISIBLE_DEVICES": device,
+            **self.environment(device),
+        }
         try:
             done = subprocess.run(
                 [shutil.which(CONTROL) or CONTROL, *arguments],
@@ -78,4 +89,6 @@ class Mps:
             raise ConfigError(f"{CONTROL} for GPU {device} did not answer: {error}") from error
         if done.returncode != 0:
             log = self.folder / "mps" / device / "log"
-            raise ConfigError(f"{CONTROL} for GPU {device} failed with exit code {done.returncode}; see {log}")
+            raise ConfigError(
+                f"{CONTROL} for GPU {device} failed with exit code {done.returncode}; see {log}"
+            )

@@ -1,4 +1,4 @@
-"""Tasks as processes, each under its own supervisor (`shim.py`), which the other launchers use too."""
+"""Tasks as processes, each under its own supervisor (`shim.py`); other launchers use it too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the supervisor is to run. `enter` is false for programs that put a container into the groups themselves."""
+    """What the supervisor is to run.
+
+    `enter` is false for programs that put a container into the groups themselves.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -102,7 +105,7 @@ class ProcessLauncher:
             procs.send(process, number)
 
     def kill(self, folder: Path) -> None:
-        """End the task and everything it started, by group, by session, and by the mark in its environment."""
+        """End the task and all it started: by group, by session, by the mark in the environment."""
         self._enclosure(folder).kill_all()
         leader = status.read(folder).process
         end = time.monotonic() + KILL_SECONDS
@@ -124,7 +127,9 @@ class ProcessLauncher:
         return self.limits.attach(self.prefix + folder.name)
 
 
-def _plan(spec: TaskSpec, folder: Path, command: Command, enclosure: Enclosure) -> dict[str, object]:
+def _plan(
+    spec: TaskSpec, folder: Path, command: Command, enclosure: Enclosure
+) -> dict[str, object]:
     """What the supervisor reads."""
     events = enclosure.oom_events
     groups = [str(folder) for folder in enclosure.folders]
@@ -148,7 +153,9 @@ def _make_folders(spec: TaskSpec, folder: Path) -> None:
         for path in (logs_of(spec, folder), Path(spec.checkpoints or folder)):
             path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"task {spec.id}: cannot make folder {error.filename}: {error.strerror}") from error
+        raise OutputError(
+            f"task {spec.id}: cannot make folder {error.filename}: {error.strerror}"
+        ) from error
 
 
 def _write_launch(folder: Path, plan: dict[str, object]) -> None:
@@ -158,11 +165,16 @@ def _write_launch(folder: Path, plan: dict[str, object]) -> None:
         # Not synced: it is read at once, and after a power cut the task is gone.
         files.write_text(path, json.dumps(plan), mode=0o600, durable=False)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; make room and start the task again") from error
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}; make room and start the task again"
+        ) from error
 
 
 def _take_lock(folder: Path) -> int:
-    """The lock that the supervisor will hold. Somebody who asks for the status has it for a moment."""
+    """The lock that the supervisor will hold.
+
+    Somebody who asks for the status has it for a moment.
+    """
     try:
         lock = os.open(folder / status.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -184,7 +196,7 @@ def _start_shim(folder: Path) -> None:
             [sys.executable, "-S", "-E", str(SHIM), str(folder), str(lock)],
             pass_fds=(lock,),
             stdin=subprocess.DEVNULL,
-            capture_output=True,  # the part that stays closes it, and waiting for that needs no polling
+            capture_output=True,  # the part that stays closes it: no need to poll
             text=True,
             env={"PATH": os.environ.get("PATH", os.defpath)},
             timeout=_START_SECONDS,
@@ -196,6 +208,8 @@ def _start_shim(folder: Path) -> None:
         os.close(lock)
     if done.returncode != 0 and not (folder / status.STATUS).exists():
         log = folder / "shim.log"
-        complaint = done.stderr + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+        complaint = done.stderr + (
+            log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        )
         why = complaint.strip()[-500:] or f"exit code {done.returncode}"
         raise ConfigError(f"the supervisor of {folder.name} failed: {why}")

@@ -101,7 +101,10 @@ def read_identity(message: dict[str, Any]) -> RankId | None:
 
 
 def after_message(rank: Rank, message: dict[str, Any]) -> Rank | None:
-    """The rank after what it said, or None when it said nothing known. Steps never go back, last words stand."""
+    """The rank after what it said, or None when it said nothing known.
+
+    Steps never go back, last words stand.
+    """
     operation = message["op"]
     if operation == "failed":
         return rank if rank.over else _failed(rank, message)
@@ -117,12 +120,16 @@ def after_message(rank: Rank, message: dict[str, Any]) -> Rank | None:
     else:
         return None
     moved = replace(rank, step=max(step, rank.step), phase=phase)
-    return moved if operation != "hello" else replace(moved, connected=True, pid=whole(message, "pid"))
+    return (
+        moved if operation != "hello" else replace(moved, connected=True, pid=whole(message, "pid"))
+    )
 
 
 def _failed(rank: Rank, message: dict[str, Any]) -> Rank:
     reason = _text(message.get("reason")) or "exception"
-    return replace(rank, phase=RankPhase.FAILED, failure=reason, detail=_text(message.get("detail")))
+    return replace(
+        rank, phase=RankPhase.FAILED, failure=reason, detail=_text(message.get("detail"))
+    )
 
 
 def _saved(rank: Rank, step: int, path: str | None) -> Rank | None:

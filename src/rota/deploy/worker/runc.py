@@ -1,8 +1,11 @@
-"""Tasks in containers of runc, without a daemon: a bundle is written beside the task and run in the foreground.
+"""Tasks in containers of runc, without a daemon.
 
-The image is a folder with a root file system, or `host`: the files of this machine, read-only, with /tmp of its own.
-The container shares the network of the machine (ranks of a job must reach each other) and joins the control groups of
-the task, so that its limits are the same as those of a process.
+A bundle is written beside the task and run in the foreground.
+
+The image is a folder with a root file system, or `host`: the files of this machine, read-only, with
+/tmp of its own. The container shares the network of the machine (ranks of a job must reach each
+other) and joins the control groups of the task, so that its limits are the same as those of a
+process.
 """
 
 from __future__ import annotations
@@ -26,14 +29,24 @@ from rota.deploy.worker.status import Status
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OWN = {"proc", "sys", "dev", "tmp", "run"}  # of the host's root, what a container gets fresh
-_CAPABILITIES = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL", "CAP_SETGID", "CAP_SETUID"]
+_CAPABILITIES = [
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_KILL",
+    "CAP_SETGID",
+    "CAP_SETUID",
+]
 _OPEN_FILES = 65536
 _MASKED = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"]
 _READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]
 
 
 class RuncLauncher:
-    """Containers of runc. Its own state lies below `state`, so that agents do not see each other's containers."""
+    """Containers of runc.
+
+    Its own state lies below `state`, so that agents do not see each other's containers.
+    """
 
     name = "runc"
 
@@ -60,13 +73,26 @@ class RuncLauncher:
         try:
             self.state.mkdir(parents=True, exist_ok=True, mode=0o700)
             root = _root(spec, bundle)
-            config = configuration(spec, root, env, self._groups_path(str(spec.id)), self._inner_limits(spec))
+            config = configuration(
+                spec, root, env, self._groups_path(str(spec.id)), self._inner_limits(spec)
+            )
             config["mounts"] += _mounts(spec, hidden=self.state.parent)
             # Not synced: it is read at once, and after a power cut the container is gone.
             files.write_text(bundle / "config.json", json.dumps(config), mode=0o600, durable=False)
         except OSError as error:
-            raise OutputError(f"cannot write the bundle of task {spec.id}: {error.strerror}") from error
-        argv = ("runc", "--root", str(self.state), "run", "--keep", "--bundle", str(bundle), self._id(str(spec.id)))
+            raise OutputError(
+                f"cannot write the bundle of task {spec.id}: {error.strerror}"
+            ) from error
+        argv = (
+            "runc",
+            "--root",
+            str(self.state),
+            "run",
+            "--keep",
+            "--bundle",
+            str(bundle),
+            self._id(str(spec.id)),
+        )
         own = {"PATH": os.environ.get("PATH", _PATH)}
         self._process.run(spec, folder, Command(argv, own, "/", enter=False))
 
@@ -98,7 +124,10 @@ class RuncLauncher:
         return f"rota-{self.prefix}{task}"
 
     def _groups_path(self, task: str) -> str:
-        """The groups of the task as runc names them: from the root in version 2, from runc's own in version 1."""
+        """The groups of the task as runc names them.
+
+        That is from the root in version 2, and from runc's own in version 1.
+        """
         limits = self._process.limits
         group = f"{FOLDER}/{self.prefix}{task}"
         if limits.version != 2:
@@ -120,7 +149,9 @@ def configuration(
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= _OPEN_FILES:
         rlimits.append({"type": "RLIMIT_NOFILE", "hard": _OPEN_FILES, "soft": _OPEN_FILES})
     if limits.memory_bytes is not None:
-        rlimits.append({"type": "RLIMIT_DATA", "hard": limits.memory_bytes, "soft": limits.memory_bytes})
+        rlimits.append(
+            {"type": "RLIMIT_DATA", "hard": limits.memory_bytes, "soft": limits.memory_bytes}
+        )
     return {
         "ociVersion": "1.0.2",
         "process": {
@@ -146,24 +177,54 @@ def configuration(
 
 
 def _mounts(spec: TaskSpec, hidden: Path) -> list[dict[str, Any]]:
-    """What every container sees, then what this one asked for. The folder of the agent, with other tasks, is hidden."""
+    """What every container sees, then what this one asked for.
+
+    The folder of the agent, with other tasks, is hidden.
+    """
     tight = ["nosuid", "noexec", "nodev"]
     mounts: list[dict[str, Any]] = [
         {"destination": "/proc", "type": "proc", "source": "proc"},
-        {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755", "size=65536k"]},
+        {
+            "destination": "/dev",
+            "type": "tmpfs",
+            "source": "tmpfs",
+            "options": ["nosuid", "mode=755", "size=65536k"],
+        },
         {
             "destination": "/dev/pts",
             "type": "devpts",
             "source": "devpts",
             "options": ["nosuid", "noexec", "newinstance"],
         },
-        {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": [*tight, "mode=1777"]},
-        {"destination": "/sys", "type": "none", "source": "/sys", "options": ["rbind", *tight, "ro"]},
-        {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "mode=1777"]},
+        {
+            "destination": "/dev/shm",
+            "type": "tmpfs",
+            "source": "shm",
+            "options": [*tight, "mode=1777"],
+        },
+        {
+            "destination": "/sys",
+            "type": "none",
+            "source": "/sys",
+            "options": ["rbind", *tight, "ro"],
+        },
+        {
+            "destination": "/tmp",
+            "type": "tmpfs",
+            "source": "tmpfs",
+            "options": ["nosuid", "nodev", "mode=1777"],
+        },
     ]
     if spec.image == HOST:
         mounts = [_bind(f"/{name}", "ro") for name in _host_folders()] + mounts
-        mounts.append({"destination": str(hidden), "type": "tmpfs", "source": "tmpfs", "options": [*tight, "size=4k"]})
+        mounts.append(
+            {
+                "destination": str(hidden),
+                "type": "tmpfs",
+                "source": "tmpfs",
+                "options": [*tight, "size=4k"],
+            }
+        )
         if spec.cwd != "/":
             mounts.append(_bind(spec.cwd, "rw"))
     for text in (*spec.mounts, *([spec.checkpoints] if spec.checkpoints else [])):
@@ -173,20 +234,31 @@ def _mounts(spec: TaskSpec, hidden: Path) -> list[dict[str, Any]]:
 
 
 def _bind(path: str, mode: str) -> dict[str, Any]:
-    return {"destination": path, "type": "none", "source": path, "options": ["rbind", "nosuid", "nodev", mode]}
+    return {
+        "destination": path,
+        "type": "none",
+        "source": path,
+        "options": ["rbind", "nosuid", "nodev", mode],
+    }
 
 
 def _host_folders() -> list[str]:
-    return sorted(p.name for p in Path("/").iterdir() if p.is_dir() and not p.is_symlink() and p.name not in _OWN)
+    return sorted(
+        p.name
+        for p in Path("/").iterdir()
+        if p.is_dir() and not p.is_symlink() and p.name not in _OWN
+    )
 
 
 def _root(spec: TaskSpec, bundle: Path) -> Path:
-    """The root file system: that of the image, or an empty one with the links of the host's root."""
+    """The root file system of the image, or an empty one with the links of the host's root."""
     bundle.mkdir(mode=0o700, exist_ok=True)
     if spec.image != HOST:
         root = Path(spec.image)
         if not root.is_absolute() or not root.is_dir():
-            raise ConfigError(f"task {spec.id}: image {spec.image!r} is not a folder with a root file system")
+            raise ConfigError(
+                f"task {spec.id}: image {spec.image!r} is not a folder with a root file system"
+            )
         return root
     root = bundle / "rootfs"
     root.mkdir(exist_ok=True)

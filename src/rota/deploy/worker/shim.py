@@ -1,9 +1,10 @@
 """The supervisor of one task: a small process that outlives the agent and knows how the task ended.
 
-It is run by path (`python -S -E shim.py FOLDER LOCK_FD`) and imports only the standard library. It reads
-`launch.json`, starts the command in a session of its own, copies its output into log files that cannot grow without
-bound, and writes `status.json` twice: when the command runs and when it has ended. The first process returns as soon as
-the first of the two is on disk, so that whoever started it need not wait for anything else.
+It is run by path (`python -S -E shim.py FOLDER LOCK_FD`) and imports only the standard library. It
+reads `launch.json`, starts the command in a session of its own, copies its output into log files
+that cannot grow without bound, and writes `status.json` twice: when the command runs and when it
+has ended. The first process returns as soon as the first of the two is on disk, so that whoever
+started it need not wait for anything else.
 """
 
 # Without pathlib, contextlib and typing, which cost time and memory that every task would pay.
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _CHUNK = 16384
-_DRAIN_BYTES = 16 << 20  # what is still read from pipes that someone outside the task keeps open
+_MOST_READS = 1024  # more than a pipe holds, from pipes that someone outside the task keeps open
+_HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 _KILL_SECONDS = 5.0
 _LOOK_MS = 1000  # between looks whether the task may still run
 _LOOK_OFTEN_MS = 100  # the same where its end is only seen by looking
@@ -32,7 +34,10 @@ _AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
 
 class RotatingLog:
-    """A log file and its predecessor; together they never exceed the bound. A full disk drops output, not the task."""
+    """A log file and its predecessor; together they never exceed the bound.
+
+    A full disk drops output, not the task.
+    """
 
     def __init__(self, path: str, bound: int) -> None:
         self.path = path
@@ -48,7 +53,7 @@ class RotatingLog:
             return -1
 
     def write(self, data: bytes) -> None:
-        """Append, turning the page where the file is full; keep the end when one piece is larger than a page."""
+        """Append; of a piece larger than a page the end is kept."""
         if self.fd < 0:
             self.dropped += len(data)
             return
@@ -77,15 +82,20 @@ def start_time(pid: int) -> int:
 
 def boot_id() -> str:
     """A text that changes when the machine starts again."""
+    return text_of("/proc/sys/kernel/random/boot_id").strip()
+
+
+def text_of(path: str) -> str:
+    """The content of a small file; empty if it cannot be read."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        with open(path, encoding="ascii") as file:
+            return file.read()
     except OSError:
         return ""
 
 
 def write_status(folder: str, status: dict[str, Any], patient: bool) -> str:
-    """Put a status on disk in one piece; why not, if that fails. With patience, a full disk is waited for."""
+    """Put a status on disk in one piece, waiting for room if `patient`; why not, if that fails."""
     path = os.path.join(folder, "status.json")
     data = json.dumps(status).encode()
     while True:
@@ -104,7 +114,7 @@ def write_status(folder: str, status: dict[str, Any], patient: bool) -> str:
 
 
 def replace_file(path: str, data: bytes) -> bool:
-    """Write beside the place, sync and rename; False if there was no room. By hand: this process imports no Rota."""
+    """Write beside the place, sync, rename; False without room. By hand: there is no Rota here."""
     fd = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
     try:
         os.write(fd, data)
@@ -127,7 +137,10 @@ def sync_folder(folder: str) -> None:
 
 
 def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int]) -> None:
-    """The child: wait until it is enclosed and on record, take limits, become the command. Never returns."""
+    """The child: wait until it is enclosed and on record, take limits, become the command.
+
+    Never returns.
+    """
     action = "start"
     try:
         os.setsid()
@@ -143,7 +156,7 @@ def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int
             resource.setrlimit(resource.RLIMIT_DATA, (plan["data_limit"], plan["data_limit"]))
         action = f"enter {plan['cwd']!r} for"
         os.chdir(plan["cwd"])
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+        for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
         action = "run"
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
@@ -158,84 +171,64 @@ def enclosed(plan: dict[str, Any]) -> list[int]:
     """Processes in the control groups of the task and in those below them."""
     pids: set[int] = set()
     for top in plan["groups"]:
-        for folder, _, _ in os.walk(top):
-            pids.update(members(folder))
+        for folder, _, _ in os.walk(top):  # groups may vanish meanwhile
+            pids.update(map(int, text_of(os.path.join(folder, "cgroup.procs")).split()))
     return sorted(pids)
 
 
-def members(group: str) -> list[int]:
-    """Processes in one control group; nobody if it has just vanished."""
-    try:
-        with open(os.path.join(group, "cgroup.procs"), encoding="ascii") as file:
-            return [int(line) for line in file]
-    except OSError:
-        return []
-
-
 def kill_what_is_left(plan: dict[str, Any], pid: int) -> None:
-    """End everything the command left behind. It is not reaped yet, so its number is still its own."""
-    send(pid, signal.SIGKILL)
+    """End what the command left behind. It is not reaped yet, so its number is still its own."""
+    send(-pid, signal.SIGKILL)
     end = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < end:
         left = [p for p in enclosed(plan) if p != pid]
         if not left:
             return
         for other in left:
-            try:
-                os.kill(other, signal.SIGKILL)
-            except OSError:
-                continue
+            send(other, signal.SIGKILL)
         time.sleep(0.01)
 
 
 def oom_kills(path: str | None) -> int:
     """How often the kernel ended a process of this task for want of memory."""
-    try:
-        with open(path or "", encoding="ascii") as file:
-            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
-    except (OSError, ValueError, IndexError):
-        return 0
+    lines = text_of(path or "").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
 def drain(pipes: dict[int, RotatingLog]) -> None:
     """Read what is in the pipes now, without waiting for whoever may still hold them."""
     for fd, log in pipes.items():
         os.set_blocking(fd, False)
-        left = _DRAIN_BYTES
-        while left > 0:
-            try:
-                data = os.read(fd, _CHUNK)
-            except OSError:
+        for _ in range(_MOST_READS):
+            if not copy_some(fd, log):
                 break
-            if not data:
-                break
-            log.write(data)
-            left -= len(data)
 
 
-def send(pid: int, number: int) -> None:
-    """A signal to the command and its group."""
+def send(target: int, number: int) -> None:
+    """A signal to a process, or to the group of the command if its number is negated."""
     try:
-        os.killpg(pid, number)
+        os.kill(target, number)
     except OSError:
         pass
 
 
 def may_run(folder: str) -> bool:
-    """Whether the task is known and its lease, if it has one, has not ended: seconds since boot, and of patience."""
+    """Whether the task is known and its lease, if it has one, has not ended.
+
+    The lease holds its end in seconds since boot, and seconds of patience.
+    """
     try:
-        with open(os.path.join(folder, "lease"), encoding="ascii") as file:
-            end, patience = file.read().split()
-        return time.clock_gettime(time.CLOCK_BOOTTIME) < float(end) + float(patience) + _AGENT_SECONDS
-    except (OSError, ValueError):
+        end, patience = map(float, text_of(os.path.join(folder, "lease")).split())
+    except ValueError:
         return os.path.exists(folder)
+    return time.clock_gettime(time.CLOCK_BOOTTIME) < end + patience + _AGENT_SECONDS
 
 
 def copy_output_until_exit(pid: int, pipes: dict[int, RotatingLog], folder: str) -> None:
     """Copy output into the logs until the command has ended. It is left unreaped.
 
-    It is ended when its lease ends and no agent is there to see to that, and when its folder was removed, because no
-    agent will ever find it again.
+    It is ended when its lease ends and no agent is there to see to that, and when its folder was
+    removed, because no agent will ever find it again.
     """
     poll = select.poll()
     for fd in pipes:
@@ -245,9 +238,9 @@ def copy_output_until_exit(pid: int, pipes: dict[int, RotatingLog], folder: str)
     while True:
         if not term_sent_at and not may_run(folder):
             term_sent_at = time.monotonic()
-            send(pid, signal.SIGTERM)
+            send(-pid, signal.SIGTERM)
         elif term_sent_at and time.monotonic() - term_sent_at > _KILL_SECONDS:
-            send(pid, signal.SIGKILL)  # what left the group follows once it has ended
+            send(-pid, signal.SIGKILL)  # what left the group follows once it has ended
         for fd, _ in poll.poll(pause_ms):
             if fd in pipes and not copy_some(fd, pipes[fd]):
                 poll.unregister(fd)
@@ -256,7 +249,7 @@ def copy_output_until_exit(pid: int, pipes: dict[int, RotatingLog], folder: str)
 
 
 def wake_at_exit(poll: select.poll, pid: int) -> bool:
-    """Let a poll return when a process ends; False on an old kernel, which has to be asked often instead."""
+    """Let a poll return when a process ends; False if the kernel is too old for that."""
     try:
         poll.register(os.pidfd_open(pid), select.POLLIN)
     except (OSError, AttributeError):
@@ -265,8 +258,11 @@ def wake_at_exit(poll: select.poll, pid: int) -> bool:
 
 
 def copy_some(fd: int, log: RotatingLog) -> bool:
-    """Copy what is there into the log; False at the end of the output."""
-    data = os.read(fd, _CHUNK)
+    """Copy what is there into the log; False at its end, or if there is nothing now."""
+    try:
+        data = os.read(fd, _CHUNK)
+    except OSError:
+        return False
     log.write(data)
     return bool(data)
 
@@ -298,14 +294,7 @@ def open_logs(plan: dict[str, Any]) -> tuple[dict[int, RotatingLog], tuple[int, 
 def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
     """Start the command, stay until it has ended, and write down the truth about it."""
     pipes, outputs = open_logs(plan)
-    gate_reader, gate = os.pipe()
-    errors, errors_writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(gate)  # else it would wait for itself if this process dies
-        become(plan, gate_reader, errors_writer, outputs)
-    for fd in (*outputs, gate_reader, errors_writer):
-        os.close(fd)
+    pid, gate, errors = fork_command(plan, outputs)
     status = first_status(pid)
     error = enter_groups(plan, pid)
     if problem := write_status(folder, status, patient=False):
@@ -327,16 +316,27 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
     write_status(folder, status, patient=True)  # an exit code must not get lost
 
 
+def fork_command(plan: dict[str, Any], outputs: tuple[int, int]) -> tuple[int, int, int]:
+    """The child that waits to become the command: its number, its gate, and where it complains."""
+    gate_reader, gate = os.pipe()
+    errors, errors_writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(gate)  # else it would wait for itself if this process dies
+        become(plan, gate_reader, errors_writer, outputs)
+    for fd in (*outputs, gate_reader, errors_writer):
+        os.close(fd)
+    return pid, gate, errors
+
+
 def first_status(pid: int) -> dict[str, Any]:
-    """What is known once the command was forked. The words are those of `rota.deploy.worker.status`."""
+    """What is known once the command was forked, in the words of `status.py` beside this file."""
     return {
         "phase": "running",
         "boot_id": boot_id(),
         "started_at": time.time(),
-        "started_monotonic": time.monotonic(),
         "shim": [os.getpid(), start_time(os.getpid())],
         "process": [pid, start_time(pid)],
-        "pgid": pid,
         "exit": None,
     }
 
@@ -348,14 +348,15 @@ def open_gate(gate: int, errors: int) -> str:
     return os.read(errors, 4096).decode(errors="replace")
 
 
-def last_words(pid: int, plan: dict[str, Any], pipes: dict[int, RotatingLog], error: str) -> dict[str, Any]:
+def last_words(
+    pid: int, plan: dict[str, Any], pipes: dict[int, RotatingLog], error: str
+) -> dict[str, Any]:
     """Reap the command and say how it ended."""
     _, code, usage = os.wait4(pid, 0)
     drain(pipes)
     return {
         "phase": "ended",
         "ended_at": time.time(),
-        "ended_monotonic": time.monotonic(),
         "exit": {
             "code": os.WEXITSTATUS(code) if os.WIFEXITED(code) else None,
             "signal": os.WTERMSIG(code) if os.WIFSIGNALED(code) else None,
@@ -372,7 +373,9 @@ def main(folder: str, lock: int) -> int:
     """Fork away from whoever started this; come back to it once the command runs."""
     with open(os.path.join(folder, "launch.json"), encoding="utf-8") as file:
         plan = json.load(file)
-    os.set_inheritable(lock, False)  # held for the life of this process: it says that the task is looked after
+    os.set_inheritable(
+        lock, False
+    )  # held for the life of this process: it says that the task is looked after
     answer, ready = os.pipe()
     if os.fork() > 0:
         os.close(ready)

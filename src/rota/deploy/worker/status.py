@@ -1,4 +1,7 @@
-"""How a task is: its phase, its end, what it uses. Read from the files that its supervisor writes."""
+"""How a task is: its phase, its end, what it uses.
+
+Read from the files that its supervisor writes.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ class ExitReason(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a task ended. Code and signal are the kernel's; both are None if nobody saw the end (`lost`)."""
+    """How a task ended.
+
+    Code and signal are the kernel's; both are None if nobody saw the end (`lost`).
+    """
 
     code: int | None
     signal: int | None
@@ -51,7 +57,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All that is reported of a task. Times are seconds since the epoch; None where they are not known."""
+    """All that is reported of a task.
+
+    Times are seconds since the epoch; None where they are not known.
+    """
 
     phase: Phase
     exit: Exit | None = None
@@ -71,7 +80,9 @@ def is_supervised(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two readers do not take each other for it
+        fcntl.flock(
+            fd, fcntl.LOCK_SH | fcntl.LOCK_NB
+        )  # shared: two readers do not take each other for it
     except BlockingIOError:
         return True
     else:
@@ -82,7 +93,9 @@ def is_supervised(folder: Path) -> bool:
 
 def read(folder: Path) -> Status:
     """The status of the task in a folder, from its files alone."""
-    supervised = is_supervised(folder)  # asked first: the last status is written before the lock is left
+    supervised = is_supervised(
+        folder
+    )  # asked first: the last status is written before the lock is left
     stopping = (folder / STOPPING).exists()
     try:
         values = json.loads((folder / STATUS).read_text(encoding="utf-8"))
@@ -117,7 +130,13 @@ def _told(values: dict[str, Any], supervised: bool, stopping: bool) -> Status:
         return _lost("the machine was started again meanwhile", stopping, process, started)
     if not supervised:
         return _lost("its supervisor died", stopping, process, started)
-    return Status(Phase.STOPPING if stopping else Phase.RUNNING, None, process, started, stop_requested=stopping)
+    return Status(
+        Phase.STOPPING if stopping else Phase.RUNNING,
+        None,
+        process,
+        started,
+        stop_requested=stopping,
+    )
 
 
 def judge(ended: dict[str, Any], stopping: bool) -> Exit:
@@ -129,11 +148,23 @@ def judge(ended: dict[str, Any], stopping: bool) -> Exit:
     if code == 0:
         return Exit(code, number, ExitReason.COMPLETED)
     if ended["oom_kills"]:
-        return Exit(code, number, ExitReason.OUT_OF_MEMORY, "the kernel ended it at its memory limit")
+        return Exit(
+            code, number, ExitReason.OUT_OF_MEMORY, "the kernel ended it at its memory limit"
+        )
     if stopping or number in _ENDED_FROM_OUTSIDE or code in _CODES_OF_CONTAINERS:
-        return Exit(code, number, ExitReason.KILLED, "" if stopping else "nobody asked the agent for it")
+        return Exit(
+            code, number, ExitReason.KILLED, "" if stopping else "nobody asked the agent for it"
+        )
     return Exit(code, number, ExitReason.FAILED)
 
 
-def _lost(why: str, stopping: bool, process: Process | None = None, started: float | None = None) -> Status:
-    return Status(Phase.ENDED, Exit(None, None, ExitReason.LOST, why), process, started, stop_requested=stopping)
+def _lost(
+    why: str, stopping: bool, process: Process | None = None, started: float | None = None
+) -> Status:
+    return Status(
+        Phase.ENDED,
+        Exit(None, None, ExitReason.LOST, why),
+        process,
+        started,
+        stop_requested=stopping,
+    )

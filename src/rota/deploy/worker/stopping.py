@@ -1,6 +1,9 @@
-"""The end of a task against its will: time to leave by itself, then TERM, then KILL for everything it started.
+"""The end of a task against its will.
 
-Asking it kindly (the end of its lease, through its socket) is somebody else's part and comes before.
+Time to leave by itself, then TERM, then KILL for everything it started.
+
+Asking it kindly (the end of its lease, through its socket) is somebody else's part and comes
+before.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ class Ending:
     TERM is sent `term_after_s` seconds after the beginning, KILL `kill_after_s` seconds after that.
     """
 
-    def __init__(self, launcher: Launcher, folder: Path, term_after_s: float, kill_after_s: float, now: float) -> None:
+    def __init__(
+        self, launcher: Launcher, folder: Path, term_after_s: float, kill_after_s: float, now: float
+    ) -> None:
         self._launcher = launcher
         self._folder = folder
         self._term_at: float | None = now + term_after_s
@@ -50,6 +55,6 @@ class Ending:
 
 
 def mark(folder: Path) -> None:
-    """Note on disk that a stop was asked for, so that the reason of the end survives a restart of the agent."""
+    """Note on disk that a stop was asked for: the agent may be started again before the end."""
     with contextlib.suppress(OSError):  # a full disk does not keep a task from being stopped
         os.close(os.open(folder / status.STOPPING, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

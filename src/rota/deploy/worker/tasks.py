@@ -1,4 +1,7 @@
-"""What the agent remembers of its tasks: a folder each, on disk, so that its own end loses nothing."""
+"""What the agent remembers of its tasks.
+
+A folder each, on disk, so that its own end loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,19 @@ _SPEC = "spec.json"
 
 
 class TaskTable:
-    """Tasks by folder below one folder, which one agent at a time may hold. Close it to let the next one in."""
+    """Tasks by folder below one folder, which one agent at a time may hold.
+
+    Close it to let the next one in.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
         self.tasks_folder = self.folder / "tasks"
         try:
             self.tasks_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(
+                self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
             raise OutputError(f"cannot use {self.folder} for tasks: {error.strerror}") from error
         try:
@@ -50,7 +58,9 @@ class TaskTable:
         """Write a task down, all of it or nothing; its folder."""
         target = self.path(spec.id)
         if target.exists():
-            raise ConfigError(f"task {spec.id} is already here; every lease of a job needs an epoch of its own")
+            raise ConfigError(
+                f"task {spec.id} is already here; every lease of a job needs an epoch of its own"
+            )
         building = self.tasks_folder / f".{spec.id}.part"
         try:
             _build(building, spec)
@@ -59,7 +69,8 @@ class TaskTable:
         except OSError as error:
             shutil.rmtree(building, ignore_errors=True)
             raise OutputError(
-                f"cannot write task {spec.id} to {self.tasks_folder}: {error.strerror}; make room and try again"
+                f"cannot write task {spec.id} to {self.tasks_folder}: {error.strerror}; make room "
+                "and try again"
             ) from error
         return target
 
@@ -69,7 +80,9 @@ class TaskTable:
         try:
             _write(path, spec)
         except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}; make room and try again") from error
+            raise OutputError(
+                f"cannot write {path}: {error.strerror}; make room and try again"
+            ) from error
 
     def ids(self) -> list[TaskId]:
         """Tasks that were not forgotten, in order. Folders that are no tasks are left alone."""
@@ -87,7 +100,9 @@ class TaskTable:
         except FileNotFoundError:
             raise ConfigError(f"task {task} is not on this machine") from None
         except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"{path} cannot be read ({error}); remove its folder to give up the task") from error
+            raise ConfigError(
+                f"{path} cannot be read ({error}); remove its folder to give up the task"
+            ) from error
 
     def forget(self, task: TaskId) -> None:
         """The end of a task was acknowledged: remove its folder. Forgetting twice is fine."""

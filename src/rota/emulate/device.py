@@ -16,15 +16,15 @@ from rota.core.errors import ConfigError, RotaError, UnknownName
 from rota.emulate.cards import USABLE, card
 from rota.emulate.catalogue import StepTime
 from rota.emulate.lateness import Lateness, LatenessReport
-from rota.emulate.memory import DeviceMemory
+from rota.emulate.memory import DeviceError, DeviceMemory
 from rota.emulate.pacing import CATCH_UP_S, StepTimeline, checked_compression
 from rota.emulate.sharing import turns
 
 
-class DeviceBusy(RotaError):
+class DeviceBusy(DeviceError):
     """A device that is not shared has a job already."""
 
-    reason = "device-busy"
+    rota_reason = "device-busy"
 
 
 @dataclass(eq=False)
@@ -94,14 +94,13 @@ class Device:
         *,
         sharing: str = "exclusive",
         compression: float = 1.0,
-        caching: bool = True,
         asking_s: float = 0.0,
     ) -> None:
         self.id = id
         self.type = type
         self.sharing = sharing
         self.compression = checked_compression(compression)
-        self.memory = DeviceMemory(id, memory_mib, caching=caching)
+        self.memory = DeviceMemory(id, memory_mib)
         self.busy_s = 0.0
         """Emulated seconds of computing."""
         self._turns = turns(sharing)
@@ -219,7 +218,7 @@ class Device:
             request = self._waiting.pop(self._turns.pick(self._waiting, self._last))
             seat = request.owner
             try:
-                self.memory.peak(seat.holder, seat.peak_mib)
+                self.memory.hold(seat.holder, seat.peak_mib)
             except RotaError as error:
                 if not request.answer.done():
                     request.answer.set_exception(error)
@@ -244,7 +243,6 @@ class Device:
         self.busy_s += request.seconds * self.compression
         seat.served_s += request.seconds * self.compression
         seat.timeline.computed(request.copied, request.start, request.end)
-        self.memory.trim(seat.holder)
         _answer(request, True)
         # The job that was served may ask again first; what is chosen next starts at `_free_at`.
         if self._asking_s and self._waiting and request.seconds > 2.0 * self._asking_s:

@@ -28,7 +28,7 @@ from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, MemoryNeed,
 from rota.emulate.dataset import generate
 from rota.emulate.gangs import gang_step
 from rota.emulate.loader import Loader, LoaderSettings
-from rota.emulate.memory import DeviceMemory
+from rota.emulate.memory import DeviceError, DeviceMemory
 from rota.emulate.pacing import Pacer
 from rota.emulate.remote import RemoteDevices
 from rota.emulate.sampling import Sampler
@@ -77,7 +77,7 @@ class _LocalDevice(Pacer):
         if work.memory is not None and gpu is not None:
             memory = DeviceMemory(gpu, card(gpu).usable_mib)
             memory.hold(work.name, work.memory.persistent_mib)
-            memory.peak(work.name, work.memory.peak_mib)
+            memory.hold(work.name, work.memory.peak_mib)
 
 
 def train(
@@ -318,9 +318,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = run(asked)
     except RotaError as error:
-        reason = getattr(error, "rota_reason", None)
-        if reason is not None:
-            sys.stdout.write(json.dumps({"failed": reason, "detail": str(error)}) + "\n")
+        if isinstance(error, DeviceError):
+            failure = {"failed": error.rota_reason, "detail": str(error)}
+            sys.stdout.write(json.dumps(failure) + "\n")
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
     sys.stdout.write(json.dumps(result) + "\n")

@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from rota.core.errors import ConfigError, RotaError
+from rota.core.errors import ConfigError
 from rota.core.unix_sockets import connect
 from rota.emulate.catalogue import MemoryNeed, StepTime
+from rota.emulate.memory import DeviceError
 
 LOOK_S = 0.02
 FIRST_S = 3.0
@@ -33,12 +34,12 @@ class Stopping(Protocol):
         ...
 
 
-class DeviceRefused(RotaError):
+class DeviceRefused(DeviceError):
     """The agent's device did not take the job or failed it; `rota_reason` says why."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.rota_reason = self.reason = reason
+        self.rota_reason = reason
 
 
 class _Lost(Exception):

@@ -24,6 +24,7 @@ from rota.core import unix_sockets
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import LONGEST_STEP_S, StepTime
 from rota.emulate.device import DevicePool, Seat
+from rota.emulate.memory import DeviceError
 
 ASKING_S = 0.002
 """How long a shared device waits for the job it served to ask again before it chooses; costs no
@@ -134,9 +135,8 @@ class _JobConnection:
             self._seat.device.release(self._seat.holder)
 
     def _fail(self, error: RotaError) -> None:
-        self._send(
-            {"op": "failed", "reason": getattr(error, "reason", "refused"), "detail": str(error)}
-        )
+        reason = error.rota_reason if isinstance(error, DeviceError) else "refused"
+        self._send({"op": "failed", "reason": reason, "detail": str(error)})
 
     def _send(self, message: dict[str, Any]) -> None:
         if not self._writer.is_closing():

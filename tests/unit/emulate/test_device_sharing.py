@@ -182,13 +182,13 @@ def test_a_cancelled_job_leaves_nothing_behind():
 def test_a8_a_batch_that_does_not_fit_fails_by_type():
     memory = DeviceMemory("p100", 0.92 * 16280)
     memory.hold("small", TIMES.memory("resnet50", 128).persistent_mib)
-    memory.peak("small", TIMES.memory("resnet50", 128).peak_mib)
+    memory.hold("small", TIMES.memory("resnet50", 128).peak_mib)
     memory.release("small")
 
     with pytest.raises(OutOfDeviceMemory, match=r"p100: job 'big' asked for 21480 MiB, 14978 of 14978 MiB") as caught:
-        memory.peak("big", TIMES.memory("resnet50", 256).peak_mib)
+        memory.hold("big", TIMES.memory("resnet50", 256).peak_mib)
 
-    assert (caught.value.reason, caught.value.holder) == ("out-of-device-memory", "big")
+    assert (caught.value.rota_reason, caught.value.holder) == ("out-of-device-memory", "big")
     assert memory.used_mib == 0.0
 
 
@@ -196,28 +196,15 @@ def test_a8_the_second_job_is_refused_and_the_first_is_not_disturbed():
     memory = DeviceMemory("p100", 0.92 * 16280)
     for name in ("first", "second"):
         memory.hold(name, 374.0)
-    memory.peak("first", 10892.0)
+    memory.hold("first", 10892.0)
 
     with pytest.raises(OutOfDeviceMemory, match="held by first 10892"):
-        memory.peak("second", 10892.0)
+        memory.hold("second", 10892.0)
 
     assert memory.holders == {"first": 10892.0, "second": 374.0}
     assert memory.release("second") == 374.0
     assert memory.release("first") == 10892.0
     assert (memory.used_mib, memory.release("first")) == (0.0, 0.0)
-
-
-def test_without_caching_jobs_that_take_turns_use_the_same_memory():
-    async def run(*, caching):
-        device = Device("d", "p100", 15_000.0, sharing="fifo", caching=caching)
-        runs = (
-            steps_of(device, name, 2, StepTime(0.001), persistent_mib=374.0, peak_mib=10892.0) for name in ("a", "b")
-        )
-        done = await asyncio.gather(*runs, return_exceptions=True)
-        return [type(d) for d in done]
-
-    assert asyncio.run(run(caching=False)) == [list, list]
-    assert asyncio.run(run(caching=True)) == [list, OutOfDeviceMemory]
 
 
 def test_wrong_names_and_values_are_refused():

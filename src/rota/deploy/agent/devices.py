@@ -81,7 +81,7 @@ class Devices:
         try:
             for name in order.devices:
                 self.fleet[name].memory.hold(holder, need.persistent_mib)
-                self.fleet[name].memory.peak(holder, need.peak_mib)
+                self.fleet[name].memory.hold(holder, need.peak_mib)
         except RotaError:
             self.free(key)
             raise

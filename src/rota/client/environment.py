@@ -15,7 +15,7 @@ CHECKPOINT_EVERY_S = 60.0
 _Default = TypeVar("_Default", int, float, None)
 
 
-class Surroundings(NamedTuple):
+class JobEnvironment(NamedTuple):
     """The place of this process in a job. `job` is None outside Rota."""
 
     job: str | None
@@ -31,7 +31,7 @@ class Surroundings(NamedTuple):
     lease_s: float | None
 
 
-def read(environ: Mapping[str, str]) -> Surroundings:
+def read(environ: Mapping[str, str]) -> JobEnvironment:
     """The surroundings of this process.
 
     Without ROTA_JOB there is no lease, no agent and no checkpoint.
@@ -45,7 +45,7 @@ def read(environ: Mapping[str, str]) -> Surroundings:
             f"ROTA_RANK is {rank}, but ROTA_WORLD_SIZE is {size}; ranks count from 0 to the size "
             "less 1."
         )
-    return Surroundings(
+    return JobEnvironment(
         job=environ["ROTA_JOB"],
         epoch=_whole(environ, "ROTA_EPOCH", 0),
         rank=rank,
@@ -60,9 +60,9 @@ def read(environ: Mapping[str, str]) -> Surroundings:
     )
 
 
-def _outside_rota(environ: Mapping[str, str]) -> Surroundings:
+def _outside_rota(environ: Mapping[str, str]) -> JobEnvironment:
     rank = _lenient(environ, "RANK", 0)
-    return Surroundings(
+    return JobEnvironment(
         job=None,
         epoch=0,
         rank=rank,

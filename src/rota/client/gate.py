@@ -13,12 +13,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 from rota.client.wire import whole
 
 LONGEST_HOLD_S = 120.0
 """A rank that accepted a step to stop at and then hears nothing more ends there after this time."""
+
+
+class Verdict(Enum):
+    """What the loop does at the gate; HOLD is to wait until a gang has agreed."""
+
+    GO = "go"
+    HOLD = "hold"
+    STOP = "stop"
 
 
 class Gate:
@@ -50,11 +59,11 @@ class Gate:
         with self._changed:
             while True:
                 verdict = self._verdict()
-                if verdict == "go":
+                if verdict is Verdict.GO:
                     self._held_since = None
                     self.begun += 1
                     return True
-                if verdict == "stop":
+                if verdict is Verdict.STOP:
                     self.ended = self.ended or "lease"
                     return False
                 self._changed.wait(self._patience())
@@ -143,15 +152,17 @@ class Gate:
         """An ended rank says so, because then only its own step is left to agree on."""
         return answer if self.ended is None else {**answer, "begun": self.step, "ended": self.ended}
 
-    def _verdict(self) -> str:
+    def _verdict(self) -> Verdict:
         if self.ended is not None or self._ordered:
-            return "stop"
+            return Verdict.STOP
         if self._target is not None:
             # Others may have been told to stop there already: never before it, and never beyond.
             if self.begun < self._target:
-                return "go"
-            return "stop" if self._committed or self._expired() or self._held_too_long() else "hold"
-        return "stop" if self._expired() else "go"
+                return Verdict.GO
+            if self._committed or self._expired() or self._held_too_long():
+                return Verdict.STOP
+            return Verdict.HOLD
+        return Verdict.STOP if self._expired() else Verdict.GO
 
     def _now_or_never(self) -> bool:
         return self.ended is not None or self._ordered or (self._target is None and self._expired())

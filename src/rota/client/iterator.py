@@ -8,8 +8,8 @@ from collections.abc import Iterator as Items
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rota.client import environment
+from rota.client.loop_status import LoopStatus
 from rota.client.session import Hook, Hooks, TrainingSession
-from rota.client.standing import Standing
 from rota.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LOADER_STATE = "loader.pickle"
 _END = object()
 
 
-class Iterator(Standing, Generic[Item]):
+class Iterator(LoopStatus, Generic[Item]):
     """Passes on the items of `loader`; saves, resumes, reports and stops where Rota wants it.
 
     `loader` is an iterable that can be read once per epoch, or a function from the number of the
@@ -164,10 +164,8 @@ class Iterator(Standing, Generic[Item]):
         if self._position == 0 and self._session.total is not None:
             raise ConfigError(
                 f"the loader gave no item in epoch {self._epoch}, at step {self.step} of "
-                f"{self._session.total}: "
-                "it is empty, or can be read only once. Pass a list, a DataLoader, or a function "
-                "from the epoch to an "
-                "iterable."
+                f"{self._session.total}: it is empty, or can be read only once. Pass a list, a "
+                "DataLoader, or a function from the epoch to an iterable."
             )
         self._epoch += 1
         self._position = 0

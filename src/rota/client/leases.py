@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from rota.client import environment
+from rota.client.loop_status import LoopStatus
 from rota.client.session import Hook, Hooks, TrainingSession
-from rota.client.standing import Standing
 
 
-class Lease(Standing):
+class Lease(LoopStatus):
     """Permission to make steps, asked for before each. Made by `lease`."""
 
     def __init__(self, session: TrainingSession) -> None:

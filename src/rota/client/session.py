@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.client.environment import Surroundings
+from rota.client.environment import JobEnvironment
 from rota.client.failures import detail_of, reason_of
 from rota.client.gate import Gate
 from rota.core.errors import ConfigError
@@ -44,19 +44,19 @@ class TrainingSession:
 
     def __init__(
         self,
-        here: Surroundings,
+        env: JobEnvironment,
         hooks: Hooks,
         steps: int | None,
         place: Callable[[], tuple[int, int]],
     ) -> None:
-        _check(here, hooks)
-        self.here = here
-        self.total = steps if here.steps is None else here.steps
+        _check(env, hooks)
+        self.env = env
+        self.total = steps if env.steps is None else env.steps
         self.resumed: SavedCheckpoint | None = None
-        self.gate = Gate(lease_s=here.lease_s)
+        self.gate = Gate(lease_s=env.lease_s)
         self._hooks = hooks
         self._place = place
-        self._alone = here.job is None  # outside Rota nobody else looks at the gate
+        self._alone = env.job is None  # outside Rota nobody else looks at the gate
         self._link: AgentLink | None = None
         self._store: CheckpointStore | None = None
         self._saved_step = 0
@@ -68,33 +68,39 @@ class TrainingSession:
 
         Outside Rota nothing happens.
         """
-        here = self.here
-        if here.job is None:
+        env = self.env
+        if env.job is None:
             return
-        self.resumed = _checkpoint_to_resume(here, self._hooks)
+        self.resumed = _checkpoint_to_resume(env, self._hooks)
         if self.resumed is not None:
             self.gate.step = self.gate.begun = self._saved_step = self.resumed.step
-        if here.socket is not None:
-            _take_the_line(self)
-            from rota.client.link import AgentLink  # outside Rota no sockets
-
-            identity = {"job": here.job, "epoch": here.epoch, "rank": here.rank, "pid": os.getpid()}
-            self._link = AgentLink(here.socket, self.gate, identity)
-            self._link.open()
-            atexit.register(self._link.close)
-            self._old_excepthook = sys.excepthook
-            sys.excepthook = self._on_uncaught
-        if here.checkpoints is not None and self._hooks.save is not None and self._saves():
+        if env.socket is not None:
+            self._connect(env.socket)
+        if env.checkpoints is not None and self._hooks.save is not None and self._saves():
             from rota.client.checkpoints import CheckpointStore  # outside Rota no files
 
-            part = (
-                f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
-            )
-            self._store = CheckpointStore(here.checkpoints, part, here.world_size)
+            part = f"rank-{env.rank}" if self._hooks.save_on == "all" and env.world_size > 1 else ""
+            self._store = CheckpointStore(env.checkpoints, part, env.world_size)
             self._store.tidy()
         if self.resumed is not None and self._hooks.load is not None:
-            self._hooks.load(self.resumed.part(here.rank))
+            self._hooks.load(self.resumed.part(env.rank))
         self._saved_at = time.monotonic()
+
+    def _connect(self, path: str) -> None:
+        _take_the_line(self)
+        from rota.client.link import AgentLink  # outside Rota no sockets
+
+        identity = {
+            "job": self.env.job,
+            "epoch": self.env.epoch,
+            "rank": self.env.rank,
+            "pid": os.getpid(),
+        }
+        self._link = AgentLink(path, self.gate, identity)
+        self._link.open()
+        atexit.register(self._link.close)
+        self._old_excepthook = sys.excepthook
+        sys.excepthook = self._on_uncaught
 
     @property
     def stopped(self) -> str | None:
@@ -144,7 +150,7 @@ class TrainingSession:
     def fail(self, error: BaseException) -> None:
         """Report an error that ends this process."""
         if self._link is not None:
-            reason = reason_of(error, self.here.checkpoints)
+            reason = reason_of(error, self.env.checkpoints)
             self._link.conclude({"op": "failed", "reason": reason, "detail": detail_of(error)})
             self._link.close()
 
@@ -169,14 +175,14 @@ class TrainingSession:
             sys.excepthook = self._old_excepthook
 
     def _saves(self) -> bool:
-        return self._hooks.save_on == "all" or self.here.rank == 0
+        return self._hooks.save_on == "all" or self.env.rank == 0
 
     def _due(self) -> bool:
         if self._store is None:
             return False
         if self._hooks.every_steps is not None:
             return self.gate.step % self._hooks.every_steps == 0
-        return time.monotonic() - self._saved_at >= self.here.checkpoint_every_s
+        return time.monotonic() - self._saved_at >= self.env.checkpoint_every_s
 
     def _save(self) -> None:
         step = self.gate.step
@@ -207,13 +213,13 @@ def _take_the_line(session: TrainingSession) -> None:
     """Two loops of one process would speak to the agent under the same name."""
     if any(other.stopped is None for other in _speaker):
         raise ConfigError(
-            f"job {session.here.job}: this process has an iterator of Rota already. Wrap only the "
+            f"job {session.env.job}: this process has an iterator of Rota already. Wrap only the "
             "loop that trains."
         )
     _speaker[:] = [session]
 
 
-def _check(here: Surroundings, hooks: Hooks) -> None:
+def _check(env: JobEnvironment, hooks: Hooks) -> None:
     if hooks.save_on not in {"rank0", "all"}:
         raise ConfigError(
             f"save_on={hooks.save_on!r}: it is 'rank0' (one rank saves for all) or 'all'."
@@ -224,45 +230,42 @@ def _check(here: Surroundings, hooks: Hooks) -> None:
         )
     if (
         hooks.save_on == "all"
-        and here.world_size > 1
+        and env.world_size > 1
         and hooks.save is not None
         and hooks.every_steps is None
     ):
         raise ConfigError(
             "save_on='all' needs every_steps=...: by the clock, ranks would save at different "
-            "steps, and no checkpoint "
-            "would be whole."
+            "steps, and no checkpoint would be whole."
         )
 
 
-def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> SavedCheckpoint | None:
-    if here.resume is None:
+def _checkpoint_to_resume(env: JobEnvironment, hooks: Hooks) -> SavedCheckpoint | None:
+    if env.resume is None:
         return None
     from rota.client import checkpoints  # outside Rota no files
 
     if hooks.load is None:
         raise ConfigError(
-            f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= "
+            f"job {env.job}: it is to resume from {env.resume}, but the script gave no load= "
             "function."
         )
-    named = checkpoints.read(here.resume)
-    checkpoint = named or checkpoints.latest(here.resume) or checkpoints.latest(here.resume.parent)
+    named = checkpoints.read(env.resume)
+    checkpoint = named or checkpoints.latest(env.resume) or checkpoints.latest(env.resume.parent)
     if checkpoint is None:
         raise ConfigError(
-            f"job {here.job}: neither {here.resume} nor a checkpoint beside it is whole (manifest "
-            "and files disagree). "
-            "Unset ROTA_RESUME to begin anew."
+            f"job {env.job}: neither {env.resume} nor a checkpoint beside it is whole (manifest "
+            "and files disagree). Unset ROTA_RESUME to begin anew."
         )
-    if named is None and here.resume.name.startswith("step-"):
+    if named is None and env.resume.name.startswith("step-"):
         sys.stderr.write(
-            f"rota: checkpoint {here.resume} is damaged; resuming from {checkpoint.path}\n"
+            f"rota: checkpoint {env.resume} is damaged; resuming from {checkpoint.path}\n"
         )
-    if (checkpoint.path / "rank-0").is_dir() and not (
-        checkpoint.path / f"rank-{here.rank}"
-    ).is_dir():
+    saved_by_all = (checkpoint.path / "rank-0").is_dir()
+    if saved_by_all and not (checkpoint.path / f"rank-{env.rank}").is_dir():
         raise ConfigError(
-            f"job {here.job}: {checkpoint.path} was saved by {checkpoint.world_size} ranks and has "
-            "no part for rank "
-            f"{here.rank}. Run with {checkpoint.world_size} ranks, or save with save_on='rank0'."
+            f"job {env.job}: {checkpoint.path} was saved by {checkpoint.world_size} ranks and has "
+            f"no part for rank {env.rank}. Run with {checkpoint.world_size} ranks, or save with "
+            "save_on='rank0'."
         )
     return checkpoint

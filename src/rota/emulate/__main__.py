@@ -75,20 +75,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--strict", action="store_true", help="refuse batches outside the measured range"
     )
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args(arguments)
-    if asked.model and not asked.gpu:
+    args = parser.parse_args(arguments)
+    if args.model and not args.gpu:
         parser.error("a model needs a GPU beside it, for example: resnet50 v100 64")
-    times = DeviceTimes(strict=asked.strict)
+    times = DeviceTimes(strict=args.strict)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolatedWarning)  # the kind is shown
-            if asked.model is None:
-                text = json.dumps(catalogue(times)) if asked.json else _table(times)
+            if args.model is None:
+                text = json.dumps(catalogue(times)) if args.json else _table(times)
             else:
-                facts = step(times, asked.model, asked.gpu, asked.batch, asked.gpus, asked.servers)
+                facts = step(times, args.model, args.gpu, args.batch, args.gpus, args.servers)
                 text = (
                     json.dumps(facts)
-                    if asked.json
+                    if args.json
                     else "\n".join(f"{k:15} {v}" for k, v in facts.items())
                 )
     except RotaError as error:

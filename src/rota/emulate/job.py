@@ -128,15 +128,15 @@ def _finish_step(
     """
     ready = None
     if loader is not None:
-        asked = time.monotonic()
+        began = time.monotonic()
         batch = loader.next(lambda: steps.stopping)
-        account.data_wait_s += time.monotonic() - asked
+        account.data_wait_s += time.monotonic() - began
         if batch is None:
             return False
         ready = batch.ready
-    asked = time.monotonic()
+    began = time.monotonic()
     done = device.step(work.step, ready)
-    account.device_s += time.monotonic() - asked
+    account.device_s += time.monotonic() - began
     return done
 
 
@@ -226,56 +226,54 @@ def _add_device_options(add: Callable[..., object]) -> None:
     add("--weight", type=float, default=1.0, help="on a device shared by weight")
 
 
-def work_of(asked: argparse.Namespace) -> Work:
+def work_of(args: argparse.Namespace) -> Work:
     """What the command line asks for, checked."""
-    if (asked.model is None) == (asked.step_seconds is None) or (asked.model and not asked.gpu):
+    if (args.model is None) == (args.step_seconds is None) or (args.model and not args.gpu):
         raise ConfigError("say either --model and --gpu, or --step-seconds")
-    if asked.dataset and asked.compression != 1.0 and not asked.scaled_data:
+    if args.dataset and args.compression != 1.0 and not args.scaled_data:
         raise ConfigError(
-            f"--compression {asked.compression:g} speeds up the device but not the real data side "
-            "(--dataset), so the "
-            "result would mean nothing; leave one out, or divide --cpu-ms and multiply --bandwidth "
-            "by the same factor "
-            "and say --scaled-data"
+            f"--compression {args.compression:g} speeds up the device but not the real data side "
+            "(--dataset), so the result would mean nothing; leave one out, or divide --cpu-ms and "
+            "multiply --bandwidth by the same factor and say --scaled-data"
         )
     memory = None
     load_s = 0.0
-    if asked.model is None:
-        step = StepTime(asked.step_seconds)
+    if args.model is None:
+        step = StepTime(args.step_seconds)
     else:
-        times = DeviceTimes(strict=asked.strict)
+        times = DeviceTimes(strict=args.strict)
         step = gang_step(
-            times, asked.model, asked.gpu, asked.batch, gpus=asked.gpus, servers=asked.servers
+            times, args.model, args.gpu, args.batch, gpus=args.gpus, servers=args.servers
         )
-        memory = times.memory(asked.model, asked.batch / asked.gpus)
-        load_s = times.seconds(asked.model, asked.gpu, 1, "load").value
+        memory = times.memory(args.model, args.batch / args.gpus)
+        load_s = times.seconds(args.model, args.gpu, 1, "load").value
     loading = LoaderSettings(
-        workers=asked.workers,
-        cpu_s=asked.cpu_ms / 1000.0,
-        prefetch=asked.prefetch,
-        cache_bytes=asked.cache_mib * 1024.0 * 1024.0,
-        bandwidth=asked.bandwidth,
+        workers=args.workers,
+        cpu_s=args.cpu_ms / 1000.0,
+        prefetch=args.prefetch,
+        cache_bytes=args.cache_mib * 1024.0 * 1024.0,
+        bandwidth=args.bandwidth,
     )
     return Work(
-        name=asked.name,
+        name=args.name,
         step=step,
-        steps=asked.steps,
-        sampler=Sampler(asked.samples, asked.batch, asked.seed),
+        steps=args.steps,
+        sampler=Sampler(args.samples, args.batch, args.seed),
         memory=memory,
         load_s=load_s,
-        overlap=asked.overlap,
-        compression=asked.compression,
-        dataset=asked.dataset,
-        sample_bytes=asked.sample_bytes,
-        loading=loading if asked.dataset else None,
-        weight=asked.weight,
+        overlap=args.overlap,
+        compression=args.compression,
+        dataset=args.dataset,
+        sample_bytes=args.sample_bytes,
+        loading=loading if args.dataset else None,
+        weight=args.weight,
     )
 
 
-def run(asked: argparse.Namespace) -> dict[str, object]:
+def run(args: argparse.Namespace) -> dict[str, object]:
     """Do it; what is written at the end."""
-    work = work_of(asked)
-    state = JobState.new(asked.seed, int(asked.ballast_mib * 1024 * 1024))
+    work = work_of(args)
+    state = JobState.new(args.seed, int(args.ballast_mib * 1024 * 1024))
     device: _LocalDevice | RemoteDevices | None = None
 
     def save(folder: Path) -> None:
@@ -284,24 +282,24 @@ def run(asked: argparse.Namespace) -> dict[str, object]:
             device.begin()
 
     with contextlib.ExitStack() as stack:
-        every_s = asked.checkpoint_every
+        every_s = args.checkpoint_every
         opened = open_steps(
-            asked.steps, save=save, load=state.load, checkpoint=asked.checkpoint, every_s=every_s
+            args.steps, save=save, load=state.load, checkpoint=args.checkpoint, every_s=every_s
         )
         steps = stack.enter_context(opened)
         order = (
-            stack.enter_context(asked.order.open("a", encoding="utf-8", buffering=1))
-            if asked.order
+            stack.enter_context(args.order.open("a", encoding="utf-8", buffering=1))
+            if args.order
             else None
         )
-        if asked.devices_at:
-            remote = RemoteDevices(asked.devices_at, asked.device.split(","), work.name, steps)
+        if args.devices_at:
+            remote = RemoteDevices(args.devices_at, args.device.split(","), work.name, steps)
             stack.callback(remote.close)
             remote.attach(work.memory, weight=work.weight, overlap=work.overlap)
             device = remote
             account = train(work, remote, steps, state, order)
             return asdict(account)
-        local = _LocalDevice(work, asked.gpu, steps)
+        local = _LocalDevice(work, args.gpu, steps)
         device = local
         account = train(work, local, steps, state, order)
         return {**asdict(account), "lateness": asdict(local.report())}
@@ -313,10 +311,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The exit code is 0 when it ended well (also if it was stopped), 1 when it failed, 2 when it was
     asked wrongly.
     """
-    asked = options().parse_args(arguments)
+    args = options().parse_args(arguments)
     warnings.simplefilter("once", ExtrapolatedWarning)
     try:
-        result = run(asked)
+        result = run(args)
     except RotaError as error:
         if isinstance(error, DeviceError):
             failure = {"failed": error.rota_reason, "detail": str(error)}

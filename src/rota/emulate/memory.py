@@ -28,9 +28,8 @@ class OutOfDeviceMemory(DeviceError):
     ) -> None:
         held = f" (held by {others})" if others else ""
         super().__init__(
-            f"{device}: job {holder!r} asked for {asked:.0f} MiB, "
-            f"{free:.0f} of {capacity:.0f} MiB are free{held}; "
-            "use a smaller batch or a device with more memory"
+            f"{device}: job {holder!r} asked for {asked:.0f} MiB, {free:.0f} of {capacity:.0f} MiB "
+            f"are free{held}; use a smaller batch or a device with more memory"
         )
         self.device = device
         self.holder = holder

@@ -64,9 +64,8 @@ def require_loopback(address: str, doing: str) -> None:
     if not is_loopback(address):
         raise ConfigError(
             f"{doing} {address} without certificates is refused: --insecure is for this machine "
-            "only (127.0.0.1, "
-            "[::1], localhost, unix:). Make certificates with `rota certs init`, or use a loopback "
-            "address"
+            "only (127.0.0.1, [::1], localhost, unix:). Make certificates with `rota certs init`, "
+            "or use a loopback address"
         )
 
 

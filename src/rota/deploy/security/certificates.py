@@ -113,8 +113,7 @@ def _check_dates(certificate: x509.Certificate, path: Path, now: datetime, remed
     if now < certificate.not_valid_before_utc:
         raise ConfigError(
             f"{path} begins only on {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC; check "
-            "the clock of this "
-            "machine"
+            "the clock of this machine"
         )
 
 

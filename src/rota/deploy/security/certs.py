@@ -85,7 +85,7 @@ def issue(
     With `out` they go there as ROLE.pem and ROLE.key beside a copy of ca.pem: a folder to hand
     over.
     """
-    check_name(_kind(subject.role), subject.name)
+    check_name(_with_article(subject.role), subject.name)
     if subject.tenant is not None:
         check_name("a tenant", subject.tenant)
     authority, authority_key = load_authority(folder, now)
@@ -177,15 +177,15 @@ def hosts_of(certificate: x509.Certificate) -> Sequence[str]:
     ]
 
 
-def _kind(role: Role) -> str:
+def _with_article(role: Role) -> str:
     return {Role.SCHEDULER: "a scheduler", Role.AGENT: "an agent", Role.CLIENT: "a client"}[role]
 
 
 def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
-    there = [str(p) for p in paths if p.exists()]
-    if there and not force:
+    existing = [str(p) for p in paths if p.exists()]
+    if existing and not force:
         raise OutputError(
-            f"{' and '.join(there)} would be overwritten; nothing was changed. Give --force to "
+            f"{' and '.join(existing)} would be overwritten; nothing was changed. Give --force to "
             "replace them"
         )
 

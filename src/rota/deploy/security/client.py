@@ -105,9 +105,8 @@ def find_settings(
     if scheduler is None:
         raise ConfigError(
             "no scheduler is named: give its address (--scheduler HOST:PORT), set ROTA_SCHEDULER, "
-            "or write "
-            f"scheduler = ... in {user_file}; `rota up` starts one on this machine, which is then "
-            "found from its folder"
+            f"or write scheduler = ... in {user_file}; `rota up` starts one on this machine, which "
+            "is then found from its folder"
         )
     if insecure:
         require_loopback(scheduler, f"connecting (address from {sources['scheduler']}) to")
@@ -183,8 +182,7 @@ def explained(settings: ClientSettings) -> Iterator[None]:
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise ConfigError(
                 "the scheduler did not answer in time; is it overloaded, or the address that of "
-                "another service? "
-                f"({settings.describe()})"
+                f"another service? ({settings.describe()})"
             ) from error
         raise
 

@@ -68,6 +68,5 @@ def _with_tls(plain: socket.socket, host: str, bundle: Bundle) -> str:
         pass
     return (
         f"but it does not accept the certificate {bundle.files.certificate} ({bundle.subject}), or "
-        "is not a scheduler; "
-        "use a certificate that was made with the scheduler's ca.pem"
+        "is not a scheduler; use a certificate that was made with the scheduler's ca.pem"
     )

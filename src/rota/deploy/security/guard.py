@@ -19,7 +19,7 @@ from rota.deploy.security.audit import Audit, RefusalReason
 from rota.deploy.security.identity import Denied, Identity, identify, set_current
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role
-from rota.deploy.security.tokens import TokenStore
+from rota.deploy.security.tokens import TokenVerifier
 
 # What a rule can ask for.
 AGENT = "agent"
@@ -50,7 +50,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     def __init__(
         self,
         rules: Mapping[str, frozenset[str]],
-        tokens: TokenStore | None,
+        tokens: TokenVerifier | None,
         audit: Audit | None = None,
         *,
         revoked: Revocations | None = None,

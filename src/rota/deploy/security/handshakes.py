@@ -114,5 +114,5 @@ def classify(why: bytes) -> tuple[RefusalReason, str]:
         return RefusalReason.NO_CERTIFICATE, "the client has no certificate"
     if any(mark in why for mark in _NOT_TLS):
         return RefusalReason.NOT_TLS, "the bytes are not TLS"
-    said = why.decode("ascii", "replace").strip().rpartition("OPENSSL_internal:")[2]
-    return RefusalReason.BAD_CERTIFICATE, f"the certificate is not accepted: {said}"
+    problem = why.decode("ascii", "replace").strip().rpartition("OPENSSL_internal:")[2]
+    return RefusalReason.BAD_CERTIFICATE, f"the certificate is not accepted: {problem}"

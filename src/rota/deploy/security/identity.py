@@ -16,7 +16,7 @@ from rota.deploy.security.addresses import peer_is_local
 from rota.deploy.security.audit import RefusalReason
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
-from rota.deploy.security.tokens import TokenStore
+from rota.deploy.security.tokens import TokenVerifier
 
 AUTHORIZATION = "authorization"
 TENANT = "rota-tenant"
@@ -79,7 +79,7 @@ def set_current(identity: Identity) -> None:
 
 def identify(
     context: Any,
-    tokens: TokenStore | None,
+    tokens: TokenVerifier | None,
     revoked: Revocations | None = None,
     *,
     insecure: bool = False,
@@ -105,7 +105,7 @@ def identify(
     return _with_token(subject, given, tokens)
 
 
-def _with_token(subject: Subject, given: list[str], tokens: TokenStore | None) -> Identity:
+def _with_token(subject: Subject, given: list[str], tokens: TokenVerifier | None) -> Identity:
     if len(given) > 1 or not given[0].lower().startswith(_BEARER) or len(given[0]) > _LONGEST_TOKEN:
         raise Denied(RefusalReason.BAD_TOKEN, "the authorization is not one `Bearer rota_...`")
     record = tokens.verify(given[0][len(_BEARER) :].strip()) if tokens is not None else None

@@ -61,8 +61,7 @@ def check_name(holder: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name!r} cannot be the name of {holder}: use 1 to 63 letters, digits, dots, hyphens "
-            "and underscores, "
-            "and begin with a letter or digit"
+            "and underscores, and begin with a letter or digit"
         )
     return name
 

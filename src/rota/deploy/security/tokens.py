@@ -50,19 +50,8 @@ class TokenRecord:
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
-class TokenStore(Protocol):
-    """Where tokens are kept; the guard needs only `verify`."""
-
-    def add(
-        self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = ""
-    ) -> tuple[str, str]:
-        """Make a token; its id, and the text that is shown once."""
-
-    def revoke(self, token_id: str) -> TokenRecord:
-        """End a token."""
-
-    def list(self) -> list[TokenRecord]:
-        """All tokens, the oldest first."""
+class TokenVerifier(Protocol):
+    """Knows good tokens, wherever they are kept."""
 
     def verify(self, token: str) -> TokenRecord | None:
         """The record of a good token, else None."""

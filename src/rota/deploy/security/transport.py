@@ -93,8 +93,7 @@ def listen(server: Any, address: str, *, certs: Path | None = None, insecure: bo
     elif certs is None:
         raise ConfigError(
             "a scheduler needs certificates: make them with `rota certs init` and name their "
-            "folder, "
-            "or give --insecure on a loopback address"
+            "folder, or give --insecure on a loopback address"
         )
     credentials = None if insecure or certs is None else ServerCertificates(certs).credentials()
     try:
@@ -107,8 +106,7 @@ def listen(server: Any, address: str, *, certs: Path | None = None, insecure: bo
     except RuntimeError as error:
         raise ConfigError(
             f"cannot listen on {address}: it is in use, not an address of this machine, or not "
-            "allowed; "
-            "choose another one, or stop the other scheduler"
+            "allowed; choose another one, or stop the other scheduler"
         ) from error
 
 

@@ -62,8 +62,7 @@ class ControlGroups:
                 enclosure.remove()
             raise ConfigError(
                 f"cannot limit task {name}: {error.filename}: {error.strerror} (CPUs "
-                f"{list(limits.cpus)}, "
-                f"memory {limits.memory_bytes} bytes, quota {limits.quota})"
+                f"{list(limits.cpus)}, memory {limits.memory_bytes} bytes, quota {limits.quota})"
             ) from error
         return enclosure
 

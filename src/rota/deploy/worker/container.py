@@ -43,13 +43,13 @@ class EngineLauncher:
         """Why the engine cannot be used: not installed, or nobody answers."""
         if shutil.which(self.name) is None:
             return f"{self.name} is not installed"
-        done = call([self.name, "info"])
-        if done is None:
+        completed = call([self.name, "info"])
+        if completed is None:
             return f"{self.name} does not answer within {ANSWER_WITHIN_S:g} s"
         return (
             ""
-            if done.returncode == 0
-            else f"{self.name} has no daemon here: {last_line(done.stderr)}"
+            if completed.returncode == 0
+            else f"{self.name} has no daemon here: {last_line(completed.stderr)}"
         )
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
@@ -90,10 +90,10 @@ class EngineLauncher:
         seen = self._process.status(folder)
         if seen.phase is not Phase.ENDED or seen.exit is None or seen.exit.code != _KILLED_CODE:
             return seen
-        done = call(
+        completed = call(
             [self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)]
         )
-        if done is None or done.stdout.strip() != "true":
+        if completed is None or completed.stdout.strip() != "true":
             return seen
         exit_ = Exit(
             _KILLED_CODE, None, ExitReason.OUT_OF_MEMORY, "the engine ended it at its limit"
@@ -108,9 +108,9 @@ class EngineLauncher:
         argv += [f"--cpus={limits.quota or len(limits.cpus) or spec.cpus:g}"]
         if limits.memory_bytes:
             argv += [f"--memory={limits.memory_bytes}b", f"--memory-swap={limits.memory_bytes}b"]
-        done = call([*argv, self._container(folder.name)])
-        if done is None or done.returncode != 0:
-            why = "no answer" if done is None else last_line(done.stderr)
+        completed = call([*argv, self._container(folder.name)])
+        if completed is None or completed.returncode != 0:
+            why = "no answer" if completed is None else last_line(completed.stderr)
             raise ConfigError(f"{self.name} cannot change the limits of task {spec.id}: {why}")
 
     def signal(self, folder: Path, number: int) -> None:

@@ -162,9 +162,8 @@ class Endpoint:
         if expected.world_size != len(expected.ranks):
             raise ConfigError(
                 f"job {attempt.job}: {len(expected.ranks)} of {expected.world_size} ranks are on "
-                "this server; it "
-                "cannot stop them on one step by itself; whoever knows all of them leads, through "
-                "pass_on."
+                "this server; it cannot stop them on one step by itself; whoever knows all of them "
+                "leads, through pass_on."
             )
         expected.stopping = True
         if expected.world_size == 1:
@@ -356,9 +355,8 @@ def _own_folder(folder: Path) -> None:
     if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         raise ConfigError(
             f"{folder}: a socket of jobs needs a folder that only this user may enter, and this "
-            "one has owner "
-            f"{facts.st_uid} and mode {stat.S_IMODE(facts.st_mode):03o}. Choose another, or chmod "
-            "700 it."
+            f"one has owner {facts.st_uid} and mode {stat.S_IMODE(facts.st_mode):03o}. Choose "
+            "another, or chmod 700 it."
         )
 
 

@@ -196,8 +196,8 @@ class Host:
 
     def _stop_unused_mps(self, ended: TaskId) -> None:
         """End the daemons of GPUs that no other task shares any more."""
-        mine = self._spec(ended)
-        if mine is None or not mine.mps:
+        ended_spec = self._spec(ended)
+        if ended_spec is None or not ended_spec.mps:
             return
         in_use: set[str] = set()
         for task in self.table.ids():
@@ -205,7 +205,7 @@ class Host:
             cleaned = (self.table.path(task) / _CLEANED).exists()
             if other is not None and other.mps and task != ended and not cleaned:
                 in_use.update(other.devices)
-        for device in set(mine.devices) - in_use:
+        for device in set(ended_spec.devices) - in_use:
             self.mps.stop(device)
 
     def _nodes_of(self, devices: Iterable[str]) -> set[int]:

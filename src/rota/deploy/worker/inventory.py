@@ -204,8 +204,7 @@ def read_connections(path: str | Path) -> tuple[Connection, ...]:
         if address in line_of:
             raise ConfigError(
                 f"{path}:{number}: {connection.host}:{connection.port} is already on line "
-                f"{line_of[address]}; "
-                "give each agent once"
+                f"{line_of[address]}; give each agent once"
             )
         line_of[address] = number
         connections.append(connection)
@@ -249,13 +248,13 @@ def own_connection(path: str | Path, address: str = "") -> Connection:
     lines = read_connections(path)
     match = re.fullmatch(r"(.+):(\d+)", address)
     host = match[1] if match else address
-    mine = [line for line in lines if (line.host == host if host else _is_here(line.host))]
+    candidates = [line for line in lines if (line.host == host if host else _is_here(line.host))]
     if match:
-        mine = [line for line in mine if line.port == int(match[2])]
-    if len(mine) == 1:
-        return mine[0]
-    known = ", ".join(f"{line.host}:{line.port}" for line in (mine or lines)[:8])
-    if mine:
+        candidates = [line for line in candidates if line.port == int(match[2])]
+    if len(candidates) == 1:
+        return candidates[0]
+    known = ", ".join(f"{line.host}:{line.port}" for line in (candidates or lines)[:8])
+    if candidates:
         raise ConfigError(
             f"{path}: several lines are for this machine ({known}); say which with --host IP:PORT"
         )
@@ -274,18 +273,21 @@ def part_of(machine: Machine, connection: Connection, cpus: float, *, emulated: 
     that are.
     """
     last = connection.first_cpu + math.ceil(cpus)
-    mine = tuple(cpu for cpu in machine.cpus if connection.first_cpu <= cpu < last)
-    if not mine and not emulated:
+    own_cpus = tuple(cpu for cpu in machine.cpus if connection.first_cpu <= cpu < last)
+    if not own_cpus and not emulated:
         raise ConfigError(
             f"{connection.host}:{connection.port} begins at CPU {connection.first_cpu}, and this "
-            "machine has "
-            f"{machine.cpus[0]} to {machine.cpus[-1]}; correct the connection file"
+            f"machine has {machine.cpus[0]} to {machine.cpus[-1]}; correct the connection file"
         )
-    mine = mine or machine.cpus
+    own_cpus = own_cpus or machine.cpus
     if not connection.numa:
-        return replace(machine, cpus=mine, numa={0: mine})
-    nodes = {node: tuple(cpu for cpu in here if cpu in mine) for node, here in machine.numa.items()}
-    return replace(machine, cpus=mine, numa={node: here for node, here in nodes.items() if here})
+        return replace(machine, cpus=own_cpus, numa={0: own_cpus})
+    nodes = {
+        node: tuple(cpu for cpu in here if cpu in own_cpus) for node, here in machine.numa.items()
+    }
+    return replace(
+        machine, cpus=own_cpus, numa={node: here for node, here in nodes.items() if here}
+    )
 
 
 def _is_here(host: str) -> bool:

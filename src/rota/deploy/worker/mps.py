@@ -74,7 +74,7 @@ class Mps:
             **self.environment(device),
         }
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [shutil.which(CONTROL) or CONTROL, *arguments],
                 input=command,
                 stdin=subprocess.DEVNULL if command is None else None,
@@ -87,8 +87,9 @@ class Mps:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConfigError(f"{CONTROL} for GPU {device} did not answer: {error}") from error
-        if done.returncode != 0:
+        if completed.returncode != 0:
             log = self.folder / "mps" / device / "log"
             raise ConfigError(
-                f"{CONTROL} for GPU {device} failed with exit code {done.returncode}; see {log}"
+                f"{CONTROL} for GPU {device} failed with exit code {completed.returncode}; "
+                f"see {log}"
             )

@@ -192,7 +192,7 @@ def _start_shim(folder: Path) -> None:
     """Start the supervisor and come back when the command runs, or has failed to."""
     lock = _take_lock(folder)
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-S", "-E", str(SHIM), str(folder), str(lock)],
             pass_fds=(lock,),
             stdin=subprocess.DEVNULL,
@@ -206,10 +206,10 @@ def _start_shim(folder: Path) -> None:
         raise ConfigError(f"cannot start the supervisor of {folder.name}: {error}") from error
     finally:
         os.close(lock)
-    if done.returncode != 0 and not (folder / status.STATUS).exists():
+    if completed.returncode != 0 and not (folder / status.STATUS).exists():
         log = folder / "shim.log"
-        complaint = done.stderr + (
+        complaint = completed.stderr + (
             log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         )
-        why = complaint.strip()[-500:] or f"exit code {done.returncode}"
+        why = complaint.strip()[-500:] or f"exit code {completed.returncode}"
         raise ConfigError(f"the supervisor of {folder.name} failed: {why}")

@@ -61,9 +61,11 @@ class RuncLauncher:
             return "runc is not installed"
         if os.geteuid() != 0:
             return "runc needs root here: containers without root are not supported"
-        done = call(["runc", "--version"])
-        if done is None or done.returncode != 0:
-            return f"runc does not work: {last_line(done.stderr) if done else 'no answer'}"
+        completed = call(["runc", "--version"])
+        if completed is None or completed.returncode != 0:
+            return (
+                f"runc does not work: {last_line(completed.stderr) if completed else 'no answer'}"
+            )
         return ""
 
     def start(self, spec: TaskSpec, folder: Path) -> None:

@@ -79,9 +79,9 @@ def _timed_write(name: str, flags: int, most: int, seconds: float) -> tuple[int,
 
 
 def _write_through(fd: int, block: mmap.mmap) -> int:
-    done = os.write(fd, block)
+    transferred = os.write(fd, block)
     os.fdatasync(fd)
-    return done
+    return transferred
 
 
 def _timed_read(name: str, flags: int, seconds: float) -> tuple[int, float]:
@@ -100,8 +100,8 @@ def _repeat(action: Callable[[], int], most: int, seconds: float) -> tuple[int, 
     start = time.perf_counter()
     total = 0
     while True:
-        done = action()
-        total += done
+        transferred = action()
+        total += transferred
         spent = time.perf_counter() - start
-        if done == 0 or total >= most or spent >= seconds:
+        if transferred == 0 or total >= most or spent >= seconds:
             return total, max(spent, 1e-9)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rota.client.session import TrainingSession
 
 
-class Standing:
+class LoopStatus:
     """What a loop can ask about itself, answered by its session."""
 
     _session: TrainingSession
@@ -23,12 +23,12 @@ class Standing:
     @property
     def rank(self) -> int:
         """The number of this process in its gang."""
-        return self._session.here.rank
+        return self._session.env.rank
 
     @property
     def world_size(self) -> int:
         """How many processes the gang has."""
-        return self._session.here.world_size
+        return self._session.env.world_size
 
     @property
     def resumed(self) -> Path | None:

@@ -30,8 +30,8 @@ from typing import NamedTuple
 from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, StepTime, rows
 from rota.emulate.dataset import Dataset, generate
 from rota.emulate.device import Device, DevicePool
+from rota.emulate.device_memory import OutOfDeviceMemory
 from rota.emulate.loader import Loader, LoaderSettings
-from rota.emulate.memory import OutOfDeviceMemory
 from rota.emulate.pacing import Pacer
 from rota.emulate.priority import realtime
 from rota.emulate.sampling import Sampler

@@ -98,7 +98,7 @@ class BatchCurve:
 
 
 @dataclass(frozen=True)
-class MemoryNeed:
+class DeviceMemoryNeed:
     """What a model holds on a device, in MiB."""
 
     persistent_mib: float
@@ -174,12 +174,12 @@ class DeviceTimes:
         kind = max((copy.kind, forward.kind, backward.kind), key=_WORST_LAST.index)
         return StepTime(forward.value + backward.value, copy.value, kind)
 
-    def memory(self, model: str, batch: float) -> MemoryNeed:
+    def memory(self, model: str, batch: float) -> DeviceMemoryNeed:
         """What a step holds on any card: one table per model, measured on V100."""
         persistent_curve, peak_curve = self._memory[self._model(model)]
         persistent = persistent_curve.at(batch)
         peak = peak_curve.at(batch)
-        return MemoryNeed(
+        return DeviceMemoryNeed(
             persistent_mib=persistent.value,
             peak_mib=max(persistent.value, peak.value),
             kind=max(persistent.kind, peak.kind, key=_WORST_LAST.index),

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from rota.core.errors import ConfigError, RotaError, UnknownName
 from rota.emulate.cards import USABLE, card
 from rota.emulate.catalogue import StepTime
+from rota.emulate.device_memory import DeviceError, DeviceMemory
 from rota.emulate.lateness import Lateness, LatenessReport
-from rota.emulate.memory import DeviceError, DeviceMemory
 from rota.emulate.pacing import CATCH_UP_S, StepTimeline, checked_compression
 from rota.emulate.sharing import turns
 

@@ -24,11 +24,11 @@ from typing import IO
 
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.cards import card
-from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, MemoryNeed, StepTime
+from rota.emulate.catalogue import DeviceMemoryNeed, DeviceTimes, ExtrapolatedWarning, StepTime
 from rota.emulate.dataset import generate
+from rota.emulate.device_memory import DeviceError, DeviceMemory
 from rota.emulate.gangs import gang_step
 from rota.emulate.loader import Loader, LoaderSettings
-from rota.emulate.memory import DeviceError, DeviceMemory
 from rota.emulate.pacing import Pacer
 from rota.emulate.remote import RemoteDevices
 from rota.emulate.sampling import Sampler
@@ -44,7 +44,7 @@ class Work:
     step: StepTime
     steps: int
     sampler: Sampler
-    memory: MemoryNeed | None = None
+    memory: DeviceMemoryNeed | None = None
     load_s: float = 0.0
     overlap: bool = False
     compression: float = 1.0

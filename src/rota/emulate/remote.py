@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from rota.core.errors import ConfigError
 from rota.core.unix_sockets import connect
-from rota.emulate.catalogue import MemoryNeed, StepTime
-from rota.emulate.memory import DeviceError
+from rota.emulate.catalogue import DeviceMemoryNeed, StepTime
+from rota.emulate.device_memory import DeviceError
 
 LOOK_S = 0.02
 FIRST_S = 3.0
@@ -66,7 +66,7 @@ class RemoteDevice:
             )
 
     def attach(
-        self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
+        self, need: DeviceMemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
     ) -> None:
         """Take a place on the device and the memory that a job keeps."""
         memory = (
@@ -198,7 +198,7 @@ class RemoteDevices:
         self._each = [RemoteDevice(path, device, job, steps) for device in devices]
 
     def attach(
-        self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
+        self, need: DeviceMemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
     ) -> None:
         """A place on each of them, with the same need of memory."""
         for device in self._each:

@@ -24,7 +24,7 @@ from rota.core import unix_sockets
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import LONGEST_STEP_S, StepTime
 from rota.emulate.device import DevicePool, Seat
-from rota.emulate.memory import DeviceError
+from rota.emulate.device_memory import DeviceError
 
 ASKING_S = 0.002
 """How long a shared device waits for the job it served to ask again before it chooses; costs no

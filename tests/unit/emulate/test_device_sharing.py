@@ -8,7 +8,7 @@ from real_time import run_virtual, within
 from rota.core.errors import ConfigError, UnknownName
 from rota.emulate.catalogue import DeviceTimes, StepTime
 from rota.emulate.device import Device, DeviceBusy, DevicePool
-from rota.emulate.memory import DeviceMemory, OutOfDeviceMemory
+from rota.emulate.device_memory import DeviceMemory, OutOfDeviceMemory
 
 TIMES = DeviceTimes()
 

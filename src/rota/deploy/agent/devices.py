@@ -18,7 +18,7 @@ from rota.core.errors import RotaError
 from rota.deploy.agent.main import Equipment
 from rota.deploy.agent.tasks import Key
 from rota.emulate.cards import USABLE, card
-from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, MemoryNeed
+from rota.emulate.catalogue import DeviceMemoryNeed, DeviceTimes, ExtrapolatedWarning
 from rota.emulate.device import Device, DevicePool
 from rota.emulate.gangs import gang_step
 from rota.emulate.server import ASKING_S, DeviceServer
@@ -106,7 +106,7 @@ class Devices:
         return self.time_scale / step.seconds
 
 
-def need_of(spec: pb.JobSpec) -> MemoryNeed | None:
+def need_of(spec: pb.JobSpec) -> DeviceMemoryNeed | None:
     """Memory on each device: of the model it names, or that its profile names; None if nobody knows."""
     model, batch = spec.model, spec.batch or 1
     named = _BATCH.fullmatch(spec.profile)

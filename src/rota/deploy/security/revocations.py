@@ -16,7 +16,7 @@ from pathlib import Path
 from rota.core.errors import ConfigError
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import Role, Subject, check_name
-from rota.deploy.security.watched import Watched
+from rota.deploy.security.watched_file import WatchedFile
 
 CLOCKS_DIFFER = timedelta(hours=1)
 """Certificates begin this long before they are made, because the clocks of machines are not
@@ -32,7 +32,7 @@ class Revocations:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._watched = Watched(path, self.read, "no certificate is accepted")
+        self._watched = WatchedFile(path, self.read, "no certificate is accepted")
 
     def revoke(self, role: Role, name: str, now: datetime) -> None:
         """Refuse every certificate of a holder that exists now."""

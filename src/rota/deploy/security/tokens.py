@@ -24,7 +24,7 @@ from typing import Protocol
 from rota.core.errors import ConfigError, UnknownName
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import check_name
-from rota.deploy.security.watched import Watched
+from rota.deploy.security.watched_file import WatchedFile
 
 _TOKEN = re.compile(r"rota_([0-9a-f]{12})_([0-9a-f]{64})")
 _VERSION = 1
@@ -71,7 +71,7 @@ class TokenFile:
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
         self._path = Path(path)
         self._clock = clock
-        self._watched = Watched(self._path, self._read, "no token is accepted")
+        self._watched = WatchedFile(self._path, self._read, "no token is accepted")
 
     def add(
         self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = ""

@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
-import stat
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -22,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from rota.client.wire import LONGEST_LINE, Lines, encode
-from rota.core import unix_sockets
 from rota.core.errors import ConfigError
 from rota.deploy.agreement import Agreement, Send
+from rota.deploy.worker.private_socket import bind_private
 from rota.deploy.worker.ranks import (
     AttemptId,
     IgnoredMessages,
@@ -95,8 +93,7 @@ class Endpoint:
 
     async def start(self) -> None:
         """Begin to listen. The folder is for this user only, and so is the socket."""
-        _own_folder(self.path.parent)
-        listener = _bind(self.path)
+        listener = bind_private(self.path)
         self._inode = self.path.stat().st_ino
         self._server = await asyncio.start_unix_server(
             self._serve, sock=listener, limit=2 * LONGEST_LINE
@@ -346,40 +343,3 @@ class Endpoint:
                 agreement = expected.agreement
                 if agreement is not None:
                     self._move(attempt, agreement, partial(agreement.tick, time.monotonic()))
-
-
-def _own_folder(folder: Path) -> None:
-    """Make the folder for this user only; refuse one that others may enter."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    facts = folder.stat()
-    if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
-        raise ConfigError(
-            f"{folder}: a socket of jobs needs a folder that only this user may enter, and this "
-            f"one has owner {facts.st_uid} and mode {stat.S_IMODE(facts.st_mode):03o}. Choose "
-            "another, or chmod 700 it."
-        )
-
-
-def _bind(path: Path) -> socket.socket:
-    """A socket at a path, in place of one that a dead agent left."""
-    if path.exists():
-        _clear(path)
-    try:
-        bound = unix_sockets.bind(str(path))
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot listen there ({error.strerror or error}). Choose a shorter path."
-        ) from error
-    bound.setblocking(False)
-    return bound
-
-
-def _clear(path: Path) -> None:
-    if not stat.S_ISSOCK(path.stat().st_mode):
-        raise ConfigError(f"{path}: this is a file and no socket; choose another path.")
-    try:
-        unix_sockets.connect(str(path)).close()
-    except OSError:
-        path.unlink()
-        return
-    raise ConfigError(f"{path}: another agent listens there. End it, or choose another path.")

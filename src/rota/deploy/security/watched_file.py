@@ -14,7 +14,7 @@ Content = TypeVar("Content")
 _log = logging.getLogger(__name__)
 
 
-class Watched(Generic[Content]):
+class WatchedFile(Generic[Content]):
     """What `read` makes of a file, as of now.
 
     A broken file is said once, with what is shut until it is mended.

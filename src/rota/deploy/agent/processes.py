@@ -21,9 +21,9 @@ from rota.deploy.agent.tasks import Key, Runner
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
-from rota.deploy.worker.ranks import Rank, Task
+from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
-from rota.deploy.worker.status import Phase, Reason, Status
+from rota.deploy.worker.status import ExitReason, Phase, Status
 from rota.deploy.worker.stopping import Ending
 from rota.rpc import rota_pb2 as pb
 
@@ -54,7 +54,7 @@ class Processes:
         self.endpoint = Endpoint(
             folder / "run" / "agent.sock", on_change=self._heard, on_answer=self._answered, on_broken=self._broken
         )
-        self._runners: dict[Task, ProcessRunner] = {}
+        self._runners: dict[AttemptId, ProcessRunner] = {}
         self._some = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
         self._polling: asyncio.Task[None] | None = None
@@ -136,16 +136,16 @@ class Processes:
     # Events of the endpoint and the machine
 
     def _heard(self, rank: Rank) -> None:
-        runner = self._runners.get(rank.task)
+        runner = self._runners.get(rank.attempt)
         if runner is not None:
             runner.heard(rank)
 
-    def _answered(self, task: Task, rank: int, message: dict[str, Any]) -> None:
+    def _answered(self, task: AttemptId, rank: int, message: dict[str, Any]) -> None:
         runner = self._runners.get(task)
         if runner is not None:
             runner.answered(rank, message)
 
-    def _broken(self, task: Task, reason: str) -> None:
+    def _broken(self, task: AttemptId, reason: str) -> None:
         runner = self._runners.get(task)
         if runner is not None:
             runner.kill(reason)
@@ -166,7 +166,7 @@ class ProcessRunner:
 
     def __init__(self, place: Processes, order: pb.TaskOrder, changed: Callable[[], None]) -> None:
         self.key: Key = (order.job, order.epoch)
-        self.task = Task(str(order.job), int(order.epoch))
+        self.task = AttemptId(str(order.job), int(order.epoch))
         self._place, self._order, self._changed = place, order, changed
         self._ids = [
             TaskId(str(order.job), int(order.epoch), rank)
@@ -337,7 +337,7 @@ class ProcessRunner:
 
     def _left_well(self, task: TaskId) -> bool:
         exit_ = self._status[task].exit
-        return exit_ is not None and exit_.reason is Reason.COMPLETED
+        return exit_ is not None and exit_.reason is ExitReason.COMPLETED
 
     def _begin_ending(self, gentle_s: float) -> None:
         now = time.monotonic()
@@ -354,10 +354,10 @@ class ProcessRunner:
         if rank.saved is not None and rank.saved > self._saved[0] and rank.saved_path:
             self._saved = (rank.saved, f"{self.key[0]}/{self.key[1]}/{rank.saved_path}")
             self._changed()
-        if rank.phase == "failed":
+        if rank.phase is RankPhase.FAILED:
             self._failure = (rank.failure or "failed", rank.detail or "")
         if rank.over:
-            self._answers[rank.rank, "end"] = json.dumps({"op": rank.phase, "step": rank.step})
+            self._answers[rank.rank, "end"] = json.dumps({"op": rank.phase.value, "step": rank.step})
             self._changed()
 
     def answered(self, rank: int, message: dict[str, Any]) -> None:
@@ -372,13 +372,13 @@ class ProcessRunner:
         code = next((e.code if e.code is not None else 128 + (e.signal or 0) for e in exits if e.code != 0), 0)
         if self._failure is not None:
             return self._failure[0], code, self._failure[1]
-        worst = next((e for e in exits if e.reason is not Reason.COMPLETED), None)
+        worst = next((e for e in exits if e.reason is not ExitReason.COMPLETED), None)
         phases = {rank.phase for rank in self._place.endpoint.ranks(self.task)}
         if worst is None:
             forced = any(ending.forced for ending in self._endings.values())
-            stopped = ("stopped" in phases or forced) and "done" not in phases
+            stopped = (RankPhase.STOPPED in phases or forced) and RankPhase.DONE not in phases
             return ("stopped" if stopped else "completed"), 0, self._stopping if stopped else ""
-        if self._began_stop and worst.reason is Reason.KILLED:
+        if self._began_stop and worst.reason is ExitReason.KILLED:
             return "stopped", code, self._stopping
-        names = {Reason.OUT_OF_MEMORY: "out-of-memory", Reason.LOST: "lost", Reason.KILLED: "killed"}
+        names = {ExitReason.OUT_OF_MEMORY: "out-of-memory", ExitReason.LOST: "lost", ExitReason.KILLED: "killed"}
         return names.get(worst.reason, "failed"), code, worst.detail

@@ -96,12 +96,14 @@ def pacing(client: Client, folder: Path, jobs: int, meanwhile: Callable[[], None
         late = max(late, *(node.lateness_s for node in client.nodes()))
     meanwhile()
     client.wait(numbers)
-    started, took = {}, []
+    started = {}
+    took = []
     database = sqlite3.connect(folder / "rota" / "state.db")
     for (body,) in database.execute("SELECT body FROM events ORDER BY seq"):
         line = json.loads(body)
         if line["event"] == "AttemptStarted":
-            started[line["job"]], rate = line["at"], line["rate"]
+            started[line["job"]] = line["at"]
+            rate = line["rate"]
         elif line["event"] == "AttemptEnded" and line["job"] in numbers:
             took.append(line["at"] - started[line["job"]])
     return 600 / rate, np.array(took), late

@@ -76,7 +76,8 @@ async def all_paced(keys: Sequence[Key], steps: int) -> dict[Key, tuple[float, f
     """For each: how far the mean step is off, and p95 of single steps as a part of what is allowed."""
     found: dict[Key, tuple[float, float]] = {}
     # Long steps slowest first and many at a time, short ones few at a time: some thousand steps per second in all.
-    many, few = asyncio.Semaphore(600), asyncio.Semaphore(24)
+    many = asyncio.Semaphore(600)
+    few = asyncio.Semaphore(24)
 
     async def one(key: Key) -> None:
         step = TIMES.step(*key)
@@ -104,7 +105,9 @@ def a1(quick: bool) -> Verdict:
         if batch <= TIMES.largest(model, gpu) and TIMES.step(model, gpu, batch).seconds >= 0.005
     ]
     left = left[::60] if quick else left
-    count, steps, texts = len(left), 20 if quick else A1_STEPS, []
+    count = len(left)
+    steps = 20 if quick else A1_STEPS
+    texts = []
     for _ in range(3):
         found = asyncio.run(all_paced(left, steps))
         worst = max(mean for mean, _ in found.values())
@@ -150,10 +153,12 @@ def a4(quick: bool) -> Verdict:  # noqa: ARG001
     for row in rows(str(HELD_OUT)):
         found = TIMES.seconds(row["model"], row["gpu"], int(row["batch"]), row["phase"])  # type: ignore[arg-type]
         by_phase.setdefault(row["phase"], []).append(abs(found.value / float(row["seconds"]) - 1.0))
-    texts, met = [], True
+    texts = []
+    met = True
     for phase, errors in by_phase.items():
         errors.sort()
-        median, p95 = statistics.median(errors), errors[int(0.95 * len(errors))]
+        median = statistics.median(errors)
+        p95 = errors[int(0.95 * len(errors))]
         met &= median <= 0.01 and p95 <= 0.085
         texts.append(f"{phase} {median:.2%} / {p95:.2%} of {len(errors)}")
     return Verdict(met, f"median / p95: {', '.join(texts)} (1 % / 8.5 %)")
@@ -176,7 +181,8 @@ def a6(quick: bool) -> Verdict:
 def a7(quick: bool) -> Verdict:
     """Sharing: k jobs of 0.5753 s and 0.0067 s of copying."""
     step = StepTime(0.05753, 0.00067) if quick else StepTime(0.5753, 0.0067)
-    steps, worst = (20 if quick else 40), 0.0
+    steps = 20 if quick else 40
+    worst = 0.0
 
     async def shared(sharing: str, jobs: int) -> list[float]:
         device = Device("d", "p100", 1e6, sharing=sharing)
@@ -209,7 +215,8 @@ def a8(quick: bool) -> Verdict:  # noqa: ARG001
         return [e.why for e in ended] == ["done", OutOfDeviceMemory.reason] and device.memory.used_mib == 0.0
 
     usable = Fleet.of(["p100"])["gpu0"].memory.capacity_mib
-    small, large = TIMES.memory("resnet50", 128).peak_mib, TIMES.memory("resnet50", 256).peak_mib
+    small = TIMES.memory("resnet50", 128).peak_mib
+    large = TIMES.memory("resnet50", 256).peak_mib
     met = small <= usable < large and asyncio.run(second_refused())
     return Verdict(
         met, f"usable {usable:.0f}: batch 128 ({small:.0f}) runs, 256 ({large:.0f}) fails, second job fails alone"
@@ -234,7 +241,8 @@ def throughput(dataset: Dataset, settings: LoaderSettings, step: StepTime, batch
         for _ in range(2 * settings.workers * settings.prefetch):
             first = loader.next()
             pacer.step(step, first.ready if first else None)
-        begun, cpu = time.monotonic(), loader.cpu_s
+        begun = time.monotonic()
+        cpu = loader.cpu_s
         for _ in range(batches):
             found = loader.next()
             pacer.step(step, found.ready if found else None)
@@ -244,7 +252,8 @@ def throughput(dataset: Dataset, settings: LoaderSettings, step: StepTime, batch
 
 def a10(quick: bool) -> Verdict:
     """Stalls from CPUs: 2 ms of CPU per sample, a device for 800 samples/s, 1 to n cores."""
-    texts, met = [], True
+    texts = []
+    met = True
     allowed = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
         dataset = generate(Path(folder) / "data", 512, 16384)
@@ -255,7 +264,8 @@ def a10(quick: bool) -> Verdict:
                 for _ in range(3)
             ]
             rate, got = max(found)
-            expected, possible = min(got / 0.002, 800.0), min(cores / 0.002, 800.0)
+            expected = min(got / 0.002, 800.0)
+            possible = min(cores / 0.002, 800.0)
             met &= abs(rate / expected - 1.0) <= 0.05
             texts.append(f"{cores} cores: {rate:.0f}/s (got {got:.2f} cores: {expected:.0f}; with all: {possible:.0f})")
         os.sched_setaffinity(0, allowed)
@@ -264,7 +274,8 @@ def a10(quick: bool) -> Verdict:
 
 def a11(quick: bool) -> Verdict:
     """Stalls from reading: a cap on bytes per second, and a cache of a part of the data."""
-    texts, met = [], True
+    texts = []
+    met = True
     with tempfile.TemporaryDirectory() as folder:
         dataset = generate(Path(folder) / "data", 512, 16384)
         for bandwidth in (2e6, 8e6, 32e6):
@@ -310,9 +321,11 @@ def a15(quick: bool) -> Verdict:
         fleet = Fleet.of(["v100"] * 256)
         return await asyncio.gather(*(paced(d, step, steps) for d in fleet.devices.values()))
 
-    texts, errors = [], []
+    texts = []
+    errors = []
     for step in (TIMES.step("resnet50", "v100", 64), StepTime(0.02)):
-        cpu, begun = time.process_time(), time.monotonic()
+        cpu = time.process_time()
+        begun = time.monotonic()
         means = asyncio.run(everything(step, int((4.0 if quick else 20.0) / step.seconds)))
         part = (time.process_time() - cpu) / (time.monotonic() - begun)
         errors.append(max(abs(mean / step.seconds - 1.0) for mean in means))
@@ -343,7 +356,8 @@ def a18(quick: bool) -> Verdict:
 
 def a19(quick: bool) -> Verdict:
     """Time compression by 20."""
-    steps, seconds = (20 if quick else 200), []
+    steps = 20 if quick else 200
+    seconds = []
     for k in (1.0, 20.0):
         pacer = Pacer(compression=k)
         begun = time.monotonic()

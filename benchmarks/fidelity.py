@@ -47,7 +47,9 @@ def settings(policy: str, mechanism: str) -> dict[str, Any]:
 
 def simulated_gains(seeds: Sequence[int]) -> dict[str, list[float]]:
     """For each policy what tune gains in mean JCT, trace by trace; printed with how busy the servers were."""
-    cluster, gains, busy = clusters.load(CLUSTER), {"las": [], "srtf": []}, []
+    cluster = clusters.load(CLUSTER)
+    gains = {"las": [], "srtf": []}
+    busy = []
     for seed in seeds:
         runs = {pair: rota.simulate(jobs=trace(seed), cluster=cluster, **settings(*pair)).summary for pair in PAIRS}
         busy.append(runs["las", "proportional"]["utilization"])

@@ -28,7 +28,8 @@ from rota.core.jobs import Jobs, table
 
 SERVER = "cpus=24:memory=500"
 CLUSTER = ",".join(f"{kind}=32/8:{SERVER}" for kind in ("v100", "p100", "k80"))
-VISION, LANGUAGE = ("res18", "res50"), ("transformer", "lstm")
+VISION = ("res18", "res50")
+LANGUAGE = ("transformer", "lstm")
 WAYS = {
     "baseline": ("", "proportional"),
     "types only": ("-perf", "proportional"),
@@ -64,8 +65,12 @@ def jobs_of(part: Part, load: float | None, vision: float, seed: int) -> Jobs:
     Half an hour to 8 hours, 3 on average: with the lengths of its stream, up to a week, a run of some minutes would not
     come near a steady state. `load` is in jobs per hour; without one all jobs are there at the start.
     """
-    random, catalogue = Random(seed), profiles.load("pipeline")
-    names, steps, arrivals, at = [], [], [], 0.0
+    random = Random(seed)
+    catalogue = profiles.load("pipeline")
+    names = []
+    steps = []
+    arrivals = []
+    at = 0.0
     for _ in range(part.jobs):
         long = random.random() >= 0.8
         length = 60 * 10 ** (random.uniform(2.5, 2.7) if long else random.uniform(1.5, 2.5))
@@ -96,7 +101,8 @@ def run(part: Part, way: str, load: float | None, vision: float, seed: int) -> O
     )  # fmt: skip
     if result.summary["solve_failures"] or result.notes:
         print(f"{way}, seed {seed}: {result.summary['solve_failures']} solves failed; {result.notes}", file=sys.stderr)
-    jobs, step_s = result.jobs, profiles.load("pipeline").step_s
+    jobs = result.jobs
+    step_s = profiles.load("pipeline").step_s
     slowdown = [
         jct / (steps * step_s(str(name), 1, "v100"))
         for jct, steps, name, counts in zip(

@@ -101,7 +101,8 @@ def write(path: Path, notes: Sequence[str], header: Sequence[str], rows: Iterabl
 def line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Intercept and slope by least squares."""
     n = len(points)
-    mean_x, mean_y = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+    mean_x = sum(x for x, _ in points) / n
+    mean_y = sum(y for _, y in points) / n
     slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
     return mean_y - slope * mean_x, slope
 

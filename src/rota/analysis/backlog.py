@@ -118,7 +118,8 @@ class Backlog:
 
     def _count(self, jobs: Jobs, first: IntArray) -> None:
         """Work by moment; jobs that can run nowhere bring none."""
-        names, best = jobs.profiles, self._best
+        names = jobs.profiles
+        best = self._best
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.total_steps.tolist())
         rates = [(best.get((names[p], g), 0.0), g, steps) for p, g, steps in zip(*columns, strict=True)]
         work = [steps * g / rate if rate > 0 else 0.0 for rate, g, steps in rates]
@@ -128,7 +129,8 @@ class Backlog:
 
 def dispersion(times: FloatArray, work: FloatArray) -> float:
     """How uneven the work that arrives is: 1 + 1 for exponential gaps and works, 0 for a conveyor belt."""
-    span, total = float(times[-1] - times[0]), float(work.sum())
+    span = float(times[-1] - times[0])
+    total = float(work.sum())
     if span <= 0 or total <= 0:
         return math.inf
     gaps = np.diff(times)

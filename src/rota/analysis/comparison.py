@@ -107,15 +107,18 @@ def compare_jobs(a: Columns, b: Columns, *, names: tuple[str, str] = ("A", "B"),
     """
     rows_a, rows_b = _common(a["job_id"], b["job_id"], names)
     _same_workload(a, b, (rows_a, rows_b), names)
-    counted_a, counted_b = _counted(a), _counted(b)
+    counted_a = _counted(a)
+    counted_b = _counted(b)
     both = counted_a[rows_a] & counted_b[rows_b]
-    rows_a, rows_b = rows_a[both], rows_b[both]
+    rows_a = rows_a[both]
+    rows_b = rows_b[both]
     if not len(rows_a):
         raise ConfigError(
             f"no job finished and was measured in both {names[0]} and {names[1]}; compare runs with the same --measure"
         )
     in_order = np.lexsort((a["job_id"][rows_a], a["arrival_s"][rows_a]))
-    rows_a, rows_b = rows_a[in_order], rows_b[in_order]
+    rows_a = rows_a[in_order]
+    rows_b = rows_b[in_order]
     time_a, time_b = (np.asarray(x["jct_s"], dtype=np.float64)[r] for x, r in ((a, rows_a), (b, rows_b)))
     for name, time in zip(names, (time_a, time_b), strict=True):
         if not time.any():
@@ -199,7 +202,8 @@ def _same_workload(a: Columns, b: Columns, rows: tuple[IntArray, IntArray], name
     for column, unit in (("arrival_s", "arrives at {:g} s"), ("gpus", "asks for {:g} GPUs")):
         if column not in a or column not in b:
             continue
-        of_a, of_b = a[column][rows[0]], b[column][rows[1]]
+        of_a = a[column][rows[0]]
+        of_b = b[column][rows[1]]
         differs = ~np.isclose(of_a, of_b, rtol=1e-9, atol=SAME_S)
         if differs.any():
             i = int(differs.argmax())

@@ -57,7 +57,8 @@ def finish_time_fairness(table: JobTable, cluster: Cluster, speeds: Throughputs 
     done = np.flatnonzero(status == FINISHED)
     if speeds is None or not len(done):
         return rho
-    arrival, finish = table.floats("arrival_s"), table.floats("finish_s")
+    arrival = table.floats("arrival_s")
+    finish = table.floats("finish_s")
     there = status != REJECTED
     company = mean_present(arrival[there], table.floats("left_s")[there], arrival[done], finish[done])
     gpus = table.ints("gpus")[done]
@@ -77,7 +78,8 @@ def mean_present(arrival: FloatArray, left: FloatArray, start: FloatArray, end: 
     change = np.ones(len(moments))
     change[len(arrival) :] = -1.0
     order = np.argsort(moments, kind="stable")
-    moments, count = moments[order], np.cumsum(change[order])
+    moments = moments[order]
+    count = np.cumsum(change[order])
     area = np.concatenate([[0.0], np.cumsum(count[:-1] * np.diff(moments))])
     lasted = end - start
     spent = np.interp(end, moments, area) - np.interp(start, moments, area)

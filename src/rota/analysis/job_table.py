@@ -109,11 +109,13 @@ class JobTable:
         """Jobs mostly come one by one; their columns are filled for many at once."""
         if not self._new:
             return
-        new, self._new = self._new, []
+        new = self._new
+        self._new = []
         ids = np.concatenate([np.arange(first, first + len(jobs)) for first, jobs in new])
         for name, source in _FROM_JOBS.items():
             self._columns[name][ids] = np.concatenate([getattr(jobs, source) for _, jobs in new])
-        profile, tenant = self._profiles.index, self._tenants.index
+        profile = self._profiles.index
+        tenant = self._tenants.index
         self._columns["profile"][ids] = np.concatenate([profile(jobs.profiles, jobs.profile) for _, jobs in new])
         self._columns["tenant"][ids] = np.concatenate([tenant(jobs.tenants, jobs.tenant) for _, jobs in new])
 
@@ -137,7 +139,8 @@ class JobTable:
 
     def deadlines(self, counted: BoolArray, now: float) -> tuple[BoolArray, BoolArray]:
         """[N] who of those that count has a deadline, and who of them missed it."""
-        status, deadline = self.ints("status"), self.floats("deadline_s")
+        status = self.ints("status")
+        deadline = self.floats("deadline_s")
         bound = counted & np.isfinite(deadline)
         end = np.where(status == FINISHED, self.floats("finish_s"), now)
         given_up = (status == DROPPED) | (status == REJECTED)

@@ -36,12 +36,14 @@ class Ledger:
 
     def ran(self, placement: Placement, seconds: FloatArray) -> None:
         """Tasks of a placement held their slots for so long."""
-        cpus, memory = placement.cpus, placement.memory_gb
+        cpus = placement.cpus
+        memory = placement.memory_gb
         if cpus is None or memory is None:
             if cpus is None and (self._alike or len(placement.slot_gpus) == 0):
                 cpus = memory = _NONE
             else:
-                cpus, memory = cpus_of(placement, self._cluster), memory_of(placement, self._cluster)
+                cpus = cpus_of(placement, self._cluster)
+                memory = memory_of(placement, self._cluster)
         what = (placement.type, placement.gpus, seconds, self._prices, cpus, memory)
         totals = (self.by_type, self._unsaid, self._beside)
         while not kernels.charge(placement.first, placement.second, *what, self._gpu_s, self._price, *totals):

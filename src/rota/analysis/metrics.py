@@ -182,7 +182,8 @@ class Metrics:
     def summary(self, now: float) -> dict[str, Any]:
         """The numbers of the run up to `now`; None where nothing was measured."""
         table = self.table
-        arrival, finish = table.floats("arrival_s"), table.floats("finish_s")
+        arrival = table.floats("arrival_s")
+        finish = table.floats("finish_s")
         window = self.window()
         counted = table.counted(self.measure if window is None else window.range)
         measured = counted & (table.ints("status") == FINISHED)
@@ -217,7 +218,8 @@ class Metrics:
 
     def _beside_gpus(self, now: float) -> dict[str, float | None]:
         """Utilisation of CPUs and memory; servers are up as far as GPUs of their type are."""
-        ledger, cluster = self.ledger, self.cluster
+        ledger = self.ledger
+        cluster = self.cluster
         up_s = (self._past_up_s + self._up * (now - self._capacity_since))[cluster.server_type]
         there = {"cpu_utilization": cluster.server_cpus @ up_s, "memory_utilization": cluster.server_memory_gb @ up_s}
         held = {
@@ -233,7 +235,9 @@ class Metrics:
     def jobs(self) -> dict[str, NDArray[Any]]:
         """One array per column, one entry per job; NaN where a job has no finish."""
         table = self.table
-        arrival, finish, status = table.floats("arrival_s"), table.floats("finish_s"), table.ints("status")
+        arrival = table.floats("arrival_s")
+        finish = table.floats("finish_s")
+        status = table.ints("status")
         window = self.window()
         return {
             "job_id": np.arange(len(table)),

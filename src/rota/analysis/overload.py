@@ -144,10 +144,12 @@ class Overload:
         if not self._watching or self._verdict is not None:
             return None
         self._backlog.look(idle=self._idle)
-        limits, rise = self._limits, self._backlog.rise()
+        limits = self._limits
+        rise = self._backlog.rise()
         if not self._enough() or rise is None or rise.evidence(limits.load) < -math.log(limits.suspect):
             return None
-        left, rose = rise.left_s / 3600.0, rise.rise_s / 3600.0
+        left = rise.left_s / 3600.0
+        rose = rise.rise_s / 3600.0
         return (
             f"the load was at the limit of the cluster or beyond: at the end {left:,.0f} GPU hours of work were left, "
             f"{rose:,.0f} of them added since GPUs were last idle (at {limits.load:.0%} load the chance of that is "
@@ -203,7 +205,8 @@ class Overload:
         return len(self._after) >= limits.arrivals and self._asked[-1] >= limits.turnover * self._capacity
 
     def _check_demand(self) -> None:
-        limits, count = self._limits, len(self._after)
+        limits = self._limits
+        count = len(self._after)
         if self._demand < limits.demand * self._capacity:
             return
         first = count // 3
@@ -228,7 +231,8 @@ class Overload:
             )
 
     def _check_work(self) -> None:
-        limits, rise = self._limits, self._backlog.rise()
+        limits = self._limits
+        rise = self._backlog.rise()
         if self._verdict is not None or rise is None or rise.evidence(limits.load) < -math.log(limits.chance):
             return
         self.overhang = seen = self._overhang(rise)

@@ -120,5 +120,7 @@ def _plain_ticks(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-styled, new_figure, plain_ticks = _style, _figure, _plain_ticks
+styled = _style
+new_figure = _figure
+plain_ticks = _plain_ticks
 """For figures that are drawn elsewhere in the same look."""

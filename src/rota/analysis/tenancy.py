@@ -66,7 +66,8 @@ class Tenancy:
 
     def _by_tenant(self, seconds: FloatArray) -> FloatArray:
         """GPU-seconds of a round; two jobs that share GPUs have half each."""
-        tenant, placement = self._table.ints("tenant"), self._placement
+        tenant = self._table.ints("tenant")
+        placement = self._placement
         sums = np.zeros(len(self._table.tenants.known))
         shared = placement.second >= 0
         held = seconds * placement.gpus * np.where(shared, 0.5, 1.0)
@@ -92,7 +93,8 @@ class Tenancy:
     def _entitled(self, edge: FloatArray, weights: FloatArray) -> FloatArray:
         """[tenant, bin] weight over the weights of all that were there, at twenty moments of each bin."""
         moments = (edge[:-1, None] + np.diff(edge)[:, None] * (np.arange(20) + 0.5) / 20).ravel()
-        tenant, arrival = self._table.ints("tenant"), self._table.floats("arrival_s")
+        tenant = self._table.ints("tenant")
+        arrival = self._table.floats("arrival_s")
         left = self._table.floats("left_s")
         there = np.zeros((len(weights), len(moments)))
         for t in range(len(weights)):

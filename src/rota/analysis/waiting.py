@@ -15,7 +15,8 @@ class Waiting:
     """Observes a run: idle GPUs while somebody waits for no more than them, and who waited longest at a stretch."""
 
     def __init__(self, mechanism: str, gpus: int) -> None:
-        self._mechanism, self._gpus = mechanism, gpus
+        self._mechanism = mechanism
+        self._gpus = gpus
         self._size: dict[int, int] = {}
         self._since: dict[int, float] = {}
         """When each waiting job arrived or was stopped."""
@@ -47,9 +48,11 @@ class Waiting:
 
     def _submitted(self, event: JobsSubmitted) -> None:
         self._now = event.at
-        gpus, submitted = event.jobs.gpus.tolist(), event.jobs.submitted.tolist()
+        gpus = event.jobs.gpus.tolist()
+        submitted = event.jobs.submitted.tolist()
         for job, (size, at) in enumerate(zip(gpus, submitted, strict=True), event.first_id):
-            self._size[job], self._since[job] = size, at
+            self._size[job] = size
+            self._since[job] = at
         while event.first_id + len(event.jobs) > len(self._marked):
             self._marked = np.concatenate([self._marked, self._marked])
 
@@ -60,11 +63,13 @@ class Waiting:
 
     def _planned(self, event: Planned) -> None:
         self._now = event.at
-        placement, last = event.plan.placement, self._running
+        placement = event.plan.placement
+        last = self._running
         members = placement.first
         if placement.shared:
             members = np.concatenate([members, placement.second[placement.second >= 0]])
-        self._running, self._busy = members, int(np.add.reduce(placement.gpus))
+        self._running = members
+        self._busy = int(np.add.reduce(placement.gpus))
         if len(members) == len(self._size):  # nobody waits
             for job in list(self._since):
                 self._end(job, event.at)
@@ -107,6 +112,7 @@ class Waiting:
         if self._hungry_s <= 0:
             return []
         seconds, job = max([self._longest, *((self._now - at, job) for job, at in self._since.items())])
-        mean, hours = self._idle_gpu_s / self._hungry_s, self._hungry_s / 3600
+        mean = self._idle_gpu_s / self._hungry_s
+        hours = self._hungry_s / 3600
         idle = f"{self._mechanism} left {mean:.1f} GPUs idle on average for {hours:.1f} h while jobs waited"
         return [f"{idle} that asked for no more; job {job} waited longest ({seconds / 3600:.1f} h)"]

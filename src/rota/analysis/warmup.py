@@ -30,7 +30,8 @@ BATCH = 5
 STRETCHES = 20
 FEWEST = 2 * STRETCHES * BATCH
 """Arrivals below which nothing is said."""
-FIRST_LOOK, LAST_LOOK = 1_000, 8_000
+FIRST_LOOK = 1_000
+LAST_LOOK = 8_000
 LATER = 1.1
 """A look waits for so many times the arrivals that it looks at, so that all that ended till then is known."""
 
@@ -59,7 +60,8 @@ def mser(values: FloatArray, batch: int = BATCH) -> int | None:
     means = values[: count * batch].reshape(count, batch).mean(axis=1)
     means = means - means.mean()  # so that squares lose nothing
     left = np.arange(count, 0, -1)
-    total, squares = np.cumsum(means[::-1])[::-1], np.cumsum(means[::-1] ** 2)[::-1]
+    total = np.cumsum(means[::-1])[::-1]
+    squares = np.cumsum(means[::-1] ** 2)[::-1]
     rest = np.maximum(squares - total**2 / left, 1e-12 * squares[0])  # below that it is rounding
     error = rest / left**2.0
     cut = int(np.argmin(error[: count - 2]))  # the last few differ little from each other by chance alone
@@ -79,7 +81,8 @@ def drift(values: FloatArray) -> float:
 def present(table: JobTable, arrivals: int) -> FloatArray:
     """[N] how many jobs each of the first so many found in the system."""
     there = table.ints("status")[:arrivals] != REJECTED
-    arrival, left = table.floats("arrival_s")[:arrivals], table.floats("left_s")[:arrivals]
+    arrival = table.floats("arrival_s")[:arrivals]
+    left = table.floats("left_s")[:arrivals]
     before = np.concatenate([[0], np.cumsum(there)[:-1]])
     gone = np.searchsorted(np.sort(left[there & np.isfinite(left)]), arrival, side="right")
     return (before - gone).astype(np.float64)

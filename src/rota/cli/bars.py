@@ -16,7 +16,8 @@ _LONGEST_LABEL = 28
 
 def show_histogram(histogram: Histogram) -> None:
     """A title and one bar per label, the longest as wide as there is room."""
-    total, largest = sum(histogram.counts), max(histogram.counts)
+    total = sum(histogram.counts)
+    largest = max(histogram.counts)
     labels = [set_cell_size(_plain(label), min(cell_len(label), _LONGEST_LABEL)) for label in histogram.labels]
     left = max(map(cell_len, labels))
     numbers = [f"{count:,}  {100 * count / total:.1f} %" for count in histogram.counts]

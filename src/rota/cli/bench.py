@@ -83,7 +83,8 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
         start = time.process_time()
         placement = halves.place(view, order)
         times.append(time.process_time() - start)
-    known, config = view.classes.configurations, placement.config
+    known = view.classes.configurations
+    config = placement.config
     result: dict[str, Any] = {
         "mechanism": mechanism,
         "jobs": jobs,

@@ -44,7 +44,8 @@ def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, 
     from rota.deploy.security import certs
     from rota.deploy.security.subjects import Role, Subject
 
-    place, now = _place(folder), _now()
+    place = _place(folder)
+    now = _now()
     every = ("localhost", "127.0.0.1", "::1", socket.gethostname(), *hosts)
     certs.check_hosts(every)
     certs.create_authority(place, now, force=force)
@@ -114,7 +115,8 @@ def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
     from rota.deploy.security.revocations import Revocations
     from rota.deploy.security.subjects import Role
 
-    place, now = _place(folder), _now()
+    place = _place(folder)
+    now = _now()
     read_certificate(place / "ca.pem")  # a wrong folder is noticed, not filled
     Revocations(revoked_file(place)).revoke(Role(role), name, now)
     if as_json:
@@ -130,12 +132,14 @@ def show(folder: str | None, *, as_json: bool) -> None:
     """List the certificates of a folder, whose they are and when they end."""
     from rota.deploy.security import certificates, certs
 
-    place, now = _place(folder), _now()
+    place = _place(folder)
+    now = _now()
     authority = certificates.read_certificate(place / "ca.pem")
     found = [("ca.pem", "authority", authority, "")]
     for path in certs.certificates_in(place):
         certificate = certificates.read_certificate(path)
-        holder, hosts = str(certificates.subject_of(certificate, path)), " ".join(certs.hosts_of(certificate))
+        holder = str(certificates.subject_of(certificate, path))
+        hosts = " ".join(certs.hosts_of(certificate))
         found.append((path.relative_to(place).as_posix(), holder, certificate, hosts))
     rows = [
         (file, holder, c.not_valid_after_utc, hosts, (c.not_valid_after_utc - now).days)

@@ -73,7 +73,8 @@ def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
 
 def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
     """The jobs of a run, from whichever kind of file it is."""
-    path, key = Path(spec), ""
+    path = Path(spec)
+    key = ""
     if not path.exists() and ":" in spec:
         text, _, key = spec.rpartition(":")
         return _jobs_in_store(text, key)
@@ -183,7 +184,8 @@ def _change(change: Change) -> tuple[str, ...]:
 
 
 def _over(found: Comparison, key: str) -> str:
-    a, b = getattr(found.a, key), getattr(found.b, key)
+    a = getattr(found.a, key)
+    b = getattr(found.b, key)
     return "-" if a == 0 else f"{b / a:.3f}"
 
 

@@ -82,7 +82,8 @@ def _row(info: Any) -> tuple[str, ...]:
 
 def how(info: Any) -> str:
     """The phase of a job, and why, without saying it twice."""
-    phase, reason = str(info.phase), str(info.reason)
+    phase = str(info.phase)
+    reason = str(info.reason)
     return reason if reason.startswith(phase) else phase + (f": {reason}" if reason else "")
 
 

@@ -53,7 +53,10 @@ VERBS = {
 }
 """Verb to one line of help. Kept here so that `rota --help` imports none of the verbs."""
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK = 0
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
 ISSUES = "the project's issue tracker"
 
 

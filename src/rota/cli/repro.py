@@ -196,7 +196,8 @@ def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
     _write(path, _as_text(result.numbers()))
     if not outcome.measured:
         return [path]
-    drawn, paths = figure(wanted, outcome.measured, result.rows), [path]
+    drawn = figure(wanted, outcome.measured, result.rows)
+    paths = [path]
     for form in ("png", "pdf"):
         paths.append(folder / f"{wanted.name}.{form}")
         with whole_file(paths[-1]) as place:

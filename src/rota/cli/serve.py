@@ -71,7 +71,8 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
     """Run the scheduler of a deployment until Ctrl-C or TERM."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     serving = needs_deploy("rota.deploy.serving")
-    port, made = _port(options, serving), _options(options)
+    port = _port(options, serving)
+    made = _options(options)
 
     import asyncio
 
@@ -95,7 +96,9 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
     from rota.deploy.security.addresses import is_unix, split
     from rota.deploy.security.places import certs_folder
 
-    address, given, insecure = options.pop("listen"), options.pop("certs"), options.pop("insecure")
+    address = options.pop("listen")
+    given = options.pop("certs")
+    insecure = options.pop("insecure")
     if not is_unix(address):
         split(address)  # an address that cannot be one is refused before anything is opened
     if insecure and given is not None:

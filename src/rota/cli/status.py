@@ -16,7 +16,8 @@ from rota.cli.options import echo_json, json_option
 def command(*, as_json: bool, **options: Any) -> None:
     """Say how the scheduler is: its settings, its clock, how many jobs there are."""
     with open_client(options) as client:
-        found, address = client.status(), client.settings.address
+        found = client.status()
+        address = client.settings.address
     names = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running",
              "finished", "events", "last_decision_s", "late_solves", "tenant", "admin")  # fmt: skip
     values = {"address": address, **{name: getattr(found, name) for name in names}}

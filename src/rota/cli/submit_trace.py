@@ -56,16 +56,12 @@ def command(
     """Submit the jobs of a trace to a live cluster, each at its arrival."""
     if emulated and template is not None:
         raise click.UsageError("give either --emulated or --command")
-    if jobs_csv is not None and not wait:
-        raise click.UsageError("--jobs-csv needs --wait: completion times are known in the end")
     runs = needs_deploy("rota.deploy.trace_runs")
-    if jobs_csv is not None:
-        from rota.analysis.output import check_writable
-
-        check_writable(jobs_csv)
+    _check_output(jobs_csv, wait=wait)
     jobs = _jobs(trace, trace_format, trace_settings, limit)
     specs = runs.specs_of(jobs, template, Path(trace).name.partition(".")[0] or "trace", tenant)
-    specs, run = [placed(spec) for spec in specs], runs.TraceRun(jobs=jobs)
+    specs = [placed(spec) for spec in specs]
+    run = runs.TraceRun(jobs=jobs)
     with open_client(options, tenant) as client:
         status = client.status()
         scale = _scale(status, time_scale)
@@ -82,6 +78,16 @@ def command(
             return _interrupted(run.numbers, len(jobs), as_json=as_json)
     _show(runs, run, infos, jobs_csv, as_json=as_json)
     return OK
+
+
+def _check_output(jobs_csv: str | None, *, wait: bool) -> None:
+    from rota.analysis.output import check_writable
+
+    if jobs_csv is None:
+        return
+    if not wait:
+        raise click.UsageError("--jobs-csv needs --wait: completion times are known in the end")
+    check_writable(jobs_csv)
 
 
 def _jobs(trace: str, trace_format: str | None, trace_settings: dict[str, str], limit: int | None) -> Jobs:

@@ -40,7 +40,8 @@ def sweep_progress(spec: Spec, *, quiet: bool) -> Iterator[Callable[[Report], No
 
 def line(spec: Spec, report: Report) -> str:
     """One run in one line."""
-    task, run = report.task, report.run
+    task = report.task
+    run = report.run
     if task is None or run is None:
         return ""
     point = " ".join(f"{key}={task.values[key]}" for key in spec.varied if key in task.values)

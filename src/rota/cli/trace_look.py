@@ -36,7 +36,8 @@ def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **
     from rota.workloads.distributions import histograms
 
     jobs = _timed(read(file, **how), profiles)
-    drawn, facts = histograms(jobs), _facts(jobs)
+    drawn = histograms(jobs)
+    facts = _facts(jobs)
     if plot is not None:
         from rota.analysis.trace_plots import save_distributions
 

@@ -164,12 +164,14 @@ def _watch(cluster: LocalCluster, stop: _Stop, screen: _Screen) -> None:
         if screen.live and time.monotonic() - shown >= _REFRESH_S:
             shown = time.monotonic()
             try:
-                now, nodes = cluster.client().status(), cluster.client().nodes()
+                now = cluster.client().status()
+                nodes = cluster.client().nodes()
             except RotaError:
                 screen.show("the scheduler does not answer")
             else:
                 up = sum(node.state == "up" for node in nodes)
-                busy, gpus = sum(node.busy for node in nodes), sum(node.gpus for node in nodes)
+                busy = sum(node.busy for node in nodes)
+                gpus = sum(node.gpus for node in nodes)
                 screen.show(
                     f"{now.running} running, {now.queued} queued, {now.finished} finished | "
                     f"{busy}/{gpus} GPUs | {up}/{len(nodes)} servers | {now.now_s:,.0f} s"

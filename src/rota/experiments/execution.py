@@ -15,7 +15,10 @@ from rota.core.errors import RotaError
 from rota.experiments.blobs import pack
 from rota.experiments.tasks import version
 
-OK, FAILED, TIMEOUT, UNSTABLE = "ok", "failed", "timeout", "unstable"
+OK = "ok"
+FAILED = "failed"
+TIMEOUT = "timeout"
+UNSTABLE = "unstable"
 _OF_THE_PROCESS = ("cpu_s", "wall_s", "peak_rss_mb")
 """The first two are kept beside the metrics; the last one is that of all runs of a worker so far."""
 STATUSES = (OK, FAILED, TIMEOUT, UNSTABLE)
@@ -38,7 +41,9 @@ class Outcome:
 
 def execute(parameters: Mapping[str, Any], overload: str) -> Outcome:
     """Simulate; errors become part of the outcome."""
-    started, wall, cpu = time.time(), time.monotonic(), time.process_time()
+    started = time.time()
+    wall = time.monotonic()
+    cpu = time.process_time()
 
     def outcome(status: str, **more: Any) -> Outcome:
         spent = time.process_time() - cpu

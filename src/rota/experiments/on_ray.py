@@ -38,9 +38,11 @@ class RayCluster:
                 ) from error
         # Retries are ours: Rota counts them, and says so in the result.
         self._execute = ray.remote(num_cpus=1, max_retries=0, max_calls=0)(execute)
-        self._workers, self._timeout_s = workers, timeout_s
+        self._workers = workers
+        self._timeout_s = timeout_s
         self._tasks: dict[Any, tuple[Task, float]] = {}
-        self._cpus, self._look_at = 1, 0.0
+        self._cpus = 1
+        self._look_at = 0.0
 
     def slots(self) -> int:
         """CPUs of the nodes that are there now."""

@@ -64,7 +64,8 @@ def pair_runs(store: Store, axis: str, a: str, b: str, *, sweep: str | None, met
     pairs: list[tuple[Run, Run]] = []
     left_out: dict[str, int] = {}
     for rest in dict.fromkeys([*found[a], *found[b]]):
-        first, second = found[a].get(rest), found[b].get(rest)
+        first = found[a].get(rest)
+        second = found[b].get(rest)
         why = _unusable(a, first, metric) or _unusable(b, second, metric)
         if first is not None and second is not None and why is None:
             pairs.append((first, second))

@@ -56,7 +56,8 @@ def ratios(reference: str, sources: Sequence[str]) -> dict[str, FloatArray]:
         if "gpus" in base and "gpus" in other and (base["gpus"][mine] != other["gpus"][its]).any():
             job = base["job_id"][mine][np.argmax(base["gpus"][mine] != other["gpus"][its])]
             raise ConfigError(f"{path}: job {job} asks for another number of GPUs than in {base_path}; other jobs?")
-        own, counts = base["jct_s"][mine], _measured(base)[mine] & _measured(other)[its]
+        own = base["jct_s"][mine]
+        counts = _measured(base)[mine] & _measured(other)[its]
         kept = counts & (own > 0)
         if not kept.any():
             raise ConfigError(f"{path}: no job was measured and finished both here and in {base_path}")

@@ -42,7 +42,8 @@ class Worker:
 
     def start(self, task: Task) -> None:
         """Hand over a run. A process that has died meanwhile is noticed when its output ends."""
-        self.task, self.since = task, time.monotonic()
+        self.task = task
+        self.since = time.monotonic()
         with contextlib.suppress(OSError):
             send(cast("Any", self.process.stdin), (task.parameters, task.overload))
 
@@ -120,7 +121,8 @@ class LocalPool:
             when = "during the run" if worker.ready else "before it was ready"
             return [] if task is None else [(task, Lost(reason=f"worker process {pid} {how} {when}"))]
         if isinstance(message, str) and message == READY:
-            worker.ready, worker.since = True, time.monotonic()
+            worker.ready = True
+            worker.since = time.monotonic()
             return []
         worker.task = None
         return [] if task is None else [(task, message)]

@@ -63,7 +63,8 @@ class Sweep:
         table = [(run, values) for run, values in table if isinstance(values.get(x), int | float)]
         if not table:
             raise ConfigError(f"there is nothing to draw: no run of the sweep has a number {x}")
-        runs, at = [run for run, _ in table], [float(values[x]) for _, values in table]
+        runs = [run for run, _ in table]
+        at = [float(values[x]) for _, values in table]
         found = curves_of(runs, at, [str(values.get(by, "all")) for _, values in table], y, str(self.store))
         name, unit = (f"{y.removesuffix('_s')} (hours)", 3600.0) if y.endswith("_s") else (y, 1.0)
         return curves.metric(found.lines, xlabel=x, ylabel=name, unit=unit)

@@ -77,8 +77,11 @@ class Runner:
         retry: bool = True,
     ) -> None:
         self.interrupted = False
-        self._store, self._executor = store, executor
-        self._follow, self._progress, self._retry = follow, progress, retry
+        self._store = store
+        self._executor = executor
+        self._follow = follow
+        self._progress = progress
+        self._retry = retry
         self._pending: deque[Task] = deque()
         self._elsewhere: list[Task] = []
         self._running = 0

@@ -236,8 +236,10 @@ def _range(given: Mapping[str, Any], where: str) -> tuple[Any, ...]:
     finite = all(isinstance(v, int | float) and math.isfinite(v) for v in numbers.values())
     if not finite or not {"from", "to"} <= numbers.keys():
         raise ConfigError(f"{where}: a range needs the numbers from and to, e.g. {{from = 1, to = 9, step = 1}}")
-    first, last = numbers["from"], numbers["to"]
-    step, factor = numbers.get("step"), numbers.get("factor")
+    first = numbers["from"]
+    last = numbers["to"]
+    step = numbers.get("step")
+    factor = numbers.get("factor")
     if factor is not None:
         if step is not None or factor <= 1 or first <= 0:
             raise ConfigError(f"{where}: give either step, or a factor > 1 with from > 0")

@@ -54,7 +54,8 @@ def make_spec(given: str | Path | Mapping[str, Any] | Spec | None, settings: Map
         changes["auto_load"] = auto_load(changes["auto_load"], "auto_load")
     if "store" in changes:
         changes["store"] = str(changes["store"])
-    run, axes = dict(base.run), dict(base.axes)
+    run = dict(base.run)
+    axes = dict(base.axes)
     others = {key: value for key, value in settings.items() if key not in how and value is not None}
     try:
         values = flat(others, "the sweep")
@@ -113,7 +114,8 @@ def carry_out(
     retry: bool = True,
 ) -> Sweep:
     """Run what is missing; the executor is closed in the end."""
-    all_tasks, reports = list(tasks), [0, 0]
+    all_tasks = list(tasks)
+    reports = [0, 0]
 
     def further(values: Values) -> Task:
         task = make_task(values, spec.overload)

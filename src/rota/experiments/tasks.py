@@ -78,7 +78,8 @@ def make_task(values: Values, overload: str = "auto") -> Task:
     parameters = parameters_of(values)
     check_names(parameters)
     try:
-        config, problem = _described(parameters), None
+        config = _described(parameters)
+        problem = None
     except OSError as error:
         config = {"version": __version__, **{k: plain(v) for k, v in parameters.items()}}
         problem = f"ConfigError: cannot read {error.filename}: {error.strerror}; check the path"

@@ -119,7 +119,8 @@ def _ladder(dimensions: tuple[int, int], content: bytes) -> Ladder:
     order = np.argsort(rate, axis=1, kind="stable")
     ordered = np.take_along_axis(rate, order, axis=1)
     points = np.concatenate([ordered, np.zeros((classes, 1))], axis=1)  # position -1 is the last entry: idle
-    low, high = points[:, shape.low].T, points[:, shape.high].T
+    low = points[:, shape.low].T
+    high = points[:, shape.high].T
     exists = (high > low * (1 + _SAME)) & (high > 0) & ((low > 0) | (shape.low < 0)[:, None])
     inverse = np.divide(1.0, high - low, out=np.zeros(low.shape), where=exists)
     base = shape.chain_base
@@ -183,7 +184,8 @@ class Climb:
         self, rate: FloatArray, usage: FloatArray, cost: FloatArray, overuse: tuple[float, float]
     ) -> LinearProgram:
         """The program in mu [K, C] and one last column, the overuse of all types by the same factor."""
-        ladder, types = self.ladder, self.use.shape[1]
+        ladder = self.ladder
+        types = self.use.shape[1]
         chains, classes = usage.shape[:2]
         value = np.empty((chains, classes, types + 1))
         np.multiply(usage, self.use, out=value[:, :, :types])
@@ -218,7 +220,8 @@ class Climb:
 
     def share(self, f: FloatArray, mix: FloatArray) -> FloatArray:
         """[J, T] time of each job, in the order of the view, from the weights mu [K, C]."""
-        shape, order = self.ladder.shape, self.ladder.order
+        shape = self.ladder.shape
+        order = self.ladder.order
         chains, types, width = shape.time.shape
         by_class = (mix.T @ shape.time.reshape(chains, -1)).reshape(-1, types, width)
         mine = by_class[self.kind]
@@ -237,7 +240,8 @@ class Climb:
 
     def hull(self, price: FloatArray) -> FloatArray:
         """[S, C] cost of each step on the lower hull of its class, 0 off the hull: a walk along it, for all classes."""
-        ladder, shape = self.ladder, self.ladder.shape
+        ladder = self.ladder
+        shape = self.ladder.shape
         classes, types = ladder.order.shape
         cost = np.zeros((types + 1, classes))
         cost[:types] = (price[ladder.order] * self.use).T

@@ -66,34 +66,42 @@ class PairSource:
     def _best_members(self, score: FloatArray) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
         """Best and second best member of every class towards every class, by type: scores and places in `order`."""
         shape = (len(self.slices), *score.shape[1:])
-        best, next_best = np.full(shape, -np.inf), np.full(shape, -np.inf)
-        who, next_who = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        best = np.full(shape, -np.inf)
+        next_best = np.full(shape, -np.inf)
+        who = np.zeros(shape, dtype=np.int64)
+        next_who = np.zeros(shape, dtype=np.int64)
         for c, (start, stop) in enumerate(self.slices):
             block = score[start:stop]
             top = block.argmax(axis=0)[None]
-            best[c], who[c] = np.take_along_axis(block, top, axis=0)[0], top[0] + start
+            best[c] = np.take_along_axis(block, top, axis=0)[0]
+            who[c] = top[0] + start
             if stop - start > 1:
                 rest = block.copy()
                 np.put_along_axis(rest, top, -np.inf, axis=0)
                 second = rest.argmax(axis=0)[None]
-                next_best[c], next_who[c] = np.take_along_axis(rest, second, axis=0)[0], second[0] + start
+                next_best[c] = np.take_along_axis(rest, second, axis=0)[0]
+                next_who[c] = second[0] + start
         return best, who, next_best, next_who
 
     def _pairs(self, one: IntArray, other: IntArray, type_: IntArray) -> Pairs:
-        a, b = self.order[one], self.order[other]
+        a = self.order[one]
+        b = self.order[other]
         return self.between(a, b, type_)
 
     def between(self, one: IntArray, other: IntArray, type_: IntArray) -> Pairs:
         """Pairs of these groups on these types, each once; those of no use are left out."""
-        first, second = np.minimum(one, other), np.maximum(one, other)
+        first = np.minimum(one, other)
+        second = np.maximum(one, other)
         types = self.rate.shape[2]
         key = np.unique((first * len(self.groups) + second) * types + type_)
         couple, type_ = np.divmod(key, types)
         first, second = np.divmod(couple, len(self.groups))
         place = np.empty(len(self.groups), dtype=np.int64)
         place[self.order] = self.own
-        a, b = place[first], place[second]
-        mine, theirs = self.rate[a, b, type_], self.rate[b, a, type_]
+        a = place[first]
+        b = place[second]
+        mine = self.rate[a, b, type_]
+        theirs = self.rate[b, a, type_]
         keep = np.flatnonzero((mine > 0) & (theirs > 0))
         return Pairs(first, second, type_, mine, theirs, self.groups.gpus[first]).rows(keep)
 

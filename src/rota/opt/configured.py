@@ -54,7 +54,8 @@ class Columns:
 
 def columns(view: View, groups: Groups) -> Columns:
     """The columns of the groups of a view."""
-    known, up = view.classes.configurations, (view.capacity > 0) & (view.classes.throughput > 0)
+    known = view.classes.configurations
+    up = (view.capacity > 0) & (view.classes.throughput > 0)
     kinds = np.unique(groups.kind)
     options = {int(c): [(t, known.choices(int(c), t)) for t in up[c].nonzero()[0].tolist()] for c in kinds}
     size = {c: sum(len(q) for _, q in found) for c, found in options.items()}
@@ -122,14 +123,17 @@ class Configured:
         self, cost: FloatArray, need: FloatArray, level: FloatArray, bounds: tuple[float, float], name: str
     ) -> LinearProgram:
         """The linear program; `level` are the coefficients of its last column in the need rows."""
-        many, groups, types = len(self.columns), len(self.groups), self.columns.room.shape[1]
+        many = len(self.columns)
+        groups = len(self.groups)
+        types = self.columns.room.shape[1]
         first = 2 * groups + self.columns.type
         index = np.stack(
             [self.columns.group, groups + self.columns.group, first, first + types, first + 2 * types], axis=1
         )
         value = np.stack([self.gain, np.ones(many), *self.columns.use], axis=1)
         free = np.full(groups + 3 * types, -INFINITY)
-        lower, upper = np.zeros(many + 1), np.full(many + 1, INFINITY)
+        lower = np.zeros(many + 1)
+        upper = np.full(many + 1, INFINITY)
         lower[-1], upper[-1] = bounds
         return LinearProgram(
             cost=cost,
@@ -207,11 +211,13 @@ def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) ->
     limit = pace.limit()
     if limit == INFINITY:  # nobody needs anything any more
         return Found(0.0, most(problem, value, {}).times, {})
-    v, basis = first_trial(trial, limit), None
+    v = first_trial(trial, limit)
+    basis = None
     for _ in range(MOST_TRIALS):
         program = _tangent(problem, pace, v, limit)
         found = program.solve(basis)
-        basis, reached = found.basis, v * float(found.x[-1])
+        basis = found.basis
+        reached = v * float(found.x[-1])
         if abs(reached - v) <= CLOSE * v:
             break
         v = reached

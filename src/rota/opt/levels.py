@@ -128,7 +128,8 @@ def _highest(
     basis, duals = start
     count = polytope.groups.count
     marks = schedule.marks(ceiling)
-    tau, level = float(marks[-1]), ceiling
+    tau = float(marks[-1])
+    level = ceiling
     limits = np.concatenate([-count, -polytope.capacity])
     for _ in range(MOST_TRIALS):
         price = duals[: len(count)] * count
@@ -153,16 +154,21 @@ def _affordable(schedule: Schedule, marks: FloatArray, ceiling: FloatArray, pric
     def cost_at(mark: int) -> float:
         return float(price @ schedule.needs(float(marks[mark]), ceiling))
 
-    low, high = -1, len(marks) - 1
-    cost_low, cost_high = 0.0, cost_at(high)
+    low = -1
+    high = len(marks) - 1
+    cost_low = 0.0
+    cost_high = cost_at(high)
     if cost_high <= worth:
         return float(marks[-1])
     while high - low > 1:
         middle = (low + high) // 2
         cost = cost_at(middle)
         if cost <= worth:
-            low, cost_low = middle, cost
+            low = middle
+            cost_low = cost
         else:
-            high, cost_high = middle, cost
-    start, end = float(marks[low]) if low >= 0 else 0.0, float(marks[high])
+            high = middle
+            cost_high = cost
+    start = float(marks[low]) if low >= 0 else 0.0
+    end = float(marks[high])
     return start + (end - start) * max(0.0, worth - cost_low) / (cost_high - cost_low)

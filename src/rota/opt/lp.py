@@ -117,7 +117,8 @@ class LinearProgram:
     _integrality: Int32Array = field(init=False)
 
     def __post_init__(self) -> None:
-        columns, rows = len(self.cost), len(self.row_lower)
+        columns = len(self.cost)
+        rows = len(self.row_lower)
         lengths = (len(self.lower), len(self.upper), len(self.start), len(self.row_upper), len(self.index))
         if lengths != (columns, columns, columns, rows, len(self.value)):  # HiGHS would read beyond the arrays
             raise SolveError(f"{self.name}: arrays of lengths {lengths} for {columns} columns and {rows} rows")
@@ -174,7 +175,8 @@ class LinearProgram:
                 _solver.highs.changeColsCost(len(cost), _counting(len(cost)), cost)
         if column is not None:
             at, lower, upper = column
-            self.lower[at], self.upper[at] = lower, upper
+            self.lower[at] = lower
+            self.upper[at] = upper
             if held:
                 _solver.highs.changeColBounds(at, lower, upper)
 
@@ -269,7 +271,9 @@ def _start(basis: bytes, open_: bytes, above: bytes, row_open: bytes, row_above:
         else:
             rows[-1 - variable] = _BASIC
     start: Any = highspy.HighsBasis()
-    start.col_status, start.row_status, start.valid = columns, rows, True
+    start.col_status = columns
+    start.row_status = rows
+    start.valid = True
     start.alien = False  # it came from a program of this shape: not to be factored once more to find out
     return start
 

@@ -58,7 +58,8 @@ def most(
         except InfeasibleError:
             if source is None or polytope.pairs is None or len(polytope.pairs):
                 raise
-            polytope, basis = replace(polytope, pairs=_enough_pairs(polytope, need, source)), None
+            polytope = replace(polytope, pairs=_enough_pairs(polytope, need, source))
+            basis = None
             continue
         if source is None or polytope.pairs is None:
             break
@@ -66,7 +67,8 @@ def most(
         pairs = joined(polytope.pairs, new, groups, types)
         if len(pairs) == len(polytope.pairs):
             break
-        polytope, basis = replace(polytope, pairs=pairs), found.basis
+        polytope = replace(polytope, pairs=pairs)
+        basis = found.basis
     return MostTimes(-found.objective, polytope.read(found.x), polytope.pairs, found.basis)
 
 

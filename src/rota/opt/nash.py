@@ -50,17 +50,21 @@ class NashWelfare:
 
         With `keep`, later solves start from this answer.
         """
-        group, point, basis = self._group, self._point, self._basis
+        group = self._group
+        point = self._point
+        basis = self._basis
         total = max(1.0, float(count.sum()))
         gap = np.inf
         for _ in range(MOST_ROUNDS):
             found = self._program(count, group, point).solve(basis)
             basis = found.basis
             new, best, distance = self._next_points(found, count)
-            last, gap = gap, distance / total
+            last = gap
+            gap = distance / total
             if gap <= GAP or (gap >= last and gap <= 1e3 * GAP):
                 break
-            group, point = np.concatenate([group, new]), np.concatenate([point, best])
+            group = np.concatenate([group, new])
+            point = np.concatenate([point, best])
         answer = self._read(found, count, gap)
         if keep:
             self._center(answer.utility, count)
@@ -92,8 +96,10 @@ class NashWelfare:
 
     def _program(self, count: FloatArray, known: IntArray, point: FloatArray) -> LinearProgram:
         groups, types = self._gain.shape
-        singles, points = groups * types, len(known)
-        group, type_ = np.repeat(np.arange(groups), types), np.tile(np.arange(types), groups)
+        singles = groups * types
+        points = len(known)
+        group = np.repeat(np.arange(groups), types)
+        type_ = np.tile(np.arange(types), groups)
         alone = np.stack([group, groups + group, 2 * groups + type_], axis=1).ravel()
         weight = np.stack([self._gain.ravel(), np.ones(singles), self._gpus[group]], axis=1).ravel()
         know = np.stack([known, 2 * groups + types + known], axis=1).ravel()

@@ -27,7 +27,9 @@ def fill(base: FloatArray, speed: FloatArray, size: FloatArray, pool: float) -> 
     Also returns t; infinity when everybody gets all the time. The bases must fit.
     """
     grows = (speed > 0) & (base < 1) & (size > 0)
-    start, stop, slope = base[grows] / speed[grows], 1.0 / speed[grows], (size * speed)[grows]
+    start = base[grows] / speed[grows]
+    stop = 1.0 / speed[grows]
+    slope = (size * speed)[grows]
     at = np.concatenate([start, stop])
     order = np.argsort(at, kind="stable")
     at = at[order]

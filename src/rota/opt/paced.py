@@ -51,11 +51,13 @@ def highest_paced_target(
     basis: Int32Array | None = None
     for _ in range(MOST_TRIALS):
         found = _tangent(polytope, pace, v, limit).solve(basis)
-        basis, reached = found.basis, v * float(found.x[polytope.special])
+        basis = found.basis
+        reached = v * float(found.x[polytope.special])
         more = _more(polytope, source, found, np.zeros(len(value)))
         if more is None and abs(reached - v) <= CLOSE * v:
             break
-        polytope, v = more or polytope, reached
+        polytope = more or polytope
+        v = reached
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r}, {reached!r}")
     return _second_stage(polytope, pace, value, source, (min(v, reached), found.basis))
@@ -95,5 +97,6 @@ def _second_stage(
         more = _more(polytope, source, found, value)
         if more is None:
             break
-        polytope, basis = more, found.basis
+        polytope = more
+        basis = found.basis
     return Paced(target, polytope.read(found.x), polytope.pairs or Pairs.none())

@@ -39,7 +39,8 @@ class Pairs:
     @staticmethod
     def none() -> Pairs:
         """No pair."""
-        no, zero = np.zeros(0, dtype=np.int64), np.zeros(0)
+        no = np.zeros(0, dtype=np.int64)
+        zero = np.zeros(0)
         return Pairs(no, no, no, zero, zero, zero)
 
     def rows(self, keep: IntArray) -> Pairs:
@@ -95,8 +96,12 @@ def useful_pairs(view: View, groups: Groups) -> Pairs:
         useful = useful[own[:, None], own[None, :]]
     first, second, type_ = np.nonzero(useful)
     upper = first <= second
-    first, second, type_ = first[upper], second[upper], type_[upper]
-    a, b, pair = groups.kind[first], groups.kind[second], view.classes.pair
+    first = first[upper]
+    second = second[upper]
+    type_ = type_[upper]
+    a = groups.kind[first]
+    b = groups.kind[second]
+    pair = view.classes.pair
     return Pairs(first, second, type_, pair[a, b, type_], pair[b, a, type_], groups.gpus[first])
 
 
@@ -112,29 +117,40 @@ def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[
     used = np.flatnonzero((time > NOTHING) & possible)
     if len(used) == 0:
         return NO_OPTIONS, np.zeros((0, len(view.capacity)))
-    small = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member  # sorted by radix, not by merging
-    order = np.argsort(small, kind="stable")
-    ends = np.cumsum(np.bincount(groups.member, minlength=len(groups)))
     key = pairs.first[used] * len(groups) + pairs.second[used]
-    found, column = np.unique(key, return_inverse=True)
-    total = np.zeros((len(found), len(view.capacity)))
+    used_keys, column = np.unique(key, return_inverse=True)
+    total = np.zeros((len(used_keys), len(view.capacity)))
     total[column, pairs.type[used]] = time[used]
-    ones, others, parts, which = [], [], [], []
-    for at, (g, h) in enumerate(zip(*np.divmod(found, len(groups)), strict=True)):
-        mine = order[ends[g - 1] if g else 0 : ends[g]]
-        left, right, part = _ring(mine) if g == h else _line(mine, order[ends[h - 1] if h else 0 : ends[h]])
-        ones.append(left)
-        others.append(right)
-        parts.append(part)
-        which.append(np.full(len(part), at))
-    one, other = np.concatenate(ones), np.concatenate(others)
-    first, second = np.minimum(one, other), np.maximum(one, other)
-    share = np.concatenate(parts)[:, None] * total[np.concatenate(which)]
+    meetings = _meetings(groups, *np.divmod(used_keys, len(groups)))
+    one, other, part = (np.concatenate(columns) for columns in zip(*meetings, strict=True))
+    lengths = [len(part) for _, _, part in meetings]
+    first = np.minimum(one, other)
+    second = np.maximum(one, other)
+    share = part[:, None] * total[np.repeat(np.arange(len(meetings)), lengths)]
     return Options(first=view.jobs[first], second=view.jobs[second], gpus=view.gpus[first]), share
 
 
+def _meetings(groups: Groups, first: IntArray, second: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
+    """For each pair of groups: the members that run together (two columns), and which part of the pair's time each."""
+    # Small integers are sorted by radix, not by merging.
+    member = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member
+    order = np.argsort(member, kind="stable")
+    sizes = np.bincount(groups.member, minlength=len(groups))
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+
+    def members(group: int) -> IntArray:
+        return order[starts[group] : ends[group]]
+
+    return [
+        _ring(members(g)) if g == h else _line(members(g), members(h))
+        for g, h in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+
+
 def _line(mine: IntArray, theirs: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    n, m = len(mine), len(theirs)
+    n = len(mine)
+    m = len(theirs)
     cuts = np.sort(np.concatenate([np.arange(n) * m, np.arange(m) * n]), kind="stable")  # merges two sorted runs
     cuts = cuts[np.diff(cuts, prepend=-1) > 0]
     part = np.diff(cuts, append=n * m) / (n * m)

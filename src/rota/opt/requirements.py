@@ -62,7 +62,8 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
         polytope = _by_job(view, rate, scale)
         found = highest_paced_target(polytope, pace.scaled(scale), worth[view.job_class], None, _first_guess(view))
         return Met(found.target, found.times.alone, {"target": found.target})
-    capacity, gpus = view.capacity.astype(np.float64), view.classes.gpus.astype(np.float64)
+    capacity = view.capacity.astype(np.float64)
+    gpus = view.classes.gpus.astype(np.float64)
     jobs = climb(rate, view.job_class, gpus, capacity)
     price = recalled(view, "price")
     if price is not None and len(price) != len(capacity):
@@ -84,7 +85,8 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
 def meet_blindly(view: View, rate: FloatArray, need: Requirement) -> Met:
     """The same when types are not distinguished (`rate` is equal on all): what is left over goes to all alike."""
     pace = _pace(rate.max(axis=1, initial=0.0)[view.job_class], need)
-    size, pool = view.gpus.astype(np.float64), float(view.capacity.sum())
+    size = view.gpus.astype(np.float64)
+    pool = float(view.capacity.sum())
     target = one_type.highest_target(pace, size, pool)
     least = ratio(pace.rate(target), pace.fastest)
     time, _ = one_type.fill(least, np.where(pace.fastest > 0, 1.0, 0.0), size, pool)
@@ -120,7 +122,8 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
     first, second, type_ = (recalled(view, name) for name in ("pair_first", "pair_second", "pair_type"))
     start = Pairs.none()
     if first is not None:
-        a, b = view.position(first), view.position(second)
+        a = view.position(first)
+        b = view.position(second)
         known = (a >= 0) & (b >= 0)
         start = source.between(a[known], b[known], type_[known])
     found = highest_paced_target(

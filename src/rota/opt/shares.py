@@ -68,7 +68,8 @@ class Polytope:
                 self.pairs.rate_second * self.scale[self.pairs.second],
             )
             begin, entries, values = self.pairs.columns(gains, groups, offset=len(index))
-            start, index = np.concatenate([start, begin]), np.concatenate([index, entries])
+            start = np.concatenate([start, begin])
+            index = np.concatenate([index, entries])
             value = np.concatenate([value, values])
             upper = np.concatenate([upper, self.pairs.limits(self.groups.count)])
         lower = np.zeros(len(cost))
@@ -90,7 +91,8 @@ class Polytope:
         """Coefficients and upper bounds of the times alone, then of the special column."""
         gpus = self.groups.gpus
         known, most = _coefficients(self.rate.shape, self.rate.tobytes(), self.scale.tobytes(), gpus.tobytes())
-        value, upper = np.empty(len(known) + len(special)), np.empty(len(most) + 1)
+        value = np.empty(len(known) + len(special))
+        upper = np.empty(len(most) + 1)
         value[: len(known)] = known
         value[len(known) :] = special
         upper[:-1] = most

@@ -137,14 +137,16 @@ def _from_above(
         usage = jobs.usage(f)
         program = jobs.program(pace.rate(v), usage, cost, (-1.0, np.inf))
         found = program.solve(basis)
-        basis, overuse = found.basis, found.objective
+        basis = found.basis
+        overuse = found.objective
         if overuse <= CLOSE:
             break
         price = np.maximum(-found.row_dual[: len(price)], 0.0)
         lower, f_lower = _affordable(jobs, pace, price, v)
         if lower >= v * (1 - ROUNDING):
             break
-        v, f = lower, f_lower
+        v = lower
+        f = f_lower
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
     held = (len(cost) - 1, -1.0, max(0.0, overuse) + MARGIN)

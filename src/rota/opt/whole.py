@@ -16,7 +16,8 @@ from rota.core.arrays import FloatArray
 from rota.core.errors import SolveError
 from rota.opt.lp import LinearProgram
 
-_COLUMNWISE, _MINIMISE = 1, 1
+_COLUMNWISE = 1
+_MINIMISE = 1
 _WHOLE = 1e-6
 """Distance from a whole number that is the solver's rounding."""
 

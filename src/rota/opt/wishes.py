@@ -29,10 +29,13 @@ def shares(groups: Groups, columns: Columns, times: FloatArray, types: int) -> F
 
 def wishes(view: View, groups: Groups, columns: Columns, times: FloatArray) -> IntArray:
     """[J, T] the configuration for each job on each type; the full one where it has no time."""
-    known, types = view.classes.configurations, len(view.capacity)
+    known = view.classes.configurations
+    types = len(view.capacity)
     used = (times > NOTHING).nonzero()[0]
     used = used[np.argsort(times[used], kind="stable")]
-    group, kind, config = columns.group[used], columns.type[used], columns.config[used]
+    group = columns.group[used]
+    kind = columns.type[used]
+    config = columns.config[used]
     by_group: IntArray = known.full[groups.kind]
     by_group[group, kind] = config
     wish: IntArray = by_group[groups.member]

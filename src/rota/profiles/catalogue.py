@@ -180,7 +180,8 @@ class Catalogue:
             (apart if spread else together)[type_] = rate
         for (profile, count, type_), model in self.models.items():
             together, _, models = rows.setdefault((profile, count), ({}, {}, {}))
-            together[type_], models[type_] = 1 / model.step_s, model
+            together[type_] = 1 / model.step_s
+            models[type_] = model
         return [
             ProfileRow(
                 profile=profile,

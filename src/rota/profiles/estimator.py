@@ -140,7 +140,8 @@ class _References:
 
     def row(self, catalogue: Catalogue, profile: str) -> tuple[FloatArray, BoolArray]:
         """Speed beside each reference over speed alone, [T x R], and where that can be measured at all."""
-        parts, possible = [], []
+        parts = []
+        possible = []
         for type_ in self._types:
             alone = _alone(catalogue, profile, self._gpus, type_)
             shared = [catalogue.pair_rate(profile, r, self._gpus, type_) if alone else 0.0 for r in self.names]

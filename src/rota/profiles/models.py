@@ -88,7 +88,9 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
             f"{place}: speed is missing; give a row per entry of cpu_axis, a number per entry of memory_axis"
         )
     else:
-        cpus, memory, speed = known.cpus, known.memory_gb, known.speed
+        cpus = known.cpus
+        memory = known.memory_gb
+        speed = known.speed
     if "relative_to" in entry:
         speed = _rebased(entry["relative_to"], cpus, memory, speed, place)
     return Model(

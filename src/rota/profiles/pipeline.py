@@ -200,7 +200,8 @@ def _storage(plain: Pipeline, measured: Sensitivity) -> tuple[float, float] | No
         relief = np.broadcast_to(_relief(measured.memory_gb, data)[None, :], cap.shape)
         factor, error = _best_factor(cap.ravel(), relief.ravel(), measured.speed.ravel())
         if error <= least + _SAME * (found is not None):
-            least, found = min(error, least), (factor, data)
+            least = min(error, least)
+            found = (factor, data)
     return found
 
 
@@ -219,12 +220,14 @@ def _best_factor(cap: FloatArray, slope: FloatArray, target: FloatArray) -> tupl
     """
     knee = np.where(np.isinf(slope), 0.0, cap / slope)
     order = np.argsort(knee, kind="stable")
-    knee, part = knee[order], np.where(np.isinf(slope), 0.0, slope / target)[order]
+    knee = knee[order]
+    part = np.where(np.isinf(slope), 0.0, slope / target)[order]
     full = np.concatenate([[0.0], np.cumsum((cap / target - 1)[order] ** 2)])
     ones = np.arange(len(knee), -1, -1)
     linear = np.concatenate([np.cumsum(part[::-1])[::-1], [0.0]])
     square = np.concatenate([np.cumsum(part[::-1] ** 2)[::-1], [0.0]])
-    low, high = np.concatenate([[0.0], knee]), np.concatenate([knee, knee[-1:]])
+    low = np.concatenate([[0.0], knee])
+    high = np.concatenate([knee, knee[-1:]])
     f = np.clip(np.divide(linear, square, out=low.copy(), where=square > 0), low, high)
     error = full + square * f**2 - 2 * linear * f + ones
     at = int((error <= error.min() + _SAME).argmax())

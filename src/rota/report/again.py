@@ -17,7 +17,8 @@ from rota.report.reading import Sources
 from rota.report.recipes import recipe
 from rota.report.records import Record
 
-AUTO, NONE = "auto", "none"
+AUTO = "auto"
+NONE = "none"
 ENOUGH_S = 5.0
 """CPU seconds that may be spent without being asked to, as the store remembers them."""
 
@@ -72,7 +73,8 @@ def run_again(found: Sources, which: Sequence[int], window: Window | None) -> No
                 raise KeyboardInterrupt
             content = read_log(log, window)
             log.unlink()
-            before, now = record.run.metrics.get("mean_jct_s"), content.summary["mean_jct_s"]
+            before = record.run.metrics.get("mean_jct_s")
+            now = content.summary["mean_jct_s"]
             if before is not None and now is not None and abs(before - now) > 1e-6 * abs(before):
                 found.notes.append(
                     f"run {record.run.key[:8]} was made again for its Gantt chart and gave another mean "

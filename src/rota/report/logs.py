@@ -57,9 +57,11 @@ def read_log(path: str | Path, window: Window | None = None) -> LogContent:
         raise ConfigError(
             f"{path}:1: the log does not begin with RunStarted and a cluster; give a whole log"
         ) from error
-    metrics, timeline = Metrics(cluster, measure), Timeline(cluster)
+    metrics = Metrics(cluster, measure)
+    timeline = Timeline(cluster)
     held = Occupancy(cluster, window.start, window.end)
-    now, ended = 0.0, None
+    now = 0.0
+    ended = None
     for event in events:
         metrics.observe(event)
         timeline.observe(event)

@@ -53,7 +53,8 @@ class Interned:
 
 def payload(found: Sources, where: Points, *, title: str, made: float | None = None) -> dict[str, Any]:
     """The object; `made` is the time of the report, seconds since 1970."""
-    parts, workloads = Interned(), Interned()
+    parts = Interned()
+    workloads = Interned()
     notes = list(found.notes)
     with_times = _budget(found.records, notes)
     differences, remark = pairs(found.records, where)
@@ -107,7 +108,8 @@ def _budget(records: Sequence[Record], notes: list[str]) -> set[int]:
 def _run(
     record: Record, i: int, where: Points, parts: Interned, workloads: Interned, *, with_jobs: bool
 ) -> dict[str, Any]:
-    run, how = record.run, recipe(record.run.config)
+    run = record.run
+    how = recipe(record.run.config)
     return {
         "key": run.key,
         "line": where.line[i],
@@ -163,9 +165,11 @@ def _series(record: Record) -> dict[str, Any] | None:
 
 def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]:
     drawn = [i for i, record in enumerate(records) if record.schedule is not None]
-    found, used = [], 0
+    found = []
+    used = 0
     for i in drawn:
-        schedule, jobs = records[i].schedule, records[i].every_job
+        schedule = records[i].schedule
+        jobs = records[i].every_job
         if schedule is None or used + len(schedule.bars) > MOST_BARS:
             continue
         used += len(schedule.bars)

@@ -17,7 +17,9 @@ from rota.core.rules import PRESETS
 from rota.experiments.keys import GROUPS, LOAD, plain
 from rota.experiments.store import Run
 
-RUN, SEED, JOBS = "run", "seed", "set.jobs"
+RUN = "run"
+SEED = "seed"
+JOBS = "set.jobs"
 _OF_A_LINE = (RUN, "policy", "mechanism")
 _PLACE = ("workload", "trace", "cluster")
 _LOADS = ("jobs_per_hour", "interarrival_s")

@@ -149,7 +149,8 @@ def _read_run(name: str, files: dict[str, tuple[str, bool]], window: Window | No
         jobs = counted(read_jobs_csv(path["csv"]), config.get("measure"))
         metrics = said or _metrics_of(jobs)
     else:
-        jobs, metrics = None, said or {}
+        jobs = None
+        metrics = said or {}
     config.setdefault("policy", name)
     run = Run(key=name, point={}, status=_status(metrics), metrics=metrics, error=None, config=config)
     return Record(run=run, name=given or (None if said else name), jobs=jobs)

@@ -56,7 +56,8 @@ def schedule_of(held: Occupancy, most: int = MOST_BARS) -> Schedule | None:
         return None
     offset = np.concatenate([[0], np.cumsum(held.cluster.server_gpus)])
     merged = _merged(held.bars, offset)
-    first, last = held.window[0], min(held.window[1], held.last)
+    first = held.window[0]
+    last = min(held.window[1], held.last)
     cut = None
     if len(merged) > most:
         last = float(merged[most, 0])

@@ -73,12 +73,15 @@ class Assignment:
     """A rule, its seed and the catalogue with the speeds."""
 
     def __init__(self, rule: str = "mix", seed: int | None = None, profiles: str | None = None) -> None:
-        self._rule, self._seed, self._profiles = rule, seed, profiles
+        self._rule = rule
+        self._seed = seed
+        self._profiles = profiles
 
     def jobs(self, log: Logged) -> Jobs:
         """The jobs of a log by arrival, each with a profile and its steps."""
         order = np.argsort(log.submitted, kind="stable")
-        duration, gpus = log.duration[order], log.gpus[order]
+        duration = log.duration[order]
+        gpus = log.gpus[order]
         submitted = log.submitted[order] - (0.0 if log.from_zero else log.submitted[order[0]])
         names = None if log.models is None else [log.models[i] for i in order.tolist()]
         profiles, profile = self._given(gpus, names)

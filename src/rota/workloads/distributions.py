@@ -92,10 +92,13 @@ def by_name(title: str, names: Sequence[str], index: IntArray) -> Histogram:
     """Jobs by a text, most frequent first."""
     counts = np.bincount(index, minlength=len(names)).tolist()
     ranked = sorted(((c, n) for n, c in zip(names, counts, strict=True) if c), key=lambda pair: (-pair[0], pair[1]))
-    shown, rest = ranked[:LONGEST_LIST], ranked[LONGEST_LIST:]
+    shown = ranked[:LONGEST_LIST]
+    rest = ranked[LONGEST_LIST:]
     if len(rest) == 1:
-        shown, rest = ranked, []
-    labels, values = [n for _, n in shown], [c for c, _ in shown]
+        shown = ranked
+        rest = []
+    labels = [n for _, n in shown]
+    values = [c for c, _ in shown]
     if rest:
         labels.append(f"({len(rest)} others)")
         values.append(sum(c for c, _ in rest))

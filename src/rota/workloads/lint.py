@@ -50,7 +50,8 @@ def lint(
     """Read a trace to its end whatever is in it. Raises ConfigError only if there is nothing to read."""
     problems = Collected(str(path), most=most)
     file = opened(path, problems)
-    name, jobs = format, None
+    name = format
+    jobs = None
     try:
         name = name if name is not None else recognised(file)
         jobs = formats.create(name, **(settings or {})).read(file)

@@ -29,7 +29,8 @@ class Left:
     """Which lines of a log become jobs; says how many did not, and why."""
 
     def __init__(self, file: TraceFile, lines: Sequence[int]) -> None:
-        self._file, self._lines = file, lines
+        self._file = file
+        self._lines = lines
         self.keep: BoolArray = np.ones(len(lines), dtype=bool)
 
     def out(self, which: BoolArray, why: str, fix: str = "") -> None:

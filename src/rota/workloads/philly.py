@@ -22,7 +22,8 @@ from rota.workloads.synergy_models import MODELS, Mix, step_seconds
 
 DATA = Path(__file__).parent / "data" / "philly.csv.gz"
 SYNERGY_GPUS = DATA.with_name("philly-synergy-gpus.txt.gz")
-SHORTEST_S, LONGEST_S = 10**1.5 * 60, 10**4 * 60
+SHORTEST_S = 10**1.5 * 60
+LONGEST_S = 10**4 * 60
 """Synergy keeps the jobs between the two."""
 GPU_COUNTS = (1, 2, 4, 8, 16)
 """Synergy keeps these, if it looks at GPUs at all."""

@@ -102,7 +102,8 @@ class Rows:
         values, good = self._numbers(column, lambda v: v >= 0, "an arrival; give seconds >= 0")
         known = np.flatnonzero(good)
         for at in np.flatnonzero(np.diff(values[known]) < 0).tolist():
-            row, before = int(known[at + 1]), int(known[at])
+            row = int(known[at + 1])
+            before = int(known[at])
             self.problems.error(
                 self.lines[row],
                 f"arrival {self.cells[column][row]} is before {self.cells[column][before]} on line "

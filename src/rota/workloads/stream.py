@@ -63,7 +63,10 @@ class Stream:
 
     def restore(self, saved: Mapping[str, int]) -> None:
         """Generate anew and go on after the jobs that were taken."""
-        self._draw, self._block, self._next, self._taken = None, None, 0, 0
+        self._draw = None
+        self._block = None
+        self._next = 0
+        self._taken = 0
         left = int(saved["taken"])
         while left and (block := self._current()) is not None:
             left -= len(self._advance(block, min(len(block), self._next + left)))
@@ -73,7 +76,8 @@ class Stream:
         if self._block is None or (self._next == len(self._block) and len(self._block)):
             self._draw = self._draw or self._begin()
             # A quarter of what was taken so far: nobody waits for many jobs that are never used.
-            self._block, self._next = self._draw(min(max(SMALLEST_BLOCK, self._taken // 4), LARGEST_BLOCK)), 0
+            self._block = self._draw(min(max(SMALLEST_BLOCK, self._taken // 4), LARGEST_BLOCK))
+            self._next = 0
         return self._block if len(self._block) else None
 
     def _advance(self, block: Jobs, stop: int) -> Jobs:

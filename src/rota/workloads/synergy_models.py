@@ -39,7 +39,8 @@ class Mix:
         self._given = [0, 0, 0]
         self._jobs = 0
         starts = np.cumsum([0, *map(len, TASKS.values())]).tolist()
-        self._first, self._count = starts[:-1], [len(models) for models in TASKS.values()]
+        self._first = starts[:-1]
+        self._count = [len(models) for models in TASKS.values()]
 
     def take(self, count: int) -> IntArray:
         """Indices into `MODELS` for the next jobs."""

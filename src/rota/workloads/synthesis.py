@@ -23,7 +23,8 @@ from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError
 from rota.core.jobs import Jobs
 
-DAY, HOUR = 86400.0, 3600.0
+DAY = 86400.0
+HOUR = 3600.0
 LEAST_DAYS = 2
 
 

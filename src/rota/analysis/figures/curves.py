@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 3.5, 2.3
+WIDTH = 3.5
+HEIGHT = 2.3
 """Inches; the legend comes on top of the height."""
 MARKERS = "os^Dv<>p"
 

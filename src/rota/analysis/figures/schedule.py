@@ -75,7 +75,8 @@ class Occupancy:
         missing: list[tuple[int, int, int]] = []
         for k in range(len(placement)):
             for slot in range(int(placement.slot_start[k]), int(placement.slot_start[k + 1])):
-                server, count = int(placement.slot_server[slot]), int(placement.slot_gpus[slot])
+                server = int(placement.slot_server[slot])
+                count = int(placement.slot_gpus[slot])
                 had = [g for job in _members(placement, k) if job != NO_JOB for g in before.get((job, server), [])]
                 kept = [g for g in dict.fromkeys(had) if g in free[server]][:count]
                 free[server] -= set(kept)
@@ -90,7 +91,8 @@ class Occupancy:
     def _ran(self, event: RoundsRan, placement: Placement) -> None:
         first, last = self.window
         for k, gpus in enumerate(self._held):
-            start, end = max(event.start, first), min(event.at, event.start + float(event.seconds[k]), last)
+            start = max(event.start, first)
+            end = min(event.at, event.start + float(event.seconds[k]), last)
             if end <= start:
                 continue
             self.last = max(self.last, end)

@@ -50,13 +50,16 @@ def reproduce(
     missing = 0
     if wanted.kind == "sweep" and stored:
         measured, missing = _stored(wanted, quick=quick, store=store)
-        computed, interrupted = 0, False
+        computed = 0
+        interrupted = False
     elif wanted.kind == "sweep":
         measured, computed, interrupted = _swept(wanted, quick=quick, store=store, workers=workers, watching=watching)
     else:
         settings = {**wanted.settings, **(wanted.settings.get("quick", {}) if quick else {})}
         made = {"entities": filled_levels, "solve": solve_times}[wanted.kind](settings)
-        measured, computed, interrupted = made, len(made), False
+        measured = made
+        computed = len(made)
+        interrupted = False
     kept = comparing.pooled(measured)
     rows, left_out = comparing.compare(wanted, kept)
     result = Result(

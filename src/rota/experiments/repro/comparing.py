@@ -78,7 +78,8 @@ def _ratio_row(wanted: Reproduction, ratio: Ratio, measured: Sequence[Measured])
     above, below = ([m for m in measured if matches(m.point, where)] for where in (ratio.over, ratio.under))
     if not above or len(above) != len(below):
         return None  # seeds that only one side has would tilt it
-    over, under = _mean(above, wanted.metric)[0], _mean(below, wanted.metric)[0]
+    over = _mean(above, wanted.metric)[0]
+    under = _mean(below, wanted.metric)[0]
     if over is None or under is None:
         return None
     row = Row(name=ratio.name, at=None, ours=over / under, published=ratio.value, difference=None, verdict="",

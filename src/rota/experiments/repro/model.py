@@ -8,7 +8,11 @@ from typing import Any
 
 from rota.experiments.spec import Values
 
-MET, CLOSE, NOT_MET, UNSTABLE, MISSING = "met", "close", "not met", "unstable", "no result"
+MET = "met"
+CLOSE = "close"
+NOT_MET = "not met"
+UNSTABLE = "unstable"
+MISSING = "no result"
 UNPUBLISHED = "not published"
 VERDICTS = (MET, CLOSE, NOT_MET, UNSTABLE, MISSING, UNPUBLISHED)
 UNITS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
@@ -182,5 +186,6 @@ def result_from(numbers: Mapping[str, Any]) -> Result:
     """The inverse of `Result.numbers`."""
     kept = {key: value for key, value in numbers.items() if key != "counts"}
     kept["rows"] = tuple(Row(**row) for row in kept["rows"])
-    kept["notes"], kept["axes"] = tuple(kept["notes"]), tuple(kept["axes"])
+    kept["notes"] = tuple(kept["notes"])
+    kept["axes"] = tuple(kept["axes"])
     return Result(**kept)

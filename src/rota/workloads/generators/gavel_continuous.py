@@ -114,8 +114,10 @@ def _begin(recipe: Recipe) -> Callable[[int], Jobs]:
 def _attributes(recipe: Recipe, kinds: Kinds) -> Iterator[Attributes]:
     """Endless: what each job asks for, in the artifact's order of draws."""
     source = Random(recipe.seed + 2)
-    random, bits = source.random, source.getrandbits
-    count, width = len(kinds.profiles), len(kinds.profiles).bit_length()
+    random = source.random
+    bits = source.getrandbits
+    count = len(kinds.profiles)
+    width = len(kinds.profiles).bit_length()
     weight = 1.0
     while True:
         # Drawn even if all jobs have one GPU: the artifact throws it away.
@@ -161,7 +163,8 @@ def _arrivals(recipe: Recipe, opening: int) -> Iterator[float]:
         yield 0.0
     at = 0.0
     yield at
-    random, log = Random(recipe.seed + 3).random, math.log
+    random = Random(recipe.seed + 3).random
+    log = math.log
     # The artifact divides by the rate; multiplying by the gap would change the last bit.
     rate = 1.0 / recipe.interarrival_s if recipe.interarrival_s else math.inf
     while True:

@@ -114,7 +114,8 @@ def _begin(recipe: Recipe, source: Callable[[Recipe], Iterator[Asked]]) -> Calla
     def draw(count: int) -> Jobs:
         rows = list(islice(asked, count))
         at, length, gpus, tenant = zip(*rows, strict=True) if rows else ((), (), (), ())
-        model, duration = mix.take(len(rows)), np.array(length, dtype=np.float64)
+        model = mix.take(len(rows))
+        duration = np.array(length, dtype=np.float64)
         return Jobs(
             profiles=MODELS,
             profile=model,

@@ -31,7 +31,8 @@ def philly_log(*, jobs: int | None = None, from_hour: float = 0.0, profiles: str
 
         def draw(count: int) -> Jobs:
             nonlocal at
-            start, at = at, min(at + count, end)
+            start = at
+            at = min(at + count, end)
             return table.rows(start, at)
 
         return draw

@@ -51,7 +51,8 @@ class GavelTrace:
         profiles = [cells.plain(name) for name in jobs.profiles]
         columns = (jobs.profile, jobs.launch, jobs.total_steps, jobs.gpus, jobs.weight, jobs.slo, jobs.submitted)
         for profile, launch, steps, gpus, weight, slo, at in zip(*(c.tolist() for c in columns), strict=True):
-            asked, importance = cells.amount("steps", steps, exact=exact), cells.amount("weight", weight, exact=exact)
+            asked = cells.amount("steps", steps, exact=exact)
+            importance = cells.amount("weight", weight, exact=exact)
             yield (
                 f"{profiles[profile]}\t{heads[launch]}\t{asked}\t{gpus}\t{importance}\t"
                 f"{cells.slo(slo, exact=exact)}\t{cells.whole_or_exact(at)}\n"

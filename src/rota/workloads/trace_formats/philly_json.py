@@ -45,7 +45,8 @@ class PhillyJsonTrace:
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""
-        found, idle = [], 0
+        found = []
+        idle = 0
         for number, job in enumerate(_parsed(file.text, file.path)):
             try:
                 row = _row(job)
@@ -130,7 +131,8 @@ def _time(owner: dict[str, Any], name: str) -> float:
 
 def _line(text: str, number: int) -> int:
     """On which line an entry of the list begins; only looked for when there is something to say about it."""
-    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    decoder = json.JSONDecoder()
+    at = text.index("[") + 1
     for _ in range(number + 1):
         while text[at] in " \t\r\n,":
             at += 1

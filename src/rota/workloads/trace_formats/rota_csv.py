@@ -108,7 +108,8 @@ def _requests(rows: Rows) -> Requests | None:
     }
     found = Requests(**{column: rows.optional(column, wanted[column]) for column in REQUESTS})
     for row in np.flatnonzero(found.min_gpus > found.max_gpus).tolist():
-        low, high = rows.cells["min_gpus"][row], rows.cells["max_gpus"][row]
+        low = rows.cells["min_gpus"][row]
+        high = rows.cells["max_gpus"][row]
         what = f"min_gpus {low} is above max_gpus {high}"
         rows.problems.error(rows.lines[row], what, "exchange the two", "min_gpus", low)
     return found

@@ -54,7 +54,8 @@ class SiaTrace:
         """The jobs of a workload."""
         rows = with_header(file, REQUIRED)
         submitted = rows.floats("time", lambda v: v >= 0, "an arrival; give seconds >= 0")
-        gpus, models = rows.gpus("num_replicas"), [name.strip() for name in rows.names("application")]
+        gpus = rows.gpus("num_replicas")
+        models = [name.strip() for name in rows.names("application")]
         hours = np.array([self._gpu_hours.get(name, np.nan) for name in models])
         for row in np.flatnonzero(np.isnan(hours)).tolist():
             known = ", ".join(sorted(self._gpu_hours))

@@ -66,7 +66,8 @@ class SwfTrace:
         rows, named = _rows(file)
         wanted = "a number; give one from 0 to 10^9, or -1 for none"
         numbers = {name: rows.floats(name, lambda v: (v >= -1) & (v <= MOST_GPUS), wanted) for name in USED}
-        taken, asked = numbers["processors"], numbers["requested_processors"]
+        taken = numbers["processors"]
+        asked = numbers["requested_processors"]
         processors = np.where(taken > 0, taken, asked)
         gpus = np.ceil(np.maximum(processors, 0) / self._per_gpu).astype(np.int64)
         left = Left(file, rows.lines)
@@ -113,7 +114,8 @@ LINE_ENDS = "\n\r\0"
 def _rows(file: TraceFile) -> tuple[Rows, dict[str, dict[str, str]]]:
     """The lines with numbers, and what comments name."""
     named: dict[str, dict[str, str]] = {"application": {}, "tenant": {}}
-    numbers, found = [], []
+    numbers = []
+    found = []
     for number, line in enumerate(file.text.split("\n"), 1):
         if line.lstrip().startswith(";"):
             if note := NAMED.match(line.strip("\r")):

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from rota.core import files
 from rota.deploy.control import Client
 
 PROFILE = "ResNet-18 (batch size 32)"
@@ -156,7 +157,7 @@ def main() -> None:
     for name, value in found.items():
         print(f"{name:22} {value:10.4f}")
     if out:
-        out.write_text(json.dumps(found, indent=1))
+        files.write_text(out, json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import numpy as np
 
 import rota
 from rota import clusters, workloads
+from rota.core import files
 from rota.core.jobs import Jobs
 from rota.deploy.fidelity import compare
 from rota.deploy.scheduler import Options
@@ -115,7 +116,7 @@ def main() -> int:
     good = judged(found)
     if given.json:
         runs = {" ".join(pair): run for pair, run in found.items()}
-        given.json.write_text(json.dumps({"runs": runs, "simulated_gains": gains}, indent=1))
+        files.write_text(given.json, json.dumps({"runs": runs, "simulated_gains": gains}, indent=1))
     return 0 if good else 1
 
 

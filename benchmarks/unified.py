@@ -17,13 +17,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from statistics import fmean, quantiles, stdev
 from typing import NamedTuple
 
 import rota
 from rota import profiles
+from rota.core import files
 from rota.core.jobs import Jobs, table
 
 SERVER = "cpus=24:memory=500"
@@ -165,7 +165,7 @@ def main() -> None:
                 key = name if load is None else f"{name} {load:g} per hour"
                 found[f"{key}, {vision:g} % vision"] = study(PARTS[name], load, vision, asked.seeds)
     if asked.json:
-        Path(asked.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        files.write_text(asked.json, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from rota.core import files
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "github.com/mengwanguc/gpemu, commit 27e9534, profiled_data"
 LICENCE = "MIT by its package metadata (no licence file at its root)"
@@ -94,7 +96,8 @@ def write(path: Path, notes: Sequence[str], header: Sequence[str], rows: Iterabl
     writer.writerow(header)
     writer.writerows(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.getvalue().encode(), compresslevel=9, mtime=0))
+    packed = gzip.compress(text.getvalue().encode(), compresslevel=9, mtime=0)
+    files.write_bytes(path, packed)
     print(f"{path}: {path.stat().st_size} bytes")
 
 

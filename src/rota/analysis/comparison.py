@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from rota.analysis import student
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import ConfigError
+from rota.core.tolerance import TOLERANCE
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -31,7 +32,7 @@ FEWEST_JOBS = 20
 SHOWN = 10
 """How many of those that gained and lost most are named."""
 SAME_S = 1e-6
-"""Times closer than that, or by 1e-9 of their size, are equal."""
+"""Times closer than that, or by TOLERANCE of their size, are equal."""
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -123,7 +124,7 @@ def compare_jobs(a: Columns, b: Columns, *, names: tuple[str, str] = ("A", "B"),
     for name, time in zip(names, (time_a, time_b), strict=True):
         if not time.any():
             raise ConfigError(f"{name}: every job took 0 s; there is nothing to compare")
-    equal = np.isclose(time_a, time_b, rtol=1e-9, atol=SAME_S)
+    equal = np.isclose(time_a, time_b, rtol=TOLERANCE, atol=SAME_S)
     block = block_length(len(time_a))
     return Comparison(
         jobs=len(time_a),
@@ -204,7 +205,7 @@ def _same_workload(a: Columns, b: Columns, rows: tuple[IntArray, IntArray], name
             continue
         of_a = a[column][rows[0]]
         of_b = b[column][rows[1]]
-        differs = ~np.isclose(of_a, of_b, rtol=1e-9, atol=SAME_S)
+        differs = ~np.isclose(of_a, of_b, rtol=TOLERANCE, atol=SAME_S)
         if differs.any():
             i = int(differs.argmax())
             raise ConfigError(
@@ -218,7 +219,7 @@ def _other_work(a: Columns, b: Columns, rows: tuple[IntArray, IntArray]) -> int:
     if "profile" in a and "profile" in b:
         differs |= np.asarray(a["profile"][rows[0]] != b["profile"][rows[1]], dtype=np.bool_)
     if "steps" in a and "steps" in b:
-        differs |= ~np.isclose(a["steps"][rows[0]], b["steps"][rows[1]], rtol=1e-9, equal_nan=True)
+        differs |= ~np.isclose(a["steps"][rows[0]], b["steps"][rows[1]], rtol=TOLERANCE, equal_nan=True)
     return int(np.count_nonzero(differs))
 
 

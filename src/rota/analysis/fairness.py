@@ -22,7 +22,8 @@ from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.ports import Throughputs, on_servers
 
-TOLERANCE = 0.05
+UNFAIR_BEYOND = 0.05
+"""How far rho may be above 1 before a job counts as treated unfairly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Fairness:
     unfair_fraction: float | None = None
 
 
-def fairness(rho: FloatArray, tolerance: float = TOLERANCE) -> Fairness:
+def fairness(rho: FloatArray, tolerance: float = UNFAIR_BEYOND) -> Fairness:
     """What is said about the jobs whose rho is known."""
     known = rho[np.isfinite(rho)]
     if not len(known):
@@ -67,8 +68,8 @@ def finish_time_fairness(table: JobTable, cluster: Cluster, speeds: Throughputs 
     part /= np.maximum(1.0, part.sum(axis=1))[:, None]
     isolated = (rate * part).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (finish - arrival)[done] * isolated / table.floats("steps")[done]
-    rho[done] = np.where((isolated > 0) & np.isfinite(found), found, np.nan)
+        ratio = (finish - arrival)[done] * isolated / table.floats("steps")[done]
+    rho[done] = np.where((isolated > 0) & np.isfinite(ratio), ratio, np.nan)
     return rho
 
 
@@ -84,8 +85,8 @@ def mean_present(arrival: FloatArray, left: FloatArray, start: FloatArray, end: 
     lasted = end - start
     spent = np.interp(end, moments, area) - np.interp(start, moments, area)
     mean = np.divide(spent, lasted, out=np.ones(len(spent)), where=lasted > 0)
-    found: FloatArray = np.maximum(mean, 1.0)
-    return found
+    at_least_one: FloatArray = np.maximum(mean, 1.0)
+    return at_least_one
 
 
 def _rates(profile: IntArray, gpus: IntArray, names: list[str], cluster: Cluster, speeds: Throughputs) -> FloatArray:

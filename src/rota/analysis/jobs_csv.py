@@ -10,12 +10,12 @@ import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import IO, Any, BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.analysis.output import whole_file
+from rota.analysis.output import writing
 from rota.core.errors import ConfigError
 
 COLUMNS = (
@@ -31,7 +31,7 @@ def write_jobs_csv(path: str | Path, jobs: Mapping[str, NDArray[Any]]) -> None:
     """Write the columns of `Result.jobs`; gzip if the name ends in .gz. Raises OutputError."""
     names = [n for n in COLUMNS if n in jobs]
     count = len(jobs[names[0]])
-    with whole_file(path) as temporary, _open(temporary, gz=str(path).endswith(".gz")) as file:
+    with writing(path) as raw, _as_text(raw, packed=str(path).endswith(".gz")) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         for start in range(0, count, BLOCK):
@@ -48,12 +48,16 @@ def _text(value: object) -> str:
 
 
 @contextlib.contextmanager
-def _open(path: Path, *, gz: bool) -> Iterator[TextIO]:
-    with path.open("wb") as raw:
-        # No name and no time in the header, so that equal results are equal files.
-        binary = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if gz else raw
-        with io.TextIOWrapper(cast("BinaryIO", binary), encoding="utf-8", newline="") as text:
-            yield text
+def _as_text(raw: IO[Any], *, packed: bool) -> Iterator[TextIO]:
+    # No name and no time in the header, so that equal results are equal files.
+    zipped = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if packed else None
+    text = io.TextIOWrapper(cast("BinaryIO", zipped or raw), encoding="utf-8", newline="")
+    try:
+        yield text
+    finally:
+        text.detach()  # what is left of the text is written, the file below stays open
+    if zipped is not None:
+        zipped.close()
 
 
 NEEDED = ("job_id", "arrival_s", "jct_s")
@@ -96,7 +100,7 @@ def _columns(lines: Iterator[list[str]], path: str) -> dict[str, NDArray[Any]]:
             values[name].append(_value(name, fields[place], path, number))
     if not values["job_id"]:
         raise ConfigError(f"{path}: there is no job in it; give a file written with --jobs-csv")
-    return {name: _array(name, found) for name, found in values.items()}
+    return {name: _array(name, column) for name, column in values.items()}
 
 
 def _value(name: str, text: str, path: str, line: int) -> Any:

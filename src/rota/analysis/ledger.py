@@ -72,8 +72,8 @@ class Ledger:
 def _per_gpu(cluster: Cluster, there: FloatArray) -> FloatArray:
     """[T] what servers of a type have on average for each of their GPUs."""
     by_type = np.bincount(cluster.server_type, weights=there, minlength=len(cluster.types))
-    found: FloatArray = by_type / cluster.capacity
-    return found
+    per_gpu: FloatArray = by_type / cluster.capacity
+    return per_gpu
 
 
 def _alike(cluster: Cluster) -> bool:
@@ -98,8 +98,8 @@ def memory_of(placement: Placement, cluster: Cluster) -> FloatArray:
 def in_proportion(placement: Placement, cluster: Cluster, there: FloatArray) -> FloatArray:
     """[K] the same part of what servers have as of their GPUs; without slots, of an average server of the type."""
     if len(placement.slot_gpus) == 0:
-        found: FloatArray = placement.gpus * _per_gpu(cluster, there)[placement.type]
-        return found
+        average: FloatArray = placement.gpus * _per_gpu(cluster, there)[placement.type]
+        return average
     server = placement.slot_server
     amount = placement.slot_gpus * there[server] / cluster.server_gpus[server]
     task = np.repeat(np.arange(len(placement)), np.diff(placement.slot_start))

@@ -108,8 +108,8 @@ class Metrics:
         """The jobs that count with `measure="auto"`, from what is known now."""
         if not self.auto:
             return None
-        found = on_the_way(self.table) if self._endless else None
-        return found or at_the_end(self.table)
+        settled = on_the_way(self.table) if self._endless else None
+        return settled or at_the_end(self.table)
 
     def observe(self, event: Event) -> None:
         """Take an event into account; events come in the order in which they happened."""

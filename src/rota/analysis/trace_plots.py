@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rota.analysis import plots
-from rota.analysis.output import whole_file
+from rota.analysis.output import write_file
 from rota.core.errors import ConfigError
 from rota.workloads.distributions import Histogram
 
@@ -46,9 +46,7 @@ def distributions(histograms: Mapping[str, Histogram]) -> Figure:
 def save_distributions(histograms: Mapping[str, Histogram], path: str | Path) -> None:
     """Write the figure; the file appears whole or not at all."""
     form = form_of(path)
-    data = plots.rendered(distributions(histograms), form)
-    with whole_file(path) as temporary:
-        temporary.write_bytes(data)
+    write_file(path, plots.rendered(distributions(histograms), form))
 
 
 def _upright(axes: Axes, histogram: Histogram, colour: str) -> None:

@@ -83,9 +83,9 @@ class Waiting:
     def _without(self, jobs: IntArray, others: IntArray) -> list[int]:
         """Those who are not among the others."""
         self._marked[others] = True
-        found: list[int] = jobs[~self._marked[jobs]].tolist()
+        remaining: list[int] = jobs[~self._marked[jobs]].tolist()
         self._marked[others] = False
-        return found
+        return remaining
 
     def _ran(self, event: RoundsRan) -> None:
         self._now = event.at

@@ -135,15 +135,15 @@ def show(folder: str | None, *, as_json: bool) -> None:
     place = _place(folder)
     now = _now()
     authority = certificates.read_certificate(place / "ca.pem")
-    found = [("ca.pem", "authority", authority, "")]
+    certificates_there = [("ca.pem", "authority", authority, "")]
     for path in certs.certificates_in(place):
         certificate = certificates.read_certificate(path)
         holder = str(certificates.subject_of(certificate, path))
         hosts = " ".join(certs.hosts_of(certificate))
-        found.append((path.relative_to(place).as_posix(), holder, certificate, hosts))
+        certificates_there.append((path.relative_to(place).as_posix(), holder, certificate, hosts))
     rows = [
         (file, holder, c.not_valid_after_utc, hosts, (c.not_valid_after_utc - now).days)
-        for file, holder, c, hosts in found
+        for file, holder, c, hosts in certificates_there
     ]
     if as_json:
         keys = ("file", "holder", "expires", "hosts", "days_left")

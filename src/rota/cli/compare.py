@@ -60,15 +60,15 @@ def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
     from rota.analysis.comparison import CONFIDENCE, RESAMPLES, compare_jobs  # numpy only when needed
 
     names = (a, b) if a != b else ("A", "B")
-    found = compare_jobs(_jobs_of(a), _jobs_of(b), names=names)
+    comparison = compare_jobs(_jobs_of(a), _jobs_of(b), names=names)
     if as_json:
-        method = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "block_jobs": found.block}
-        values = asdict(found)
+        method = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "block_jobs": comparison.block}
+        values = asdict(comparison)
         del values["block"]
-        verdict = {"beyond_noise": found.mean.beyond_noise, "verdict": found.mean.verdict()}
+        verdict = {"beyond_noise": comparison.mean.beyond_noise, "verdict": comparison.mean.verdict()}
         echo_json({"a_run": a, "b_run": b, **values, "method": method, **verdict})
         return
-    _show_runs(a, b, found)
+    _show_runs(a, b, comparison)
 
 
 def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
@@ -123,13 +123,13 @@ def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
     return unpack(blob)
 
 
-def _show_runs(a: str, b: str, found: Comparison) -> None:
+def _show_runs(a: str, b: str, comparison: Comparison) -> None:
     from rota.cli.tables import show_pairs, show_table
 
     show_pairs("runs", [("A", a), ("B", b)])
     click.echo()
     rows = [
-        (label, _hours(getattr(found.a, key)), _hours(getattr(found.b, key)), _over(found, key))
+        (label, _hours(getattr(comparison.a, key)), _hours(getattr(comparison.b, key)), _over(comparison, key))
         for label, key in (
             ("mean", "mean_s"),
             ("median", "median_s"),
@@ -140,40 +140,41 @@ def _show_runs(a: str, b: str, found: Comparison) -> None:
     show_table("completion time, hours", ("", "A", "B", "B / A"), rows, numbers=3)
     click.echo()
     counts = [
-        ("compared", found.jobs),
-        ("gained (B shorter)", found.gained),
-        ("lost (B longer)", found.lost),
-        ("equal", found.equal),
+        ("compared", comparison.jobs),
+        ("gained (B shorter)", comparison.gained),
+        ("lost (B longer)", comparison.lost),
+        ("equal", comparison.equal),
     ]
     show_pairs("jobs", [(name, f"{count:,}") for name, count in counts])
-    for title, changes in (("gained most", found.most_gained), ("lost most", found.most_lost)):
+    for title, changes in (("gained most", comparison.most_gained), ("lost most", comparison.most_lost)):
         if changes:
             click.echo()
             show_table(f"{title}, hours", ("job", "A", "B", "B - A", "B / A"), map(_change, changes), numbers=4)
     click.echo()
-    click.echo(f"Mean of B over mean of A: {_interval(found.mean)}")
-    if found.mean.low is not None:
+    click.echo(f"Mean of B over mean of A: {_interval(comparison.mean)}")
+    if comparison.mean.low is not None:
         from rota.analysis.comparison import RESAMPLES
 
         click.echo(
-            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {found.block} consecutive jobs, because "
+            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {comparison.block} consecutive jobs, because "
             "neighbours are\ncorrelated; it says nothing about other seeds: for these, compare a sweep with\n"
             "--store and --by)"
         )
-    for note in _notes(found):
+    for note in _notes(comparison):
         click.echo(f"rota: note: {note}", err=True)
-    click.echo(found.mean.verdict())
+    click.echo(comparison.mean.verdict())
 
 
-def _notes(found: Comparison) -> list[str]:
+def _notes(comparison: Comparison) -> list[str]:
     notes = []
-    if found.only_a or found.only_b:
+    if comparison.only_a or comparison.only_b:
         notes.append(
-            f"{found.only_a:,} jobs count (measured and finished) in A only and {found.only_b:,} in B only; they are "
-            "left out. A run that leaves long jobs unfinished looks better than it is."
+            f"{comparison.only_a:,} jobs count (measured and finished) in A only and "
+            f"{comparison.only_b:,} in B only; they are left out. "
+            "A run that leaves long jobs unfinished looks better than it is."
         )
-    if found.other_work:
-        notes.append(f"{found.other_work:,} jobs have another model or number of steps in B")
+    if comparison.other_work:
+        notes.append(f"{comparison.other_work:,} jobs have another model or number of steps in B")
     return notes
 
 
@@ -183,9 +184,9 @@ def _change(change: Change) -> tuple[str, ...]:
     return str(change.job_id), _hours(change.a_s), _hours(change.b_s), f"{difference:+,.2f}", ratio
 
 
-def _over(found: Comparison, key: str) -> str:
-    a = getattr(found.a, key)
-    b = getattr(found.b, key)
+def _over(comparison: Comparison, key: str) -> str:
+    a = getattr(comparison.a, key)
+    b = getattr(comparison.b, key)
     return "-" if a == 0 else f"{b / a:.3f}"
 
 
@@ -210,32 +211,32 @@ def _compare_values(a: str, b: str, *, store: str, axis: str, sweep: str | None,
     if metric not in METRICS:
         raise UnknownName("metric", metric, METRICS)
     with Store(store, create=False) as file:
-        found = pair_runs(file, axis, a, b, sweep=sweep, metric=metric)
+        paired = pair_runs(file, axis, a, b, sweep=sweep, metric=metric)
     if as_json:
-        verdict = {"beyond_noise": found.overall.beyond_noise, "verdict": found.overall.verdict(a, b)}
-        echo_json({"axis": axis, "a": a, "b": b, "metric": metric, **asdict(found), **verdict})
+        verdict = {"beyond_noise": paired.overall.beyond_noise, "verdict": paired.overall.verdict(a, b)}
+        echo_json({"axis": axis, "a": a, "b": b, "metric": metric, **asdict(paired), **verdict})
         return
-    _show_values(a, b, metric, found)
+    _show_values(a, b, metric, paired)
 
 
-def _show_values(a: str, b: str, metric: str, found: Paired) -> None:
+def _show_values(a: str, b: str, metric: str, paired: Paired) -> None:
     from rota.cli.tables import show_table
 
-    varied = list(dict.fromkeys(key for setting in found.settings for key in setting.point))
+    varied = list(dict.fromkeys(key for setting in paired.settings for key in setting.point))
     rows = []
-    for s in found.settings:
+    for s in paired.settings:
         known = s.estimate.low is not None and s.estimate.high is not None
         between = f"{s.estimate.low:.3f} to {s.estimate.high:.3f}" if known else "-"
         beyond = {None: "?", True: "yes", False: "no"}[s.estimate.beyond_noise]
         cells = (str(len(s.ratios)), _hours(s.a), _hours(s.b), f"{s.estimate.ratio:.3f}", between, beyond)
         rows.append((*(str(s.point.get(key, "-")) for key in varied), *cells))
     header = (*varied, "pairs", f"{a} h", f"{b} h", "ratio", "95 % interval", "beyond noise")
-    show_table(f"{metric} of {b} over {a}, sweep {found.sweep}", header, rows, numbers=6)
+    show_table(f"{metric} of {b} over {a}, sweep {paired.sweep}", header, rows, numbers=6)
     click.echo()
-    for why, count in found.left_out.items():
+    for why, count in paired.left_out.items():
         click.echo(f"rota: note: {count} pairs are left out: {why}", err=True)
     click.echo(
-        f"Together, {found.overall_pairs} of {found.pairs} pairs: {_interval(found.overall)} "
-        f"(Student's t over {found.samples} {found.over})"
+        f"Together, {paired.overall_pairs} of {paired.pairs} pairs: {_interval(paired.overall)} "
+        f"(Student's t over {paired.samples} {paired.over})"
     )
-    click.echo(found.overall.verdict(a, b))
+    click.echo(paired.overall.verdict(a, b))

@@ -72,7 +72,7 @@ def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
 
     page = _folder(out) / "report.html"
     check_writable(page)
-    found: dict[str, dict[str, Result]] = {}
+    results_of_scene: dict[str, dict[str, Result]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         logs: list[str] = []
         for scene in scenes(jobs, seed):
@@ -81,14 +81,14 @@ def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
                 result = _simulate(name, {**scene.run, **side}, log)
                 if result.interrupted:
                     return INTERRUPTED
-                found.setdefault(scene.title, {})[name] = result
+                results_of_scene.setdefault(scene.title, {})[name] = result
                 logs.append(str(log))
         made = write_report(logs, page, title="Rota demo: policies and mechanisms compared")
     if as_json:
-        summaries = {name: r.summary for results in found.values() for name, r in results.items()}
+        summaries = {name: r.summary for results in results_of_scene.values() for name, r in results.items()}
         echo_json({"policies": summaries, "report": str(page), "bytes": made["bytes"]})
         return OK
-    _show(found)
+    _show(results_of_scene)
     click.echo(f"\nInteractive report: {page}")
     return OK
 
@@ -101,10 +101,10 @@ def _simulate(name: str, run: Mapping[str, Any], log: Path) -> Result:
         return api.simulate(**run, events=log, progress=bar)
 
 
-def _show(found: Mapping[str, Mapping[str, Result]]) -> None:
+def _show(results_of_scene: Mapping[str, Mapping[str, Result]]) -> None:
     from rota.cli.tables import show_table
 
-    for i, (title, results) in enumerate(found.items()):
+    for i, (title, results) in enumerate(results_of_scene.items()):
         if i:
             click.echo()
         show_table(title, HEADER, [_row(name, r.summary) for name, r in results.items()], numbers=len(HEADER) - 1)

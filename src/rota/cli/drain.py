@@ -25,11 +25,11 @@ Examples:
 def command(*, node: str, undo: bool, as_json: bool, **options: Any) -> None:
     """Keep jobs away from a server, or let them back. Takes an administrator's token."""
     with open_client(options) as client:
-        found = client.drain(node, undo=undo)
+        answer = client.drain(node, undo=undo)
     if as_json:
         from rota.cli.nodes import fields
 
-        echo_json(fields(found))
+        echo_json(fields(answer))
         return
-    jobs = f"; jobs that leave it: {' '.join(map(str, found.jobs))}" if found.jobs and not undo else ""
-    click.echo(f"{found.node} is {found.state}{jobs}")
+    jobs = f"; jobs that leave it: {' '.join(map(str, answer.jobs))}" if answer.jobs and not undo else ""
+    click.echo(f"{answer.node} is {answer.state}{jobs}")

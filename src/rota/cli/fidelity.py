@@ -58,15 +58,15 @@ def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bo
     for path in (jobs_csv, figure):
         if path is not None:
             check_writable(path)
-    found = _run(trace, options)
+    fidelity = _run(trace, options)
     if jobs_csv is not None:
-        _write(jobs_csv, found)
+        _write(jobs_csv, fidelity)
     if figure is not None:
-        _draw(figure, found)
+        _draw(figure, fidelity)
     if as_json:
-        echo_json(_plain(found))
+        echo_json(_plain(fidelity))
     else:
-        _show(found)
+        _show(fidelity)
 
 
 def _run(trace: str, options: dict[str, Any]) -> Fidelity:
@@ -116,58 +116,59 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, _: bar.update(task, completed=done)
 
 
-def _plain(found: Fidelity) -> dict[str, Any]:
+def _plain(fidelity: Fidelity) -> dict[str, Any]:
     return {
-        "jobs": len(found.simulated),
+        "jobs": len(fidelity.simulated),
         "metrics": {
             d.name: {"simulated": d.simulated, "emulated": d.emulated, "difference": d.part}
-            for d in found.differences()
+            for d in fidelity.differences()
         },
-        "ratio_percentiles": dict(zip(("p5", "p50", "p95"), _percentiles(found), strict=True)),
-        "preemptions": found.preemptions,
-        "wall_s": found.wall_s,
-        "simulated_jct_s": found.simulated.tolist(),
-        "emulated_jct_s": found.emulated.tolist(),
+        "ratio_percentiles": dict(zip(("p5", "p50", "p95"), _percentiles(fidelity), strict=True)),
+        "preemptions": fidelity.preemptions,
+        "wall_s": fidelity.wall_s,
+        "simulated_jct_s": fidelity.simulated.tolist(),
+        "emulated_jct_s": fidelity.emulated.tolist(),
     }
 
 
-def _percentiles(found: Fidelity) -> list[float]:
+def _percentiles(fidelity: Fidelity) -> list[float]:
     import numpy as np
 
-    values: list[float] = np.percentile(found.ratios, [5, 50, 95]).tolist()
+    values: list[float] = np.percentile(fidelity.ratios, [5, 50, 95]).tolist()
     return values
 
 
-def _show(found: Fidelity) -> None:
+def _show(fidelity: Fidelity) -> None:
     from rota.cli.tables import show_table
 
     rows = [
-        (d.name, f"{d.simulated:,.0f} s", f"{d.emulated:,.0f} s", f"{100 * d.part:+.2f} %") for d in found.differences()
+        (d.name, f"{d.simulated:,.0f} s", f"{d.emulated:,.0f} s", f"{100 * d.part:+.2f} %")
+        for d in fidelity.differences()
     ]
-    show_table(f"{len(found.simulated)} jobs", ("metric", "simulated", "emulated", "difference"), rows, numbers=3)
-    low, middle, high = _percentiles(found)
+    show_table(f"{len(fidelity.simulated)} jobs", ("metric", "simulated", "emulated", "difference"), rows, numbers=3)
+    low, middle, high = _percentiles(fidelity)
     click.echo(
         f"Per job, emulated over simulated: median {middle:.3f}, 5 % below {low:.3f}, 5 % above {high:.3f}. "
-        f"{found.preemptions} preemptions; {found.wall_s:,.0f} s on the wall."
+        f"{fidelity.preemptions} preemptions; {fidelity.wall_s:,.0f} s on the wall."
     )
 
 
-def _write(path: str, found: Fidelity) -> None:
+def _write(path: str, fidelity: Fidelity) -> None:
     import csv
 
-    from rota.analysis.output import whole_file
+    from rota.analysis.output import writing
 
-    with whole_file(path) as place, place.open("w", encoding="utf-8", newline="") as file:
+    with writing(path, text=True) as file:
         lines = csv.writer(file)
         lines.writerow(("job_id", "simulated_jct_s", "emulated_jct_s", "ratio"))
-        for number, row in enumerate(zip(found.simulated, found.emulated, found.ratios, strict=True)):
+        for number, row in enumerate(zip(fidelity.simulated, fidelity.emulated, fidelity.ratios, strict=True)):
             lines.writerow((number, *(f"{value:.3f}" for value in row)))
 
 
-def _draw(path: str, found: Fidelity) -> None:
+def _draw(path: str, fidelity: Fidelity) -> None:
     from rota.analysis.figures import curves
-    from rota.analysis.output import whole_file
+    from rota.analysis.output import writing
 
-    figure = curves.ratio_cdf({"jobs": found.ratios}, ("emulated", "simulated"))
-    with whole_file(path) as place:
-        figure.savefig(place, format=path.rpartition(".")[2].lower())
+    figure = curves.ratio_cdf({"jobs": fidelity.ratios}, ("emulated", "simulated"))
+    with writing(path) as file:
+        figure.savefig(file, format=path.rpartition(".")[2].lower())

@@ -47,16 +47,16 @@ def completes(names: Callable[[], Iterable[str]]) -> Callable[..., list[Completi
 
 def settings(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """Callback for repeated `key=value` options."""
-    found: dict[str, str] = {}
+    value_of: dict[str, str] = {}
     for value in values:
         key, equals, text = value.partition("=")
         key = key.strip()
         if not (key and equals):
             raise click.BadParameter(f"{value!r} is not of the form key=value", param=param)
-        if key in found:
+        if key in value_of:
             raise click.BadParameter(f"{key!r} is set twice", param=param)
-        found[key] = text.strip()
-    return found
+        value_of[key] = text.strip()
+    return value_of
 
 
 def settings_option(flag: str, name: str, text: str) -> Callable[[F], F]:

@@ -107,9 +107,13 @@ def sim_vs_real(reference: str, others: tuple[str, ...], **out: Any) -> None:
     from rota.experiments.plotting import named
     from rota.experiments.plotting_runs import ratios
 
-    found = ratios(reference, others)
-    other = next(iter(found)) if len(found) == 1 else "other"
-    _put(lambda: _distribution(found, "ratio"), lambda: ratio_cdf(found, (other, named(reference)[0])), **out)
+    ratios_by_name = ratios(reference, others)
+    other = next(iter(ratios_by_name)) if len(ratios_by_name) == 1 else "other"
+    _put(
+        lambda: _distribution(ratios_by_name, "ratio"),
+        lambda: ratio_cdf(ratios_by_name, (other, named(reference)[0])),
+        **out,
+    )
 
 
 @command.command("utilization", epilog="Example: rota plot utilization fifo=a.jsonl.gz las=b.jsonl.gz -o busy.pdf")
@@ -121,15 +125,15 @@ def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     _check(**out)
     from rota.experiments import plotting
 
-    found = plotting.utilization(logs, bins)
+    series_by_name = plotting.utilization(logs, bins)
 
     def figure() -> Figure:
         from rota.analysis.plots import utilization_lines
 
-        return utilization_lines(found)
+        return utilization_lines(series_by_name)
 
     _put(
-        lambda: {"lines": [{"name": n, "edge_s": s.edge, "utilization": s.value} for n, s in found.items()]},
+        lambda: {"lines": [{"name": n, "edge_s": s.edge, "utilization": s.value} for n, s in series_by_name.items()]},
         figure,
         **out,
     )
@@ -145,8 +149,12 @@ def stranded(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     from rota.analysis.figures.heat import stranded as draw
     from rota.experiments import plotting_runs
 
-    found = plotting_runs.stranded(logs, bins)
-    _put(lambda: {"runs": [{"name": n, **v.numbers()} for n, v in found.items()]}, lambda: draw(found), **out)
+    stranded_by_name = plotting_runs.stranded(logs, bins)
+    _put(
+        lambda: {"runs": [{"name": n, **v.numbers()} for n, v in stranded_by_name.items()]},
+        lambda: draw(stranded_by_name),
+        **out,
+    )
 
 
 @command.command("fairness-over-time", epilog="Example: rota plot fairness-over-time run.jsonl.gz -o tenants.pdf")
@@ -159,8 +167,8 @@ def fairness_over_time(log: str, *, bins: int, **out: Any) -> None:
     from rota.analysis.figures.shares import fairness_over_time as draw
     from rota.experiments import plotting_runs
 
-    found = plotting_runs.fairness_over_time(log, bins)
-    _put(found.numbers, lambda: draw(found), **out)
+    shares = plotting_runs.fairness_over_time(log, bins)
+    _put(shares.numbers, lambda: draw(shares), **out)
 
 
 @command.command(
@@ -188,12 +196,12 @@ def solve_time_vs_jobs(
     from rota.analysis.figures.curves import solve_time
     from rota.experiments import plotting_runs
 
-    found = (
+    lines = (
         plotting_runs.solve_times(files)
         if files
         else plotting_runs.measured_solve_times(policies, [int(size) for size in sizes], multi_gpu=multi_gpu)
     )
-    _put(lambda: {"lines": [line.numbers() for line in found]}, lambda: solve_time(found), **out)
+    _put(lambda: {"lines": [line.numbers() for line in lines]}, lambda: solve_time(lines), **out)
 
 
 @command.command("gantt", epilog="Example: rota plot gantt run.jsonl.gz --to-hour 24 -o gantt.pdf")
@@ -263,12 +271,12 @@ def _draw_curves(kind: str, store: str, choice: Choice, out: dict[str, Any]) -> 
     from rota.analysis.figures import curves
     from rota.experiments import plotting
 
-    found: Curves = getattr(plotting, kind)(store, choice)
-    if found.left_out:
-        click.echo(f"rota: {found.left_out} runs without a result or failed are left out", err=True)
+    drawn: Curves = getattr(plotting, kind)(store, choice)
+    if drawn.left_out:
+        click.echo(f"rota: {drawn.left_out} runs without a result or failed are left out", err=True)
     _put(
-        lambda: {"lines": [line.numbers() for line in found.lines], "left_out": found.left_out},
-        lambda: getattr(curves, kind)(found.lines),
+        lambda: {"lines": [line.numbers() for line in drawn.lines], "left_out": drawn.left_out},
+        lambda: getattr(curves, kind)(drawn.lines),
         **out,
     )
 
@@ -278,15 +286,15 @@ def _draw_distribution(kind: str, column: str, sources: tuple[str, ...], choice:
     from rota.analysis.figures import curves
     from rota.experiments import plotting  # kept off the path of --help
 
-    found = getattr(plotting, kind)(sources, choice)
-    _put(lambda: _distribution(found, column), lambda: getattr(curves, kind)(found), **out)
+    values_by_name = getattr(plotting, kind)(sources, choice)
+    _put(lambda: _distribution(values_by_name, column), lambda: getattr(curves, kind)(values_by_name), **out)
 
 
-def _distribution(found: dict[str, Any], column: str) -> dict[str, Any]:
+def _distribution(values_by_name: dict[str, Any], column: str) -> dict[str, Any]:
     import numpy as np
 
     return {
-        "lines": [{"name": n, "jobs": len(v), column: np.sort(v[np.isfinite(v)])} for n, v in found.items()]
+        "lines": [{"name": n, "jobs": len(v), column: np.sort(v[np.isfinite(v)])} for n, v in values_by_name.items()]
     }  # fmt: skip
 
 
@@ -317,11 +325,9 @@ def _put(
     if as_json or output is None:
         echo_json(numbers())
         return
-    from rota.analysis.output import whole_file
+    from rota.analysis.output import write_file
     from rota.analysis.plots import rendered
     from rota.analysis.trace_plots import form_of
 
-    data = rendered(figure(), form_of(output))
-    with whole_file(output) as temporary:
-        temporary.write_bytes(data)
+    write_file(output, rendered(figure(), form_of(output)))
     click.echo(output)

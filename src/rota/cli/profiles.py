@@ -123,10 +123,10 @@ def _show_fits(catalogue: Catalogue) -> None:
     show_pairs("speed of the GPU relative to v100; models without a line have no counterpart there", ratios)
 
 
-def _ideal(found: Sensitivity | None) -> tuple[str, str, str]:
-    if found is None:
+def _ideal(sensitivity: Sensitivity | None) -> tuple[str, str, str]:
+    if sensitivity is None:
         return "-", "-", "-"
-    return f"{found.ideal_cpus:g}", f"{found.ideal_memory_gb:g}", f"{found.speedup:g}"
+    return f"{sensitivity.ideal_cpus:g}", f"{sensitivity.ideal_memory_gb:g}", f"{sensitivity.speedup:g}"
 
 
 def _about(catalogue: Catalogue) -> str:

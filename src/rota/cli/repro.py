@@ -49,8 +49,8 @@ class Reproductions(click.Group):
         """Names of reproductions as well."""
         from click.shell_completion import CompletionItem
 
-        found = super().shell_complete(ctx, incomplete)
-        return found + [CompletionItem(n) for n in names.reproductions() if n.startswith(incomplete)]
+        completions = super().shell_complete(ctx, incomplete)
+        return completions + [CompletionItem(n) for n in names.reproductions() if n.startswith(incomplete)]
 
 
 @click.group("repro", cls=Reproductions, epilog=EXAMPLES, subcommand_metavar="NAME [OPTIONS]...")
@@ -68,7 +68,7 @@ def list_(*, as_json: bool) -> None:
     """What can be reproduced."""
     from rota.experiments.repro.catalogue import load, specs
 
-    found = [load(name) for name in names.reproductions()]
+    reproductions = [load(name) for name in names.reproductions()]
     if as_json:
         echo_json(
             [
@@ -80,13 +80,13 @@ def list_(*, as_json: bool) -> None:
                     "runs": sum(len(s.points()) for s in specs(r, quick=False)),
                     "quick_runs": sum(len(s.points()) for s in specs(r, quick=True)),
                 }
-                for r in found
+                for r in reproductions
             ]
         )
         return
     from rota.cli.tables import show_table
 
-    rows = [(r.name, r.item, r.title, str(_published(r)), str(_runs_of(r))) for r in found]
+    rows = [(r.name, r.item, r.title, str(_published(r)), str(_runs_of(r))) for r in reproductions]
     show_table(None, ("name", "paper's", "what", "numbers", "runs"), rows, numbers=2)
 
 
@@ -106,6 +106,7 @@ def _runs_of(wanted: Reproduction) -> int | str:
 @click.option("--json", "as_json", is_flag=True, help="All results as one list, instead of the page.")
 def report(*, sources: Sequence[str], output: str | None, as_json: bool) -> None:
     """A page in Markdown out of recorded results, without running anything."""
+    from rota.analysis.output import write_file
     from rota.experiments.repro.page import page, read_results
 
     results = read_results(sources)
@@ -113,7 +114,7 @@ def report(*, sources: Sequence[str], output: str | None, as_json: bool) -> None
     if output is None:
         click.echo(text, nl=False)
         return
-    _write(Path(output), text)
+    write_file(output, text)
     click.echo(output)
 
 
@@ -146,14 +147,14 @@ def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet
     folder = None if output is None else _folder(output)
     results: list[Result] = []
     for name in wanted:
-        found = load(name)
-        outcome = reproduce(found, watching=_watching(quiet=quiet), **how)
+        reproduction = load(name)
+        outcome = reproduce(reproduction, watching=_watching(quiet=quiet), **how)
         if outcome.interrupted:
             kept = f"what had ended is in {how['store']}"
             click.echo(f"rota: interrupted: {kept}; run the same command again to go on", err=True)
             return INTERRUPTED
         results.append(outcome.result)
-        paths = [] if folder is None else _save(found, outcome, folder)
+        paths = [] if folder is None else _save(reproduction, outcome, folder)
         if not as_json:
             _show(outcome.result, paths)
     if as_json:
@@ -188,20 +189,19 @@ def _folder(output: str) -> Path:
 def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
     """The figure as PNG and PDF, and the JSON."""
     from rota.analysis import plots
-    from rota.analysis.output import whole_file
+    from rota.analysis.output import write_file
     from rota.experiments.repro.drawing import figure
 
     result = outcome.result
     path = folder / f"{wanted.name}.json"
-    _write(path, _as_text(result.numbers()))
+    write_file(path, _as_text(result.numbers()))
     if not outcome.measured:
         return [path]
     drawn = figure(wanted, outcome.measured, result.rows)
     paths = [path]
     for form in ("png", "pdf"):
         paths.append(folder / f"{wanted.name}.{form}")
-        with whole_file(paths[-1]) as place:
-            place.write_bytes(plots.rendered(drawn, form))
+        write_file(paths[-1], plots.rendered(drawn, form))
     return paths
 
 
@@ -248,10 +248,3 @@ def _as_text(numbers: Any) -> str:
     import json
 
     return json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    from rota.analysis.output import whole_file
-
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

@@ -28,14 +28,14 @@ def command() -> None:
 def list_(store: str, *, as_json: bool) -> None:
     """The sweeps of a store and how far they are."""
     with _open(store) as file:
-        found = file.sweeps()
+        sweeps = file.sweeps()
     if as_json:
-        echo_json(found)
+        echo_json(sweeps)
         return
     from rota.cli.tables import show_table  # kept off the path of --help
 
     counts = ("points", "done", "ok", "unstable", "failed")
-    rows = [(s["name"], _when(s["updated"]), *(str(s[c]) for c in counts)) for s in found]
+    rows = [(s["name"], _when(s["updated"]), *(str(s[c]) for c in counts)) for s in sweeps]
     show_table(None, ("sweep", "started", *counts), rows, numbers=len(counts))
 
 
@@ -52,12 +52,12 @@ def show(store: str, key: str | None, *, sweep_name: str | None, status: str | N
 
     with _open(store) as file:
         if key is not None:
-            found = file.result(key)
-            if found is None:
+            stored = file.result(key)
+            if stored is None:
                 raise ConfigError(
                     f"no run of {store} has a key that begins with {key!r}; see `rota results show {store}`"
                 )
-            _show_one(found, as_json=as_json)
+            _show_one(stored, as_json=as_json)
             return
         runs = _runs(file, sweep_name, status)
     if as_json:
@@ -129,11 +129,11 @@ def _named(run: Run) -> dict[str, object]:
 
 def _errors(runs: Iterable[Run]) -> list[str]:
     """Each error once, with how many runs have it."""
-    found: dict[str, list[str]] = {}
+    keys_by_error: dict[str, list[str]] = {}
     for run in runs:
         if run.error and run.status in {"failed", "timeout"}:
-            found.setdefault(run.error.splitlines()[0], []).append(run.key[:8])
-    return [f"rota: {len(keys)} failed ({', '.join(keys[:3])}): {error}" for error, keys in found.items()]
+            keys_by_error.setdefault(run.error.splitlines()[0], []).append(run.key[:8])
+    return [f"rota: {len(keys)} failed ({', '.join(keys[:3])}): {error}" for error, keys in keys_by_error.items()]
 
 
 def _show_one(run: Run, *, as_json: bool) -> None:

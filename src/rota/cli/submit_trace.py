@@ -156,14 +156,14 @@ def _show(runs: Any, run: Any, infos: list[Any], jobs_csv: str | None, *, as_jso
         from rota.analysis.jobs_csv import write_jobs_csv
 
         write_jobs_csv(jobs_csv, columns)
-    found = runs.summary(columns)
+    summary = runs.summary(columns)
     if as_json:
-        echo_json({**found, "jobs": run.numbers})
+        echo_json({**summary, "jobs": run.numbers})
         return
     from rota.cli.tables import show_pairs, summary_rows
 
-    rows = summary_rows(found)
+    rows = summary_rows(summary)
     rows += [
-        (f"Jobs {word}", f"{found[f'jobs_{word}']:,}") for word in ("failed", "cancelled") if found[f"jobs_{word}"]
+        (f"Jobs {word}", f"{summary[f'jobs_{word}']:,}") for word in ("failed", "cancelled") if summary[f"jobs_{word}"]
     ]
     show_pairs("trace on a live cluster", rows)

@@ -92,17 +92,17 @@ def command(
 
     with Store(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
         executor = sweeping.make_executor(wanted)
-        found = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=not no_retry)
-    _show(found, as_json=as_json)
-    if found.interrupted:
-        missing = sum(run.status is None for run in found.runs)
+        result = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=not no_retry)
+    _show(result, as_json=as_json)
+    if result.interrupted:
+        missing = sum(run.status is None for run in result.runs)
         click.echo(
-            f"rota: interrupted: {len(found.runs) - missing} of {len(found.runs)} runs are in {found.store}; "
+            f"rota: interrupted: {len(result.runs) - missing} of {len(result.runs)} runs are in {result.store}; "
             "run the same command again to go on",
             err=True,
         )
         return INTERRUPTED
-    return FAILED if any(run.status in {"failed", "timeout"} for run in found.runs) else OK
+    return FAILED if any(run.status in {"failed", "timeout"} for run in result.runs) else OK
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -123,23 +123,23 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         "timeout_s",
         "overload",
     )
-    found: dict[str, Any] = {key: options[key] for key in plain if options[key] is not None}
+    settings: dict[str, Any] = {key: options[key] for key in plain if options[key] is not None}
     for key in ("policies", "mechanisms", "loads", "jobs", "seeds", "rules"):
         if options[key] is not None:
-            found[key] = _one_or_list(axis_from_text(options[key], f"--{key}"))
+            settings[key] = _one_or_list(axis_from_text(options[key], f"--{key}"))
     for key in ("trace", "cluster", "split"):
         if options[key]:
-            found[key] = _one_or_list(options[key])
-    found.update({f"set.{key}": value for key, value in options["settings"].items()})
+            settings[key] = _one_or_list(options[key])
+    settings.update({f"set.{key}": value for key, value in options["settings"].items()})
     for key, text in options["vary"].items():
-        found[canonical_name(key, "--vary")] = list(axis_from_text(text, f"--vary {key}"))
+        settings[canonical_name(key, "--vary")] = list(axis_from_text(text, f"--vary {key}"))
     auto = {key: options[f"auto_{key}"] for key in ("factor", "step", "utilization")}
     auto = {key: value for key, value in auto.items() if value is not None}
     if options["auto_load"] is not None:
-        found["auto_load"] = {"from": options["auto_load"], **auto}
+        settings["auto_load"] = {"from": options["auto_load"], **auto}
     elif auto:
         raise ConfigError(f"--auto-{next(iter(auto))} needs --auto-load START")
-    return found
+    return settings
 
 
 def _one_or_list(values: tuple[Any, ...]) -> Any:

@@ -65,31 +65,31 @@ def lint(file: str, *, source_format: str | None, trace_settings: dict[str, Any]
     """Everything that is wrong with a trace, with line, column and what to do; exit code 2 if there are errors."""
     from rota.workloads.lint import lint as look
 
-    found = look(file, source_format, trace_settings, most=most)
-    code = USAGE if found.error_count else OK
+    findings = look(file, source_format, trace_settings, most=most)
+    code = USAGE if findings.error_count else OK
     if as_json:
         echo_json(
             {
                 "file": file,
-                "format": found.format,
-                "jobs": found.jobs,
-                "error_count": found.error_count,
-                "errors": [_as_dict(p) for p in found.errors],
-                "remarks": [_as_dict(p) for p in found.remarks],
+                "format": findings.format,
+                "jobs": findings.jobs,
+                "error_count": findings.error_count,
+                "errors": [_as_dict(p) for p in findings.errors],
+                "remarks": [_as_dict(p) for p in findings.remarks],
             }
         )
         return code
-    for problem in found.errors:
+    for problem in findings.errors:
         click.echo(f"{click.style('error', fg='red')}   {problem}")
-    hidden = found.error_count - len(found.errors)
+    hidden = findings.error_count - len(findings.errors)
     if hidden:
-        click.echo(f"... and {hidden:,} more; --max {found.error_count} lists all of them")
-    for problem in found.remarks:
+        click.echo(f"... and {hidden:,} more; --max {findings.error_count} lists all of them")
+    for problem in findings.remarks:
         click.echo(f"{click.style('remark', fg='yellow')}  {problem}")
-    if found.error_count:
-        click.echo(f"{found.error_count:,} errors, {len(found.remarks)} remarks: the trace cannot be used")
+    if findings.error_count:
+        click.echo(f"{findings.error_count:,} errors, {len(findings.remarks)} remarks: the trace cannot be used")
     else:
-        click.echo(f"{found.jobs:,} jobs ({found.format}), no errors, {len(found.remarks)} remarks")
+        click.echo(f"{findings.jobs:,} jobs ({findings.format}), no errors, {len(findings.remarks)} remarks")
     return code
 
 

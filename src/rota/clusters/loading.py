@@ -91,7 +91,7 @@ def _number(value: str, least: int, part: str, text: str) -> int:
 
 def _resources(amounts: list[str], text: str) -> Resources:
     """What each server has beside its GPUs, from `cpus=24`, `memory=500` and so on."""
-    found: dict[str, float] = {}
+    amount_by_name: dict[str, float] = {}
     for amount in amounts:
         key, equals, value = (piece.strip() for piece in amount.partition("="))
         if not equals:
@@ -101,10 +101,10 @@ def _resources(amounts: list[str], text: str) -> Resources:
             )
         if key not in AMOUNTS:
             raise UnknownName(f"amount in cluster {text!r}:", key, AMOUNTS)
-        if key in found:
+        if key in amount_by_name:
             raise ConfigError(f"cluster {text!r}: {key} is given twice for one type; keep one")
-        found[key] = _amount(value, amount, text)
-    return Resources(0, *(found.get(key, 0.0) for key in AMOUNTS))
+        amount_by_name[key] = _amount(value, amount, text)
+    return Resources(0, *(amount_by_name.get(key, 0.0) for key in AMOUNTS))
 
 
 def _amount(value: str, amount: str, text: str) -> float:

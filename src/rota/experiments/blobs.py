@@ -29,9 +29,9 @@ def unpack(blob: bytes) -> dict[str, NDArray[Any]]:
     """The columns again, and `jct_s`, finish minus arrival."""
     data = zlib.decompress(blob)
     count = int.from_bytes(data[:8], "little")
-    found = {
+    columns = {
         name: np.frombuffer(data, dtype=kind, count=count, offset=8 + 8 * count * i)
         for i, (name, kind) in enumerate(COLUMNS)
         if 8 + 8 * count * (i + 1) <= len(data)
     }
-    return {**found, "jct_s": found["finish_s"] - found["arrival_s"]}
+    return {**columns, "jct_s": columns["finish_s"] - columns["arrival_s"]}

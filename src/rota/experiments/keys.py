@@ -50,13 +50,13 @@ def canonical_name(name: str, where: str) -> str:
 
 def flat(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Nested tables of settings (`set = {jobs = 3}`) as single keys (`set.jobs`)."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in _entries(table):
         key = canonical_name(name, where)
-        if key in found:
+        if key in values:
             raise ConfigError(f"{where}: {key} is given twice; keep one of the two")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -56,16 +56,16 @@ def pair_runs(store: Store, axis: str, a: str, b: str, *, sweep: str | None, met
     if a == b:
         raise ConfigError(f"both values of {axis} are {a!r}; give two different ones")
     name, runs = _sweep(store, axis, sweep)
-    found: dict[str, dict[str, Run]] = {a: {}, b: {}}
-    for text, side in found.items():
+    runs_of_side: dict[str, dict[str, Run]] = {a: {}, b: {}}
+    for text, side in runs_of_side.items():
         side.update({_rest(run.point, axis): run for run in runs if _text(run.point[axis]) == text})
         if not side:
             raise UnknownName(f"value of {axis} in sweep {name!r}:", text, {_text(run.point[axis]) for run in runs})
     pairs: list[tuple[Run, Run]] = []
     left_out: dict[str, int] = {}
-    for rest in dict.fromkeys([*found[a], *found[b]]):
-        first = found[a].get(rest)
-        second = found[b].get(rest)
+    for rest in dict.fromkeys([*runs_of_side[a], *runs_of_side[b]]):
+        first = runs_of_side[a].get(rest)
+        second = runs_of_side[b].get(rest)
         why = _unusable(a, first, metric) or _unusable(b, second, metric)
         if first is not None and second is not None and why is None:
             pairs.append((first, second))
@@ -107,19 +107,19 @@ def _unusable(value: str, run: Run | None, metric: str) -> str | None:
         return f"the sweep has no such run with {value}"
     if run.status != OK:
         return f"{value} is {run.status or 'not done'}"
-    found = run.metrics.get(metric)
-    return None if isinstance(found, int | float) and found > 0 else f"{value} has no {metric}"
+    number = run.metrics.get(metric)
+    return None if isinstance(number, int | float) and number > 0 else f"{value} has no {metric}"
 
 
 def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[Setting]:
     groups: dict[str, list[tuple[Run, Run]]] = {}
     for pair in pairs:
         groups.setdefault(_rest(pair[0].point, axis, SEED), []).append(pair)
-    found = []
+    settings = []
     for group in groups.values():
         of_a, of_b = ([float(pair[side].metrics[metric]) for pair in group] for side in (0, 1))
         ratios = tuple(y / x for x, y in zip(of_a, of_b, strict=True))
-        found.append(
+        settings.append(
             Setting(
                 point={k: v for k, v in group[0][0].point.items() if k not in {axis, SEED}},
                 seeds=tuple(pair[0].point.get(SEED) for pair in group),
@@ -129,7 +129,7 @@ def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[
                 estimate=mean_ratio(ratios),
             )
         )
-    return found
+    return settings
 
 
 def _samples(settings: Sequence[Setting]) -> tuple[Sequence[Setting], str, list[float]]:

@@ -73,8 +73,8 @@ def jct_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, F
 
 def ftf_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
     """Finish-time fairness (rho) by line, of the jobs for which it is known; from a store or jobs CSVs."""
-    found = _distributions(sources, choice, "ftf")
-    return {name: rho[np.isfinite(rho)] for name, rho in found.items()}
+    rho_by_name = _distributions(sources, choice, "ftf")
+    return {name: rho[np.isfinite(rho)] for name, rho in rho_by_name.items()}
 
 
 def _distributions(sources: Sequence[str], choice: Choice | None, column: str) -> dict[str, FloatArray]:
@@ -86,22 +86,22 @@ def _distributions(sources: Sequence[str], choice: Choice | None, column: str) -
         return _column_of_store(named(sources[0])[1], choice or Choice(), column)
     if choice is not None and (choice.sweep or choice.where):
         raise ConfigError("--sweep and --where choose runs of a store; leave them out for jobs CSVs")
-    found: dict[str, FloatArray] = {}
+    sample_by_name: dict[str, FloatArray] = {}
     for name, path in map(named, sources):
-        add_named(found, name, _column_of_csv(path, column))
-    return found
+        add_named(sample_by_name, name, _column_of_csv(path, column))
+    return sample_by_name
 
 
 def utilization(sources: Sequence[str], bins: int = 120) -> dict[str, Series]:
     """The part of GPU time held by jobs over time, by log; logs as FILE or NAME=FILE."""
-    found: dict[str, Series] = {}
+    series_by_name: dict[str, Series] = {}
     for name, path in map(named, sources):
         cluster, events = log_of(path)
         timeline = Timeline(cluster)
         for event in events:
             timeline.observe(event)
-        add_named(found, name, timeline.utilization(bins))
-    return found
+        add_named(series_by_name, name, timeline.utilization(bins))
+    return series_by_name
 
 
 def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) -> Occupancy:
@@ -119,8 +119,8 @@ def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) ->
 
 def sensitivity(catalogue: str, type_: str | None = None, names: Sequence[str] = ()) -> list[Sensitivity]:
     """Tables of the models of a catalogue on one type (default: the last that has any)."""
-    found = profiles.load(catalogue)
-    rows = [r for r in found.describe() if r.sensitivities]
+    loaded = profiles.load(catalogue)
+    rows = [r for r in loaded.describe() if r.sensitivities]
     if not rows:
         raise ConfigError(
             f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory; try `synergy` or `pipeline`"
@@ -138,10 +138,10 @@ def sensitivity(catalogue: str, type_: str | None = None, names: Sequence[str] =
 
 def colocation(catalogue: str, type_: str | None = None, gpus: int = 1, names: Sequence[str] = ()) -> Company:
     """Speeds of two models on the same GPUs, relative to each alone; NaN where they do not fit together."""
-    found = profiles.load(catalogue)
-    type_ = _one_of("accelerator type", type_ or found.types[-1], found.types)
-    measured = {(p, q) for p, g, t, spread, q in found.pairs if (g, t, spread) == (gpus, type_, False)}
-    known = [n for n in found.names if any(n in pair for pair in measured)]
+    loaded = profiles.load(catalogue)
+    type_ = _one_of("accelerator type", type_ or loaded.types[-1], loaded.types)
+    measured = {(p, q) for p, g, t, spread, q in loaded.pairs if (g, t, spread) == (gpus, type_, False)}
+    known = [n for n in loaded.names if any(n in pair for pair in measured)]
     if not known:
         raise ConfigError(
             f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}; try `gavel`, --gpus 1"
@@ -151,9 +151,9 @@ def colocation(catalogue: str, type_: str | None = None, gpus: int = 1, names: S
     kept = [n for n in known if not names or n in names]
     speed = np.full((len(kept), len(kept)), np.nan)
     for i, name in enumerate(kept):
-        alone = found.measured(name, gpus, type_)
+        alone = loaded.measured(name, gpus, type_)
         for j, partner in enumerate(kept):
-            together = found.pairs.get((name, gpus, type_, False, partner))
+            together = loaded.pairs.get((name, gpus, type_, False, partner))
             if alone and together:
                 speed[i, j] = together / alone
     if np.isnan(speed).all():
@@ -191,8 +191,8 @@ def curves_of(runs: Sequence[Run], at: Sequence[float], lines: Sequence[str], y:
         raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; run the sweep first")
     _check_lines(values)
     curves = [
-        Curve(name=line, points=tuple(point(x, found[x], unstable[line, x]) for x in sorted(found)))
-        for line, found in values.items()
+        Curve(name=line, points=tuple(point(x, by_x[x], unstable[line, x]) for x in sorted(by_x)))
+        for line, by_x in values.items()
     ]
     return Curves(lines=tuple(curves), left_out=left_out)
 
@@ -203,15 +203,15 @@ def _column_of_store(path: str, choice: Choice, column: str) -> dict[str, FloatA
         parts: dict[str, list[FloatArray]] = defaultdict(list)
         for run, line in zip(runs, _line_names(runs, set()), strict=True):
             blob = store.jobs(run.key)
-            found = {} if blob is None else unpack(blob)
-            if column in found and np.isfinite(found[column]).any():
-                parts[line].append(found[column])
+            columns = {} if blob is None else unpack(blob)
+            if column in columns and np.isfinite(columns[column]).any():
+                parts[line].append(columns[column])
     if not parts:
         raise ConfigError(
             f"{path}: no run that was asked for is ok and has {column} of its jobs; see `rota results show {path}`"
         )
     _check_lines(parts)
-    return {line: np.concatenate(found) for line, found in parts.items()}
+    return {line: np.concatenate(pieces) for line, pieces in parts.items()}
 
 
 def _chosen(store: Store, choice: Choice) -> list[Run]:
@@ -269,16 +269,16 @@ def _column_of_csv(path: str, column: str) -> FloatArray:
             reader = csv.DictReader(file)
             if column not in (reader.fieldnames or ()):
                 raise ConfigError(f"{path}:1: there is no column {column}; give a file written with --jobs-csv")
-            found = [
+            column_values = [
                 _number(line[column], column, path, reader.line_num)
                 for line in reader
                 if line.get("measured") in {None, "", "1"}
             ]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
-    if not np.isfinite(found).any():
+    if not np.isfinite(column_values).any():
         raise ConfigError(f"{path}: no measured job has finished with a known {column}, so there is nothing to draw")
-    return np.array(found, dtype=np.float64)
+    return np.array(column_values, dtype=np.float64)
 
 
 def _number(text: str | None, column: str, path: str, line: int) -> float:
@@ -318,11 +318,11 @@ def named(source: str) -> tuple[str, str]:
     return base, source
 
 
-def add_named(found: dict[str, Any], name: str, value: Any) -> None:
+def add_named(by_name: dict[str, Any], name: str, value: Any) -> None:
     """Under its name, which must be the only one."""
-    if name in found:
+    if name in by_name:
         raise ConfigError(f"two files are called {name!r}; give them names: NAME=FILE")
-    found[name] = value
+    by_name[name] = value
 
 
 def _one_of(kind: str, name: str, known: Any) -> str:

@@ -25,14 +25,14 @@ REPEATS = 3
 
 def stranded(sources: Sequence[str], bins: int = 100) -> dict[str, Stranded]:
     """CPUs and memory idle beside busy GPUs, by log; logs as FILE or NAME=FILE."""
-    found: dict[str, Stranded] = {}
+    stranded_by_name: dict[str, Stranded] = {}
     for name, path in map(named, sources):
         cluster, events = log_of(path)
         watch = Stranding(cluster)
         for event in events:
             watch.observe(event)
-        add_named(found, name, watch.over_time(bins))
-    return found
+        add_named(stranded_by_name, name, watch.over_time(bins))
+    return stranded_by_name
 
 
 def fairness_over_time(log: str, bins: int = 60) -> Shares:
@@ -49,7 +49,7 @@ def ratios(reference: str, sources: Sequence[str]) -> dict[str, FloatArray]:
     """Completion times of job tables over those of a reference, job by job; jobs that both measured and finished."""
     base_name, base_path = named(reference)
     base = read_jobs_csv(base_path)
-    found: dict[str, FloatArray] = {}
+    ratio_by_name: dict[str, FloatArray] = {}
     for name, path in map(named, sources):
         other = read_jobs_csv(path)
         _, mine, its = np.intersect1d(base["job_id"], other["job_id"], return_indices=True)
@@ -61,8 +61,10 @@ def ratios(reference: str, sources: Sequence[str]) -> dict[str, FloatArray]:
         kept = counts & (own > 0)
         if not kept.any():
             raise ConfigError(f"{path}: no job was measured and finished both here and in {base_path}")
-        add_named(found, name if name != base_name else path, (other["jct_s"][its] / np.where(kept, own, 1.0))[kept])
-    return found
+        add_named(
+            ratio_by_name, name if name != base_name else path, (other["jct_s"][its] / np.where(kept, own, 1.0))[kept]
+        )
+    return ratio_by_name
 
 
 def _measured(jobs: dict[str, Any]) -> Any:
@@ -112,12 +114,12 @@ def measured_solve_times(policies: Sequence[str], jobs: Sequence[int], *, multi_
 
 
 def _lines(rows: Sequence[dict[str, Any]]) -> list[Curve]:
-    found: dict[str, dict[float, list[float]]] = {}
+    times_by_policy: dict[str, dict[float, list[float]]] = {}
     for row in rows:
-        found.setdefault(row["policy"], {}).setdefault(float(row["jobs"]), []).extend(row["all_cpu_s"])
+        times_by_policy.setdefault(row["policy"], {}).setdefault(float(row["jobs"]), []).extend(row["all_cpu_s"])
     return [
         Curve(name=name, points=tuple(_point(x, times) for x, times in sorted(by_jobs.items())))
-        for name, by_jobs in found.items()
+        for name, by_jobs in times_by_policy.items()
     ]
 
 

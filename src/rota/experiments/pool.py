@@ -89,8 +89,8 @@ class LocalPool:
         ended: list[tuple[Task, Ending]] = []
         if not self._workers:
             return ended
-        for found, _ in self._selector.select(max(0.0, min(seconds, self._next_timeout()))):
-            ended += self._heard(found.data)
+        for ready, _ in self._selector.select(max(0.0, min(seconds, self._next_timeout()))):
+            ended += self._heard(ready.data)
         return ended + self._overdue()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from rota.analysis.output import whole_file
+from rota.analysis.output import writing
 from rota.core.errors import ConfigError
 from rota.experiments.blobs import unpack
 from rota.experiments.store import Run, Store
@@ -65,19 +65,19 @@ class Sweep:
             raise ConfigError(f"there is nothing to draw: no run of the sweep has a number {x}")
         runs = [run for run, _ in table]
         at = [float(values[x]) for _, values in table]
-        found = curves_of(runs, at, [str(values.get(by, "all")) for _, values in table], y, str(self.store))
+        drawn = curves_of(runs, at, [str(values.get(by, "all")) for _, values in table], y, str(self.store))
         name, unit = (f"{y.removesuffix('_s')} (hours)", 3600.0) if y.endswith("_s") else (y, 1.0)
-        return curves.metric(found.lines, xlabel=x, ylabel=name, unit=unit)
+        return curves.metric(drawn.lines, xlabel=x, ylabel=name, unit=unit)
 
 
 def row(run: Run) -> dict[str, Any]:
     """A run as one flat row; metrics that are tables themselves are left out."""
-    found: dict[str, Any] = {"key": run.key, **_shown(run.point), "status": run.status}
+    values: dict[str, Any] = {"key": run.key, **_shown(run.point), "status": run.status}
     if not run.point:
-        found.update(_shown({k: v for k, v in run.config.items() if k in _OF_THE_CONFIG}))
-    found.update({k: v for k, v in run.metrics.items() if not isinstance(v, dict | list)})
-    found.update({name: getattr(run, name) for name in LAST})
-    return found
+        values.update(_shown({k: v for k, v in run.config.items() if k in _OF_THE_CONFIG}))
+    values.update({k: v for k, v in run.metrics.items() if not isinstance(v, dict | list)})
+    values.update({name: getattr(run, name) for name in LAST})
+    return values
 
 
 _OF_THE_CONFIG = ("policy", "mechanism", "workload", "trace", "seed", "settings")
@@ -102,7 +102,7 @@ def write_csv(path: str | Path, runs: Iterable[Run]) -> int:
     """One line per run; how many. No value is an empty field."""
     kept = list(runs)
     names = columns(kept) or list(FIRST)
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+    with writing(path, text=True) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         writer.writerows(_texts(kept, names))
@@ -111,5 +111,5 @@ def write_csv(path: str | Path, runs: Iterable[Run]) -> int:
 
 def _texts(runs: Iterable[Run], names: Sequence[str]) -> Iterator[list[Any]]:
     for run in runs:
-        found = row(run)
-        yield ["" if found.get(name) is None else found[name] for name in names]
+        values = row(run)
+        yield ["" if values.get(name) is None else values[name] for name in names]

@@ -12,6 +12,7 @@ from typing import Any
 
 from rota.analysis.overload import MODES
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.tolerance import TOLERANCE
 from rota.experiments.keys import LOAD, RANGE_KEYS, flat, plain
 
 if sys.version_info >= (3, 11):
@@ -105,7 +106,7 @@ class Spec:
             size *= len(group)
         if size > MOST_RUNS:
             raise ConfigError(f"the sweep has {size:,} points; {MOST_RUNS:,} are the most, shorten an axis")
-        found: dict[str, Values] = {}
+        by_text: dict[str, Values] = {}
         for parts in itertools.product(*groups):
             values = dict(self.run)
             for part in parts:
@@ -114,8 +115,8 @@ class Spec:
                 if matches(values, rule.when):
                     values.update(rule.then)
             if self._wanted(values):
-                found.setdefault(repr(plain(values)), values)
-        return list(found.values())
+                by_text.setdefault(repr(plain(values)), values)
+        return list(by_text.values())
 
     def _wanted(self, values: Values) -> bool:
         if any(matches(values, rule) for rule in self.exclude):
@@ -179,10 +180,10 @@ def auto_load(table: Mapping[str, Any], where: str) -> AutoLoad:
             raise UnknownName(f"key in {where}:", key, known)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ConfigError(f"{where}: {key} = {value!r} is not a positive number")
-    found = AutoLoad(**{known[key]: value for key, value in table.items()})
-    if found.step is None and found.factor <= 1:
-        raise ConfigError(f"{where}: factor = {found.factor!r} does not raise the load; give a number > 1")
-    return found
+    steps = AutoLoad(**{known[key]: value for key, value in table.items()})
+    if steps.step is None and steps.factor <= 1:
+        raise ConfigError(f"{where}: factor = {steps.factor!r} does not raise the load; give a number > 1")
+    return steps
 
 
 def _tables(how: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
@@ -238,23 +239,26 @@ def _range(given: Mapping[str, Any], where: str) -> tuple[Any, ...]:
         raise ConfigError(f"{where}: a range needs the numbers from and to, e.g. {{from = 1, to = 9, step = 1}}")
     first = numbers["from"]
     last = numbers["to"]
-    step = numbers.get("step")
-    factor = numbers.get("factor")
-    if factor is not None:
-        if step is not None or factor <= 1 or first <= 0:
+    if "factor" in numbers:
+        if "step" in numbers or numbers["factor"] <= 1 or first <= 0:
             raise ConfigError(f"{where}: give either step, or a factor > 1 with from > 0")
-        values = list(itertools.takewhile(lambda v: v <= last * (1 + 1e-9), _powers(first, factor)))
+        limit = last * (1 + TOLERANCE)
+        powers = _powers(first, numbers["factor"])
+        values = list(itertools.takewhile(lambda value: value <= limit, powers))
     else:
-        step = 1 if step is None else step
-        if step <= 0:
-            raise ConfigError(f"{where}: step = {step!r} must be greater than 0")
-        count = math.floor((last - first) / step + 1e-9) + 1
-        if count > MOST_RUNS:
-            raise ConfigError(f"{where} has {count:,} values; {MOST_RUNS:,} are the most, use a larger step")
-        values = [first + i * step for i in range(count)]
+        values = _evenly(first, last, numbers.get("step", 1), where)
     if not values:
         raise ConfigError(f"{where}: the range from {first} to {last} is empty")
     return tuple(round(v, 9) if isinstance(v, float) else v for v in values)
+
+
+def _evenly(first: float, last: float, step: float, where: str) -> list[float]:
+    if step <= 0:
+        raise ConfigError(f"{where}: step = {step!r} must be greater than 0")
+    count = math.floor((last - first) / step + TOLERANCE) + 1
+    if count > MOST_RUNS:
+        raise ConfigError(f"{where} has {count:,} values; {MOST_RUNS:,} are the most, use a larger step")
+    return [first + i * step for i in range(count)]
 
 
 def _powers(first: float, factor: float) -> Iterable[float]:
@@ -266,7 +270,7 @@ def axis_from_text(text: str, where: str) -> tuple[Any, ...]:
     parts = text.split(":")
     if 2 <= len(parts) <= 3 and all(isinstance(plain(p), int | float) for p in parts):
         return _range(dict(zip(("from", "to", "step"), map(plain, parts), strict=False)), where)
-    found = [part.strip() for part in text.split(";" if ";" in text else ",")]
-    if not all(found):
+    values = [part.strip() for part in text.split(";" if ";" in text else ",")]
+    if not all(values):
         raise ConfigError(f"{where}: {text!r} has an empty value; write values as a,b,c or a range as FROM:TO:STEP")
-    return tuple(found)
+    return tuple(values)

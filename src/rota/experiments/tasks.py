@@ -94,32 +94,32 @@ def make_task(values: Values, overload: str = "auto") -> Task:
 
 def parameters_of(values: Values) -> dict[str, Any]:
     """Keywords of `rota.simulate`."""
-    found: dict[str, Any] = {key: values[key] for key in PARAMETERS if values.get(key) is not None}
+    parameters: dict[str, Any] = {key: values[key] for key in PARAMETERS if values.get(key) is not None}
     for key, value in values.items():
         prefix, dot, name = key.partition(".")
         if dot:
-            found.setdefault(GROUPS[prefix], {})[name] = value
+            parameters.setdefault(GROUPS[prefix], {})[name] = value
     if values.get(LOAD) is not None:
-        found.setdefault("settings", {}).update(_load(found.get("workload"), values[LOAD]))
-    _check_complete(found)
+        parameters.setdefault("settings", {}).update(_load(parameters.get("workload"), values[LOAD]))
+    _check_complete(parameters)
     for key in _NAMES:
-        if key in found:
-            found[key] = _name(key, found[key])
-    if "measure" in found:
-        found["measure"] = _measure(found["measure"])
+        if key in parameters:
+            parameters[key] = _name(key, parameters[key])
+    if "measure" in parameters:
+        parameters["measure"] = _measure(parameters["measure"])
     for key, kind in (("seed", int), ("round_s", float), ("until", float)):
-        if key in found:
-            found[key] = _number(key, found[key], kind)
-    found.setdefault("rules", "default")
-    found.setdefault("seed", default_seed(found.get("workload")))
-    return found
+        if key in parameters:
+            parameters[key] = _number(key, parameters[key], kind)
+    parameters.setdefault("rules", "default")
+    parameters.setdefault("seed", default_seed(parameters.get("workload")))
+    return parameters
 
 
-def _check_complete(found: Mapping[str, Any]) -> None:
+def _check_complete(parameters: Mapping[str, Any]) -> None:
     for key in ("cluster", "policy"):
-        if key not in found:
+        if key not in parameters:
             raise ConfigError(f"the sweep does not say which {key}; give it for all runs or as an axis")
-    if ("trace" in found) == ("workload" in found):
+    if ("trace" in parameters) == ("workload" in parameters):
         raise ConfigError("the sweep must say where jobs come from: give either workload or trace")
 
 
@@ -194,10 +194,10 @@ def _cluster(spec: str, stamp: tuple[int, int] | None) -> Cluster:
 
 def _stamp(path: str) -> tuple[int, int] | None:
     """Changes when a file does."""
-    found = Path(path)
-    if not found.is_file():
+    file = Path(path)
+    if not file.is_file():
         return None
-    state = found.stat()
+    state = file.stat()
     return state.st_mtime_ns, state.st_size
 
 
@@ -214,15 +214,17 @@ def _described(parameters: Mapping[str, Any]) -> dict[str, Any]:
     rules: Rules = make_rules(parameters["rules"], parameters.get("round_s"), parameters.get("rule_settings"))
     cluster = priced(_cluster(parameters["cluster"], _stamp(parameters["cluster"])), rules)
     profiles = parameters.get("profiles")
-    found = describe(request, parameters.get("mechanism") or rules.mechanism, profiles or "default", cluster, rules)
+    description = describe(
+        request, parameters.get("mechanism") or rules.mechanism, profiles or "default", cluster, rules
+    )
     trace = parameters.get("trace")
     if trace is not None:
-        found["trace"] = trace
-        found["trace_format"] = parameters.get("trace_format")
-        found["jobs_sha256"] = _digest(trace, _stamp(trace))
+        description["trace"] = trace
+        description["trace_format"] = parameters.get("trace_format")
+        description["jobs_sha256"] = _digest(trace, _stamp(trace))
     if profiles is not None and Path(profiles).is_file():
-        found["profiles_sha256"] = _catalogue_digest(Path(profiles))
-    return found
+        description["profiles_sha256"] = _catalogue_digest(Path(profiles))
+    return description
 
 
 def _catalogue_digest(path: Path) -> str:

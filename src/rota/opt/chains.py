@@ -263,7 +263,7 @@ class Climb:
 
 def climb(rate: FloatArray, job_class: IntArray, gpus: FloatArray, capacity: FloatArray) -> Climb:
     """Jobs of these classes on the ladder of `rate` [C, T]."""
-    found = ladder(rate)
+    steps = ladder(rate)
     sort = np.argsort(job_class, kind="stable")
     kind = job_class[sort]
     count = np.bincount(job_class, minlength=len(rate))
@@ -271,13 +271,13 @@ def climb(rate: FloatArray, job_class: IntArray, gpus: FloatArray, capacity: Flo
     starts = np.cumsum(count)[present] - count[present]
     share_of_type = np.divide(1.0, capacity, out=np.zeros(len(capacity)), where=capacity > 0)
     return Climb(
-        ladder=found,
+        ladder=steps,
         sort=sort,
         kind=kind,
         present=present,
         starts=starts,
         count=count.astype(np.float64),
-        low=found.low[:, kind],
-        inverse=found.inverse[:, kind],
-        use=gpus[:, None] * share_of_type[found.order],
+        low=steps.low[:, kind],
+        inverse=steps.inverse[:, kind],
+        use=gpus[:, None] * share_of_type[steps.order],
     )

@@ -58,11 +58,14 @@ def columns(view: View, groups: Groups) -> Columns:
     up = (view.capacity > 0) & (view.classes.throughput > 0)
     kinds = np.unique(groups.kind)
     options = {int(c): [(t, known.choices(int(c), t)) for t in up[c].nonzero()[0].tolist()] for c in kinds}
-    size = {c: sum(len(q) for _, q in found) for c, found in options.items()}
+    size = {c: sum(len(q) for _, q in rows_by_type) for c, rows_by_type in options.items()}
     group = np.repeat(np.arange(len(groups)), [size[c] for c in groups.kind.tolist()])
     none = [np.zeros(0, dtype=np.int64)]
-    type_ = {c: np.concatenate([*none, *(np.full(len(q), t) for t, q in found)]) for c, found in options.items()}
-    rows = {c: np.concatenate([*none, *(q for _, q in found)]) for c, found in options.items()}
+    type_ = {
+        c: np.concatenate([*none, *(np.full(len(q), t) for t, q in rows_by_type)])
+        for c, rows_by_type in options.items()
+    }
+    rows = {c: np.concatenate([*none, *(q for _, q in rows_by_type)]) for c, rows_by_type in options.items()}
     kind = np.concatenate([*none, *(type_[c] for c in groups.kind.tolist())]).astype(np.int64)
     config = np.concatenate([*none, *(rows[c] for c in groups.kind.tolist())]).astype(np.int64)
     fair_cpus, cpus = _by_type(view, view.cluster.fair_cpus, view.cluster.server_cpus)
@@ -196,10 +199,10 @@ def most(problem: Configured, value: FloatArray, start: dict[str, Int32Array | N
     program = problem.program(
         problem.costs(value), nothing, nothing, (0.0, 0.0), "most total throughput over configurations"
     )
-    found = program.solve(start.get("basis"))
-    times = _times(found.x)
+    solution = program.solve(start.get("basis"))
+    times = _times(solution.x)
     total = float((problem.columns.rate * value[problem.columns.group]) @ times)
-    return Found(total, times, {"basis": found.basis})
+    return Found(total, times, {"basis": solution.basis})
 
 
 def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) -> Found:
@@ -215,9 +218,9 @@ def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) ->
     basis = None
     for _ in range(MOST_TRIALS):
         program = _tangent(problem, pace, v, limit)
-        found = program.solve(basis)
-        basis = found.basis
-        reached = v * float(found.x[-1])
+        solution = program.solve(basis)
+        basis = solution.basis
+        reached = v * float(solution.x[-1])
         if abs(reached - v) <= CLOSE * v:
             break
         v = reached

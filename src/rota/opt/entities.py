@@ -31,7 +31,7 @@ def parse(text: str | None) -> dict[str, Entity] | None:
     """Entities by tenant from their text form; None if there is no text."""
     if text is None or not text.strip():
         return None
-    found: dict[str, Entity] = {}
+    entities: dict[str, Entity] = {}
     for part in text.split(","):
         name, equals, rest = part.partition("=")
         number, _, inner = rest.partition(":")
@@ -44,8 +44,8 @@ def parse(text: str | None) -> dict[str, Entity] | None:
             raise ConfigError(f"entities: {part.strip()!r} is not of the form tenant=weight:inner, e.g. a=2:fairness")
         if inner not in INNER:
             raise UnknownName("inner policy of an entity", inner, INNER)
-        found[name.strip()] = Entity(weight, inner)
-    return found
+        entities[name.strip()] = Entity(weight, inner)
+    return entities
 
 
 def by_entity(view: View, entities: Mapping[str, Entity]) -> tuple[Groups, EntitySchedule]:

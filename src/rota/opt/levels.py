@@ -21,11 +21,10 @@ import numpy as np
 
 from rota.core.arrays import FloatArray
 from rota.core.errors import SolveError
+from rota.core.tolerance import TOLERANCE
 from rota.opt.lp import Int32Array, LinearProgram, Solution
 from rota.opt.shares import Polytope, Times
 
-CLOSE = 1e-9
-"""Overuse that counts as none."""
 PRICED = 1e-7
 """A group's part of what all needs cost from which its level counts as stopped by a bottleneck."""
 MOST_TRIALS = 1000
@@ -88,12 +87,12 @@ def fill(
     duals = _repaired(program, polytope, duals)
     first: FloatArray | None = None
     for phase in range(len(count) + 1):
-        level, duals, found = _highest(program, schedule, ceiling, polytope, (basis, duals))
-        basis = found.basis
+        level, duals, solution = _highest(program, schedule, ceiling, polytope, (basis, duals))
+        basis = solution.basis
         first = duals if first is None else first
         rising = level < ceiling
         if not rising.any():
-            return Filled(level, polytope.read(found.x), basis, first, phase)
+            return Filled(level, polytope.read(solution.x), basis, first, phase)
         price = duals[: len(count)] * count
         stopped = (price * level > PRICED * float(price @ level)) & rising
         ceiling = np.where(stopped if stopped.any() else (price > 0) & rising, level, ceiling)
@@ -138,13 +137,13 @@ def _highest(
             tau = min(tau, _affordable(schedule, marks, ceiling, price, worth))
             level = schedule.needs(tau, ceiling)
         program.change_needs(count * level)
-        found = program.solve(basis)
-        basis = found.basis
-        if found.objective <= CLOSE:
-            return level, duals, found
-        duals = found.row_dual
+        solution = program.solve(basis)
+        basis = solution.basis
+        if solution.objective <= TOLERANCE:
+            return level, duals, solution
+        duals = solution.row_dual
     raise SolveError(
-        f"water filling: no level after {MOST_TRIALS} trials; last {tau!r} with overuse {found.objective!r}"
+        f"water filling: no level after {MOST_TRIALS} trials; last {tau!r} with overuse {solution.objective!r}"
     )
 
 

@@ -148,15 +148,15 @@ class LinearProgram:
             self._start_from(basis)
         status = self._run()
         if status == _OPTIMAL:
-            found = self._read()
-            if not check or self._satisfied_by(found.x):
-                return found
+            solution = self._read()
+            if not check or self._satisfied_by(solution.x):
+                return solution
         for settings in ({}, LENIENT):
             self._load()
             with _solver.using(settings):
                 status = self._run()
-                if status == _OPTIMAL and self._satisfied_by((found := self._read()).x):
-                    return found
+                if status == _OPTIMAL and self._satisfied_by((solution := self._read()).x):
+                    return solution
             if status in _INFEASIBLE:
                 break
         raise self._failure(status)
@@ -245,10 +245,10 @@ class LinearProgram:
 
     def _read(self) -> Solution:
         highs = _solver.highs
-        found = highs.getSolution()
+        values = highs.getSolution()
         return Solution(
-            x=np.array(found.col_value),
-            row_dual=np.array(found.row_dual),
+            x=np.array(values.col_value),
+            row_dual=np.array(values.row_dual),
             objective=highs.getObjectiveValue(),
             basis=np.asarray(highs.getBasicVariables()[1], dtype=np.int32),
         )

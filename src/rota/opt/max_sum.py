@@ -14,9 +14,9 @@ import numpy as np
 
 from rota.core.arrays import FloatArray
 from rota.core.errors import InfeasibleError
+from rota.core.tolerance import TOLERANCE
 from rota.opt.chains import Climb
 from rota.opt.columns import PairSource, joined
-from rota.opt.levels import CLOSE
 from rota.opt.lp import Int32Array
 from rota.opt.pairs import Pairs
 from rota.opt.shares import INFINITY, Polytope, Times
@@ -54,7 +54,7 @@ def most(
             cost=polytope.costs(worth), need=need, level=None, bounds=(0.0, 0.0), name="most total throughput"
         )
         try:
-            found = program.solve(basis)
+            solution = program.solve(basis)
         except InfeasibleError:
             if source is None or polytope.pairs is None or len(polytope.pairs):
                 raise
@@ -63,13 +63,13 @@ def most(
             continue
         if source is None or polytope.pairs is None:
             break
-        new = source.improving(found, worth + (found.row_dual[:groups] * polytope.scale)[:, None])
+        new = source.improving(solution, worth + (solution.row_dual[:groups] * polytope.scale)[:, None])
         pairs = joined(polytope.pairs, new, groups, types)
         if len(pairs) == len(polytope.pairs):
             break
         polytope = replace(polytope, pairs=pairs)
-        basis = found.basis
-    return MostTimes(-found.objective, polytope.read(found.x), polytope.pairs, found.basis)
+        basis = solution.basis
+    return MostTimes(-solution.objective, polytope.read(solution.x), polytope.pairs, solution.basis)
 
 
 def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> Pairs:
@@ -83,13 +83,13 @@ def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> P
     pairs = Pairs.none()
     while True:
         with_them = replace(polytope, pairs=pairs)
-        found = with_them.program(
+        solution = with_them.program(
             cost=with_them.only(1.0), need=need, level=None, bounds=(0.0, INFINITY), name="least overuse"
         ).solve()
-        if found.objective <= CLOSE:
+        if solution.objective <= TOLERANCE:
             return pairs
-        reward = np.broadcast_to((found.row_dual[:groups] * polytope.scale)[:, None], polytope.rate.shape)
-        more = joined(pairs, source.improving(found, reward), groups, types)
+        reward = np.broadcast_to((solution.row_dual[:groups] * polytope.scale)[:, None], polytope.rate.shape)
+        more = joined(pairs, source.improving(solution, reward), groups, types)
         if len(more) == len(pairs):
             raise InfeasibleError("the needs cannot be met, whoever shares GPUs with whom")
         pairs = more
@@ -101,7 +101,7 @@ def most_with_needs(jobs: Climb, need: FloatArray, value: FloatArray) -> tuple[f
     f = np.minimum(np.maximum(jobs.heights(rate), 0.0), 1.0)
     usage = jobs.usage(f)
     try:
-        found = jobs.program(rate, usage, jobs.worth(usage, value), (0.0, 0.0)).solve()
+        solution = jobs.program(rate, usage, jobs.worth(usage, value), (0.0, 0.0)).solve()
     except InfeasibleError:
         return None
-    return -found.objective, jobs.share(f, found.x[:-1].reshape(jobs.ladder.sound.shape))
+    return -solution.objective, jobs.share(f, solution.x[:-1].reshape(jobs.ladder.sound.shape))

@@ -56,16 +56,16 @@ class NashWelfare:
         total = max(1.0, float(count.sum()))
         gap = np.inf
         for _ in range(MOST_ROUNDS):
-            found = self._program(count, group, point).solve(basis)
-            basis = found.basis
-            new, best, distance = self._next_points(found, count)
+            solution = self._program(count, group, point).solve(basis)
+            basis = solution.basis
+            new, best, distance = self._next_points(solution, count)
             last = gap
             gap = distance / total
             if gap <= GAP or (gap >= last and gap <= 1e3 * GAP):
                 break
             group = np.concatenate([group, new])
             point = np.concatenate([point, best])
-        answer = self._read(found, count, gap)
+        answer = self._read(solution, count, gap)
         if keep:
             self._center(answer.utility, count)
         return answer
@@ -78,18 +78,18 @@ class NashWelfare:
         self._point = np.concatenate([self._point, near.ravel()])
         self._basis = self._program(count, self._group, self._point).solve().basis
 
-    def _next_points(self, found: Solution, count: FloatArray) -> tuple[IntArray, FloatArray, float]:
+    def _next_points(self, solution: Solution, count: FloatArray) -> tuple[IntArray, FloatArray, float]:
         """Groups and utilities worth knowing, and how much sum n log u they may add."""
-        price = np.maximum(found.row_dual[: len(count)], 1e-300)
+        price = np.maximum(solution.row_dual[: len(count)], 1e-300)
         best = np.minimum(1 / price, self._fastest)
         there = np.flatnonzero((count > 0) & (best > 0))
-        known = -found.row_dual[2 * len(count) + len(self._capacity) :]
+        known = -solution.row_dual[2 * len(count) + len(self._capacity) :]
         adds = np.log(best[there]) - price[there] * best[there] - known[there]
         new = there[adds > 0.1 * GAP]
         return new, best[new], float(np.maximum(adds, 0.0) @ count[there])
 
-    def _read(self, found: Solution, count: FloatArray, gap: float) -> Welfare:
-        times = np.maximum(found.x[: self._gain.size], 0.0).reshape(self._gain.shape)
+    def _read(self, solution: Solution, count: FloatArray, gap: float) -> Welfare:
+        times = np.maximum(solution.x[: self._gain.size], 0.0).reshape(self._gain.shape)
         times[self._gain <= 0] = 0.0
         utility = (self._gain * times).sum(axis=1) / np.maximum(count, 1.0)
         return Welfare(np.minimum(utility, self._fastest), times, gap)

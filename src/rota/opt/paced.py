@@ -50,17 +50,17 @@ def highest_paced_target(
     v = first_trial(v, limit)
     basis: Int32Array | None = None
     for _ in range(MOST_TRIALS):
-        found = _tangent(polytope, pace, v, limit).solve(basis)
-        basis = found.basis
-        reached = v * float(found.x[polytope.special])
-        more = _more(polytope, source, found, np.zeros(len(value)))
+        solution = _tangent(polytope, pace, v, limit).solve(basis)
+        basis = solution.basis
+        reached = v * float(solution.x[polytope.special])
+        more = _more(polytope, source, solution, np.zeros(len(value)))
         if more is None and abs(reached - v) <= CLOSE * v:
             break
         polytope = more or polytope
         v = reached
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r}, {reached!r}")
-    return _second_stage(polytope, pace, value, source, (min(v, reached), found.basis))
+    return _second_stage(polytope, pace, value, source, (min(v, reached), solution.basis))
 
 
 def _tangent(polytope: Polytope, pace: Pace, v: float, limit: float) -> LinearProgram:
@@ -75,13 +75,13 @@ def _tangent(polytope: Polytope, pace: Pace, v: float, limit: float) -> LinearPr
     )
 
 
-def _more(polytope: Polytope, source: PairSource | None, found: Solution, value: FloatArray) -> Polytope | None:
+def _more(polytope: Polytope, source: PairSource | None, solution: Solution, value: FloatArray) -> Polytope | None:
     """The polytope with the pairs that would improve the solution; None if there are none."""
     if source is None or polytope.pairs is None:
         return None
     groups, types = polytope.rate.shape
-    reward = value + found.row_dual[:groups] * polytope.scale
-    new = source.improving(found, np.broadcast_to(reward[:, None], (groups, types)))
+    reward = value + solution.row_dual[:groups] * polytope.scale
+    new = source.improving(solution, np.broadcast_to(reward[:, None], (groups, types)))
     pairs = joined(polytope.pairs, new, groups, types)
     return None if len(pairs) == len(polytope.pairs) else replace(polytope, pairs=pairs)
 
@@ -93,10 +93,10 @@ def _second_stage(
     for _ in range(MOST_TRIALS):
         program = _tangent(polytope, pace, target, INFINITY)
         program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, HELD, INFINITY))
-        found = program.solve(basis)
-        more = _more(polytope, source, found, value)
+        solution = program.solve(basis)
+        more = _more(polytope, source, solution, value)
         if more is None:
             break
         polytope = more
-        basis = found.basis
-    return Paced(target, polytope.read(found.x), polytope.pairs or Pairs.none())
+        basis = solution.basis
+    return Paced(target, polytope.read(solution.x), polytope.pairs or Pairs.none())

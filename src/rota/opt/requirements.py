@@ -60,8 +60,8 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
     if len(view.capacity) > MOST_TYPES:
         scale = ratio(np.ones(len(view)), pace.fastest)
         polytope = _by_job(view, rate, scale)
-        found = highest_paced_target(polytope, pace.scaled(scale), worth[view.job_class], None, _first_guess(view))
-        return Met(found.target, found.times.alone, {"target": found.target})
+        paced = highest_paced_target(polytope, pace.scaled(scale), worth[view.job_class], None, _first_guess(view))
+        return Met(paced.target, paced.times.alone, {"target": paced.target})
     capacity = view.capacity.astype(np.float64)
     gpus = view.classes.gpus.astype(np.float64)
     jobs = climb(rate, view.job_class, gpus, capacity)
@@ -102,12 +102,12 @@ def meet_configured(view: View, need: Requirement, favour: FloatArray | None = N
     scale = ratio(np.ones(len(view)), pace.fastest)
     worth = total_worth(view) if favour is None else total_worth(view) * favour
     problem = replace(unscaled, scale=scale)
-    found = highest(problem, pace.scaled(scale), worth[view.job_class], _first_guess(view))
+    best = highest(problem, pace.scaled(scale), worth[view.job_class], _first_guess(view))
     return Met(
-        found.value,
-        shares(groups, ways, found.times, len(view.capacity)),
-        {"target": found.value},
-        wish=wishes(view, groups, ways, found.times),
+        best.value,
+        shares(groups, ways, best.times, len(view.capacity)),
+        {"target": best.value},
+        wish=wishes(view, groups, ways, best.times),
     )
 
 
@@ -126,22 +126,22 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
         b = view.position(second)
         known = (a >= 0) & (b >= 0)
         start = source.between(a[known], b[known], type_[known])
-    found = highest_paced_target(
+    paced = highest_paced_target(
         replace(polytope, pairs=start),
         pace.scaled(scale),
         _worth(view, rate)[view.job_class],
         source,
         _first_guess(view),
     )
-    extras, together = spread(view, polytope.groups, found.pairs, found.times.paired)
-    used = found.times.paired > 0
+    extras, together = spread(view, polytope.groups, paced.pairs, paced.times.paired)
+    used = paced.times.paired > 0
     memory = {
-        "target": found.target,
-        "pair_first": view.jobs[found.pairs.first[used]],
-        "pair_second": view.jobs[found.pairs.second[used]],
-        "pair_type": found.pairs.type[used],
+        "target": paced.target,
+        "pair_first": view.jobs[paced.pairs.first[used]],
+        "pair_second": view.jobs[paced.pairs.second[used]],
+        "pair_type": paced.pairs.type[used],
     }
-    return Met(found.target, np.concatenate([found.times.alone, together]), memory, extras)
+    return Met(paced.target, np.concatenate([paced.times.alone, together]), memory, extras)
 
 
 def _pace(fastest: FloatArray, need: Requirement) -> Pace:

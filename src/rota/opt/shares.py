@@ -19,11 +19,12 @@ from functools import lru_cache
 import numpy as np
 
 from rota.core.arrays import FloatArray
+from rota.core.tolerance import TOLERANCE
 from rota.opt.groups import Groups
 from rota.opt.lp import Int32Array, LinearProgram
 from rota.opt.pairs import Pairs
 
-HELD = 1 - 1e-9
+HELD = 1 - TOLERANCE
 """A second stage may lower the value of the first one by this factor."""
 INFINITY = np.inf
 

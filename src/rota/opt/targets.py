@@ -136,12 +136,12 @@ def _from_above(
     for _ in range(MOST_TRIALS):
         usage = jobs.usage(f)
         program = jobs.program(pace.rate(v), usage, cost, (-1.0, np.inf))
-        found = program.solve(basis)
-        basis = found.basis
-        overuse = found.objective
+        solution = program.solve(basis)
+        basis = solution.basis
+        overuse = solution.objective
         if overuse <= CLOSE:
             break
-        price = np.maximum(-found.row_dual[: len(price)], 0.0)
+        price = np.maximum(-solution.row_dual[: len(price)], 0.0)
         lower, f_lower = _affordable(jobs, pace, price, v)
         if lower >= v * (1 - ROUNDING):
             break
@@ -155,9 +155,9 @@ def _from_above(
     return Reached(v, jobs.share(f, _mix(jobs, best)), price, basis, best.basis)
 
 
-def _mix(jobs: Climb, found: Solution) -> FloatArray:
+def _mix(jobs: Climb, solution: Solution) -> FloatArray:
     """[K, C] weights of the chains."""
-    return found.x[:-1].reshape(jobs.ladder.sound.shape)
+    return solution.x[:-1].reshape(jobs.ladder.sound.shape)
 
 
 def _at_limit(jobs: Climb, rate: FloatArray, f: FloatArray, value: FloatArray, basis: Int32Array) -> Solution | None:

@@ -11,12 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.opt.configured import Columns
 from rota.opt.groups import Groups
-
-NOTHING = 1e-9
-"""Part of a class's time on a type that is the solver's rounding."""
 
 
 def shares(groups: Groups, columns: Columns, times: FloatArray, types: int) -> FloatArray:
@@ -31,7 +29,7 @@ def wishes(view: View, groups: Groups, columns: Columns, times: FloatArray) -> I
     """[J, T] the configuration for each job on each type; the full one where it has no time."""
     known = view.classes.configurations
     types = len(view.capacity)
-    used = (times > NOTHING).nonzero()[0]
+    used = (times > TOLERANCE).nonzero()[0]
     used = used[np.argsort(times[used], kind="stable")]
     group = columns.group[used]
     kind = columns.type[used]

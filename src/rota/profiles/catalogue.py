@@ -101,9 +101,9 @@ class Catalogue:
 
     def measured(self, profile: str, gpus: int, type_: str) -> float | None:
         """Steps/s on one server; None where it was not measured."""
-        found = self.alone.get((profile, gpus, type_, False))
-        if found is not None:
-            return found
+        rate = self.alone.get((profile, gpus, type_, False))
+        if rate is not None:
+            return rate
         model = self._model(profile, gpus, type_)
         return None if model is None else 1 / model.step_s
 
@@ -114,13 +114,13 @@ class Catalogue:
         for a type that the catalogue does not have.
         """
         if spread:
-            found = self.alone.get((profile, gpus, type_, True))
-            if found:
-                return found
-        found = self.measured(profile, gpus, type_)
-        if found is None:
+            rate = self.alone.get((profile, gpus, type_, True))
+            if rate:
+                return rate
+        rate = self.measured(profile, gpus, type_)
+        if rate is None:
             raise self._missing(profile, gpus, type_)
-        return found
+        return rate
 
     def step_s(self, profile: str, gpus: int, type_: str) -> float:
         """Seconds of one step on one server, as measured; infinite if the job does not fit. Raises as `rate` does."""
@@ -152,8 +152,8 @@ class Catalogue:
     def _model(self, profile: str, gpus: int, type_: str) -> Model | None:
         if not self.models or (profile, gpus, type_, False) in self.alone:
             return None
-        found = self.models.get((profile, gpus, type_))
-        return self.models.get((profile, None, type_)) if found is None and gpus >= 1 else found
+        model = self.models.get((profile, gpus, type_))
+        return self.models.get((profile, None, type_)) if model is None and gpus >= 1 else model
 
     def pair_rate(self, profile: str, partner: str, gpus: int, type_: str, *, spread: bool = False) -> float:
         """Steps/s of `profile` while it shares its GPUs with `partner`; 0 if they do not fit together.
@@ -162,15 +162,15 @@ class Catalogue:
         `rate` does.
         """
         if spread:
-            found = self.pairs.get((profile, gpus, type_, True, partner))
-            if found:
-                return found
-        found = self.pairs.get((profile, gpus, type_, False, partner))
-        if found is None:
+            rate = self.pairs.get((profile, gpus, type_, True, partner))
+            if rate:
+                return rate
+        rate = self.pairs.get((profile, gpus, type_, False, partner))
+        if rate is None:
             self.rate(profile, gpus, type_)
             self.rate(partner, gpus, type_)
             return 0.0
-        return found
+        return rate
 
     def describe(self) -> list[ProfileRow]:
         """One row per profile and number of GPUs, in the order of the table."""

@@ -42,10 +42,10 @@ def complete(
     for _ in range(sweeps):
         rows = _ridge(known, mask, columns, ridge)
         columns = _ridge(known.T, mask.T, rows, ridge)
-        found: FloatArray = rows @ columns.T
-        if np.linalg.norm(found - last) / found.size < tolerance:
+        product: FloatArray = rows @ columns.T
+        if np.linalg.norm(product - last) / product.size < tolerance:
             break
-        last = found
+        last = product
     return np.where(measured, values, rows @ columns.T)
 
 

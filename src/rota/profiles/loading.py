@@ -118,11 +118,11 @@ def _base(rows: Rows) -> Catalogue | None:
 def _tables(rows: Rows) -> tuple[AloneRates, PairRates]:
     profile, type_, partner = (rows.cells[c] for c in ("profile", "type", "partner"))
     keys = list(zip(profile, gpu_counts(rows), type_, spreads(rows), partner, strict=True))
-    found = dict(zip(keys, rates(rows), strict=True))
-    if len(found) < len(keys):
+    rate_of = dict(zip(keys, rates(rows), strict=True))
+    if len(rate_of) < len(keys):
         _refuse_repetition(rows, keys)
-    alone = {key[:4]: rate for key, rate in found.items() if not key[4]}
-    return alone, {key: rate for key, rate in found.items() if key[4]}
+    alone = {key[:4]: rate for key, rate in rate_of.items() if not key[4]}
+    return alone, {key: rate for key, rate in rate_of.items() if key[4]}
 
 
 def _refuse_repetition(rows: Rows, keys: list[tuple[str, int, str, bool, str]]) -> None:

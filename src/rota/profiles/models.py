@@ -56,7 +56,7 @@ Models: TypeAlias = Mapping[ModelKey, Model]
 
 def read_models(entries: Sequence[Any], axes: Entry, path: str, base: Models) -> dict[ModelKey, Model]:
     """The models of a file; `axes` are those of the whole file."""
-    found: dict[ModelKey, Model] = {}
+    model_of: dict[ModelKey, Model] = {}
     for number, entry in enumerate(entries, 1):
         place = f"{path}, model {number}"
         if not isinstance(entry, Mapping):
@@ -66,13 +66,13 @@ def read_models(entries: Sequence[Any], axes: Entry, path: str, base: Models) ->
                 raise UnknownName(f"key in {place}:", name, KEYS)
         key = (_text(entry, "profile", place), _gpus(entry, place), _text(entry, "type", place))
         place = f"{place} ({key[0]!r})"
-        if key in found:
+        if key in model_of:
             count = "any number of" if key[1] is None else key[1]
             raise ConfigError(
                 f"{place}: this model with {count} GPUs on {key[2]} was already given; keep one of the two"
             )
-        found[key] = _model(entry, axes, place, key[0], base.get(key))
-    return found
+        model_of[key] = _model(entry, axes, place, key[0], base.get(key))
+    return model_of
 
 
 def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | None) -> Model:

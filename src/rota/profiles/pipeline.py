@@ -24,6 +24,7 @@ import numpy as np
 from rota.core.arrays import FloatArray
 from rota.core.errors import ProfileMissing
 from rota.core.sensitivity import Sensitivity
+from rota.core.tolerance import TOLERANCE
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.models import Model, ModelKey
 
@@ -47,7 +48,6 @@ MEMORY: FloatArray = np.array([20.83, 25, 30, 35, 40, 45, 50, 55, 60, 62.5, 65, 
 """... and the measured GB, with more points where data sets begin to fit."""
 DATA_STEP_GB = 0.5
 """D is searched in these steps."""
-_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +65,12 @@ class Pipeline:
 
     def rate(self, cpus: FloatArray | float, memory_gb: FloatArray | float, ratio: float = 1.0) -> FloatArray:
         """Steps/s with so much per GPU, on a type whose GPUs are `ratio` times as fast as a v100."""
-        found = np.broadcast_to(self.gpu * ratio, np.broadcast_shapes(np.shape(cpus), np.shape(memory_gb)))
+        slowest = np.broadcast_to(self.gpu * ratio, np.broadcast_shapes(np.shape(cpus), np.shape(memory_gb)))
         if self.cpu is not None:
-            found = np.minimum(found, self.cpu * np.asarray(cpus))
+            slowest = np.minimum(slowest, self.cpu * np.asarray(cpus))
         if self.storage is not None and self.data_gb is not None:
-            found = np.minimum(found, self.storage * _relief(np.asarray(memory_gb), self.data_gb))
-        return np.asarray(found, dtype=np.float64)
+            slowest = np.minimum(slowest, self.storage * _relief(np.asarray(memory_gb), self.data_gb))
+        return np.asarray(slowest, dtype=np.float64)
 
     def with_storage(self, mbps: float) -> Pipeline:
         """A fitted pipeline on servers with so many MB/s per GPU."""
@@ -102,12 +102,12 @@ def fit(measured: Sensitivity, step_s: float) -> tuple[Pipeline, FloatArray]:
     cells = measured.speed
     best = float(np.nanmax(cells))
     k, _ = _best_factor(np.full(len(cells), best), measured.cpus, cells[:, -1])
-    limited = bool((k * measured.cpus < best * (1 - _SAME)).any())
+    limited = bool((k * measured.cpus < best * (1 - TOLERANCE)).any())
     plain = Pipeline(gpu=best, cpu=k if limited else None, storage=None, data_gb=None)
     storage = _storage(plain, measured)
-    found = plain if storage is None else Pipeline(gpu=best, cpu=plain.cpu, storage=storage[0], data_gb=storage[1])
-    error = np.abs(found.rate(measured.cpus[:, None], measured.memory_gb[None, :]) / cells - 1)
-    return _in_steps(found, step_s), error
+    pipeline = plain if storage is None else Pipeline(gpu=best, cpu=plain.cpu, storage=storage[0], data_gb=storage[1])
+    error = np.abs(pipeline.rate(measured.cpus[:, None], measured.memory_gb[None, :]) / cells - 1)
+    return _in_steps(pipeline, step_s), error
 
 
 def catalogue(synergy: Catalogue, gavel: Catalogue) -> Catalogue:
@@ -163,7 +163,7 @@ def _model(profile: str, fitted: Pipeline, ratio: float, mbps: float = 0.0) -> M
     grid = MEMORY if same else np.union1d(MEMORY, [fitted.data_gb])
     fair = float(pipeline.rate(*FAIR, ratio))
     speed = pipeline.rate(CPUS[:, None], grid[None, :], ratio) / fair
-    enough = speed >= speed.max() * (1 - _SAME)
+    enough = speed >= speed.max() * (1 - TOLERANCE)
     cpus = int(enough[:, -1].argmax())
     memory = int(enough[cpus].argmax())
     return Model(
@@ -194,15 +194,15 @@ def _in_steps(relative: Pipeline, step_s: float) -> Pipeline:
 def _storage(plain: Pipeline, measured: Sensitivity) -> tuple[float, float] | None:
     """S and D, or None if they would explain nothing."""
     cap = np.broadcast_to(plain.rate(measured.cpus, 0.0)[:, None], measured.speed.shape)
-    least = float(((cap / measured.speed - 1) ** 2).sum()) - _SAME
-    found = None
+    least = float(((cap / measured.speed - 1) ** 2).sum()) - TOLERANCE
+    best = None
     for data in np.arange(measured.memory_gb[0] + DATA_STEP_GB, measured.memory_gb[-1], DATA_STEP_GB).tolist():
         relief = np.broadcast_to(_relief(measured.memory_gb, data)[None, :], cap.shape)
         factor, error = _best_factor(cap.ravel(), relief.ravel(), measured.speed.ravel())
-        if error <= least + _SAME * (found is not None):
+        if error <= least + TOLERANCE * (best is not None):
             least = min(error, least)
-            found = (factor, data)
-    return found
+            best = (factor, data)
+    return best
 
 
 def _relief(memory_gb: FloatArray, data_gb: float) -> FloatArray:
@@ -230,5 +230,5 @@ def _best_factor(cap: FloatArray, slope: FloatArray, target: FloatArray) -> tupl
     high = np.concatenate([knee, knee[-1:]])
     f = np.clip(np.divide(linear, square, out=low.copy(), where=square > 0), low, high)
     error = full + square * f**2 - 2 * linear * f + ones
-    at = int((error <= error.min() + _SAME).argmax())
+    at = int((error <= error.min() + TOLERANCE).argmax())
     return float(f[at]), float(error[at])

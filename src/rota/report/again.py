@@ -28,11 +28,11 @@ def chosen(records: Sequence[Record], where: Points, wanted: str) -> list[int]:
     if wanted == NONE:
         return []
     if wanted != AUTO:
-        found = [i for i, r in enumerate(records) if r.run.key.startswith(wanted)]
-        if len(found) != 1:
-            many = "several runs have" if found else "no run of the report has"
+        matching = [i for i, r in enumerate(records) if r.run.key.startswith(wanted)]
+        if len(matching) != 1:
+            many = "several runs have" if matching else "no run of the report has"
             raise ConfigError(f"--gantt {wanted}: {many} a key that begins with this; see `rota results show STORE`")
-        return found
+        return matching
     if any(r.schedule is not None for r in records):
         return []
     best: list[int] = []
@@ -54,20 +54,20 @@ def _seed(where: Points, i: int) -> float:
     return float(value) if isinstance(value, int | float) else math.inf
 
 
-def run_again(found: Sources, which: Sequence[int], window: Window | None) -> None:
+def run_again(sources: Sources, which: Sequence[int], window: Window | None) -> None:
     """Make these runs again and keep their placements; what differs from the store is noted."""
     with tempfile.TemporaryDirectory() as scratch:
         for i in which:
-            record = found.records[i]
+            record = sources.records[i]
             how = recipe(record.run.config)
             if not how.keywords:
-                found.notes.append(f"run {record.run.key[:8]} has no Gantt chart: {how.note or 'it needs a file'}")
+                sources.notes.append(f"run {record.run.key[:8]} has no Gantt chart: {how.note or 'it needs a file'}")
                 continue
             log = Path(scratch) / f"{i}.jsonl"
             try:
                 made = api.simulate(**how.keywords, events=log)
             except (RotaError, OSError) as error:
-                found.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {error}")
+                sources.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {error}")
                 continue
             if made.interrupted:  # Ctrl-C ends the report, not only this run
                 raise KeyboardInterrupt
@@ -76,10 +76,10 @@ def run_again(found: Sources, which: Sequence[int], window: Window | None) -> No
             before = record.run.metrics.get("mean_jct_s")
             now = content.summary["mean_jct_s"]
             if before is not None and now is not None and abs(before - now) > 1e-6 * abs(before):
-                found.notes.append(
+                sources.notes.append(
                     f"run {record.run.key[:8]} was made again for its Gantt chart and gave another mean "
                     f"({now:,.1f} s instead of {before:,.1f} s): the code has changed since"
                 )
-            found.records[i] = replace(
+            sources.records[i] = replace(
                 record, every_job=content.jobs, series=content.series, schedule=content.schedule, again=True
             )

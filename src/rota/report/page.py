@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rota.analysis.output import whole_file
+from rota.analysis.output import write_file
 from rota.analysis.plots import COLOURS
 from rota.report.again import AUTO, chosen, run_again
 from rota.report.logs import Window
@@ -38,14 +38,13 @@ def write_report(
     window: Window | None = None,
 ) -> dict[str, Any]:
     """Read results and write the page; what is in it, in numbers. Raises ConfigError or OutputError."""
-    found = read(paths, sweep=sweep, window=window)
-    where = points([r.run for r in found.records], names_for_equals(found.records))
-    if found.store:
-        run_again(found, chosen(found.records, where, gantt), window)
-    data = payload(found, where, title=title or _title(found))
+    sources = read(paths, sweep=sweep, window=window)
+    where = points([r.run for r in sources.records], names_for_equals(sources.records))
+    if sources.store:
+        run_again(sources, chosen(sources.records, where, gantt), window)
+    data = payload(sources, where, title=title or _title(sources))
     text = render(data)
-    with whole_file(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_file(output, text)
     return {
         "runs": len(data["runs"]),
         "lines": len(data["lines"]),
@@ -55,11 +54,11 @@ def write_report(
     }
 
 
-def _title(found: Sources) -> str:
-    if found.store is None:
+def _title(sources: Sources) -> str:
+    if sources.store is None:
         return "Runs compared"
-    name = Path(found.store).stem
-    return f"{name}: {found.sweep}" if found.sweep and found.sweep != "sweep" else name
+    name = Path(sources.store).stem
+    return f"{name}: {sources.sweep}" if sources.sweep and sources.sweep != "sweep" else name
 
 
 def render(data: Mapping[str, Any]) -> str:

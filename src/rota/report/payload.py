@@ -51,23 +51,23 @@ class Interned:
         return self._places[text]
 
 
-def payload(found: Sources, where: Points, *, title: str, made: float | None = None) -> dict[str, Any]:
+def payload(sources: Sources, where: Points, *, title: str, made: float | None = None) -> dict[str, Any]:
     """The object; `made` is the time of the report, seconds since 1970."""
     parts = Interned()
     workloads = Interned()
-    notes = list(found.notes)
-    with_times = _budget(found.records, notes)
-    differences, remark = pairs(found.records, where)
+    notes = list(sources.notes)
+    with_times = _budget(sources.records, notes)
+    differences, remark = pairs(sources.records, where)
     notes += [remark] if remark else []
     runs = [
-        _run(record, i, where, parts, workloads, with_jobs=i in with_times) for i, record in enumerate(found.records)
+        _run(record, i, where, parts, workloads, with_jobs=i in with_times) for i, record in enumerate(sources.records)
     ]
     return {
         "title": title,
         "made": time.time() if made is None else made,
         "version": __version__,
-        "source": found.store,
-        "sweep": found.sweep,
+        "source": sources.store,
+        "sweep": sources.sweep,
         "notes": notes,
         "colours": len(COLOURS),
         "varied": where.varied,
@@ -76,11 +76,11 @@ def payload(found: Sources, where: Points, *, title: str, made: float | None = N
         "scenarios": where.scenarios,
         "settings": [{"label": s.label, "scenario": s.scenario, "x": s.x} for s in where.settings],
         "runs": runs,
-        "groups": _groups(found.records, where),
+        "groups": _groups(sources.records, where),
         "pairs": [pair.row() for pair in differences],
         "workloads": workloads.values,
         "parts": parts.values,
-        "gantts": _gantts(found.records, notes),
+        "gantts": _gantts(sources.records, notes),
     }
 
 
@@ -165,7 +165,7 @@ def _series(record: Record) -> dict[str, Any] | None:
 
 def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]:
     drawn = [i for i, record in enumerate(records) if record.schedule is not None]
-    found = []
+    gantts = []
     used = 0
     for i in drawn:
         schedule = records[i].schedule
@@ -173,10 +173,10 @@ def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]
         if schedule is None or used + len(schedule.bars) > MOST_BARS:
             continue
         used += len(schedule.bars)
-        found.append({"run": i, **schedule.columns(), "jobs": _about_jobs(jobs, int(schedule.bars[:, 4:].max()) + 1)})
-    if len(found) < len(drawn):
-        notes.append(f"{len(drawn) - len(found)} Gantt charts are left out to keep the file small; give fewer logs")
-    return found
+        gantts.append({"run": i, **schedule.columns(), "jobs": _about_jobs(jobs, int(schedule.bars[:, 4:].max()) + 1)})
+    if len(gantts) < len(drawn):
+        notes.append(f"{len(drawn) - len(gantts)} Gantt charts are left out to keep the file small; give fewer logs")
+    return gantts
 
 
 def _about_jobs(jobs: Columns | None, count: int) -> dict[str, Any]:
@@ -188,14 +188,14 @@ def _about_jobs(jobs: Columns | None, count: int) -> dict[str, Any]:
 
 def _texts(jobs: Columns, count: int | None = None) -> dict[str, Any]:
     """Profiles and tenants by their place in a list of names."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for key in ("profile", "tenant"):
         if key in jobs:
             values = [str(v) for v in jobs[key][:count].tolist()]
             places = {name: i for i, name in enumerate(dict.fromkeys(values))}
-            found[f"{key}s"] = list(places)
-            found[key] = _compact([places[v] for v in values])
-    return found
+            columns[f"{key}s"] = list(places)
+            columns[key] = _compact([places[v] for v in values])
+    return columns
 
 
 def _groups(records: Sequence[Record], where: Points) -> list[dict[str, Any]]:

@@ -50,7 +50,7 @@ def read(paths: Sequence[str], *, sweep: str | None = None, window: Window | Non
         raise ConfigError(f"{len(stores)} stores were given ({', '.join(stores)}); make a report for each")
     if sweep is not None and not stores:
         raise ConfigError("--sweep chooses runs of a store of results; leave it out for single runs")
-    found = _read_store(stores[0], sweep) if stores else Sources()
+    sources = _read_store(stores[0], sweep) if stores else Sources()
     parts: dict[str, dict[str, tuple[str, bool]]] = {}
     for (name, path, given), kind in zip(named, kinds, strict=True):
         if kind == "store":
@@ -59,10 +59,10 @@ def read(paths: Sequence[str], *, sweep: str | None = None, window: Window | Non
             raise ConfigError(f"two files are called {name!r} ({path}); give them names: NAME=FILE")
         parts[name][kind] = (path, given)
     for name, files in parts.items():
-        _add(found, _read_run(name, files, window))
-    if not found.records:
+        _add(sources, _read_run(name, files, window))
+    if not sources.records:
         raise ConfigError(f"{', '.join(paths)}: there is no run in it; make some with `rota sweep` first")
-    return found
+    return sources
 
 
 def _named(source: str) -> tuple[str, str, bool]:
@@ -182,12 +182,12 @@ def _read_json(path: str) -> dict[str, Any]:
     opener: Any = gzip.open if path.endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
-            found = json.load(file)
+            summary = json.load(file)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read {path}: {error}; give what `rota simulate --json` printed") from error
-    if not isinstance(found, dict) or "mean_jct_s" not in found:
+    if not isinstance(summary, dict) or "mean_jct_s" not in summary:
         raise ConfigError(f"{path}: there is no mean_jct_s in it; give what `rota simulate --json` printed")
-    return found
+    return summary
 
 
 def _metrics_of(jobs: Columns) -> dict[str, Any]:
@@ -209,16 +209,16 @@ def _status(metrics: dict[str, Any]) -> str:
     return "interrupted" if metrics.get("interrupted") else OK
 
 
-def _add(found: Sources, record: Record) -> None:
+def _add(sources: Sources, record: Record) -> None:
     """A log of a run that the store has belongs to it; any other run comes after those of the store."""
     own = _identity(record.run.config)
-    for i, other in enumerate(found.records):
-        if found.store and record.schedule is not None and other.run.config and _identity(other.run.config) == own:
-            found.records[i] = replace(
+    for i, other in enumerate(sources.records):
+        if sources.store and record.schedule is not None and other.run.config and _identity(other.run.config) == own:
+            sources.records[i] = replace(
                 other, every_job=record.every_job, series=record.series, schedule=record.schedule
             )
             return
-    found.records.append(record)
+    sources.records.append(record)
 
 
 def _identity(config: dict[str, Any]) -> str:
@@ -229,11 +229,11 @@ def _identity(config: dict[str, Any]) -> str:
 
 def names_for_equals(records: Iterable[Record]) -> list[str | None]:
     """The names that users gave; runs of files that differ in nothing are told apart by the name of their file."""
-    found = list(records)
+    every = list(records)
     seen: dict[str, int] = {}
-    for record in found:
+    for record in every:
         identity = _identity(record.run.config)
         seen[identity] = seen.get(identity, 0) + 1
     return [
-        r.run.key if r.name is None and not r.run.point and seen[_identity(r.run.config)] > 1 else r.name for r in found
+        r.run.key if r.name is None and not r.run.point and seen[_identity(r.run.config)] > 1 else r.name for r in every
     ]

@@ -89,10 +89,10 @@ def _rules(described: Any) -> dict[str, Any]:
     base = dataclasses.asdict(PRESETS[described["name"]])
     base["type_order"] = list(base["type_order"])
     changed = {key: value for key, value in described.items() if key in base and value != base[key]}
-    found: dict[str, Any] = {} if described["name"] == "default" else {"rules": described["name"]}
+    arguments: dict[str, Any] = {} if described["name"] == "default" else {"rules": described["name"]}
     if "round_s" in changed:
-        found["round_s"] = changed.pop("round_s")
-    return {**found, **({"rule_settings": changed} if changed else {})}
+        arguments["round_s"] = changed.pop("round_s")
+    return {**arguments, **({"rule_settings": changed} if changed else {})}
 
 
 def _command(words: Mapping[str, Any]) -> str:

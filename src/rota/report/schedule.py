@@ -75,14 +75,14 @@ def _merged(bars: list[Bar], offset: FloatArray) -> FloatArray:
     """GPUs side by side with the same jobs and times as one bar, by start."""
     rows = [(b.start, b.end, int(offset[b.server]) + b.gpu, 1, b.job, b.partner, b.server) for b in bars]
     rows.sort(key=lambda r: (r[0], r[4], r[5], r[6], r[2]))
-    found: list[list[float]] = []
+    merged: list[list[float]] = []
     last_server = -1
     for start, end, row, count, job, partner, server in rows:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         beside = last is not None and server == last_server and row == last[2] + last[3]
         if last is not None and beside and (last[0], last[1], last[4], last[5]) == (start, end, job, partner):
             last[3] += 1
         else:
-            found.append([start, end, row, count, job, partner])
+            merged.append([start, end, row, count, job, partner])
         last_server = server
-    return np.array(found, dtype=np.float64)
+    return np.array(merged, dtype=np.float64)

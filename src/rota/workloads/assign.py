@@ -121,8 +121,8 @@ class Assignment:
         if self._rule == "like" and models is not None:
             mixed = [MODELS[i] for i in self._mix(count).tolist()]
             known = self._catalogue().known
-            found = {name: name if known(name) else STAND_INS.get(name.lower(), "") for name in set(models)}
-            return intern([found[name] or other for name, other in zip(models, mixed, strict=True)])
+            profile_of = {name: name if known(name) else STAND_INS.get(name.lower(), "") for name in set(models)}
+            return intern([profile_of[name] or other for name, other in zip(models, mixed, strict=True)])
         if not self._catalogue().known(self._rule):
             raise ConfigError(
                 f"assign = {self._rule!r} is neither a rule (mix, random, like, keep) nor a profile of catalogue "
@@ -159,8 +159,8 @@ class Assignment:
     def _catalogue(self) -> Catalogue:
         if self._profiles is not None:
             return load(self._profiles)
-        found = (load(name) for name in (CATALOGUE, "gavel"))
-        return next((c for c in found if c.known(self._rule)), load(CATALOGUE))
+        catalogues = (load(name) for name in (CATALOGUE, "gavel"))
+        return next((c for c in catalogues if c.known(self._rule)), load(CATALOGUE))
 
 
 def _step_s(catalogue: Catalogue, profile: str, gpus: int) -> float:

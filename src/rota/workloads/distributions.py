@@ -34,7 +34,7 @@ class Histogram:
 
 def histograms(jobs: Jobs) -> dict[str, Histogram]:
     """All histograms of a trace; that of durations is missing if none is known."""
-    found = {
+    histogram_by_name = {
         "arrivals": arrivals(jobs.submitted),
         "hour_of_day": hour_of_day(jobs.submitted),
         "durations": durations(jobs.duration),
@@ -42,7 +42,7 @@ def histograms(jobs: Jobs) -> dict[str, Histogram]:
         "tenants": by_name("Jobs by tenant", jobs.tenants, jobs.tenant),
         "models": by_name("Jobs by model", jobs.profiles, jobs.profile),
     }
-    return {name: histogram for name, histogram in found.items() if histogram.counts}
+    return {name: histogram for name, histogram in histogram_by_name.items() if histogram.counts}
 
 
 def arrivals(submitted: FloatArray) -> Histogram:

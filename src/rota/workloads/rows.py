@@ -46,14 +46,14 @@ class Rows:
     def gpus(self, column: str, least: int = 1) -> IntArray:
         """A column of GPU counts."""
         cells = self.cells[column]
-        found = np.ones(len(cells), dtype=np.int64)
+        counts = np.ones(len(cells), dtype=np.int64)
         for row, cell in enumerate(cells):
             text = cell.strip()
             if text.isdecimal() and least <= int(text) <= MOST_GPUS:
-                found[row] = int(text)
+                counts[row] = int(text)
             else:
                 self.refuse(row, column, f"a number of GPUs; give a whole number >= {least}")
-        return found
+        return counts
 
     def flags(self, column: str) -> list[bool]:
         """A column of 0 and 1."""
@@ -73,15 +73,15 @@ class Rows:
 
     def times(self, column: str, *, needed: bool) -> FloatArray:
         """A column of times as seconds that are only good for differences; NaN where there is none."""
-        found = np.full(len(self), np.nan)
+        times = np.full(len(self), np.nan)
         for row, cell in enumerate(self.cells[column]):
             text = cell.strip()
             at = float(text) if text.isdecimal() else seconds(text)
             if at is not None:
-                found[row] = at
+                times[row] = at
             elif needed or text.lower() not in NO_TIME:
                 self.refuse(row, column, "a time; write it as 2017-10-09 07:01:55")
-        return found
+        return times
 
     def steps(self, column: str) -> FloatArray:
         """A column of step counts, whole or not."""

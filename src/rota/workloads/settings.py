@@ -38,9 +38,9 @@ def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
         raise ConfigError("steady_state needs the cluster: give capacity, e.g. capacity=v100=36,p100=36,k80=36")
     pairs = given.items() if isinstance(given, Mapping) else (part.split("=", 1) for part in given.split(","))
     try:
-        found = {str(kind).strip(): int(count) for kind, count in pairs}
+        capacity = {str(kind).strip(): int(count) for kind, count in pairs}
     except ValueError:
         raise ConfigError(f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36") from None
-    if any(count < 0 for count in found.values()):
+    if any(count < 0 for count in capacity.values()):
         raise ConfigError(f"capacity = {given!r} has a negative count; give GPUs by type, e.g. v100=36,p100=36")
-    return dict(sorted(found.items()))
+    return dict(sorted(capacity.items()))

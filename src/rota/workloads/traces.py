@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import OutputError, TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.files import TraceFile, opened
@@ -72,14 +71,6 @@ def recognised(file: TraceFile) -> str:
 
 def _replace(target: Path, data: bytes) -> None:
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        files.write_bytes(target, data)
     except OSError as problem:
-        raise OutputError(f"cannot write trace {str(target)!r}: {problem}; check the folder") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
-    except OSError as problem:
-        Path(temporary).unlink(missing_ok=True)
         raise OutputError(f"cannot write trace {str(target)!r}: {problem}; check the folder") from None

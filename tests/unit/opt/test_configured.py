@@ -9,9 +9,10 @@ from scipy.optimize import linprog
 from builders import a_view, assert_feasible, some_jobs
 from rota import clusters, profiles
 from rota.core.cluster import Cluster, Resources, Server
+from rota.core.tolerance import TOLERANCE
 from rota.opt.configured import Configured, columns, fairest
 from rota.opt.groups import by_class, proportional_rate, usable_rate
-from rota.opt.wishes import NOTHING, shares, wishes
+from rota.opt.wishes import shares, wishes
 from rota.policies.registry import policies
 
 SPEEDS = profiles.load("pipeline")
@@ -184,7 +185,7 @@ def test_jobs_of_a_class_divide_configurations_as_their_class_mixes_them():
     held = known.cpus[wish].ravel()
     assert held.tolist() == sorted(held, reverse=True)
     assert abs(held.sum() - 24) <= 2
-    by_program = {int(q): t for q, t in zip(ways.config, found.times, strict=True) if t > NOTHING}
+    by_program = {int(q): t for q, t in zip(ways.config, found.times, strict=True) if t > TOLERANCE}
     for config, time in by_program.items():
         assert abs((wish == config).sum() - time) < 1
     assert np.array_equal(wish, wishes(view, groups, ways, found.times))

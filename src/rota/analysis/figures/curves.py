@@ -121,8 +121,8 @@ def _cdf(values: Mapping[str, FloatArray], *, xlabel: str, mark: float | None = 
         axes = figure.add_subplot()
         if mark is not None:
             axes.axvline(mark, color="#777777", linewidth=0.8)
-        for i, (name, found) in enumerate(values.items()):
-            x = np.sort(found)
+        for i, (name, sample) in enumerate(values.items()):
+            x = np.sort(sample)
             axes.step(x, np.arange(1, len(x) + 1) / len(x), where="post", label=name, **_look(i))
         axes.set(xscale="log", ylim=(0, 1.01), xlabel=xlabel, ylabel="part of jobs")
         plots.plain_ticks(axes)

@@ -71,7 +71,7 @@ class Occupancy:
                     for job in _members(self._placement, k):
                         before.setdefault((job, server), []).append(gpu)
         free = {s: set(range(n)) for s, n in enumerate(self.cluster.server_gpus.tolist())}
-        found: list[list[tuple[int, int]]] = [[] for _ in range(len(placement))]
+        gpus_of_task: list[list[tuple[int, int]]] = [[] for _ in range(len(placement))]
         missing: list[tuple[int, int, int]] = []
         for k in range(len(placement)):
             for slot in range(int(placement.slot_start[k]), int(placement.slot_start[k + 1])):
@@ -80,13 +80,13 @@ class Occupancy:
                 had = [g for job in _members(placement, k) if job != NO_JOB for g in before.get((job, server), [])]
                 kept = [g for g in dict.fromkeys(had) if g in free[server]][:count]
                 free[server] -= set(kept)
-                found[k] += [(server, g) for g in kept]
+                gpus_of_task[k] += [(server, g) for g in kept]
                 missing.append((k, server, count - len(kept)))
         for k, server, count in missing:
             taken = sorted(free[server])[:count]
             free[server] -= set(taken)
-            found[k] += [(server, g) for g in taken]
-        return found
+            gpus_of_task[k] += [(server, g) for g in taken]
+        return gpus_of_task
 
     def _ran(self, event: RoundsRan, placement: Placement) -> None:
         first, last = self.window

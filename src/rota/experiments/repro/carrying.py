@@ -90,10 +90,10 @@ def _swept(
             spec = dataclasses.replace(spec, store=str(store), workers=workers)  # noqa: PLW2901 - the same sweep
             tasks = sweeping.plan(spec)
             with watching(spec) if watching else contextlib.nullcontext(None) as progress:
-                found = sweeping.carry_out(spec, tasks, kept, sweeping.make_executor(spec), progress=progress)
-            computed += found.computed
-            measured += [_measured(task.values, run) for task, run in zip(tasks, found.runs, strict=True)]
-            if found.interrupted:
+                sweep = sweeping.carry_out(spec, tasks, kept, sweeping.make_executor(spec), progress=progress)
+            computed += sweep.computed
+            measured += [_measured(task.values, run) for task, run in zip(tasks, sweep.runs, strict=True)]
+            if sweep.interrupted:
                 return measured, computed, True
     return measured, computed, False
 
@@ -102,8 +102,8 @@ def _stored(wanted: Reproduction, *, quick: bool, store: str | Path) -> tuple[li
     """What the store has, and how many runs it does not have."""
     with Store(store, create=False) as kept:
         tasks = [task for spec in specs(wanted, quick=quick) for task in sweeping.plan(spec)]
-        found = [(task, kept.result(task.key)) for task in tasks]
-    measured = [_measured(task.values, run) for task, run in found if run is not None]
+        stored = [(task, kept.result(task.key)) for task in tasks]
+    measured = [_measured(task.values, run) for task, run in stored if run is not None]
     return measured, len(tasks) - len(measured)
 
 

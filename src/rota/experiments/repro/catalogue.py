@@ -26,8 +26,8 @@ _FOLDER = "data"
 @cache
 def names() -> tuple[str, ...]:
     """All reproductions: Gavel's first, in the order of the figures."""
-    found = [entry.name for entry in resources.files(__package__).joinpath(_FOLDER).iterdir()]
-    return tuple(sorted((name[:-5] for name in found if name.endswith(".toml")), key=_order))
+    files = [entry.name for entry in resources.files(__package__).joinpath(_FOLDER).iterdir()]
+    return tuple(sorted((name[:-5] for name in files if name.endswith(".toml")), key=_order))
 
 
 def _order(name: str) -> tuple[str, int, int, str]:
@@ -101,10 +101,10 @@ def _ratio(table: Mapping[str, Any], where: str) -> Ratio:
     )
 
 
-def specs(found: Reproduction, *, quick: bool) -> list[Spec]:
+def specs(reproduction: Reproduction, *, quick: bool) -> list[Spec]:
     """The sweeps of a reproduction; each has its own name in the store, so that quick ones replace nothing."""
     chosen = []
-    for number, part in enumerate(found.parts, start=1):
+    for number, part in enumerate(reproduction.parts, start=1):
         if quick and part.quick is None:
             continue
         document = copy.deepcopy(part.document)
@@ -112,9 +112,9 @@ def specs(found: Reproduction, *, quick: bool) -> list[Spec]:
             document[table] = {**document.get(table, {}), **changes}
         _find_trace(document.get("run", {}))
         how = document.setdefault("sweep", {})
-        suffix = "" if len(found.parts) == 1 else f"-{number}"
-        how["name"] = f"{found.name}{suffix}{'-quick' if quick else ''}"
-        chosen.append(spec_from(document, f"{found.name}.toml"))
+        suffix = "" if len(reproduction.parts) == 1 else f"-{number}"
+        how["name"] = f"{reproduction.name}{suffix}{'-quick' if quick else ''}"
+        chosen.append(spec_from(document, f"{reproduction.name}.toml"))
     return chosen
 
 

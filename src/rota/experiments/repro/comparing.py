@@ -34,12 +34,12 @@ def pooled(measured: Iterable[Measured]) -> list[Measured]:
 
     Overloaded points are run again without the guard; where that does not come to an end, they stay unstable.
     """
-    found: dict[str, Measured] = {}
+    by_point: dict[str, Measured] = {}
     for one in measured:
         point = repr(sorted((k, plain(v)) for k, v in one.point.items()))
-        if point not in found or one.status == OK:
-            found[point] = one
-    return list(found.values())
+        if point not in by_point or one.status == OK:
+            by_point[point] = one
+    return list(by_point.values())
 
 
 def compare(wanted: Reproduction, measured: Sequence[Measured]) -> tuple[list[Row], int]:
@@ -55,9 +55,9 @@ def compare(wanted: Reproduction, measured: Sequence[Measured]) -> tuple[list[Ro
                 continue
             rows.append(_row(wanted, line, at, published, mine))
     for ratio in wanted.ratios:
-        found = _ratio_row(wanted, ratio, measured)
-        left_out += found is None
-        rows += [] if found is None else [found]
+        row = _ratio_row(wanted, ratio, measured)
+        left_out += row is None
+        rows += [] if row is None else [row]
     return rows, left_out
 
 

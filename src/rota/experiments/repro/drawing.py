@@ -43,13 +43,13 @@ def figure(wanted: Reproduction, measured: Sequence[Measured], rows: Sequence[Ro
 
 def _lines(wanted: Reproduction, measured: Sequence[Measured]) -> list[curves.Curve]:
     """A line per published line, over all runs of ours that it is about, also where nothing was published."""
-    found: list[curves.Curve] = []
+    lines: list[curves.Curve] = []
     for line in wanted.lines:
-        if line.at and line.name not in {c.name for c in found}:
+        if line.at and line.name not in {c.name for c in lines}:
             points = _points(wanted, line, measured)
             if points:
-                found.append(curves.Curve(name=line.name, points=tuple(points)))
-    return found
+                lines.append(curves.Curve(name=line.name, points=tuple(points)))
+    return lines
 
 
 def _points(wanted: Reproduction, line: Line, measured: Sequence[Measured]) -> list[curves.Point]:

@@ -31,7 +31,7 @@ ENTITIES = 3
 def filled_levels(settings: Mapping[str, Any]) -> list[Measured]:
     """Total and by-entity level after each step, for both policies; `settings` has jobs, steps, seed, cluster."""
     jobs = _instance(settings["jobs"], settings["seed"])
-    found = []
+    measured = []
     for policy, name in POLICIES.items():
         for step in settings["steps"]:
             started = time.process_time()
@@ -39,8 +39,8 @@ def filled_levels(settings: Mapping[str, Any]) -> list[Measured]:
             by_entity = np.bincount(jobs.tenant[:step], weights=level, minlength=ENTITIES)
             metrics = {"total": float(level.sum())} | {f"entity{e}": float(by_entity[e]) for e in range(ENTITIES)}
             spent = time.process_time() - started
-            found.append(Measured(point={"policy": policy, "step": step}, status="ok", metrics=metrics, cpu_s=spent))
-    return found
+            measured.append(Measured(point={"policy": policy, "step": step}, status="ok", metrics=metrics, cpu_s=spent))
+    return measured
 
 
 def _instance(count: int, seed: int) -> Jobs:

@@ -174,8 +174,8 @@ class Result:
 
     def counts(self) -> dict[str, int]:
         """How many rows have which verdict."""
-        found = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in VERDICTS}
-        return {verdict: count for verdict, count in found.items() if count}
+        count_of = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in VERDICTS}
+        return {verdict: count for verdict, count in count_of.items() if count}
 
     def numbers(self) -> dict[str, Any]:
         """The same as plain values."""

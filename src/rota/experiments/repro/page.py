@@ -35,16 +35,16 @@ licence.
 
 def read_results(sources: Iterable[str | Path]) -> list[Result]:
     """Results in files that hold one or a list of them, or in folders of such files; ordered as in the list."""
-    found: dict[str, Result] = {}
+    result_by_name: dict[str, Result] = {}
     for source in sources:
         path = Path(source)
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
             for one in _read(file):
-                found[one.name] = one
-    if not found:
+                result_by_name[one.name] = one
+    if not result_by_name:
         raise ConfigError("there are no results to report; make some with `rota repro NAME -o DIR` and give DIR")
     order = {name: i for i, name in enumerate(names())}
-    return sorted(found.values(), key=lambda r: order.get(r.name, len(order)))
+    return sorted(result_by_name.values(), key=lambda r: order.get(r.name, len(order)))
 
 
 def _read(file: Path) -> list[Result]:
@@ -106,11 +106,11 @@ def _grid(result: Result, rows: Sequence[Row]) -> list[str]:
     """Places on the axis by lines; a cell is ours, published, difference."""
     columns = list(dict.fromkeys(row.name for row in rows))
     units = {row.name: row.unit for row in rows}
-    found = {(row.name, row.at): row for row in rows}
+    row_at = {(row.name, row.at): row for row in rows}
     head = [f"{name}{', ' + units[name] if units[name] else ''}" for name in columns]
     lines = [f"| {result.axes[0]} | {' | '.join(head)} |", "|---" * (len(columns) + 1) + "|"]
     for at in sorted({row.at for row in rows if row.at is not None}):
-        cells = [_cell(found.get((name, at))) for name in columns]
+        cells = [_cell(row_at.get((name, at))) for name in columns]
         lines.append(f"| {at:g} | {' | '.join(cells)} |")
     return [*lines, "", "Each cell: ours / published, difference; *close*, **not met**."]
 
@@ -136,13 +136,13 @@ def _list(rows: Sequence[Row]) -> list[str]:
 
 def _reasons(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
     """Each reason once, with how many points it is about."""
-    found: dict[tuple[str, str], list[str]] = {}
+    places_by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.verdict not in {MET, UNPUBLISHED}:
             text = row.reason or "not looked into."
             place = row.name if row.at is None else f"{row.name} {row.at:g}"
-            found.setdefault((row.verdict, text), []).append(place)
-    return [(verdict, _places(where), text) for (verdict, text), where in found.items()]
+            places_by_reason.setdefault((row.verdict, text), []).append(place)
+    return [(verdict, _places(where), text) for (verdict, text), where in places_by_reason.items()]
 
 
 def _places(where: Sequence[str]) -> str:

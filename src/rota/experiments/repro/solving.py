@@ -19,7 +19,7 @@ WEIGHTS = (1, 2, 3)
 
 def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
     """CPU seconds, the best of `repeats`; `settings` has policies, jobs, multi_gpu and, for some, entities."""
-    found = []
+    measured = []
     for policy in settings["policies"]:
         for jobs in settings["jobs"]:
             chosen, view = api.solve_view(policy, jobs, multi_gpu=settings["multi_gpu"])
@@ -31,8 +31,8 @@ def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
                 chosen.allocate(view)
                 times.append(time.process_time() - started)
             point = {"policy": policy, "jobs": jobs}
-            found.append(Measured(point=point, status="ok", metrics={"solve_s": min(times)}, cpu_s=sum(times)))
-    return found
+            measured.append(Measured(point=point, status="ok", metrics={"solve_s": min(times)}, cpu_s=sum(times)))
+    return measured
 
 
 def _entities(policy: str, view: View, count: int) -> Policy:

@@ -43,8 +43,8 @@ class HeliosTrace:
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header with the needed columns."""
-        found = set(header_of(first_line))
-        return set(REQUIRED) <= found and bool({"duration", "end_time"} & found)
+        columns = set(header_of(first_line))
+        return set(REQUIRED) <= columns and bool({"duration", "end_time"} & columns)
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""

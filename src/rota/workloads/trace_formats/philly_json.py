@@ -45,7 +45,7 @@ class PhillyJsonTrace:
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""
-        found = []
+        jobs = []
         idle = 0
         for number, job in enumerate(_parsed(file.text, file.path)):
             try:
@@ -57,12 +57,12 @@ class PhillyJsonTrace:
             if row is None or (self._failed == "drop" and job.get("status") != "Pass"):
                 idle += 1
             else:
-                found.append(row)
+                jobs.append(row)
         if idle:
             file.problems.remark(1, f"{idle:,} jobs have no attempt that counts, or failed, and are left out")
-        if not found:
+        if not jobs:
             raise TraceError(file.path, 1, "no job of the log has run; give at least one with an attempt that did")
-        submitted, duration, gpus, tenants = zip(*found, strict=True)
+        submitted, duration, gpus, tenants = zip(*jobs, strict=True)
         return self._assignment.jobs(
             Logged(
                 submitted=np.array(submitted),
@@ -79,14 +79,14 @@ class PhillyJsonTrace:
 
 def _parsed(text: str, path: str) -> list[Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as problem:
         raise TraceError(path, problem.lineno, f"not JSON: {problem.msg}; is the file complete?") from None
     except RecursionError:
         raise TraceError(path, 1, "the JSON is nested too deeply; give a list of jobs") from None
-    if not isinstance(found, list):
-        raise TraceError(path, 1, f"a JSON {type(found).__name__} instead of a list of jobs")
-    return found
+    if not isinstance(document, list):
+        raise TraceError(path, 1, f"a JSON {type(document).__name__} instead of a list of jobs")
+    return document
 
 
 def _row(job: Any) -> tuple[float, float, int, str] | None:

@@ -106,13 +106,13 @@ def _requests(rows: Rows) -> Requests | None:
         "min_gpus": "a number of GPUs; give a number > 0, or nothing",
         "max_gpus": "a number of GPUs; give a number > 0, or nothing",
     }
-    found = Requests(**{column: rows.optional(column, wanted[column]) for column in REQUESTS})
-    for row in np.flatnonzero(found.min_gpus > found.max_gpus).tolist():
+    requests = Requests(**{column: rows.optional(column, wanted[column]) for column in REQUESTS})
+    for row in np.flatnonzero(requests.min_gpus > requests.max_gpus).tolist():
         low = rows.cells["min_gpus"][row]
         high = rows.cells["max_gpus"][row]
         what = f"min_gpus {low} is above max_gpus {high}"
         rows.problems.error(rows.lines[row], what, "exchange the two", "min_gpus", low)
-    return found
+    return requests
 
 
 def _launches(rows: Rows) -> list[Launch] | None:

@@ -30,16 +30,16 @@ class ParquetTrace:
         """The jobs of a file; line N in a message is row N."""
         arrow = _pyarrow()
         try:
-            found = arrow.parquet.read_table(io.BytesIO(file.data))
+            table = arrow.parquet.read_table(io.BytesIO(file.data))
         except (arrow.ArrowException, OSError) as problem:
             raise TraceError(file.path, 1, f"not a Parquet file: {problem}; is it complete?") from None
         for name in REQUIRED:
-            if name not in found.column_names:
+            if name not in table.column_names:
                 raise TraceError(file.path, 1, f"there is no column {name!r}; needed are {', '.join(REQUIRED)}")
-        if not found.num_rows:
+        if not table.num_rows:
             raise TraceError(file.path, 1, "the file has no rows; give at least one job")
-        cells = {name: [_text(v) for v in found.column(name).to_pylist()] for name in found.column_names}
-        return from_rows(Rows(problems=file.problems, lines=range(1, found.num_rows + 1), cells=cells))
+        cells = {name: [_text(v) for v in table.column(name).to_pylist()] for name in table.column_names}
+        return from_rows(Rows(problems=file.problems, lines=range(1, table.num_rows + 1), cells=cells))
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:  # noqa: ARG002 - always exact
         """One row per job; columns that say nothing are left out."""

@@ -52,8 +52,8 @@ class SacctTrace:
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header, cut at `|`, with an id and Submit."""
-        found = set(header_of(first_line, "|"))
-        return "Submit" in found and bool(found & set(IDS))
+        columns = set(header_of(first_line, "|"))
+        return "Submit" in columns and bool(columns & set(IDS))
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a listing."""
@@ -112,15 +112,15 @@ def _durations(rows: Rows, file: TraceFile) -> FloatArray:
         raise TraceError(
             file.path, 1, "the header has neither Start and End nor Elapsed; ask sacct for -o ...,Start,End"
         )
-    found = np.full(len(rows), np.nan)
+    durations = np.full(len(rows), np.nan)
     for row, cell in enumerate(rows.cells["Elapsed"]):
         parts = ELAPSED.match(cell.strip())
         if parts is None:
             rows.refuse(row, "Elapsed", "a duration; sacct writes [days-]hours:minutes:seconds")
             continue
         days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-        found[row] = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return found
+        durations[row] = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return durations
 
 
 def _asked(alloc: str, req: str, alloc_gres: str, req_gres: str) -> tuple[int, float, float]:

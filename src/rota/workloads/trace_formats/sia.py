@@ -79,7 +79,7 @@ class SiaTrace:
 
 
 def _hours(text: str) -> dict[str, float]:
-    found = {}
+    hours_by_name = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = part.partition(":")
         try:
@@ -88,5 +88,5 @@ def _hours(text: str) -> dict[str, float]:
             hours = -1.0
         if not 0 < hours < math.inf:
             raise ConfigError(f"gpu_hours: {part!r} is not application:hours; give e.g. gpu_hours=cifar10:0.5,bert:4")
-        found[name.strip()] = hours
-    return found
+        hours_by_name[name.strip()] = hours
+    return hours_by_name

@@ -115,7 +115,7 @@ def _rows(file: TraceFile) -> tuple[Rows, dict[str, dict[str, str]]]:
     """The lines with numbers, and what comments name."""
     named: dict[str, dict[str, str]] = {"application": {}, "tenant": {}}
     numbers = []
-    found = []
+    jobs = []
     for number, line in enumerate(file.text.split("\n"), 1):
         if line.lstrip().startswith(";"):
             if note := NAMED.match(line.strip("\r")):
@@ -124,13 +124,13 @@ def _rows(file: TraceFile) -> tuple[Rows, dict[str, dict[str, str]]]:
         parts = line.split()
         if len(parts) == len(COLUMNS):
             numbers.append(number)
-            found.append(parts)
+            jobs.append(parts)
         elif parts:
             what = f"{len(parts)} columns instead of {len(COLUMNS)}"
             file.problems.error(number, what, "write -1 for what is not known")
-    if not found:
+    if not jobs:
         raise TraceError(file.path, 1, "the log has no jobs; give at least one line of 18 numbers")
-    cut = dict(zip(COLUMNS, zip(*found, strict=True), strict=True))
+    cut = dict(zip(COLUMNS, zip(*jobs, strict=True), strict=True))
     return Rows(problems=file.problems, lines=numbers, cells=cut), named
 
 

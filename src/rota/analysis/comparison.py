@@ -62,7 +62,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class CompletionTimes:
     """Completion times of one run in four numbers."""
 
     mean_s: float
@@ -93,8 +93,8 @@ class Comparison:
     only_b: int
     other_work: int
     """Compared jobs whose model or number of steps differs between the runs."""
-    a: Times
-    b: Times
+    a: CompletionTimes
+    b: CompletionTimes
     mean: Estimate
     block: int
     most_gained: tuple[Change, ...]
@@ -228,9 +228,11 @@ def _counted(jobs: Columns) -> BoolArray:
     return finished & jobs["measured"].astype(np.bool_) if "measured" in jobs else finished
 
 
-def _times(values: FloatArray) -> Times:
+def _times(values: FloatArray) -> CompletionTimes:
     median, p99 = np.percentile(values, [50, 99])
-    return Times(mean_s=float(values.mean()), median_s=float(median), p99_s=float(p99), longest_s=float(values.max()))
+    return CompletionTimes(
+        mean_s=float(values.mean()), median_s=float(median), p99_s=float(p99), longest_s=float(values.max())
+    )
 
 
 def _most(ids: IntArray, a: FloatArray, b: FloatArray, chosen: BoolArray) -> tuple[Change, ...]:

@@ -92,9 +92,9 @@ def mean_present(arrival: FloatArray, left: FloatArray, start: FloatArray, end: 
 def _rates(profile: IntArray, gpus: IntArray, names: list[str], cluster: Cluster, speeds: Throughputs) -> FloatArray:
     """[N, T] speeds of jobs alone, looked up once per kind of job."""
     most = int(gpus.max()) + 1
-    codes, kind = np.unique(profile * most + gpus, return_inverse=True)
-    by_kind = [[_rate(speeds, names[c // most], c % most, t) for t in cluster.types] for c in codes.tolist()]
-    return np.array(by_kind, dtype=np.float64)[kind]
+    codes, which = np.unique(profile * most + gpus, return_inverse=True)
+    rates = [[_rate(speeds, names[c // most], c % most, t) for t in cluster.types] for c in codes.tolist()]
+    return np.array(rates, dtype=np.float64)[which]
 
 
 def _rate(speeds: Throughputs, profile: str, gpus: int, type_: str) -> float:

@@ -77,9 +77,9 @@ class JobTable:
         return self._tenants
 
     def _grow(self, room: int) -> None:
-        for names, kind in ((_FLOATS, np.float64), (_INTS, np.int64)):
+        for names, dtype in ((_FLOATS, np.float64), (_INTS, np.int64)):
             for name in names:
-                column = np.full(room, np.nan if kind is np.float64 else 0, dtype=kind)
+                column = np.full(room, np.nan if dtype is np.float64 else 0, dtype=dtype)
                 if self.count:
                     column[: self.count] = self._columns[name][: self.count]
                 self._columns[name] = column

@@ -111,8 +111,8 @@ def _value(name: str, text: str, path: str, line: int) -> Any:
             return int(text)
         value = float(text) if text or name == "arrival_s" else math.nan
     except ValueError:
-        kind = "a whole number" if name in _WHOLE else "a number"
-        raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not {kind}") from None
+        wanted = "a whole number" if name in _WHOLE else "a number"
+        raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not {wanted}") from None
     if text and not (math.isfinite(value) and (value >= 0 or name != "jct_s")):
         raise ConfigError(
             f"{path}:{line}, column {name}: {text!r} is not a possible value; leave it empty if there is none"
@@ -121,5 +121,5 @@ def _value(name: str, text: str, path: str, line: int) -> Any:
 
 
 def _array(name: str, values: Sequence[Any]) -> NDArray[Any]:
-    kind: Any = object if name in _TEXTS else np.int64 if name in _WHOLE else np.float64
-    return np.array(values, dtype=kind)
+    dtype: Any = object if name in _TEXTS else np.int64 if name in _WHOLE else np.float64
+    return np.array(values, dtype=dtype)

@@ -25,7 +25,7 @@ from rota.analysis.breakdown import breakdown
 from rota.analysis.fairness import fairness, finish_time_fairness
 from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
 from rota.analysis.ledger import Ledger
-from rota.analysis.warmup import AUTO, Window, at_the_end, next_look, on_the_way
+from rota.analysis.warmup import AUTO, SteadyWindow, at_the_end, next_look, on_the_way
 from rota.core.arrays import BoolArray, FloatArray, IntArray, how_many
 from rota.core.cluster import Cluster
 from rota.core.events import (
@@ -65,7 +65,7 @@ class Metrics:
         self.table = JobTable()
         self.ledger = Ledger(cluster)
         self._endless = endless
-        self._window: Window | None = None
+        self._window: SteadyWindow | None = None
         self._next_look = next_look(0)
         self.rounds = 0
         self.solves = 0
@@ -97,14 +97,14 @@ class Metrics:
         """A checkpoint has no catalogue in it; whoever goes on attaches it again."""
         return {**self.__dict__, "speeds": None}
 
-    def settle(self) -> Window | None:
+    def settle(self) -> SteadyWindow | None:
         """The jobs that count of a workload without an end, as soon as that is known; asked once in a round."""
         if self.auto and self._endless and self._window is None and len(self.table) >= self._next_look:
             self._window = on_the_way(self.table)
             self._next_look = next_look(len(self.table))
         return self._window
 
-    def window(self) -> Window | None:
+    def window(self) -> SteadyWindow | None:
         """The jobs that count with `measure="auto"`, from what is known now."""
         if not self.auto:
             return None

@@ -46,7 +46,7 @@ _NOT_SAVED = {"growth", "overhang", "_limits", "_backlog"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class OverloadLimits:
     """Where a queue that grows is called unstable."""
 
     arrivals: int = 200
@@ -95,11 +95,11 @@ class Overhang:
 class Overload:
     """Watches a run and says when it is unstable."""
 
-    def __init__(self, mode: str = "auto", limits: Limits | None = None) -> None:
+    def __init__(self, mode: str = "auto", limits: OverloadLimits | None = None) -> None:
         self.growth: Growth | None = None
         self.overhang: Overhang | None = None
         self._mode = mode
-        self._limits = limits or Limits()
+        self._limits = limits or OverloadLimits()
         self._watching = False
         self._verdict: str | None = None
         self._capacity = 0

@@ -98,11 +98,11 @@ def _kind_of_figure() -> type[Figure]:
     """Figures that a notebook shows when they are the last value of a cell, without any set-up."""
     from matplotlib.figure import Figure as Plain  # an extra
 
-    class Shown(Plain):
+    class NotebookFigure(Plain):
         def _repr_png_(self) -> bytes:
             return rendered(self, "png", dpi=100)
 
-    return Shown
+    return NotebookFigure
 
 
 def _figure(width: float, height: float) -> Figure:

@@ -19,7 +19,7 @@ class Series:
     value: FloatArray
 
 
-class Timeline:
+class UtilizationTimeline:
     """Observes a run and tells how many GPUs were held when."""
 
     def __init__(self, cluster: Cluster) -> None:

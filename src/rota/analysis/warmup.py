@@ -37,7 +37,7 @@ LATER = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class SteadyWindow:
     """Jobs that count, a half-open range of ids."""
 
     first: int
@@ -88,15 +88,15 @@ def present(table: JobTable, arrivals: int) -> FloatArray:
     return (before - gone).astype(np.float64)
 
 
-def at_the_end(table: JobTable) -> Window:
+def at_the_end(table: JobTable) -> SteadyWindow:
     """The jobs that count of a workload that came to its end."""
     count = len(table)
     if count < FEWEST:
         why = f"{count} jobs are too few to tell a warm-up ({FEWEST} are the fewest): all of them count"
-        return Window(first=0, last=count, steady=False, why=why)
+        return SteadyWindow(first=0, last=count, steady=False, why=why)
     if float(np.ptp(table.floats("arrival_s"))) < 1.0:
         why = f"all {count} jobs arrive at once, so there is no steady state to look for: all of them count"
-        return Window(first=0, last=count, steady=False, why=why)
+        return SteadyWindow(first=0, last=count, steady=False, why=why)
     start, steady = _cut(present(table, count))
     arrival = table.floats("arrival_s")
     jct = (table.floats("finish_s") - arrival)[start:]
@@ -106,7 +106,7 @@ def at_the_end(table: JobTable) -> Window:
     return _window(table, start, max(last, start + (count - start + 1) // 2), steady=steady)
 
 
-def on_the_way(table: JobTable) -> Window | None:
+def on_the_way(table: JobTable) -> SteadyWindow | None:
     """The jobs that count of a workload without an end; None as long as more have to arrive."""
     look = FIRST_LOOK
     while len(table) >= LATER * look:
@@ -135,7 +135,7 @@ def _cut(values: FloatArray) -> tuple[int, bool]:
     return len(values) // 2, False
 
 
-def _window(table: JobTable, first: int, last: int, *, steady: bool) -> Window:
+def _window(table: JobTable, first: int, last: int, *, steady: bool) -> SteadyWindow:
     hours = float(table.floats("arrival_s")[first]) / 3600.0
     if steady:
         why = f"measured jobs {first}:{last} of {len(table)}: the warm-up ended after {hours:,.1f} h"
@@ -144,4 +144,4 @@ def _window(table: JobTable, first: int, last: int, *, steady: bool) -> Window:
             f"no steady state was reached, so the numbers depend on the length of the run: measured jobs "
             f"{first}:{last} of {len(table)}; lower the load, or give more jobs"
         )
-    return Window(first=first, last=last, steady=steady, why=why)
+    return SteadyWindow(first=first, last=last, steady=steady, why=why)

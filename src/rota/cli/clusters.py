@@ -37,13 +37,13 @@ def _types(cluster: Cluster) -> list[dict[str, Any]]:
     facts = {a.name: a for a in cluster.accelerators}
     return [
         {
-            "type": kind,
+            "type": gpu_type,
             "gpus": int(count),
             "servers": int((cluster.server_type == i).sum()),
             "hourly_price": float(cluster.prices[i]),
-            "memory_gb": facts[kind].memory_gb if kind in facts else 0.0,
+            "memory_gb": facts[gpu_type].memory_gb if gpu_type in facts else 0.0,
         }
-        for i, (kind, count) in enumerate(zip(cluster.types, cluster.capacity, strict=True))
+        for i, (gpu_type, count) in enumerate(zip(cluster.types, cluster.capacity, strict=True))
     ]
 
 
@@ -52,7 +52,7 @@ def _kinds(cluster: Cluster) -> list[dict[str, Any]]:
     alike = Counter((s.type, s.capacity, s.rack) for s in cluster.ordered)
     return [
         {
-            "type": kind,
+            "type": gpu_type,
             "count": count,
             "gpus": each.gpus,
             "cpus": each.cpus,
@@ -61,7 +61,7 @@ def _kinds(cluster: Cluster) -> list[dict[str, Any]]:
             "network_gbps": each.network_gbps,
             "rack": rack,
         }
-        for (kind, each, rack), count in alike.items()
+        for (gpu_type, each, rack), count in alike.items()
     ]
 
 
@@ -82,7 +82,7 @@ def _show(cluster: Cluster) -> None:
 
 
 def _summary(cluster: Cluster) -> str:
-    parts = (f"{count} {kind}" for kind, count in zip(cluster.types, cluster.capacity.tolist(), strict=True))
+    parts = (f"{count} {gpu_type}" for gpu_type, count in zip(cluster.types, cluster.capacity.tolist(), strict=True))
     text = f"{', '.join(parts)} on {len(cluster.servers)} servers"
     shapes = {server.capacity for server in cluster.servers}
     each = shapes.pop()

@@ -111,9 +111,9 @@ def _start_of(path: Path) -> bytes:
 def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
     from rota.core.errors import ConfigError
     from rota.experiments.blobs import unpack
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
 
-    with Store(path, create=False) as store:
+    with ResultStore(path, create=False) as store:
         run = store.result(key) if key else None
         if run is None:
             raise ConfigError(f"no run of {path} has a key that begins with {key!r}; see `rota results show {path}`")
@@ -206,11 +206,11 @@ def _interval(estimate: Estimate) -> str:
 def _compare_values(a: str, b: str, *, store: str, axis: str, sweep: str | None, metric: str, as_json: bool) -> None:
     from rota.core.errors import UnknownName
     from rota.experiments.pairing import METRICS, pair_runs
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
 
     if metric not in METRICS:
         raise UnknownName("metric", metric, METRICS)
-    with Store(store, create=False) as file:
+    with ResultStore(store, create=False) as file:
         paired = pair_runs(file, axis, a, b, sweep=sweep, metric=metric)
     if as_json:
         verdict = {"beyond_noise": paired.overall.beyond_noise, "verdict": paired.overall.verdict(a, b)}

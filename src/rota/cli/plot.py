@@ -13,7 +13,7 @@ from rota.cli.options import F, completes, echo_json, settings_option
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from rota.experiments.plotting import Choice, Curves
+    from rota.experiments.plotting import Curves, RunSelection
 
 EXAMPLES = """
 \b
@@ -266,7 +266,7 @@ def makespan_vs_jobs(store: str, *, sweep_name: str | None, where: dict[str, str
     _draw_curves("makespan_vs_jobs", store, _choice(sweep_name, where), out)
 
 
-def _draw_curves(kind: str, store: str, choice: Choice, out: dict[str, Any]) -> None:
+def _draw_curves(kind: str, store: str, choice: RunSelection, out: dict[str, Any]) -> None:
     _check(**out)
     from rota.analysis.figures import curves
     from rota.experiments import plotting
@@ -281,7 +281,9 @@ def _draw_curves(kind: str, store: str, choice: Choice, out: dict[str, Any]) -> 
     )
 
 
-def _draw_distribution(kind: str, column: str, sources: tuple[str, ...], choice: Choice, out: dict[str, Any]) -> None:
+def _draw_distribution(
+    kind: str, column: str, sources: tuple[str, ...], choice: RunSelection, out: dict[str, Any]
+) -> None:
     _check(**out)
     from rota.analysis.figures import curves
     from rota.experiments import plotting  # kept off the path of --help
@@ -298,10 +300,10 @@ def _distribution(values_by_name: dict[str, Any], column: str) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _choice(sweep: str | None, where: dict[str, str]) -> Choice:
-    from rota.experiments.plotting import Choice
+def _choice(sweep: str | None, where: dict[str, str]) -> RunSelection:
+    from rota.experiments.plotting import RunSelection
 
-    return Choice(sweep=sweep, where=where)
+    return RunSelection(sweep=sweep, where=where)
 
 
 def _check(*, output: str | None, as_json: bool) -> None:

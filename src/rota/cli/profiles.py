@@ -44,7 +44,7 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
         "spread_rates": row.spread_rates,
         "step_s": row.step_s,
         "sensitivities": {
-            kind: {
+            gpu_type: {
                 "cpus": s.ideal_cpus,
                 "memory_gb": s.ideal_memory_gb,
                 "speedup": s.speedup,
@@ -52,7 +52,7 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
                 "memory_axis": s.memory_gb,
                 "speed": s.speed,
             }
-            for kind, s in row.sensitivities.items()
+            for gpu_type, s in row.sensitivities.items()
         },
     }
 
@@ -83,9 +83,9 @@ def _show_models(name: str, rows: list[ProfileRow]) -> None:
     from rota.cli.tables import show_table
 
     cells = [
-        (row.profile, kind, str(row.gpus or "any"), f"{rate:.3f}", *_ideal(row.sensitivities.get(kind)))
+        (row.profile, gpu_type, str(row.gpus or "any"), f"{rate:.3f}", *_ideal(row.sensitivities.get(gpu_type)))
         for row in rows
-        for kind, rate in row.rates.items()
+        for gpu_type, rate in row.rates.items()
     ]
     show_table(
         f"{name}: steps/s; CPUs and memory that pay, per GPU",

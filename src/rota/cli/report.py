@@ -52,11 +52,11 @@ def command(
     if not 0 <= from_hour < to_hour:
         raise click.UsageError(f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}; give a window")
     from rota.analysis.output import check_writable  # kept off the path of --help
-    from rota.report.logs import Window
+    from rota.report.logs import TimeWindow
     from rota.report.page import write_report
 
     _check_apart(results, check_writable(output))
-    window = Window(start=3600.0 * from_hour, end=3600.0 * to_hour)
+    window = TimeWindow(start=3600.0 * from_hour, end=3600.0 * to_hour)
     made = write_report(results, output, sweep=sweep, title=title, gantt=gantt, window=window)
     if as_json:
         echo_json({"report": output, **made})

@@ -14,9 +14,9 @@ from rota.cli.main import FAILED, INTERRUPTED, OK
 from rota.cli.options import echo_json, json_option
 
 if TYPE_CHECKING:
-    from rota.experiments.repro.carrying import Outcome
-    from rota.experiments.repro.model import Reproduction, Result, Row
-    from rota.experiments.runner import Report
+    from rota.experiments.repro.carrying import ReproductionOutcome
+    from rota.experiments.repro.model import Reproduction, ReproductionResult, Row
+    from rota.experiments.runner import SweepProgress
     from rota.experiments.spec import Spec
 
 STORE = "rota-repro.db"
@@ -145,7 +145,7 @@ def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet
     from rota.experiments.repro.catalogue import load
 
     folder = None if output is None else _folder(output)
-    results: list[Result] = []
+    results: list[ReproductionResult] = []
     for name in wanted:
         reproduction = load(name)
         outcome = reproduce(reproduction, watching=_watching(quiet=quiet), **how)
@@ -164,11 +164,13 @@ def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet
     return FAILED if strict and any(set(r.counts()) - {"met", "close", "not published"} for r in results) else OK
 
 
-def _watching(*, quiet: bool) -> Callable[[Spec], contextlib.AbstractContextManager[Callable[[Report], None] | None]]:
+def _watching(
+    *, quiet: bool
+) -> Callable[[Spec], contextlib.AbstractContextManager[Callable[[SweepProgress], None] | None]]:
     from rota.cli.sweep_progress import sweep_progress
 
     @contextlib.contextmanager
-    def watching(spec: Spec) -> Iterator[Callable[[Report], None] | None]:
+    def watching(spec: Spec) -> Iterator[Callable[[SweepProgress], None] | None]:
         with sweep_progress(spec, quiet=quiet) as progress:
             yield progress
 
@@ -186,7 +188,7 @@ def _folder(output: str) -> Path:
     return path
 
 
-def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
+def _save(wanted: Reproduction, outcome: ReproductionOutcome, folder: Path) -> list[Path]:
     """The figure as PNG and PDF, and the JSON."""
     from rota.analysis import plots
     from rota.analysis.output import write_file
@@ -205,7 +207,7 @@ def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
     return paths
 
 
-def _show(result: Result, paths: Sequence[Path]) -> None:
+def _show(result: ReproductionResult, paths: Sequence[Path]) -> None:
     from rota.cli.tables import reflow, show_table
 
     show_table(

@@ -11,7 +11,7 @@ import click
 from rota.cli.options import echo_json, json_option
 
 if TYPE_CHECKING:
-    from rota.experiments.store import Run, Store
+    from rota.experiments.store import ResultStore, Run
 
 _sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Only this sweep, with what it varied.")
 _status = click.option("--status", metavar="NAME", help="Only runs that are ok, failed, timeout or unstable.")
@@ -84,13 +84,13 @@ def export(store: str, *, csv_file: str, sweep_name: str | None, status: str | N
     click.echo(f"{count} runs: {csv_file}")
 
 
-def _open(path: str) -> Store:
-    from rota.experiments.store import Store
+def _open(path: str) -> ResultStore:
+    from rota.experiments.store import ResultStore
 
-    return Store(path, create=False)
+    return ResultStore(path, create=False)
 
 
-def _runs(store: Store, sweep: str | None, status: str | None) -> list[Run]:
+def _runs(store: ResultStore, sweep: str | None, status: str | None) -> list[Run]:
     from rota.core.errors import UnknownName
     from rota.experiments.execution import STATUSES
 

@@ -13,7 +13,7 @@ from rota.cli.options import completes, echo_json, json_option, seconds, setting
 if TYPE_CHECKING:
     from rota.experiments.results import Sweep
     from rota.experiments.spec import Spec
-    from rota.experiments.tasks import Task
+    from rota.experiments.tasks import SweepTask
 
 EXAMPLES = """
 \b
@@ -81,7 +81,7 @@ def command(
     Ctrl-C loses nothing: run the same command again to go on.
     """
     from rota.experiments import sweeping  # numpy only when needed
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
 
     wanted = sweeping.make_spec(spec, _settings(options))
     tasks = sweeping.plan(wanted, limit)
@@ -90,7 +90,7 @@ def command(
         return OK
     from rota.cli.sweep_progress import sweep_progress
 
-    with Store(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
+    with ResultStore(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
         executor = sweeping.make_executor(wanted)
         result = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=not no_retry)
     _show(result, as_json=as_json)
@@ -147,15 +147,15 @@ def _one_or_list(values: tuple[Any, ...]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-def _show_plan(spec: Spec, tasks: list[Task], *, as_json: bool) -> None:
+def _show_plan(spec: Spec, tasks: list[SweepTask], *, as_json: bool) -> None:
     from pathlib import Path
 
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
     from rota.experiments.sweeping import label
 
     status: dict[str, str | None] = {}
     if Path(spec.store).is_file():
-        with Store(spec.store, create=False) as store:
+        with ResultStore(spec.store, create=False) as store:
             status = {task.key: store.status(task.key) for task in tasks}
     if as_json:
         echo_json([{"key": t.key, "point": label(spec, t), "status": status.get(t.key)} for t in tasks])

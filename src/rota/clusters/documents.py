@@ -61,7 +61,7 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
     numbers: Counter[str] = Counter()
     servers: list[Server] = []
     for place, entry in _entries(document, "server", SERVER_KEYS, path):
-        kind = _text(entry, "type", place)
+        gpu_type = _text(entry, "type", place)
         capacity = Resources(
             _whole(entry, "gpus", place),
             *(_amount(entry, key, place) for key in ("cpus", "memory_gb", "storage_mbps", "network_gbps")),
@@ -71,8 +71,8 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
         if len(servers) + count > MOST:
             raise ConfigError(f"{place}: count = {count} makes more than {MOST} servers; give fewer")
         for _ in range(count):
-            servers.append(Server(id=f"{kind}-{numbers[kind]}", type=kind, capacity=capacity, rack=rack))
-            numbers[kind] += 1
+            servers.append(Server(id=f"{gpu_type}-{numbers[gpu_type]}", type=gpu_type, capacity=capacity, rack=rack))
+            numbers[gpu_type] += 1
     if not servers:
         raise ConfigError(f"{path} has no [[server]]; give at least one with type and gpus")
     return tuple(servers)

@@ -63,20 +63,22 @@ def _from_text(text: str) -> Cluster:
     groups: dict[str, tuple[int, int]] = {}
     beside: dict[str, Resources] = {}
     for part in text.split(","):
-        kind, equals, rest = (piece.strip() for piece in part.partition("="))
-        if not kind or not equals:
+        gpu_type, equals, rest = (piece.strip() for piece in part.partition("="))
+        if not gpu_type or not equals:
             raise ConfigError(f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. {EXAMPLE}")
-        if kind in groups:
-            raise ConfigError(f"cluster {text!r}: {kind} is given twice; use a TOML file for servers of several sizes")
+        if gpu_type in groups:
+            raise ConfigError(
+                f"cluster {text!r}: {gpu_type} is given twice; use a TOML file for servers of several sizes"
+            )
         gpus, *amounts = (piece.strip() for piece in rest.split(":"))
         count, slash, per_server = (piece.strip() for piece in gpus.partition("/"))
-        groups[kind] = (
+        groups[gpu_type] = (
             _number(count, 0, part, text),
             _number(per_server, 1, part, text) if slash else GPUS_PER_SERVER,
         )
-        beside[kind] = _resources(amounts, text)
-    present = [(kind, count, size) for kind, (count, size) in groups.items() if count]
-    return uniform(text, present, described(kind for kind, _, _ in present), beside)
+        beside[gpu_type] = _resources(amounts, text)
+    present = [(gpu_type, count, size) for gpu_type, (count, size) in groups.items() if count]
+    return uniform(text, present, described(gpu_type for gpu_type, _, _ in present), beside)
 
 
 def _number(value: str, least: int, part: str, text: str) -> int:

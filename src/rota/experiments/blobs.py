@@ -20,7 +20,7 @@ COLUMNS = (("job_id", "<i8"), ("arrival_s", "<f8"), ("finish_s", "<f8"), ("gpus"
 def pack(jobs: Mapping[str, NDArray[Any]], measure: tuple[int, int] | None) -> bytes:
     """The columns of `Result.jobs` that a distribution or a comparison job by job needs."""
     counted = slice(None) if measure is None else slice(*measure)
-    columns = [np.ascontiguousarray(jobs[name][counted], dtype=kind) for name, kind in COLUMNS if name in jobs]
+    columns = [np.ascontiguousarray(jobs[name][counted], dtype=dtype) for name, dtype in COLUMNS if name in jobs]
     parts = [len(columns[0]).to_bytes(8, "little"), *(column.tobytes() for column in columns)]
     return zlib.compress(b"".join(parts), 1)
 
@@ -30,8 +30,8 @@ def unpack(blob: bytes) -> dict[str, NDArray[Any]]:
     data = zlib.decompress(blob)
     count = int.from_bytes(data[:8], "little")
     columns = {
-        name: np.frombuffer(data, dtype=kind, count=count, offset=8 + 8 * count * i)
-        for i, (name, kind) in enumerate(COLUMNS)
+        name: np.frombuffer(data, dtype=dtype, count=count, offset=8 + 8 * count * i)
+        for i, (name, dtype) in enumerate(COLUMNS)
         if 8 + 8 * count * (i + 1) <= len(data)
     }
     return {**columns, "jct_s": columns["finish_s"] - columns["arrival_s"]}

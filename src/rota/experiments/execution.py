@@ -25,7 +25,7 @@ STATUSES = (OK, FAILED, TIMEOUT, UNSTABLE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     status: str
@@ -39,15 +39,15 @@ class Outcome:
     version: str = field(default_factory=version)
 
 
-def execute(parameters: Mapping[str, Any], overload: str) -> Outcome:
+def execute(parameters: Mapping[str, Any], overload: str) -> RunOutcome:
     """Simulate; errors become part of the outcome."""
     started = time.time()
     wall = time.monotonic()
     cpu = time.process_time()
 
-    def outcome(status: str, **more: Any) -> Outcome:
+    def outcome(status: str, **more: Any) -> RunOutcome:
         spent = time.process_time() - cpu
-        return Outcome(status=status, started=started, cpu_s=spent, wall_s=time.monotonic() - wall, **more)
+        return RunOutcome(status=status, started=started, cpu_s=spent, wall_s=time.monotonic() - wall, **more)
 
     guard = Overload(overload)
     try:

@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from rota.core.errors import ConfigError
-from rota.experiments.execution import FAILED, Outcome, execute
+from rota.experiments.execution import FAILED, RunOutcome, execute
 from rota.experiments.executors import Ending, Lost
 from rota.experiments.pool import timed_out
-from rota.experiments.tasks import Task
+from rota.experiments.tasks import SweepTask
 
 _LOOK_EVERY_S = 2.0
 
@@ -40,7 +40,7 @@ class RayCluster:
         self._execute = ray.remote(num_cpus=1, max_retries=0, max_calls=0)(execute)
         self._workers = workers
         self._timeout_s = timeout_s
-        self._tasks: dict[Any, tuple[Task, float]] = {}
+        self._tasks: dict[Any, tuple[SweepTask, float]] = {}
         self._cpus = 1
         self._look_at = 0.0
 
@@ -55,11 +55,11 @@ class RayCluster:
         """CPUs without a run."""
         return self.slots() - len(self._tasks)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: SweepTask) -> None:
         """Start a run somewhere."""
         self._tasks[self._execute.remote(task.parameters, task.overload)] = (task, time.monotonic())
 
-    def wait(self, seconds: float) -> list[tuple[Task, Ending]]:
+    def wait(self, seconds: float) -> list[tuple[SweepTask, Ending]]:
         """What has ended; also looks at time-outs."""
         if not self._tasks:
             return []
@@ -79,19 +79,19 @@ class RayCluster:
     def _ending(self, ref: Any) -> Ending:
         gone = self._ray.exceptions
         try:
-            outcome: Outcome = self._ray.get(ref)
+            outcome: RunOutcome = self._ray.get(ref)
         except gone.RayTaskError as error:
-            return Outcome(status=FAILED, error=f"{type(error).__name__}: {error}", started=time.time())
+            return RunOutcome(status=FAILED, error=f"{type(error).__name__}: {error}", started=time.time())
         except gone.RayError as error:
             return Lost(reason=f"Ray lost the run ({type(error).__name__})")
         return outcome
 
-    def _overdue(self) -> list[tuple[Task, Ending]]:
+    def _overdue(self) -> list[tuple[SweepTask, Ending]]:
         limit = self._timeout_s
         if limit is None:
             return []
         late = [ref for ref, (_, since) in self._tasks.items() if time.monotonic() - since >= limit]
-        ended: list[tuple[Task, Ending]] = []
+        ended: list[tuple[SweepTask, Ending]] = []
         for ref in late:
             with contextlib.suppress(Exception):
                 self._ray.cancel(ref, force=True)

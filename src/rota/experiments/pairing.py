@@ -14,7 +14,7 @@ from typing import Any
 from rota.analysis.comparison import Estimate, mean_ratio
 from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.execution import OK
-from rota.experiments.store import Run, Store
+from rota.experiments.store import ResultStore, Run
 
 METRICS = ("mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "p999_jct_s", "makespan_s")
 """Times, for which less is better."""
@@ -22,7 +22,7 @@ SEED = "seed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class PairedSetting:
     """The pairs of one setting; they differ in the seed."""
 
     point: dict[str, Any]
@@ -39,7 +39,7 @@ class Paired:
     """All pairs of a sweep that could be made."""
 
     sweep: str
-    settings: list[Setting]
+    settings: list[PairedSetting]
     overall: Estimate
     over: str
     """What the overall interval takes as repetitions: seeds, or settings where there is one seed."""
@@ -51,7 +51,7 @@ class Paired:
     """Pairs that were not counted, by reason."""
 
 
-def pair_runs(store: Store, axis: str, a: str, b: str, *, sweep: str | None, metric: str) -> Paired:
+def pair_runs(store: ResultStore, axis: str, a: str, b: str, *, sweep: str | None, metric: str) -> Paired:
     """Pair the runs of a sweep in which `axis` is a with those in which it is b. Raises ConfigError if none pair."""
     if a == b:
         raise ConfigError(f"both values of {axis} are {a!r}; give two different ones")
@@ -88,7 +88,7 @@ def pair_runs(store: Store, axis: str, a: str, b: str, *, sweep: str | None, met
     )
 
 
-def _sweep(store: Store, axis: str, sweep: str | None) -> tuple[str, list[Run]]:
+def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[Run]]:
     known = [s["name"] for s in store.sweeps()]
     if sweep is not None and sweep not in known:
         raise UnknownName("sweep", sweep, known)
@@ -111,7 +111,7 @@ def _unusable(value: str, run: Run | None, metric: str) -> str | None:
     return None if isinstance(number, int | float) and number > 0 else f"{value} has no {metric}"
 
 
-def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[Setting]:
+def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[PairedSetting]:
     groups: dict[str, list[tuple[Run, Run]]] = {}
     for pair in pairs:
         groups.setdefault(_rest(pair[0].point, axis, SEED), []).append(pair)
@@ -120,7 +120,7 @@ def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[
         of_a, of_b = ([float(pair[side].metrics[metric]) for pair in group] for side in (0, 1))
         ratios = tuple(y / x for x, y in zip(of_a, of_b, strict=True))
         settings.append(
-            Setting(
+            PairedSetting(
                 point={k: v for k, v in group[0][0].point.items() if k not in {axis, SEED}},
                 seeds=tuple(pair[0].point.get(SEED) for pair in group),
                 a=sum(of_a) / len(group),
@@ -132,7 +132,7 @@ def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[
     return settings
 
 
-def _samples(settings: Sequence[Setting]) -> tuple[Sequence[Setting], str, list[float]]:
+def _samples(settings: Sequence[PairedSetting]) -> tuple[Sequence[PairedSetting], str, list[float]]:
     """Independent ratios over all settings: the settings used, what the repetitions are, and the ratios.
 
     Runs with the same seed at two loads see related jobs, so they are one sample: the mean over the settings that have

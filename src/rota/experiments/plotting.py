@@ -18,9 +18,9 @@ import numpy as np
 
 from rota import profiles
 from rota.analysis.figures.catalogue import Company
-from rota.analysis.figures.curves import Curve, point
+from rota.analysis.figures.curves import PlotLine, point
 from rota.analysis.figures.schedule import Occupancy
-from rota.analysis.timeline import Series, Timeline
+from rota.analysis.timeline import Series, UtilizationTimeline
 from rota.core.arrays import FloatArray
 from rota.core.cluster import Cluster, cluster_from
 from rota.core.errors import ConfigError, UnknownName
@@ -30,7 +30,7 @@ from rota.engine.log import read_events
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK, UNSTABLE
 from rota.experiments.keys import LOAD, canonical_name, plain
-from rota.experiments.store import Run, Store
+from rota.experiments.store import ResultStore, Run
 
 JOBS = "set.jobs"
 MOST_LINES = 16
@@ -38,7 +38,7 @@ MOST_LINES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class RunSelection:
     """Which runs of a store are meant."""
 
     sweep: str | None = None
@@ -51,39 +51,39 @@ class Choice:
 class Curves:
     """Lines of a store, and how many of its runs could not be used."""
 
-    lines: tuple[Curve, ...]
+    lines: tuple[PlotLine, ...]
     left_out: int
     """Runs that failed, ran out of time or have no result yet."""
 
 
-def jct_vs_load(store: str | Path, choice: Choice | None = None) -> Curves:
+def jct_vs_load(store: str | Path, choice: RunSelection | None = None) -> Curves:
     """Mean completion time (s) over the load: a line per policy and whatever else was varied, except seeds."""
-    return _curves(store, choice or Choice(), x=LOAD, y="mean_jct_s", flag="--loads")
+    return _curves(store, choice or RunSelection(), x=LOAD, y="mean_jct_s", flag="--loads")
 
 
-def makespan_vs_jobs(store: str | Path, choice: Choice | None = None) -> Curves:
+def makespan_vs_jobs(store: str | Path, choice: RunSelection | None = None) -> Curves:
     """Makespan (s) over the number of jobs: a line per policy and whatever else was varied, except seeds."""
-    return _curves(store, choice or Choice(), x=JOBS, y="makespan_s", flag="--jobs")
+    return _curves(store, choice or RunSelection(), x=JOBS, y="makespan_s", flag="--jobs")
 
 
-def jct_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
+def jct_cdf(sources: Sequence[str], choice: RunSelection | None = None) -> dict[str, FloatArray]:
     """Completion times (s) by line; NaN for jobs that did not finish. A store, or jobs CSVs as FILE or NAME=FILE."""
     return _distributions(sources, choice, "jct_s")
 
 
-def ftf_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
+def ftf_cdf(sources: Sequence[str], choice: RunSelection | None = None) -> dict[str, FloatArray]:
     """Finish-time fairness (rho) by line, of the jobs for which it is known; from a store or jobs CSVs."""
     rho_by_name = _distributions(sources, choice, "ftf")
     return {name: rho[np.isfinite(rho)] for name, rho in rho_by_name.items()}
 
 
-def _distributions(sources: Sequence[str], choice: Choice | None, column: str) -> dict[str, FloatArray]:
+def _distributions(sources: Sequence[str], choice: RunSelection | None, column: str) -> dict[str, FloatArray]:
     if not sources:
         raise ConfigError("there is nothing to draw; give a store of results or files written with --jobs-csv")
     if any(_is_store(named(source)[1]) for source in sources):
         if len(sources) > 1:
             raise ConfigError("a store of results is drawn alone; give one store, or only jobs CSVs")
-        return _column_of_store(named(sources[0])[1], choice or Choice(), column)
+        return _column_of_store(named(sources[0])[1], choice or RunSelection(), column)
     if choice is not None and (choice.sweep or choice.where):
         raise ConfigError("--sweep and --where choose runs of a store; leave them out for jobs CSVs")
     sample_by_name: dict[str, FloatArray] = {}
@@ -97,7 +97,7 @@ def utilization(sources: Sequence[str], bins: int = 120) -> dict[str, Series]:
     series_by_name: dict[str, Series] = {}
     for name, path in map(named, sources):
         cluster, events = log_of(path)
-        timeline = Timeline(cluster)
+        timeline = UtilizationTimeline(cluster)
         for event in events:
             timeline.observe(event)
         add_named(series_by_name, name, timeline.utilization(bins))
@@ -164,8 +164,8 @@ def colocation(catalogue: str, type_: str | None = None, gpus: int = 1, names: S
 # Stores
 
 
-def _curves(path: str | Path, choice: Choice, *, x: str, y: str, flag: str) -> Curves:
-    with Store(path, create=False) as store:
+def _curves(path: str | Path, choice: RunSelection, *, x: str, y: str, flag: str) -> Curves:
+    with ResultStore(path, create=False) as store:
         runs = _chosen(store, choice)
     runs = [run for run in runs if isinstance(run.point.get(x), int | float)]
     if not runs:
@@ -191,14 +191,14 @@ def curves_of(runs: Sequence[Run], at: Sequence[float], lines: Sequence[str], y:
         raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; run the sweep first")
     _check_lines(values)
     curves = [
-        Curve(name=line, points=tuple(point(x, by_x[x], unstable[line, x]) for x in sorted(by_x)))
+        PlotLine(name=line, points=tuple(point(x, by_x[x], unstable[line, x]) for x in sorted(by_x)))
         for line, by_x in values.items()
     ]
     return Curves(lines=tuple(curves), left_out=left_out)
 
 
-def _column_of_store(path: str, choice: Choice, column: str) -> dict[str, FloatArray]:
-    with Store(path, create=False) as store:
+def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, FloatArray]:
+    with ResultStore(path, create=False) as store:
         runs = [run for run in _chosen(store, choice) if run.status == OK]
         parts: dict[str, list[FloatArray]] = defaultdict(list)
         for run, line in zip(runs, _line_names(runs, set()), strict=True):
@@ -214,7 +214,7 @@ def _column_of_store(path: str, choice: Choice, column: str) -> dict[str, FloatA
     return {line: np.concatenate(pieces) for line, pieces in parts.items()}
 
 
-def _chosen(store: Store, choice: Choice) -> list[Run]:
+def _chosen(store: ResultStore, choice: RunSelection) -> list[Run]:
     known = [s["name"] for s in store.sweeps()]
     if not known:
         raise ConfigError(f"{store.path} has no sweep; make one with `rota sweep --store {store.path}`")

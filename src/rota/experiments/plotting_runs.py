@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rota import api
-from rota.analysis.figures.curves import Curve, Point
+from rota.analysis.figures.curves import PlotLine, Point
 from rota.analysis.jobs_csv import read_jobs_csv
 from rota.analysis.stranded import Stranded, Stranding
 from rota.analysis.tenancy import Shares, Tenancy
@@ -72,7 +72,7 @@ def _measured(jobs: dict[str, Any]) -> Any:
     return done & (jobs["measured"] == 1) if "measured" in jobs else done
 
 
-def solve_times(files: Sequence[str]) -> list[Curve]:
+def solve_times(files: Sequence[str]) -> list[PlotLine]:
     """Lines of what `rota bench solve --json` printed, a JSON object or several, one per line."""
     rows: list[dict[str, Any]] = []
     for path in files:
@@ -98,7 +98,7 @@ def _row(line: str, where: str) -> dict[str, Any]:
         ) from error
 
 
-def measured_solve_times(policies: Sequence[str], jobs: Sequence[int], *, multi_gpu: bool = False) -> list[Curve]:
+def measured_solve_times(policies: Sequence[str], jobs: Sequence[int], *, multi_gpu: bool = False) -> list[PlotLine]:
     """The same, measured now: the best of three solves for each policy and number of jobs."""
     rows = []
     for policy in policies:
@@ -113,12 +113,12 @@ def measured_solve_times(policies: Sequence[str], jobs: Sequence[int], *, multi_
     return _lines(rows)
 
 
-def _lines(rows: Sequence[dict[str, Any]]) -> list[Curve]:
+def _lines(rows: Sequence[dict[str, Any]]) -> list[PlotLine]:
     times_by_policy: dict[str, dict[float, list[float]]] = {}
     for row in rows:
         times_by_policy.setdefault(row["policy"], {}).setdefault(float(row["jobs"]), []).extend(row["all_cpu_s"])
     return [
-        Curve(name=name, points=tuple(_point(x, times) for x, times in sorted(by_jobs.items())))
+        PlotLine(name=name, points=tuple(_point(x, times) for x, times in sorted(by_jobs.items())))
         for name, by_jobs in times_by_policy.items()
     ]
 

@@ -11,9 +11,9 @@ import sys
 import time
 from typing import IO, Any, cast
 
-from rota.experiments.execution import TIMEOUT, Outcome
+from rota.experiments.execution import TIMEOUT, RunOutcome
 from rota.experiments.executors import Ending, Lost
-from rota.experiments.tasks import Task
+from rota.experiments.tasks import SweepTask
 from rota.experiments.worker import READY, receive, send
 
 
@@ -31,7 +31,7 @@ class Worker:
             env=environment,
             start_new_session=True,
         )
-        self.task: Task | None = None
+        self.task: SweepTask | None = None
         self.ready = False
         self.since = 0.0
 
@@ -40,7 +40,7 @@ class Worker:
         """Where outcomes come from."""
         return cast("IO[bytes]", self.process.stdout)
 
-    def start(self, task: Task) -> None:
+    def start(self, task: SweepTask) -> None:
         """Hand over a run. A process that has died meanwhile is noticed when its output ends."""
         self.task = task
         self.since = time.monotonic()
@@ -79,14 +79,14 @@ class LocalPool:
         """The processes that are there."""
         return [w.process.pid for w in self._workers]
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: SweepTask) -> None:
         """Give the run to an idle process, or to a new one."""
         idle = [w for w in self._workers if w.task is None]
         (idle[0] if idle else self._hire()).start(task)
 
-    def wait(self, seconds: float) -> list[tuple[Task, Ending]]:
+    def wait(self, seconds: float) -> list[tuple[SweepTask, Ending]]:
         """What has ended; also looks at time-outs."""
-        ended: list[tuple[Task, Ending]] = []
+        ended: list[tuple[SweepTask, Ending]] = []
         if not self._workers:
             return ended
         for ready, _ in self._selector.select(max(0.0, min(seconds, self._next_timeout()))):
@@ -110,7 +110,7 @@ class LocalPool:
         self._selector.unregister(worker.output)
         return worker.stop()
 
-    def _heard(self, worker: Worker) -> list[tuple[Task, Ending]]:
+    def _heard(self, worker: Worker) -> list[tuple[SweepTask, Ending]]:
         task = worker.task
         try:
             message = receive(cast("Any", worker.output))
@@ -133,13 +133,13 @@ class LocalPool:
         busy = [w.since for w in self._workers if w.task is not None and w.ready]
         return min(busy, default=float("inf")) + self._timeout_s - time.monotonic()
 
-    def _overdue(self) -> list[tuple[Task, Ending]]:
+    def _overdue(self) -> list[tuple[SweepTask, Ending]]:
         if self._timeout_s is None:
             return []
         late = [
             w for w in self._workers if w.task is not None and w.ready and time.monotonic() - w.since >= self._timeout_s
         ]
-        ended: list[tuple[Task, Ending]] = []
+        ended: list[tuple[SweepTask, Ending]] = []
         for worker in late:
             self._fire(worker)
             if worker.task is not None:
@@ -147,9 +147,9 @@ class LocalPool:
         return ended
 
 
-def timed_out(seconds: float) -> Outcome:
+def timed_out(seconds: float) -> RunOutcome:
     """The outcome of a run that took too long."""
-    return Outcome(
+    return RunOutcome(
         status=TIMEOUT,
         error=f"stopped after {seconds:g} s; give more with --timeout",
         started=time.time() - seconds,

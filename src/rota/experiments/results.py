@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rota.analysis.output import writing
 from rota.core.errors import ConfigError
 from rota.experiments.blobs import unpack
-from rota.experiments.store import Run, Store
+from rota.experiments.store import ResultStore, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ class Sweep:
 
     def jobs(self, run: Run) -> dict[str, NDArray[Any]]:
         """Arrays job_id, arrival_s, finish_s, gpus and jct_s of the measured jobs of a run that is ok."""
-        with Store(self.store, create=False) as store:
+        with ResultStore(self.store, create=False) as store:
             blob = store.jobs(run.key)
         if blob is None:
             raise ConfigError(f"run {run.key[:12]} is {run.status or 'not done'}: there are no completion times of it")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError, OutputError
-from rota.experiments.execution import Outcome
+from rota.experiments.execution import RunOutcome
 
 SCHEMA = 1
 BUSY_S = 30.0
@@ -64,7 +64,7 @@ class Run:
     version: str | None = None
 
 
-class Store:
+class ResultStore:
     """The file of results. Use as a context manager."""
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
@@ -120,7 +120,7 @@ class Store:
         (value,) = self._db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         return int(value)
 
-    def __enter__(self) -> Store:  # noqa: PYI034 - Self is not in Python 3.10
+    def __enter__(self) -> ResultStore:  # noqa: PYI034 - Self is not in Python 3.10
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -201,7 +201,7 @@ class Store:
             row = self._db.execute("SELECT status FROM runs WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def write(self, key: str, config: Mapping[str, Any], outcome: Outcome) -> None:
+    def write(self, key: str, config: Mapping[str, Any], outcome: RunOutcome) -> None:
         """Keep the outcome of a run and give up the claim."""
         row = (
             key, outcome.status, _json(config), _json(outcome.metrics), outcome.error, outcome.started, outcome.cpu_s,

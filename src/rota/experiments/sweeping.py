@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError, UnknownName
-from rota.experiments.executors import Executor
+from rota.experiments.executors import SweepExecutor
 from rota.experiments.keys import flat, plain
-from rota.experiments.loads import Climb
+from rota.experiments.loads import LoadSearch
 from rota.experiments.pool import LocalPool
 from rota.experiments.results import Sweep
-from rota.experiments.runner import Report, Runner
+from rota.experiments.runner import SweepProgress, SweepRunner
 from rota.experiments.spec import Spec, Values, auto_load, axis, read_spec, spec_from
-from rota.experiments.store import Run, Store
-from rota.experiments.tasks import Task, make_task
+from rota.experiments.store import ResultStore, Run
+from rota.experiments.tasks import SweepTask, make_task
 
 
 def sweep(
     spec: str | Path | Mapping[str, Any] | Spec | None = None,
     *,
-    progress: Callable[[Report], None] | None = None,
+    progress: Callable[[SweepProgress], None] | None = None,
     retry: bool = True,
     limit: int | None = None,
     **settings: Any,
@@ -36,7 +36,7 @@ def sweep(
     """
     wanted = make_spec(spec, settings)
     tasks = plan(wanted, limit)
-    with Store(wanted.store) as store:
+    with ResultStore(wanted.store) as store:
         return carry_out(wanted, tasks, store, make_executor(wanted), progress=progress, retry=retry)
 
 
@@ -87,7 +87,7 @@ def _varies(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | tuple)
 
 
-def plan(spec: Spec, limit: int | None = None) -> list[Task]:
+def plan(spec: Spec, limit: int | None = None) -> list[SweepTask]:
     """The runs of a sweep, checked; those of an automatic load sweep as far as they are known beforehand."""
     points = spec.points()
     if not points:
@@ -95,7 +95,7 @@ def plan(spec: Spec, limit: int | None = None) -> list[Task]:
     return [make_task(values, spec.overload) for values in points[:limit]]
 
 
-def make_executor(spec: Spec) -> Executor:
+def make_executor(spec: Spec) -> SweepExecutor:
     """Processes here, or a Ray cluster."""
     if spec.executor == "ray":
         from rota.experiments.on_ray import RayCluster  # an extra
@@ -106,30 +106,30 @@ def make_executor(spec: Spec) -> Executor:
 
 def carry_out(
     spec: Spec,
-    tasks: Sequence[Task],
-    store: Store,
-    executor: Executor,
+    tasks: Sequence[SweepTask],
+    store: ResultStore,
+    executor: SweepExecutor,
     *,
-    progress: Callable[[Report], None] | None = None,
+    progress: Callable[[SweepProgress], None] | None = None,
     retry: bool = True,
 ) -> Sweep:
     """Run what is missing; the executor is closed in the end."""
     all_tasks = list(tasks)
     reports = [0, 0]
 
-    def further(values: Values) -> Task:
+    def further(values: Values) -> SweepTask:
         task = make_task(values, spec.overload)
         all_tasks.append(task)
         store.add_members(spec.name, [(label(spec, task), task.key)])
         return task
 
-    def tell(report: Report) -> None:
+    def tell(report: SweepProgress) -> None:
         reports[:] = [report.done, report.reused]
         if progress is not None:
             progress(report)
 
-    follow = None if spec.auto_load is None else Climb(spec.auto_load, further).follow
-    runner = Runner(store, executor, follow=follow, progress=tell, retry=retry)
+    follow = None if spec.auto_load is None else LoadSearch(spec.auto_load, further).follow
+    runner = SweepRunner(store, executor, follow=follow, progress=tell, retry=retry)
     try:
         store.record_sweep(spec.name, describe(spec))
         store.add_members(spec.name, [(label(spec, task), task.key) for task in all_tasks])
@@ -147,7 +147,7 @@ def carry_out(
     )
 
 
-def label(spec: Spec, task: Task) -> dict[str, Any]:
+def label(spec: Spec, task: SweepTask) -> dict[str, Any]:
     """What tells a run from the others of its sweep."""
     return {key: plain(task.values[key]) for key in spec.varied if key in task.values}
 
@@ -157,7 +157,7 @@ def describe(spec: Spec) -> dict[str, Any]:
     return dict(plain(dataclasses.asdict(spec)))
 
 
-def _labelled(run: Run | None, task: Task, spec: Spec) -> Run:
+def _labelled(run: Run | None, task: SweepTask, spec: Spec) -> Run:
     point = label(spec, task)
     if run is None:
         return Run(key=task.key, point=point, status=None, metrics={}, error=None, config=task.config)

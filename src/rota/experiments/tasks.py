@@ -37,7 +37,7 @@ NOT_IN_THE_CODE = ("cli", "report", "experiments", "__pycache__")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class SweepTask:
     """One run."""
 
     key: str
@@ -70,7 +70,7 @@ def version() -> str:
     return f"{__version__}+{code_digest()}"
 
 
-def make_task(values: Values, overload: str = "auto") -> Task:
+def make_task(values: Values, overload: str = "auto") -> SweepTask:
     """The run of a point; raises ConfigError for what no run can be made of.
 
     A trace or a catalogue that cannot be read is a problem of this run alone and is kept with it.
@@ -89,7 +89,7 @@ def make_task(values: Values, overload: str = "auto") -> Task:
         identity["overload"] = overload
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     key = hashlib.sha256(text.encode()).hexdigest()
-    return Task(key=key, values=values, parameters=parameters, config=config, overload=overload, problem=problem)
+    return SweepTask(key=key, values=values, parameters=parameters, config=config, overload=overload, problem=problem)
 
 
 def parameters_of(values: Values) -> dict[str, Any]:
@@ -107,9 +107,9 @@ def parameters_of(values: Values) -> dict[str, Any]:
             parameters[key] = _name(key, parameters[key])
     if "measure" in parameters:
         parameters["measure"] = _measure(parameters["measure"])
-    for key, kind in (("seed", int), ("round_s", float), ("until", float)):
+    for key, number_type in (("seed", int), ("round_s", float), ("until", float)):
         if key in parameters:
-            parameters[key] = _number(key, parameters[key], kind)
+            parameters[key] = _number(key, parameters[key], number_type)
     parameters.setdefault("rules", "default")
     parameters.setdefault("seed", default_seed(parameters.get("workload")))
     return parameters
@@ -144,11 +144,15 @@ def _load(workload: str | None, load: Any) -> dict[str, Any]:
     raise ConfigError(f"workload {workload!r} has no load to set; vary its number of jobs instead (jobs, or set.jobs)")
 
 
-def _number(key: str, value: Any, kind: type) -> Any:
+def _number(key: str, value: Any, number_type: type) -> Any:
     number = plain(value)
-    if isinstance(number, bool) or not isinstance(number, int | float) or (kind is int and not isinstance(number, int)):
-        raise ConfigError(f"{key} = {value!r} is not a {'whole ' if kind is int else ''}number")
-    return kind(number)
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int | float)
+        or (number_type is int and not isinstance(number, int))
+    ):
+        raise ConfigError(f"{key} = {value!r} is not a {'whole ' if number_type is int else ''}number")
+    return number_type(number)
 
 
 def _measure(value: Any) -> tuple[int, int] | str:

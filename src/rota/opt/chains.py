@@ -153,7 +153,7 @@ class Climb:
     ladder: Ladder
     sort: IntArray
     """Positions of jobs, by class."""
-    kind: IntArray
+    job_class: IntArray
     """[J] class, sorted."""
     present: IntArray
     """Classes that have jobs."""
@@ -224,11 +224,11 @@ class Climb:
         order = self.ladder.order
         chains, types, width = shape.time.shape
         by_class = (mix.T @ shape.time.reshape(chains, -1)).reshape(-1, types, width)
-        mine = by_class[self.kind]
+        mine = by_class[self.job_class]
         sorted_share = np.einsum("jts,sj->jt", mine[:, :, :-1], f) + mine[:, :, -1]
         share = np.zeros(sorted_share.shape)
         np.maximum(sorted_share, 0.0, out=sorted_share)
-        share[self.sort[:, None], order[self.kind]] = sorted_share
+        share[self.sort[:, None], order[self.job_class]] = sorted_share
         return share
 
     def prices(self, price: FloatArray) -> FloatArray:
@@ -236,7 +236,7 @@ class Climb:
 
         The cost of rate r is then the sum over steps of this times f.
         """
-        return self.hull(price)[:, self.kind]
+        return self.hull(price)[:, self.job_class]
 
     def hull(self, price: FloatArray) -> FloatArray:
         """[S, C] cost of each step on the lower hull of its class, 0 off the hull: a walk along it, for all classes."""
@@ -265,7 +265,7 @@ def climb(rate: FloatArray, job_class: IntArray, gpus: FloatArray, capacity: Flo
     """Jobs of these classes on the ladder of `rate` [C, T]."""
     steps = ladder(rate)
     sort = np.argsort(job_class, kind="stable")
-    kind = job_class[sort]
+    class_of_row = job_class[sort]
     count = np.bincount(job_class, minlength=len(rate))
     present = np.flatnonzero(count)
     starts = np.cumsum(count)[present] - count[present]
@@ -273,11 +273,11 @@ def climb(rate: FloatArray, job_class: IntArray, gpus: FloatArray, capacity: Flo
     return Climb(
         ladder=steps,
         sort=sort,
-        kind=kind,
+        job_class=class_of_row,
         present=present,
         starts=starts,
         count=count.astype(np.float64),
-        low=steps.low[:, kind],
-        inverse=steps.inverse[:, kind],
+        low=steps.low[:, class_of_row],
+        inverse=steps.inverse[:, class_of_row],
         use=gpus[:, None] * share_of_type[steps.order],
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.view import View
-from rota.opt.groups import Groups
+from rota.opt.groups import JobGroups
 from rota.opt.lp import Solution
 from rota.opt.pairs import Pairs, useful_classes
 
@@ -25,7 +25,7 @@ IMPROVES = 1e-8
 class PairSource:
     """All useful pairs of the groups, unlisted."""
 
-    groups: Groups
+    groups: JobGroups
     slices: tuple[tuple[int, int], ...]
     """Where the groups of each present class stand in `order`."""
     order: IntArray
@@ -106,10 +106,10 @@ class PairSource:
         return Pairs(first, second, type_, mine, theirs, self.groups.gpus[first]).rows(keep)
 
 
-def pair_source(view: View, groups: Groups) -> PairSource:
+def pair_source(view: View, groups: JobGroups) -> PairSource:
     """The useful pairs among groups of the view's classes."""
-    order = np.argsort(groups.kind, kind="stable")
-    present, starts, own = np.unique(groups.kind[order], return_index=True, return_inverse=True)
+    order = np.argsort(groups.job_class, kind="stable")
+    present, starts, own = np.unique(groups.job_class[order], return_index=True, return_inverse=True)
     stops = np.append(starts[1:], len(order))[: len(starts)]
     useful = useful_classes(view, present)
     rate = np.where(useful, view.classes.pair[present[:, None], present[None, :]], 0.0)

@@ -25,7 +25,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import SolveError
 from rota.core.view import View
-from rota.opt.groups import Groups, proportional_rate, ratio, usable_rate
+from rota.opt.groups import JobGroups, proportional_rate, ratio, usable_rate
 from rota.opt.lp import Int32Array, LinearProgram
 from rota.opt.shares import HELD, INFINITY
 from rota.opt.targets import CLOSE, MOST_TRIALS, Pace, first_trial
@@ -52,31 +52,35 @@ class Columns:
         return len(self.group)
 
 
-def columns(view: View, groups: Groups) -> Columns:
+def columns(view: View, groups: JobGroups) -> Columns:
     """The columns of the groups of a view."""
     known = view.classes.configurations
     up = (view.capacity > 0) & (view.classes.throughput > 0)
-    kinds = np.unique(groups.kind)
-    options = {int(c): [(t, known.choices(int(c), t)) for t in up[c].nonzero()[0].tolist()] for c in kinds}
+    job_classes = np.unique(groups.job_class)
+    options = {int(c): [(t, known.choices(int(c), t)) for t in up[c].nonzero()[0].tolist()] for c in job_classes}
     size = {c: sum(len(q) for _, q in rows_by_type) for c, rows_by_type in options.items()}
-    group = np.repeat(np.arange(len(groups)), [size[c] for c in groups.kind.tolist()])
+    group = np.repeat(np.arange(len(groups)), [size[c] for c in groups.job_class.tolist()])
     none = [np.zeros(0, dtype=np.int64)]
     type_ = {
         c: np.concatenate([*none, *(np.full(len(q), t) for t, q in rows_by_type)])
         for c, rows_by_type in options.items()
     }
     rows = {c: np.concatenate([*none, *(q for _, q in rows_by_type)]) for c, rows_by_type in options.items()}
-    kind = np.concatenate([*none, *(type_[c] for c in groups.kind.tolist())]).astype(np.int64)
-    config = np.concatenate([*none, *(rows[c] for c in groups.kind.tolist())]).astype(np.int64)
+    gpu_type = np.concatenate([*none, *(type_[c] for c in groups.job_class.tolist())]).astype(np.int64)
+    config = np.concatenate([*none, *(rows[c] for c in groups.job_class.tolist())]).astype(np.int64)
     fair_cpus, cpus = _by_type(view, view.cluster.fair_cpus, view.cluster.server_cpus)
     fair_memory, memory = _by_type(view, view.cluster.fair_memory_gb, view.cluster.server_memory_gb)
     return Columns(
         group=group,
-        type=kind,
+        type=gpu_type,
         config=config,
-        rate=view.classes.throughput[groups.kind[group], kind] * known.speed[config],
+        rate=view.classes.throughput[groups.job_class[group], gpu_type] * known.speed[config],
         use=np.stack(
-            [groups.gpus[group], known.cpus[config] / fair_cpus[kind], known.memory_gb[config] / fair_memory[kind]]
+            [
+                groups.gpus[group],
+                known.cpus[config] / fair_cpus[gpu_type],
+                known.memory_gb[config] / fair_memory[gpu_type],
+            ]
         ),
         room=np.stack([view.capacity.astype(np.float64), cpus, memory]),
     )
@@ -105,7 +109,7 @@ def _by_type(view: View, fair: FloatArray, server: FloatArray) -> tuple[FloatArr
 class Configured:
     """Coefficients of the feasible set; the last column of a program is the level of max-min fairness."""
 
-    groups: Groups
+    groups: JobGroups
     columns: Columns
     scale: FloatArray
     """[G] what a group gets by step, in the unit of its need."""
@@ -166,22 +170,22 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class ConfiguredTimes:
     """The value of the goal, the times [K] that reach it, and where the stages of the next solve may start."""
 
     value: float
     times: FloatArray
-    memory: dict[str, Int32Array]
+    state: dict[str, Int32Array]
 
 
-def fairest(problem: Configured, value: FloatArray, start: dict[str, Int32Array | None]) -> Found:
+def fairest(problem: Configured, value: FloatArray, start: dict[str, Int32Array | None]) -> ConfiguredTimes:
     """Maximise the lowest gain of a job, then the sum of value [G] x steps with that held.
 
     The second stage is there because the first has many optima, and a vertex of it may leave most GPUs idle.
     """
     counted = np.where(problem.fastest > 0, problem.groups.count, 0.0)
     if not counted.any():
-        return Found(0.0, np.zeros(len(problem.columns)), {})
+        return ConfiguredTimes(0.0, np.zeros(len(problem.columns)), {})
     own = float(problem.fastest[counted > 0].min())
     program = problem.program(
         problem.level_only(), np.zeros(len(counted)), counted, (0.0, own), "max-min fairness over configurations"
@@ -190,10 +194,10 @@ def fairest(problem: Configured, value: FloatArray, start: dict[str, Int32Array 
     level = float(first.x[-1])
     program.change(cost=problem.costs(value), column=(len(problem.columns), level * HELD, INFINITY))
     second = program.improve(start.get("second_basis"))
-    return Found(level, _times(second.x), {"basis": first.basis, "second_basis": second.basis})
+    return ConfiguredTimes(level, _times(second.x), {"basis": first.basis, "second_basis": second.basis})
 
 
-def most(problem: Configured, value: FloatArray, start: dict[str, Int32Array | None]) -> Found:
+def most(problem: Configured, value: FloatArray, start: dict[str, Int32Array | None]) -> ConfiguredTimes:
     """Maximise the sum of value [G] x steps."""
     nothing = np.zeros(len(problem.groups))
     program = problem.program(
@@ -202,10 +206,10 @@ def most(problem: Configured, value: FloatArray, start: dict[str, Int32Array | N
     solution = program.solve(start.get("basis"))
     times = _times(solution.x)
     total = float((problem.columns.rate * value[problem.columns.group]) @ times)
-    return Found(total, times, {"basis": solution.basis})
+    return ConfiguredTimes(total, times, {"basis": solution.basis})
 
 
-def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) -> Found:
+def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) -> ConfiguredTimes:
     """The highest common target v with gain_g >= r_g(v), then the most of value [G] x steps (see paced.py).
 
     r is convex: the program with its tangents at a trial overestimates the optimum, and its answer is the next trial.
@@ -213,7 +217,7 @@ def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) ->
     """
     limit = pace.limit()
     if limit == INFINITY:  # nobody needs anything any more
-        return Found(0.0, most(problem, value, {}).times, {})
+        return ConfiguredTimes(0.0, most(problem, value, {}).times, {})
     v = first_trial(trial, limit)
     basis = None
     for _ in range(MOST_TRIALS):
@@ -229,7 +233,7 @@ def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) ->
     target = min(v, reached)
     program = _tangent(problem, pace, target, INFINITY)
     program.change(cost=problem.costs(value), column=(len(problem.columns), HELD, INFINITY))
-    return Found(target, _times(program.solve(basis).x), {})
+    return ConfiguredTimes(target, _times(program.solve(basis).x), {})
 
 
 def _tangent(problem: Configured, pace: Pace, v: float, limit: float) -> LinearProgram:

@@ -14,7 +14,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.view import View
-from rota.opt.groups import Groups, by_class_and
+from rota.opt.groups import JobGroups, by_class_and
 
 INNER = ("fairness", "fifo")
 
@@ -48,7 +48,7 @@ def parse(text: str | None) -> dict[str, Entity] | None:
     return entities
 
 
-def by_entity(view: View, entities: Mapping[str, Entity]) -> tuple[Groups, EntitySchedule]:
+def by_entity(view: View, entities: Mapping[str, Entity]) -> tuple[JobGroups, EntitySchedule]:
     """Groups by class and tenant (by job where the tenant serves its jobs in order), and how they rise."""
     table = [entities.get(name, Entity()) for name in view.tenants]
     ordered = np.array([e.inner == "fifo" for e in table])
@@ -90,7 +90,7 @@ class EntitySchedule:
 class _Fair:
     """Jobs rise by w_i / s_i for every unit of z; z rises by W / (weight of the jobs that still rise)."""
 
-    def __init__(self, members: IntArray, weight: float, groups: Groups) -> None:
+    def __init__(self, members: IntArray, weight: float, groups: JobGroups) -> None:
         self.members = members
         self._weight = weight
         self._speed = groups.weight[members] / groups.gpus[members]
@@ -117,7 +117,7 @@ class _Fair:
 class _Ordered:
     """The first job that can still rise does, by W / s; the others wait."""
 
-    def __init__(self, members: IntArray, weight: float, groups: Groups) -> None:
+    def __init__(self, members: IntArray, weight: float, groups: JobGroups) -> None:
         self.members = members
         self._pace = weight / groups.gpus[members]
 

@@ -17,12 +17,12 @@ from rota.core.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Groups:
+class JobGroups:
     """Interchangeable jobs: classes of the view, or a finer division of them."""
 
     member: IntArray
     """[J] group of each job."""
-    kind: IntArray
+    job_class: IntArray
     """[G] class of each group."""
     count: FloatArray
     """[G] jobs in the group; groups without a job are kept, so that models keep their shape."""
@@ -35,41 +35,41 @@ class Groups:
         return len(self.count)
 
 
-def by_class(view: View) -> Groups:
+def by_class(view: View) -> JobGroups:
     """One group per class of the view, also for classes without an active job."""
     classes = view.classes
     size = len(classes)
-    return Groups(
+    return JobGroups(
         member=view.job_class,
-        kind=np.arange(size),
+        job_class=np.arange(size),
         count=np.bincount(view.job_class, minlength=size).astype(np.float64),
         gpus=classes.gpus.astype(np.float64),
         weight=classes.weight,
     )
 
 
-def by_job(view: View) -> Groups:
+def by_job(view: View) -> JobGroups:
     """Every job is a group of its own (for goals with a number per job)."""
-    return Groups(
+    return JobGroups(
         member=np.arange(len(view)),
-        kind=view.job_class,
+        job_class=view.job_class,
         count=np.ones(len(view)),
         gpus=view.gpus.astype(np.float64),
         weight=view.weight,
     )
 
 
-def by_class_and(view: View, label: IntArray) -> Groups:
+def by_class_and(view: View, label: IntArray) -> JobGroups:
     """One group per class and label, for the combinations that occur."""
     width = int(label.max(initial=0)) + 1
     keys, member, count = np.unique(view.job_class * width + label, return_inverse=True, return_counts=True)
-    kind = keys // width
-    return Groups(
+    job_class = keys // width
+    return JobGroups(
         member=member,
-        kind=kind,
+        job_class=job_class,
         count=count.astype(np.float64),
-        gpus=view.classes.gpus[kind].astype(np.float64),
-        weight=view.classes.weight[kind],
+        gpus=view.classes.gpus[job_class].astype(np.float64),
+        weight=view.classes.weight[job_class],
     )
 
 

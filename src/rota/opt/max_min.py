@@ -13,7 +13,7 @@ import numpy as np
 from rota.core.arrays import FloatArray
 from rota.core.view import View
 from rota.opt.lp import Int32Array
-from rota.opt.memory import recalled
+from rota.opt.previous import recalled
 from rota.opt.shares import HELD, INFINITY, Polytope, Times
 
 
@@ -23,7 +23,7 @@ class MaxMin:
 
     level: float
     times: Times
-    memory: Mapping[str, Int32Array]
+    state: Mapping[str, Int32Array]
 
 
 def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:

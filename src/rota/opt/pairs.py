@@ -13,7 +13,7 @@ import numpy as np
 from rota.core.allocation import NO_OPTIONS, Options
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.view import View
-from rota.opt.groups import Groups
+from rota.opt.groups import JobGroups
 from rota.opt.lp import Int32Array
 
 NOTHING = 1e-10
@@ -75,22 +75,22 @@ class Pairs:
         return start.astype(np.int32), index[keep].astype(np.int32), value[keep]
 
 
-def useful_classes(view: View, kinds: IntArray) -> BoolArray:
+def useful_classes(view: View, job_classes: IntArray) -> BoolArray:
     """[K, K, T] pairs of these classes that are not dominated by time slicing."""
     classes = view.classes
-    alone = (classes.throughput * (view.capacity > 0))[kinds][:, None, :]
-    pair = classes.pair[kinds[:, None], kinds[None, :]]
+    alone = (classes.throughput * (view.capacity > 0))[job_classes][:, None, :]
+    pair = classes.pair[job_classes[:, None], job_classes[None, :]]
     mine = np.divide(pair, alone, out=np.zeros(pair.shape), where=alone > 0)
     theirs = mine.transpose(1, 0, 2)
-    gpus = classes.gpus[kinds]
+    gpus = classes.gpus[job_classes]
     useful: BoolArray = (mine + theirs > 1.0) & (mine > 0) & (theirs > 0)
     useful &= (gpus[:, None] == gpus[None, :])[:, :, None]
     return useful
 
 
-def useful_pairs(view: View, groups: Groups) -> Pairs:
+def useful_pairs(view: View, groups: JobGroups) -> Pairs:
     """All pair columns between groups that are not dominated by time slicing."""
-    present, own = np.unique(groups.kind, return_inverse=True)
+    present, own = np.unique(groups.job_class, return_inverse=True)
     useful = useful_classes(view, present)
     if len(present) < len(groups) or (own != np.arange(len(own))).any():
         useful = useful[own[:, None], own[None, :]]
@@ -99,13 +99,13 @@ def useful_pairs(view: View, groups: Groups) -> Pairs:
     first = first[upper]
     second = second[upper]
     type_ = type_[upper]
-    a = groups.kind[first]
-    b = groups.kind[second]
+    a = groups.job_class[first]
+    b = groups.job_class[second]
     pair = view.classes.pair
     return Pairs(first, second, type_, pair[a, b, type_], pair[b, a, type_], groups.gpus[first])
 
 
-def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[Options, FloatArray]:
+def spread(view: View, groups: JobGroups, pairs: Pairs, time: FloatArray) -> tuple[Options, FloatArray]:
     """Pairs of jobs and their shares [pairs, T] from the total times of pairs of groups.
 
     Every member of a group gets an equal part. Between two groups, members are laid out along a line of length 1 each
@@ -130,7 +130,7 @@ def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[
     return Options(first=view.jobs[first], second=view.jobs[second], gpus=view.gpus[first]), share
 
 
-def _meetings(groups: Groups, first: IntArray, second: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
+def _meetings(groups: JobGroups, first: IntArray, second: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
     """For each pair of groups: the members that run together (two columns), and which part of the pair's time each."""
     # Small integers are sorted by radix, not by merging.
     member = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member

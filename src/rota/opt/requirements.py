@@ -16,9 +16,9 @@ from rota.opt.chains import MOST_TYPES, climb
 from rota.opt.columns import pair_source
 from rota.opt.configured import Configured, columns, highest, total_worth
 from rota.opt.groups import by_job, ratio, worth_of_a_step
-from rota.opt.memory import recalled
 from rota.opt.paced import highest_paced_target
 from rota.opt.pairs import Pairs, spread
+from rota.opt.previous import recalled
 from rota.opt.shares import Polytope
 from rota.opt.targets import Pace, highest_target
 from rota.opt.wishes import shares, wishes
@@ -42,7 +42,7 @@ class Met:
 
     target: float
     share: FloatArray
-    memory: Mapping[str, Any]
+    state: Mapping[str, Any]
     extras: Options = field(default_factory=lambda: NO_OPTIONS)
     wish: IntArray | None = None
     """[J, T] configurations of CPUs and memory, where they were chosen too."""
@@ -76,10 +76,10 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
         basis=recalled(view, "basis"),
         second_basis=recalled(view, "second_basis"),
     )
-    memory = {"price": reached.price, "second_basis": reached.second_basis}
+    state = {"price": reached.price, "second_basis": reached.second_basis}
     if reached.basis is not None:
-        memory["basis"] = reached.basis
-    return Met(reached.target, reached.share, memory)
+        state["basis"] = reached.basis
+    return Met(reached.target, reached.share, state)
 
 
 def meet_blindly(view: View, rate: FloatArray, need: Requirement) -> Met:
@@ -135,13 +135,13 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
     )
     extras, together = spread(view, polytope.groups, paced.pairs, paced.times.paired)
     used = paced.times.paired > 0
-    memory = {
+    state = {
         "target": paced.target,
         "pair_first": view.jobs[paced.pairs.first[used]],
         "pair_second": view.jobs[paced.pairs.second[used]],
         "pair_type": paced.pairs.type[used],
     }
-    return Met(paced.target, np.concatenate([paced.times.alone, together]), memory, extras)
+    return Met(paced.target, np.concatenate([paced.times.alone, together]), state, extras)
 
 
 def _pace(fastest: FloatArray, need: Requirement) -> Pace:

@@ -20,7 +20,7 @@ import numpy as np
 
 from rota.core.arrays import FloatArray
 from rota.core.tolerance import TOLERANCE
-from rota.opt.groups import Groups
+from rota.opt.groups import JobGroups
 from rota.opt.lp import Int32Array, LinearProgram
 from rota.opt.pairs import Pairs
 
@@ -33,7 +33,7 @@ INFINITY = np.inf
 class Polytope:
     """Coefficients of the feasible set."""
 
-    groups: Groups
+    groups: JobGroups
     capacity: FloatArray
     rate: FloatArray
     """[G, T] steps/s of one job alone; a type with rate 0 is not given to the group."""
@@ -135,7 +135,7 @@ class Times:
     alone: FloatArray
     paired: FloatArray
 
-    def share(self, groups: Groups) -> FloatArray:
+    def share(self, groups: JobGroups) -> FloatArray:
         """[J, T] equal parts of the time alone."""
         part: FloatArray = (self.alone / np.maximum(groups.count, 1.0)[:, None]).take(groups.member, axis=0)
         return part

@@ -23,7 +23,7 @@ _WHOLE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whole:
+class WholeSolution:
     """The best whole point that was found."""
 
     x: FloatArray
@@ -39,7 +39,7 @@ def is_whole(x: FloatArray) -> bool:
 
 def solve_whole(
     program: LinearProgram, *, time_limit_s: float, gap: float = 0.0, nodes: int = 1_000_000
-) -> Whole | None:
+) -> WholeSolution | None:
     """The least cost over whole points, up to a relative gap; None if there is none, or none was found in time.
 
     `nodes` bounds the search in a way that does not depend on how fast the machine is.
@@ -65,4 +65,4 @@ def solve_whole(
     if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
         return None
     x = np.rint(np.array(highs.getSolution().col_value))
-    return Whole(x=x, objective=float(program.cost @ x), seconds=float(highs.getRunTime()))
+    return WholeSolution(x=x, objective=float(program.cost @ x), seconds=float(highs.getRunTime()))

@@ -14,10 +14,10 @@ from rota.core.arrays import FloatArray, IntArray
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.opt.configured import Columns
-from rota.opt.groups import Groups
+from rota.opt.groups import JobGroups
 
 
-def shares(groups: Groups, columns: Columns, times: FloatArray, types: int) -> FloatArray:
+def shares(groups: JobGroups, columns: Columns, times: FloatArray, types: int) -> FloatArray:
     """[J, T] equal parts of each group's time on a type, whatever the configuration."""
     total = np.zeros((len(groups), types))
     np.add.at(total, (columns.group, columns.type), times)
@@ -25,19 +25,19 @@ def shares(groups: Groups, columns: Columns, times: FloatArray, types: int) -> F
     return part
 
 
-def wishes(view: View, groups: Groups, columns: Columns, times: FloatArray) -> IntArray:
+def wishes(view: View, groups: JobGroups, columns: Columns, times: FloatArray) -> IntArray:
     """[J, T] the configuration for each job on each type; the full one where it has no time."""
     known = view.classes.configurations
     types = len(view.capacity)
     used = (times > TOLERANCE).nonzero()[0]
     used = used[np.argsort(times[used], kind="stable")]
     group = columns.group[used]
-    kind = columns.type[used]
+    gpu_type = columns.type[used]
     config = columns.config[used]
-    by_group: IntArray = known.full[groups.kind]
-    by_group[group, kind] = config
+    by_group: IntArray = known.full[groups.job_class]
+    by_group[group, gpu_type] = config
     wish: IntArray = by_group[groups.member]
-    place = groups.kind[group] * types + kind
+    place = groups.job_class[group] * types + gpu_type
     places = np.unique(np.stack([place, config]), axis=1)[0]
     mixed, first = np.unique(places, return_counts=True)
     for each in mixed[first > 1].tolist():
@@ -48,7 +48,7 @@ def wishes(view: View, groups: Groups, columns: Columns, times: FloatArray) -> I
 
 
 def _by_job(
-    groups: Groups, group: IntArray, config: IntArray, time: FloatArray
+    groups: JobGroups, group: IntArray, config: IntArray, time: FloatArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Jobs of these groups, configurations, and [jobs, configurations] their times."""
     rows, column = np.unique(config, return_inverse=True)

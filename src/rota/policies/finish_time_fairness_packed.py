@@ -34,5 +34,5 @@ class FinishTimeFairnessPacked:
             extras=found.extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            memory={**found.memory, **remember(view, spent, isolated)},
+            memory={**found.state, **remember(view, spent, isolated)},
         )

@@ -48,7 +48,7 @@ class MaxMinFairness:
             share=found.times.share(groups),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
-            memory=found.memory,
+            memory=found.state,
         )
 
     def _blindly(self, view: View) -> Allocation:

@@ -44,5 +44,5 @@ class MaxMinFairnessPacked:
             extras=extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
-            memory=found.memory,
+            memory=found.state,
         )

@@ -32,5 +32,5 @@ class MinTotalDurationPacked:
             extras=found.extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            memory=found.memory,
+            memory=found.state,
         )

@@ -16,7 +16,7 @@ from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.view import View
 from rota.opt.configured import Configured, columns, most
 from rota.opt.groups import by_class
-from rota.opt.memory import recalled
+from rota.opt.previous import recalled
 from rota.opt.wishes import shares, wishes
 from rota.policies.max_sum_throughput import MaxSumThroughput
 from rota.policies.registry import policies
@@ -41,5 +41,5 @@ class MaxSumThroughputUnified:
             wish=wishes(view, groups, ways, found.times),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.value, size=len(ways)),
-            memory=found.memory,
+            memory=found.state,
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from rota import api
 from rota.core.errors import ConfigError, RotaError
 from rota.experiments.execution import OK
-from rota.report.logs import Window, read_log
+from rota.report.logs import TimeWindow, read_log
 from rota.report.points import SEED, Points
 from rota.report.reading import Sources
 from rota.report.recipes import recipe
@@ -54,7 +54,7 @@ def _seed(where: Points, i: int) -> float:
     return float(value) if isinstance(value, int | float) else math.inf
 
 
-def run_again(sources: Sources, which: Sequence[int], window: Window | None) -> None:
+def run_again(sources: Sources, which: Sequence[int], window: TimeWindow | None) -> None:
     """Make these runs again and keep their placements; what differs from the store is noted."""
     with tempfile.TemporaryDirectory() as scratch:
         for i in which:

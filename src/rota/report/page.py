@@ -19,7 +19,7 @@ from typing import Any
 from rota.analysis.output import write_file
 from rota.analysis.plots import COLOURS
 from rota.report.again import AUTO, chosen, run_again
-from rota.report.logs import Window
+from rota.report.logs import TimeWindow
 from rota.report.payload import payload
 from rota.report.points import points
 from rota.report.reading import Sources, names_for_equals, read
@@ -35,7 +35,7 @@ def write_report(
     sweep: str | None = None,
     title: str | None = None,
     gantt: str = AUTO,
-    window: Window | None = None,
+    window: TimeWindow | None = None,
 ) -> dict[str, Any]:
     """Read results and write the page; what is in it, in numbers. Raises ConfigError or OutputError."""
     sources = read(paths, sweep=sweep, window=window)

@@ -21,8 +21,8 @@ from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK
 from rota.experiments.keys import plain
-from rota.experiments.store import Run, Store
-from rota.report.logs import LogContent, Window, read_log
+from rota.experiments.store import ResultStore, Run
+from rota.report.logs import LogContent, TimeWindow, read_log
 from rota.report.records import Columns, Record, counted
 
 SQLITE = b"SQLite format 3"
@@ -39,7 +39,7 @@ class Sources:
     notes: list[str] = field(default_factory=list)
 
 
-def read(paths: Sequence[str], *, sweep: str | None = None, window: Window | None = None) -> Sources:
+def read(paths: Sequence[str], *, sweep: str | None = None, window: TimeWindow | None = None) -> Sources:
     """Everything in these files; raises ConfigError for what cannot be used."""
     if not paths:
         raise ConfigError("there is nothing to report on; give a store of results, or files of runs")
@@ -105,7 +105,7 @@ def _kind(path: str) -> str:
 
 
 def _read_store(path: str, sweep: str | None) -> Sources:
-    with Store(path, create=False) as store:
+    with ResultStore(path, create=False) as store:
         known = [s["name"] for s in store.sweeps()]
         if sweep is not None and sweep not in known:
             raise UnknownName("sweep", sweep, known)
@@ -137,7 +137,7 @@ def _unpacked(blob: bytes, path: str, run: Run) -> Columns:
 # Single runs
 
 
-def _read_run(name: str, files: dict[str, tuple[str, bool]], window: Window | None) -> Record:
+def _read_run(name: str, files: dict[str, tuple[str, bool]], window: TimeWindow | None) -> Record:
     given = name if any(flag for _, flag in files.values()) else None
     path = {kind: file for kind, (file, _) in files.items()}
     said = _read_json(path["json"]) if "json" in path else None

@@ -30,7 +30,7 @@ FILE = "CLUSTER-FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class RunRecipe:
     """How to make a run again."""
 
     keywords: dict[str, Any] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class Recipe:
     note: str | None = None
 
 
-def recipe(config: Mapping[str, Any]) -> Recipe:
+def recipe(config: Mapping[str, Any]) -> RunRecipe:
     """The command and the keywords of `rota.simulate` that give this configuration again."""
     if not config.get("policy") or not (config.get("workload") or config.get("trace")):
-        return Recipe(
+        return RunRecipe(
             command="", note="no command: the configuration does not say where the jobs of this run came from"
         )
     words: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def recipe(config: Mapping[str, Any]) -> Recipe:
     if config.get("measure"):
         words["measure"] = tuple(config["measure"])
     usable = cluster != FILE and (config.get("trace") is None or config.get("jobs_sha256") is not None)
-    return Recipe(keywords=words if usable else {}, command=_command(words), note=note)
+    return RunRecipe(keywords=words if usable else {}, command=_command(words), note=note)
 
 
 def _cluster(described: Any, rules: Any) -> tuple[str, str | None]:

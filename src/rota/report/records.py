@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rota.analysis.timeline import Series
 from rota.experiments.store import Run
-from rota.report.schedule import Schedule
+from rota.report.schedule import ScheduleChart
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -28,7 +28,7 @@ class Record:
     every_job: Columns | None = None
     """All jobs of the log, for the Gantt chart."""
     series: Series | None = None
-    schedule: Schedule | None = None
+    schedule: ScheduleChart | None = None
     again: bool = False
     """Whether it was run again for the page, because a store keeps no placements."""
 

@@ -22,7 +22,7 @@ FINE_BELOW_S = 2000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule:
+class ScheduleChart:
     """Bars of one run in the order of their start, and the rows they are in."""
 
     servers: list[dict[str, Any]]
@@ -50,7 +50,7 @@ class Schedule:
         }
 
 
-def schedule_of(held: Occupancy, most: int = MOST_BARS) -> Schedule | None:
+def schedule_of(held: Occupancy, most: int = MOST_BARS) -> ScheduleChart | None:
     """The bars that were observed, cut to the first `most`; None where nobody held a GPU (the ideal mechanism)."""
     if not held.bars:
         return None
@@ -68,7 +68,7 @@ def schedule_of(held: Occupancy, most: int = MOST_BARS) -> Schedule | None:
     elif first > 0 or math.isfinite(held.window[1]):
         cut = f"hours {first / 3600:,.1f} to {last / 3600:,.1f} only, as asked"
     servers = [{"id": s.id, "type": s.type, "gpus": s.capacity.gpus} for s in held.cluster.ordered]
-    return Schedule(servers=servers, bars=merged, window=(first, last), cut=cut)
+    return ScheduleChart(servers=servers, bars=merged, window=(first, last), cut=cut)
 
 
 def _merged(bars: list[Bar], offset: FloatArray) -> FloatArray:

@@ -152,9 +152,9 @@ class Assignment:
 
     def _steps(self, profiles: tuple[str, ...], profile: IntArray, gpus: IntArray, duration: FloatArray) -> FloatArray:
         catalogue = self._catalogue()
-        kinds, kind = np.unique(np.stack((profile, gpus)), axis=1, return_inverse=True)
-        step_s = np.array([_step_s(catalogue, profiles[p], g) for p, g in kinds.T.tolist()])
-        return np.asarray(duration / step_s[kind.ravel()], dtype=np.float64)
+        combinations, which = np.unique(np.stack((profile, gpus)), axis=1, return_inverse=True)
+        step_s = np.array([_step_s(catalogue, profiles[p], g) for p, g in combinations.T.tolist()])
+        return np.asarray(duration / step_s[which.ravel()], dtype=np.float64)
 
     def _catalogue(self) -> Catalogue:
         if self._profiles is not None:

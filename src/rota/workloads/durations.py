@@ -22,10 +22,10 @@ def with_durations(jobs: Jobs, throughputs: Throughputs, reference_type: str = "
     missing = np.isnan(jobs.duration) | np.isnan(jobs.total_steps)
     if not missing.any():
         return jobs
-    kinds, kind = np.unique(np.stack((jobs.profile[missing], jobs.gpus[missing])), axis=1, return_inverse=True)
-    speeds = np.array([throughputs.rate(jobs.profiles[p], int(g), reference_type) for p, g in kinds.T])
+    combinations, which = np.unique(np.stack((jobs.profile[missing], jobs.gpus[missing])), axis=1, return_inverse=True)
+    speeds = np.array([throughputs.rate(jobs.profiles[p], int(g), reference_type) for p, g in combinations.T])
     speed = np.full(len(jobs), np.nan)
-    speed[missing] = np.where(speeds > 0, speeds, np.nan)[kind.ravel()]
+    speed[missing] = np.where(speeds > 0, speeds, np.nan)[which.ravel()]
     steps = np.where(np.isnan(jobs.total_steps), jobs.duration * speed, jobs.total_steps)
     if np.isnan(steps).any():
         job = int(np.argmax(np.isnan(steps)))

@@ -101,10 +101,10 @@ def _look(jobs: Jobs, problems: Collected, catalogues: Sequence[str]) -> None:
 def _unmeasured(jobs: Jobs, problems: Collected, name: str) -> None:
     """Jobs that a run with this catalogue would refuse because of their GPUs."""
     catalogue = load(name)
-    kinds, counts = np.unique(np.stack((jobs.profile, jobs.gpus)), axis=1, return_counts=True)
+    combinations, counts = np.unique(np.stack((jobs.profile, jobs.gpus)), axis=1, return_counts=True)
     known = [
-        any(catalogue.measured(jobs.profiles[p], g, kind) is not None for kind in catalogue.types)
-        for p, g in kinds.T.tolist()
+        any(catalogue.measured(jobs.profiles[p], g, gpu_type) is not None for gpu_type in catalogue.types)
+        for p, g in combinations.T.tolist()
     ]
     refused = int(counts[~np.array(known, dtype=bool)].sum())
     if refused:

@@ -32,7 +32,7 @@ SINGLE_GPU_JOBS = 31_725
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Log:
+class PhillyLog:
     """Jobs in the order of the log, which is not that of time."""
 
     submitted: FloatArray
@@ -43,24 +43,26 @@ class Log:
     """Virtual clusters."""
     tenant: IntArray
 
-    def only(self, keep: BoolArray | IntArray) -> Log:
+    def only(self, keep: BoolArray | IntArray) -> PhillyLog:
         """Some of the jobs, by mask or by index."""
         columns = {name: getattr(self, name)[keep] for name in ("submitted", "duration", "gpus", "tenant")}
-        return Log(tenants=self.tenants, **columns)
+        return PhillyLog(tenants=self.tenants, **columns)
 
-    def of_usual_length(self) -> Log:
+    def of_usual_length(self) -> PhillyLog:
         """The jobs that Synergy keeps because of their duration."""
         return self.only((self.duration > SHORTEST_S) & (self.duration < LONGEST_S))
 
-    def by_arrival(self) -> Log:
+    def by_arrival(self) -> PhillyLog:
         """Sorted by time, the order of the log where times are equal; the first arrives at 0."""
         log = self.only(np.argsort(self.submitted, kind="stable"))
         submitted = log.submitted - log.submitted[0] if len(log.submitted) else log.submitted
-        return Log(submitted=submitted, duration=log.duration, gpus=log.gpus, tenants=log.tenants, tenant=log.tenant)
+        return PhillyLog(
+            submitted=submitted, duration=log.duration, gpus=log.gpus, tenants=log.tenants, tenant=log.tenant
+        )
 
 
 @cache
-def shipped() -> Log:
+def shipped() -> PhillyLog:
     """The log that comes with Rota."""
     lines = gzip.decompress(DATA.read_bytes()).decode().splitlines()
     rows = [line.split(",") for line in lines if not line.startswith("#")][1:]
@@ -80,15 +82,15 @@ def synergy_gpus() -> list[int]:
 
 def a_log(
     submitted: FloatArray, duration: FloatArray, gpus: Sequence[str] | Sequence[int] | IntArray, tenants: Sequence[str]
-) -> Log:
+) -> PhillyLog:
     """A log from columns."""
     names, tenant = intern(tenants)
-    return Log(
+    return PhillyLog(
         submitted=submitted, duration=duration, gpus=np.array(gpus, dtype=np.int64), tenants=names, tenant=tenant
     )
 
 
-def with_models(log: Log, profiles: str = "synergy") -> Jobs:
+def with_models(log: PhillyLog, profiles: str = "synergy") -> Jobs:
     """The jobs of a log by arrival, each with a model and the steps that fill its duration."""
     log = log.by_arrival()
     count = len(log.submitted)

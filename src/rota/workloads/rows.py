@@ -26,7 +26,7 @@ NO_TIME = {"", "none", "unknown", "n/a", "null"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class TraceRows:
     """A trace cut into cells, still text. A bad cell is reported; if that is survived, a harmless value stands in."""
 
     problems: Problems
@@ -114,11 +114,11 @@ class Rows:
             )
         return np.maximum.accumulate(np.where(good, values, 0.0)) if len(values) else values
 
-    def filled(self, column: str, default: str) -> Rows:
+    def filled(self, column: str, default: str) -> TraceRows:
         """The same rows with a default where the column is absent or a cell empty."""
         texts = self.cells.get(column, [""] * len(self))
         cells: Mapping[str, Sequence[str]] = {**self.cells, column: [t if t.strip() else default for t in texts]}
-        return Rows(problems=self.problems, lines=self.lines, cells=cells)
+        return TraceRows(problems=self.problems, lines=self.lines, cells=cells)
 
     def optional(self, column: str, wanted: str, *, zero: bool = False) -> FloatArray:
         """A column of numbers > 0 (or >= 0); NaN where the column is absent or a cell empty."""
@@ -131,8 +131,8 @@ class Rows:
     def refuse(self, row: int, column: str, wanted: str) -> None:
         """Report a cell; `wanted` says what it should be and, after a semicolon, what to do."""
         value = self.cells[column][row]
-        kind, _, fix = wanted.partition("; ")
-        self.problems.error(self.lines[row], f"{value!r} is not {kind}", fix, column, value)
+        expected, _, fix = wanted.partition("; ")
+        self.problems.error(self.lines[row], f"{value!r} is not {expected}", fix, column, value)
 
     def _numbers(
         self, column: str, accept: Callable[[FloatArray], BoolArray], wanted: str
@@ -151,17 +151,17 @@ class Rows:
         return values, good
 
 
-def tab_separated(file: TraceFile, columns: Sequence[str]) -> Rows:
+def tab_separated(file: TraceFile, columns: Sequence[str]) -> TraceRows:
     """A trace without a header, cut at tabs; blank lines are skipped."""
     return _separated(file, columns, "\t", "tab")
 
 
-def comma_separated(file: TraceFile, columns: Sequence[str]) -> Rows:
+def comma_separated(file: TraceFile, columns: Sequence[str]) -> TraceRows:
     """A trace without a header or quotes, cut at commas; blank lines are skipped."""
     return _separated(file, columns, ",", "comma")
 
 
-def with_header(file: TraceFile, required: Sequence[str], separator: str = ",", *, kind: str = "trace") -> Rows:
+def with_header(file: TraceFile, required: Sequence[str], separator: str = ",", *, kind: str = "trace") -> TraceRows:
     """A table whose first line names its columns; lines with another number of cells are reported and skipped."""
     reader = csv.reader(  # Python 3.10 refuses NUL without a place
         io.StringIO(file.text.replace("\0", "?"), newline=""),
@@ -210,7 +210,7 @@ def _check_header(columns: Sequence[str], required: Sequence[str], path: str, li
             raise TraceError(path, line, f"column {name!r} stands twice in the header; remove one")
 
 
-def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: str) -> Rows:
+def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: str) -> TraceRows:
     numbered = [(n, line.rstrip("\r")) for n, line in enumerate(file.text.split("\n"), 1) if line.strip()]
     if not numbered:
         raise TraceError(file.path, 1, "the trace has no jobs; give at least one line")
@@ -225,11 +225,11 @@ def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: st
     return _cut(good, columns, file.problems)
 
 
-def _cut(numbered: Sequence[tuple[int, Sequence[str]]], columns: Sequence[str], problems: Problems) -> Rows:
+def _cut(numbered: Sequence[tuple[int, Sequence[str]]], columns: Sequence[str], problems: Problems) -> TraceRows:
     if not numbered:
         raise TraceError(problems.path, 1, "no line can be read; see the errors above")
     cells = dict(zip(columns, zip(*(row for _, row in numbered), strict=True), strict=True))
-    return Rows(problems=problems, lines=[n for n, _ in numbered], cells=cells)
+    return TraceRows(problems=problems, lines=[n for n, _ in numbered], cells=cells)
 
 
 def launches(keys: Iterable[tuple[str, str, str, bool]]) -> list[Launch]:

@@ -38,7 +38,7 @@ def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
         raise ConfigError("steady_state needs the cluster: give capacity, e.g. capacity=v100=36,p100=36,k80=36")
     pairs = given.items() if isinstance(given, Mapping) else (part.split("=", 1) for part in given.split(","))
     try:
-        capacity = {str(kind).strip(): int(count) for kind, count in pairs}
+        capacity = {str(gpu_type).strip(): int(count) for gpu_type, count in pairs}
     except ValueError:
         raise ConfigError(f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36") from None
     if any(count < 0 for count in capacity.values()):

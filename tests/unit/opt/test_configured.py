@@ -205,7 +205,7 @@ def test_no_column_reads_more_than_its_gpus_part_of_storage_so_storage_needs_no_
 
     read = []
     for g, rate, q in zip(found.group.tolist(), found.rate.tolist(), found.config.tolist(), strict=True):
-        stages = fitted[view.classes.profile[groups.kind[g]]]
+        stages = fitted[view.classes.profile[groups.job_class[g]]]
         if stages.storage is None:
             read.append(0.0)
             continue

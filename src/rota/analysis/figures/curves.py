@@ -40,7 +40,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class PlotLine:
     """A line with its points in ascending x."""
 
     name: str
@@ -63,12 +63,12 @@ def point(x: float, values: Sequence[float], unstable: int) -> Point:
     return Point(x=x, mean=mean, low=mean - half, high=mean + half, runs=count, unstable=0)
 
 
-def jct_vs_load(curves: Sequence[Curve]) -> Figure:
+def jct_vs_load(curves: Sequence[PlotLine]) -> Figure:
     """Mean completion time over jobs per hour, input in seconds; crosses on top are loads that were too much."""
     return _metric(curves, xlabel="load (jobs per hour)", ylabel="mean completion time (hours)")
 
 
-def makespan_vs_jobs(curves: Sequence[Curve]) -> Figure:
+def makespan_vs_jobs(curves: Sequence[PlotLine]) -> Figure:
     """Time until the last job is done over the number of jobs, input in seconds."""
     return _metric(curves, xlabel="jobs", ylabel="makespan (hours)")
 
@@ -88,7 +88,7 @@ def ratio_cdf(ratios: Mapping[str, FloatArray], of: tuple[str, str]) -> Figure:
     return _cdf(ratios, xlabel=f"completion time, {of[0]} / {of[1]}", mark=1.0)
 
 
-def solve_time(curves: Sequence[Curve]) -> Figure:
+def solve_time(curves: Sequence[PlotLine]) -> Figure:
     """CPU seconds of a solve over the number of jobs, both axes logarithmic."""
     with plots.styled():
         figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
@@ -103,7 +103,7 @@ def solve_time(curves: Sequence[Curve]) -> Figure:
     return figure
 
 
-def metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = 1.0) -> Figure:
+def metric(curves: Sequence[PlotLine], *, xlabel: str, ylabel: str, unit: float = 1.0) -> Figure:
     """Any metric over anything, divided by a unit."""
     return _metric(curves, xlabel=xlabel, ylabel=ylabel, unit=unit)
 
@@ -148,7 +148,7 @@ def _ticks_around(axes: Axes, which: str) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = plots.HOUR) -> Figure:
+def _metric(curves: Sequence[PlotLine], *, xlabel: str, ylabel: str, unit: float = plots.HOUR) -> Figure:
     with plots.styled():
         figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
         axes = figure.add_subplot()
@@ -160,7 +160,7 @@ def _metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = 
     return figure
 
 
-def _curve(axes: Axes, i: int, curve: Curve, unit: float) -> None:
+def _curve(axes: Axes, i: int, curve: PlotLine, unit: float) -> None:
     known = [p for p in curve.points if p.mean is not None]
     x = [p.x for p in known]
     axes.plot(
@@ -182,7 +182,7 @@ def _curve(axes: Axes, i: int, curve: Curve, unit: float) -> None:
     )
 
 
-def _too_much(axes: Axes, curves: Sequence[Curve]) -> None:
+def _too_much(axes: Axes, curves: Sequence[PlotLine]) -> None:
     """Crosses along the upper edge, one row per line, so that none hides another."""
     rows = [(i, [p.x for p in c.points if p.unstable]) for i, c in enumerate(curves)]
     rows = [(i, x) for i, x in rows if x]
@@ -200,7 +200,7 @@ def _too_much(axes: Axes, curves: Sequence[Curve]) -> None:
         axes.plot([], [], "x", color="#555555", markersize=5, markeredgewidth=1.4, label="unstable")
 
 
-def _top(curves: Sequence[Curve], unit: float) -> float:
+def _top(curves: Sequence[PlotLine], unit: float) -> float:
     """Upper end of the axis: the bands, unless they would press the lines to the floor, and room for crosses."""
     points = [p for c in curves for p in c.points if p.mean is not None]
     mean = max([p.mean or 0.0 for p in points], default=unit)

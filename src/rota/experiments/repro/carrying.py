@@ -14,22 +14,22 @@ from rota.experiments.execution import UNSTABLE as STOPPED
 from rota.experiments.repro import comparing
 from rota.experiments.repro.catalogue import specs
 from rota.experiments.repro.entities import filled_levels
-from rota.experiments.repro.model import Measured, Reproduction, Result
+from rota.experiments.repro.model import Measured, Reproduction, ReproductionResult
 from rota.experiments.repro.solving import solve_times
-from rota.experiments.runner import Report
+from rota.experiments.runner import SweepProgress
 from rota.experiments.spec import Spec
-from rota.experiments.store import Store
+from rota.experiments.store import ResultStore
 from rota.experiments.tasks import version
 
-Watching = Callable[[Spec], "contextlib.AbstractContextManager[Callable[[Report], None] | None]"]
+Watching = Callable[[Spec], "contextlib.AbstractContextManager[Callable[[SweepProgress], None] | None]"]
 """How far a sweep is, told to somebody."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Outcome:
+class ReproductionOutcome:
     """The comparison, and the values behind it for the figure."""
 
-    result: Result
+    result: ReproductionResult
     measured: list[Measured]
     interrupted: bool = False
 
@@ -42,7 +42,7 @@ def reproduce(
     workers: int | None = None,
     watching: Watching | None = None,
     stored: bool = False,
-) -> Outcome:
+) -> ReproductionOutcome:
     """Make the runs that the store does not have yet, and put published numbers beside what they say.
 
     With `stored` no run is made: only what the store has is compared.
@@ -62,7 +62,7 @@ def reproduce(
         interrupted = False
     kept = comparing.pooled(measured)
     rows, left_out = comparing.compare(wanted, kept)
-    result = Result(
+    result = ReproductionResult(
         **{key: getattr(wanted, key) for key in ("name", "title", "paper", "item", "source", "licence", "axes")},
         quick=quick,
         cut=wanted.quick if quick else "",
@@ -77,7 +77,7 @@ def reproduce(
         cpu_s=sum(m.cpu_s for m in measured),
         version=version(),
     )
-    return Outcome(result=result, measured=kept, interrupted=interrupted)
+    return ReproductionOutcome(result=result, measured=kept, interrupted=interrupted)
 
 
 def _swept(
@@ -85,7 +85,7 @@ def _swept(
 ) -> tuple[list[Measured], int, bool]:
     measured: list[Measured] = []
     computed = 0
-    with Store(store) as kept:
+    with ResultStore(store) as kept:
         for spec in specs(wanted, quick=quick):
             spec = dataclasses.replace(spec, store=str(store), workers=workers)  # noqa: PLW2901 - the same sweep
             tasks = sweeping.plan(spec)
@@ -100,7 +100,7 @@ def _swept(
 
 def _stored(wanted: Reproduction, *, quick: bool, store: str | Path) -> tuple[list[Measured], int]:
     """What the store has, and how many runs it does not have."""
-    with Store(store, create=False) as kept:
+    with ResultStore(store, create=False) as kept:
         tasks = [task for spec in specs(wanted, quick=quick) for task in sweeping.plan(spec)]
         stored = [(task, kept.result(task.key)) for task in tasks]
     measured = [_measured(task.values, run) for task, run in stored if run is not None]

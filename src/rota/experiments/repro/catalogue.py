@@ -12,7 +12,7 @@ from typing import Any
 
 from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.keys import canonical_name, flat
-from rota.experiments.repro.model import Line, Part, Ratio, Reason, Reproduction, Tolerance
+from rota.experiments.repro.model import Explanation, Line, Ratio, Reproduction, SweepPart, Tolerance
 from rota.experiments.spec import Spec, spec_from
 
 if sys.version_info >= (3, 11):
@@ -61,13 +61,13 @@ def read(name: str, document: Mapping[str, Any]) -> Reproduction:
         tolerance=tolerance,
         quick=_one_line(document["quick"]),
         parts=tuple(
-            Part(document={k: v for k, v in part.items() if k != "quick"}, quick=part.get("quick") or None)
+            SweepPart(document={k: v for k, v in part.items() if k != "quick"}, quick=part.get("quick") or None)
             for part in document.get("part", [])
         ),
         settings=document.get("settings", {}),
         lines=tuple(_line(table, document, own=own) for table in document.get("published", [])),
         ratios=tuple(_ratio(table, where) for table in document.get("ratio", [])),
-        reasons=tuple(Reason(where=t["where"], text=_one_line(t["text"])) for t in document.get("reason", [])),
+        reasons=tuple(Explanation(where=t["where"], text=_one_line(t["text"])) for t in document.get("reason", [])),
         notes=tuple(_one_line(text) for text in document.get("notes", [])),
     )
 

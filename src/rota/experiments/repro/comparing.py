@@ -16,10 +16,10 @@ from rota.experiments.repro.model import (
     UNITS,
     UNPUBLISHED,
     UNSTABLE,
+    Explanation,
     Line,
     Measured,
     Ratio,
-    Reason,
     Reproduction,
     Row,
     Tolerance,
@@ -110,7 +110,7 @@ def _mean(mine: Sequence[Measured], metric: str) -> tuple[float | None, str, str
     return float(sum(known) / len(known)), MET, ""
 
 
-def _reason(reasons: Sequence[Reason], name: str, at: float | None, verdict: str) -> str:
+def _reason(reasons: Sequence[Explanation], name: str, at: float | None, verdict: str) -> str:
     asked: Values = {"name": name, "at": at, "verdict": verdict}
     for reason in reasons:
         if matches(asked, reason.where):

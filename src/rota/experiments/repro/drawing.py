@@ -41,14 +41,14 @@ def figure(wanted: Reproduction, measured: Sequence[Measured], rows: Sequence[Ro
     return drawn
 
 
-def _lines(wanted: Reproduction, measured: Sequence[Measured]) -> list[curves.Curve]:
+def _lines(wanted: Reproduction, measured: Sequence[Measured]) -> list[curves.PlotLine]:
     """A line per published line, over all runs of ours that it is about, also where nothing was published."""
-    lines: list[curves.Curve] = []
+    lines: list[curves.PlotLine] = []
     for line in wanted.lines:
         if line.at and line.name not in {c.name for c in lines}:
             points = _points(wanted, line, measured)
             if points:
-                lines.append(curves.Curve(name=line.name, points=tuple(points)))
+                lines.append(curves.PlotLine(name=line.name, points=tuple(points)))
     return lines
 
 
@@ -68,7 +68,7 @@ def _points(wanted: Reproduction, line: Line, measured: Sequence[Measured]) -> l
     return [curves.point(at, values[at], stopped[at]) for at in sorted(values)]
 
 
-def _plain(wanted: Reproduction, lines: Sequence[curves.Curve]) -> tuple[Figure, Axes]:
+def _plain(wanted: Reproduction, lines: Sequence[curves.PlotLine]) -> tuple[Figure, Axes]:
     """Values that are no times in hours, on plain or logarithmic axes."""
     scale = UNITS[wanted.unit]
     with plots.styled():

@@ -38,7 +38,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class SweepPart:
     """A sweep that belongs to a reproduction, as a document that `spec_from` reads."""
 
     document: dict[str, Any]
@@ -79,7 +79,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reason:
+class Explanation:
     """What is known about why some points are not met."""
 
     where: dict[str, Any]
@@ -110,12 +110,12 @@ class Reproduction:
     tolerance: Tolerance
     quick: str
     """What --quick leaves out, in words."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SweepPart, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     """For kinds that are no sweep; `quick` in it replaces the others."""
     lines: tuple[Line, ...] = ()
     ratios: tuple[Ratio, ...] = ()
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[Explanation, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -148,7 +148,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class ReproductionResult:
     """What a reproduction gave; everything that the page about it says."""
 
     name: str
@@ -182,10 +182,10 @@ class Result:
         return {**asdict(self), "counts": self.counts()}
 
 
-def result_from(numbers: Mapping[str, Any]) -> Result:
+def result_from(numbers: Mapping[str, Any]) -> ReproductionResult:
     """The inverse of `Result.numbers`."""
     kept = {key: value for key, value in numbers.items() if key != "counts"}
     kept["rows"] = tuple(Row(**row) for row in kept["rows"])
     kept["notes"] = tuple(kept["notes"])
     kept["axes"] = tuple(kept["axes"])
-    return Result(**kept)
+    return ReproductionResult(**kept)

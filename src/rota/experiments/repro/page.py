@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rota.core.errors import ConfigError
 from rota.experiments.repro.catalogue import names
-from rota.experiments.repro.model import CLOSE, MET, NOT_MET, UNPUBLISHED, Result, Row, result_from
+from rota.experiments.repro.model import CLOSE, MET, NOT_MET, UNPUBLISHED, ReproductionResult, Row, result_from
 
 INTRODUCTION = """# Published results, reproduced
 
@@ -33,9 +33,9 @@ licence.
 """
 
 
-def read_results(sources: Iterable[str | Path]) -> list[Result]:
+def read_results(sources: Iterable[str | Path]) -> list[ReproductionResult]:
     """Results in files that hold one or a list of them, or in folders of such files; ordered as in the list."""
-    result_by_name: dict[str, Result] = {}
+    result_by_name: dict[str, ReproductionResult] = {}
     for source in sources:
         path = Path(source)
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
@@ -47,7 +47,7 @@ def read_results(sources: Iterable[str | Path]) -> list[Result]:
     return sorted(result_by_name.values(), key=lambda r: order.get(r.name, len(order)))
 
 
-def _read(file: Path) -> list[Result]:
+def _read(file: Path) -> list[ReproductionResult]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         return [result_from(one) for one in (document if isinstance(document, list) else [document])]
@@ -57,7 +57,7 @@ def _read(file: Path) -> list[Result]:
         raise ConfigError(f"{file} is not a result of `rota repro`; give a folder made with -o") from None
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[ReproductionResult]) -> str:
     """Markdown."""
     parts = [INTRODUCTION, "## Summary", "", *_summary(results), ""]
     for result in results:
@@ -65,7 +65,7 @@ def page(results: Sequence[Result]) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _summary(results: Sequence[Result]) -> list[str]:
+def _summary(results: Sequence[ReproductionResult]) -> list[str]:
     lines = [
         "| name | what | met | close | not met | unstable | runs | CPU s |",
         "|---|---|---|---|---|---|---|---|",
@@ -79,7 +79,7 @@ def _summary(results: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _section(result: Result) -> list[str]:
+def _section(result: ReproductionResult) -> list[str]:
     lines = [f"## {result.name}", "", f"{result.title} ({result.paper}, {result.item}).", ""]
     if result.quick:
         lines += [f"Recorded with `--quick`: {result.cut}", ""]
@@ -102,7 +102,7 @@ def _section(result: Result) -> list[str]:
     return lines
 
 
-def _grid(result: Result, rows: Sequence[Row]) -> list[str]:
+def _grid(result: ReproductionResult, rows: Sequence[Row]) -> list[str]:
     """Places on the axis by lines; a cell is ours, published, difference."""
     columns = list(dict.fromkeys(row.name for row in rows))
     units = {row.name: row.unit for row in rows}

@@ -31,7 +31,7 @@ Attributes = tuple[int, float, int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class ContinuousRecipe:
     """The settings, checked."""
 
     interarrival_s: float
@@ -71,7 +71,7 @@ def continuous(
         whole("jobs", jobs, 1, "100")
     elif gap == 0:
         raise ConfigError("jobs is not given, and without gaps there is no end to time 0; give jobs=N, e.g. jobs=100")
-    recipe = Recipe(
+    recipe = ContinuousRecipe(
         interarrival_s=gap,
         jobs=jobs,
         multi_gpu=multi_gpu,
@@ -85,7 +85,7 @@ def continuous(
     return Stream(partial(_begin, recipe), endless=jobs is None)
 
 
-def _begin(recipe: Recipe) -> Callable[[int], Jobs]:
+def _begin(recipe: ContinuousRecipe) -> Callable[[int], Jobs]:
     kinds = read_kinds(recipe.profiles)
     attributes = _attributes(recipe, kinds)
     arrivals = _arrivals(recipe, _opening_jobs(recipe, kinds))
@@ -111,7 +111,7 @@ def _begin(recipe: Recipe) -> Callable[[int], Jobs]:
     return draw
 
 
-def _attributes(recipe: Recipe, kinds: Kinds) -> Iterator[Attributes]:
+def _attributes(recipe: ContinuousRecipe, kinds: Kinds) -> Iterator[Attributes]:
     """Endless: what each job asks for, in the artifact's order of draws."""
     source = Random(recipe.seed + 2)
     random = source.random
@@ -145,7 +145,7 @@ def _gpus(draw: float) -> int:
     return 4 if draw <= 0.95 else 8
 
 
-def _opening_jobs(recipe: Recipe, kinds: Kinds) -> int:
+def _opening_jobs(recipe: ContinuousRecipe, kinds: Kinds) -> int:
     """How many of the first jobs fill the cluster, type by type."""
     asked = _attributes(recipe, kinds)
     jobs = 0
@@ -157,7 +157,7 @@ def _opening_jobs(recipe: Recipe, kinds: Kinds) -> int:
     return jobs
 
 
-def _arrivals(recipe: Recipe, opening: int) -> Iterator[float]:
+def _arrivals(recipe: ContinuousRecipe, opening: int) -> Iterator[float]:
     """Endless: arrival times, those of the opening jobs first."""
     for _ in range(opening):
         yield 0.0

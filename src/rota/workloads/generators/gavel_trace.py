@@ -24,7 +24,7 @@ from rota.workloads.stream import Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class TraceRecipe:
     """The settings, checked."""
 
     jobs: int
@@ -54,7 +54,7 @@ def trace(
     longest = positive("max_hours", max_hours, "4")
     if longest < shortest:
         raise ConfigError(f"max_hours = {longest} is less than min_hours = {shortest}; exchange them")
-    recipe = Recipe(
+    recipe = TraceRecipe(
         jobs=whole("jobs", jobs, 1, "100"),
         interarrival_s=at_least("interarrival_s", interarrival_s, 0, "600"),
         multi_gpu=multi_gpu,
@@ -66,14 +66,14 @@ def trace(
     return Stream(partial(_begin, recipe), endless=False)
 
 
-def _begin(recipe: Recipe) -> Callable[[int], Jobs]:
+def _begin(recipe: TraceRecipe) -> Callable[[int], Jobs]:
     return _Drawing(recipe, read_kinds(recipe.profiles)).draw
 
 
 class _Drawing:
     """One pass through the stream: four generators and the clock."""
 
-    def __init__(self, recipe: Recipe, kinds: Kinds) -> None:
+    def __init__(self, recipe: TraceRecipe, kinds: Kinds) -> None:
         self._recipe = recipe
         self._kinds = kinds
         self._models, self._gaps, self._durations, self._sizes = (Random(recipe.seed + k) for k in range(4))

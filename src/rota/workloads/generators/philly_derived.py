@@ -32,7 +32,7 @@ Asked = tuple[float, float, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class DerivedRecipe:
     """The settings, checked."""
 
     jobs_per_hour: float | None
@@ -81,7 +81,7 @@ def philly_derived(
     paced = not (static or original)
     if not original and (from_hour or to_hour is not None):
         raise ConfigError("from_hour and to_hour choose a part of the Philly log; give original=true too")
-    recipe = Recipe(
+    recipe = DerivedRecipe(
         jobs_per_hour=positive("jobs_per_hour", jobs_per_hour, "9") if paced else None,
         split=checked_split(split),
         jobs=jobs,
@@ -105,7 +105,7 @@ def _check_modes(*, original: bool, synthetic: bool, **others: bool) -> None:
                 raise ConfigError(f"{mode} and {other} do not go together; leave one of them out")
 
 
-def _begin(recipe: Recipe, source: Callable[[Recipe], Iterator[Asked]]) -> Callable[[int], Jobs]:
+def _begin(recipe: DerivedRecipe, source: Callable[[DerivedRecipe], Iterator[Asked]]) -> Callable[[int], Jobs]:
     asked = islice(source(recipe), recipe.jobs)
     mix = Mix(recipe.split)
     step_s = np.array(recipe.step_s)
@@ -133,7 +133,7 @@ def _begin(recipe: Recipe, source: Callable[[Recipe], Iterator[Asked]]) -> Calla
     return draw
 
 
-def _lengths_of_the_list(recipe: Recipe) -> Iterator[Asked]:
+def _lengths_of_the_list(recipe: DerivedRecipe) -> Iterator[Asked]:
     """Endless: lengths drawn beforehand, one per job of the log; after the last one they begin again."""
     gpus = philly.synergy_gpus() if recipe.multi_gpu else [1] * philly.SINGLE_GPU_JOBS
     lengths: list[float] = []
@@ -151,7 +151,7 @@ def _lengths_of_the_list(recipe: Recipe) -> Iterator[Asked]:
         _unused_model(random)
 
 
-def _synthetic(recipe: Recipe) -> Iterator[Asked]:
+def _synthetic(recipe: DerivedRecipe) -> Iterator[Asked]:
     """Endless: everything drawn job by job from one sequence."""
     random = Random(recipe.seed)
     at = 0.0
@@ -162,7 +162,7 @@ def _synthetic(recipe: Recipe) -> Iterator[Asked]:
         _unused_model(random)
 
 
-def _original(recipe: Recipe) -> Iterator[Asked]:
+def _original(recipe: DerivedRecipe) -> Iterator[Asked]:
     """The log itself, a part of it by the hours since its first job."""
     log = philly.shipped()
     if recipe.multi_gpu:
@@ -179,7 +179,7 @@ def _original(recipe: Recipe) -> Iterator[Asked]:
     return zip(log.submitted.tolist(), log.duration.tolist(), gpus, log.tenant.tolist(), strict=True)
 
 
-def _arrival(recipe: Recipe, job: int, previous: float, random: Random) -> float:
+def _arrival(recipe: DerivedRecipe, job: int, previous: float, random: Random) -> float:
     if recipe.jobs_per_hour is None:
         return round(job * 0.001, 3)
     return previous + math.ceil(-math.log(1.0 - random.random()) / recipe.jobs_per_hour * 60 * 60)

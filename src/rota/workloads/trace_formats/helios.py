@@ -19,7 +19,7 @@ from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen, read_only
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, header_of, with_header
+from rota.workloads.rows import TraceRows, header_of, with_header
 
 REQUIRED = ("gpu_num", "submit_time")
 
@@ -72,7 +72,7 @@ class HeliosTrace:
         raise read_only("helios", jobs)
 
 
-def _durations(rows: Rows) -> FloatArray:
+def _durations(rows: TraceRows) -> FloatArray:
     """Seconds that jobs ran; NaN where they did not."""
     if "duration" in rows.cells:
         return rows.optional("duration", "a duration; give seconds >= 0", zero=True)

@@ -23,7 +23,7 @@ from rota.core.jobs import REQUESTS, Jobs, Launch, Requests, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, header_of, launches, with_header
+from rota.workloads.rows import TraceRows, header_of, launches, with_header
 
 REQUIRED = ("arrival_s", "profile", "gpus")
 LINE_ENDS = "\n\r\0"
@@ -55,7 +55,7 @@ class CsvTrace:
         yield buffer.getvalue()
 
 
-def from_rows(rows: Rows) -> Jobs:
+def from_rows(rows: TraceRows) -> Jobs:
     """The jobs of a table whose columns have our names."""
     if not any(name in rows.cells for name in AMOUNTS):
         raise TraceError(rows.problems.path, 1, "the header has neither 'steps' nor 'duration_s'; give one of them")
@@ -79,7 +79,7 @@ def from_rows(rows: Rows) -> Jobs:
     )
 
 
-def _check_ids(rows: Rows) -> None:
+def _check_ids(rows: TraceRows) -> None:
     seen: dict[str, int] = {}
     for cell, line in zip(rows.cells.get("job_id", ()), rows.lines, strict=False):
         if cell and cell in seen:
@@ -88,7 +88,7 @@ def _check_ids(rows: Rows) -> None:
         seen.setdefault(cell, line)
 
 
-def _amounts(rows: Rows) -> tuple[FloatArray, FloatArray]:
+def _amounts(rows: TraceRows) -> tuple[FloatArray, FloatArray]:
     """Steps and durations, NaN where a cell is empty; every row needs one of the two."""
     steps = rows.optional("steps", "a number of steps; give a number > 0")
     duration = rows.optional("duration_s", "a duration; give seconds > 0")
@@ -97,7 +97,7 @@ def _amounts(rows: Rows) -> tuple[FloatArray, FloatArray]:
     return steps, duration
 
 
-def _requests(rows: Rows) -> Requests | None:
+def _requests(rows: TraceRows) -> Requests | None:
     if not any(column in rows.cells for column in REQUESTS):
         return None
     wanted = {
@@ -115,7 +115,7 @@ def _requests(rows: Rows) -> Requests | None:
     return requests
 
 
-def _launches(rows: Rows) -> list[Launch] | None:
+def _launches(rows: TraceRows) -> list[Launch] | None:
     if not any(column in rows.cells for column in LAUNCH):
         return None
     texts = (rows.cells.get(column, [""] * len(rows)) for column in LAUNCH[:3])

@@ -11,7 +11,7 @@ from rota.core.errors import ConfigError, TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.files import TraceFile
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows
+from rota.workloads.rows import TraceRows
 from rota.workloads.trace_formats.rota_csv import LAUNCH, REQUIRED, from_rows, text_columns
 
 WHOLE = ("job_id", "gpus", "needs_data_dir")
@@ -39,7 +39,7 @@ class ParquetTrace:
         if not table.num_rows:
             raise TraceError(file.path, 1, "the file has no rows; give at least one job")
         cells = {name: [_text(v) for v in table.column(name).to_pylist()] for name in table.column_names}
-        return from_rows(Rows(problems=file.problems, lines=range(1, table.num_rows + 1), cells=cells))
+        return from_rows(TraceRows(problems=file.problems, lines=range(1, table.num_rows + 1), cells=cells))
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:  # noqa: ARG002 - always exact
         """One row per job; columns that say nothing are left out."""

@@ -23,7 +23,7 @@ from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen, read_only
 from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, header_of, with_header
+from rota.workloads.rows import TraceRows, header_of, with_header
 
 IDS = ("JobID", "JobIDRaw")
 TENANTS = {"account": "Account", "user": "User", "partition": "Partition", "qos": "QOS"}
@@ -84,11 +84,11 @@ class SacctTrace:
 ALLOCATED = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 
 
-def _column(rows: Rows, name: str, default: str = "") -> list[str]:
+def _column(rows: TraceRows, name: str, default: str = "") -> list[str]:
     return list(rows.filled(name, default).cells[name])
 
 
-def _jobs_only(rows: Rows, file: TraceFile) -> Rows:
+def _jobs_only(rows: TraceRows, file: TraceFile) -> TraceRows:
     """Without the lines of job steps."""
     ids = next((rows.cells[name] for name in IDS if name in rows.cells), None)
     if ids is None:
@@ -99,10 +99,10 @@ def _jobs_only(rows: Rows, file: TraceFile) -> Rows:
     if not keep:
         raise TraceError(file.path, rows.lines[0] if rows.lines else 1, "there are only job steps; run sacct with -X")
     cells = {name: [column[i] for i in keep] for name, column in rows.cells.items()}
-    return Rows(problems=rows.problems, lines=[rows.lines[i] for i in keep], cells=cells)
+    return TraceRows(problems=rows.problems, lines=[rows.lines[i] for i in keep], cells=cells)
 
 
-def _durations(rows: Rows, file: TraceFile) -> FloatArray:
+def _durations(rows: TraceRows, file: TraceFile) -> FloatArray:
     """Seconds from start to end; NaN for jobs that have not ended."""
     if "Start" in rows.cells and "End" in rows.cells:
         return rows.times("End", needed=False) - rows.times("Start", needed=False)

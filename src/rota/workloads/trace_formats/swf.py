@@ -22,7 +22,7 @@ from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen
 from rota.workloads.registry import formats
-from rota.workloads.rows import MOST_GPUS, Rows
+from rota.workloads.rows import MOST_GPUS, TraceRows
 from rota.workloads.settings import whole
 
 COLUMNS = (
@@ -111,7 +111,7 @@ USED = ("submit", "run", "processors", "requested_processors", "requested_memory
 LINE_ENDS = "\n\r\0"
 
 
-def _rows(file: TraceFile) -> tuple[Rows, dict[str, dict[str, str]]]:
+def _rows(file: TraceFile) -> tuple[TraceRows, dict[str, dict[str, str]]]:
     """The lines with numbers, and what comments name."""
     named: dict[str, dict[str, str]] = {"application": {}, "tenant": {}}
     numbers = []
@@ -131,7 +131,7 @@ def _rows(file: TraceFile) -> tuple[Rows, dict[str, dict[str, str]]]:
     if not jobs:
         raise TraceError(file.path, 1, "the log has no jobs; give at least one line of 18 numbers")
     cut = dict(zip(COLUMNS, zip(*jobs, strict=True), strict=True))
-    return Rows(problems=file.problems, lines=numbers, cells=cut), named
+    return TraceRows(problems=file.problems, lines=numbers, cells=cut), named
 
 
 def _named(names: dict[str, str], cell: str, prefix: str) -> str:

@@ -35,7 +35,7 @@ class Ledger:
         self._price: FloatArray = np.zeros(256)
 
     def ran(self, placement: Placement, seconds: FloatArray) -> None:
-        """Tasks of a placement held their slots for so long."""
+        """Tasks of a placement held their slots for these seconds."""
         cpus = placement.cpus
         memory = placement.memory_gb
         if cpus is None or memory is None:

@@ -94,7 +94,7 @@ class Metrics:
         return float(self.ledger.by_type @ self.cluster.prices) / 3600.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """A checkpoint has no catalogue in it; whoever goes on attaches it again."""
+        """A checkpoint has no catalogue in it; it is attached again when the run goes on."""
         return {**self.__dict__, "speeds": None}
 
     def settle(self) -> SteadyWindow | None:
@@ -147,7 +147,7 @@ class Metrics:
             return self._leases
         gone = np.concatenate(self._gone)
         self._gone.clear()
-        if self._alone:  # whoever is through was running, each as a task of its own
+        if self._alone:  # jobs that ended were running, each as a task of its own
             return max(0, self._leases - len(gone))
         ended = np.isin(self._placement.first, gone) | np.isin(self._placement.second, gone)
         return max(0, self._leases - int(np.count_nonzero(ended)))

@@ -116,7 +116,7 @@ class Overload:
         self._idle = True
 
     def begin(self, capacity: int, *, endless: bool) -> None:
-        """The run starts on so many GPUs."""
+        """The run starts on this number of GPUs."""
         self._capacity = capacity
         self._watching = self._mode == "on" or (self._mode == "auto" and endless)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 NORMAL_FROM = 10_000
-"""With so many degrees of freedom t and the normal distribution agree to four digits."""
+"""From this number of degrees of freedom on, t and the normal distribution agree to four digits."""
 
 
 def two_sided(t: float, freedom: int) -> float:

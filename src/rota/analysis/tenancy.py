@@ -45,7 +45,7 @@ class Tenancy:
     """Observes a run."""
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
-        """`weights` by tenant; whoever is not named has 1."""
+        """`weights` by tenant; a tenant that is not named has 1."""
         self._weights = weights or {}
         self._table = JobTable()
         self._placement: Placement = nobody()

@@ -33,7 +33,7 @@ FEWEST = 2 * STRETCHES * BATCH
 FIRST_LOOK = 1_000
 LAST_LOOK = 8_000
 LATER = 1.1
-"""A look waits for so many times the arrivals that it looks at, so that all that ended till then is known."""
+"""A look waits for this multiple of the arrivals that it looks at, so that all that ended till then is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def drift(values: FloatArray) -> float:
 
 
 def present(table: JobTable, arrivals: int) -> FloatArray:
-    """[N] how many jobs each of the first so many found in the system."""
+    """[N] number of jobs that each of the first N jobs met in the system."""
     there = table.ints("status")[:arrivals] != REJECTED
     arrival = table.floats("arrival_s")[:arrivals]
     left = table.floats("left_s")[:arrivals]

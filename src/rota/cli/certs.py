@@ -13,23 +13,36 @@ if TYPE_CHECKING:
     from rota.deploy.security.certs import Issued
 
 _dir = click.option(
-    "--dir", "folder", metavar="DIR", help="Where the authority is (default: ROTA_CERTS, else ~/.config/rota/certs)."
+    "--dir", "folder", metavar="DIR", help="Folder of the authority (default: ROTA_CERTS, else ~/.config/rota/certs)."
 )
-_out = click.option("--out", metavar="FOLDER", help="Write a folder to hand over: ca.pem, certificate and key.")
+_out = click.option("--out", metavar="FOLDER", help="Folder to write for the holder: ca.pem, certificate and key.")
 _days = click.option(
-    "--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are good."
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="Days for which the certificates are valid.",
 )
-_force = click.option("--force", is_flag=True, help="Replace what is there.")
+_force = click.option("--force", is_flag=True, help="Replace files that are there.")
 
 
-@click.group("certs")
+@click.group("certs", epilog="Example: rota certs init ./certs --host gpu-head.example.org")
 def command() -> None:
     """Make and renew the certificates of a deployed scheduler, its agents and clients."""
 
 
-@command.command("init", epilog="Example: rota certs init ./certs --host gpu-head.example.org --host 10.0.0.5")
+@command.command(
+    "init",
+    epilog="Example: rota certs init ./certs --host gpu-head.example.org --host 10.0.0.5",
+)
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--host", "hosts", multiple=True, metavar="NAME|IP", help="How clients call the scheduler; repeatable.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME|IP",
+    help="Name or address of the scheduler's host; repeatable.",
+)
 @_days
 @_force
 @json_option
@@ -70,9 +83,16 @@ def agent(name: str, *, folder: str | None, out: str | None, days: int, force: b
     _issue("agent", name, None, folder=folder, out=out, days=days, force=force, as_json=as_json)
 
 
-@command.command("client", epilog="Example: rota certs client alice --tenant vision --out ./for-alice")
+@command.command(
+    "client",
+    epilog="Example: rota certs client alice --tenant vision --out ./for-alice",
+)
 @click.argument("name")
-@click.option("--tenant", metavar="NAME", help="Only tokens of this tenant work with the certificate.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="Only tokens of this tenant work with the certificate.",
+)
 @_dir
 @_out
 @_days
@@ -88,7 +108,11 @@ def client(
 @command.command("renew", epilog="Example: rota certs renew ./certs --within 60")
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option(
-    "--within", type=click.IntRange(0, 3650), default=30, show_default=True, help="Those that end in so many days."
+    "--within",
+    type=click.IntRange(0, 3650),
+    default=30,
+    show_default=True,
+    help="Days: renew certificates that end within them.",
 )
 @_days
 @json_option

@@ -30,10 +30,23 @@ Examples:
 @click.command("compare", epilog=EPILOG)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("--store", metavar="FILE", help="A and B are values of an axis of a sweep in this store.")
-@click.option("--by", "axis", metavar="AXIS", help="With --store: the axis in which paired runs differ, e.g. policy.")
+@click.option(
+    "--store",
+    metavar="FILE",
+    help="A and B are values of an axis of a sweep in this store.",
+)
+@click.option(
+    "--by",
+    "axis",
+    metavar="AXIS",
+    help="With --store: the axis in which paired runs differ, e.g. policy.",
+)
 @click.option("--sweep", metavar="NAME", help="With --store: the sweep, if several have that axis.")
-@click.option("--metric", metavar="NAME", help="With --store: what is compared.  [default: mean_jct_s]")
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="With --store: the metric to compare (default: mean_jct_s).",
+)
 @json_option
 def command(
     a: str, b: str, *, store: str | None, axis: str | None, sweep: str | None, metric: str | None, as_json: bool

@@ -6,10 +6,10 @@ import click
 from click.shell_completion import get_completion_class
 
 
-@click.command("completion")
+@click.command("completion", epilog="Example: rota completion bash")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    r"""Print a completion script for a shell.
+    r"""Print a script with which a shell completes commands, options and names.
 
     \b
     bash:  rota completion bash > ~/.local/share/bash-completion/completions/rota

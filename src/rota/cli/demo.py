@@ -60,10 +60,22 @@ def scenes(jobs: int, seed: int) -> list[Scene]:
     ]
 
 
-@click.command("demo")
-@click.option("--out", default="demo-report", show_default=True, metavar="FOLDER", help="Where the report goes.")
-@click.option("--jobs", type=click.IntRange(min=20), default=180, show_default=True, help="Jobs per run.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which jobs.")
+@click.command("demo", epilog="Example: rota demo --jobs 60 --out my-report")
+@click.option(
+    "--out",
+    default="demo-report",
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder for the report.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=20),
+    default=180,
+    show_default=True,
+    help="Number of jobs per run.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the jobs.")
 @json_option
 def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
     """Compare policies and mechanisms on built-in workloads: a table, and an interactive report in one HTML file."""

@@ -19,7 +19,7 @@ Examples:
 
 @click.command("drain", epilog=EXAMPLES)
 @click.argument("node")
-@click.option("--undo", is_flag=True, help="Let jobs back.")
+@click.option("--undo", is_flag=True, help="Let jobs run on the server again.")
 @connection
 @json_option
 def command(*, node: str, undo: bool, as_json: bool, **options: Any) -> None:

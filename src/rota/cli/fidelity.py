@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import names
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import echo_json, json_option, settings_option
+from rota.cli.run_options import (
+    mechanism_option,
+    policy_option,
+    profiles_option,
+    rules_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from rota.deploy.fidelity import Fidelity
@@ -27,26 +33,57 @@ Examples:
 
 @click.command("fidelity", epilog=EXAMPLES)
 @click.argument("trace", metavar="TRACE")
-@click.option("--trace-format", metavar="NAME", help="Format of the trace, e.g. gavel.")
-@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
-@click.option("--cluster", required=True, metavar="SPEC", help="The machines, as for `rota simulate`.")
 @click.option(
-    "--policy", required=True, metavar="NAME", shell_complete=completes(names.policies), help="Who gets what."
+    "--trace-format",
+    metavar="NAME",
+    help="Format of the trace, e.g. gavel (`rota trace formats`).",
 )
+@settings_option("--set-trace", "trace_settings", "Setting of the trace format")
+@click.option(
+    "--cluster",
+    required=True,
+    metavar="SPEC",
+    help="Servers and their GPUs, as for `rota simulate`.",
+)
+@policy_option(required=True)
 @settings_option("--set-policy", "policy_settings", "Parameter of the policy")
-@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@mechanism_option()
 @settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
-@click.option("--profiles", default=None, metavar="NAME|FILE", help="How fast jobs go.")
-@click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
-@click.option("--rules", default="default", show_default=True, metavar="NAME", help="How a run is carried out.")
-@settings_option("--set-rules", "rule_settings", "Single field of the rules")
-@click.option("--time-scale", type=click.FloatRange(1.0, 10000.0), default=60.0, show_default=True,
-              help="How much faster than the wall the emulated cluster runs.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N jobs of the trace.")
-@click.option("--steps-divided-by", type=click.FloatRange(1.0), default=1.0, metavar="K",
-              help="Make every job K times as short.")  # fmt: skip
-@click.option("--jobs-csv", metavar="FILE", help="Write both completion times of every job.")
-@click.option("--figure", metavar="FILE", help="Draw the distribution of the ratios (PNG, PDF, SVG).")
+@profiles_option(default=None)
+@seconds_option("--round", "Length of a round in seconds.", name="round_s")
+@rules_option(default="default", show_default=True)
+@settings_option("--set-rules", "rule_settings", "One field of the rules")
+@click.option(
+    "--time-scale",
+    type=click.FloatRange(1.0, 10000.0),
+    default=60.0,
+    show_default=True,
+    metavar="K",
+    help="Seconds of the emulated cluster's clock per second on the wall.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of jobs to take from the begin of the trace.",
+)
+@click.option(
+    "--steps-divided-by",
+    type=click.FloatRange(1.0),
+    default=1.0,
+    metavar="K",
+    help="Divide the number of steps of every job by this.",
+)
+@click.option(
+    "--jobs-csv",
+    metavar="FILE",
+    help="Write both completion times of every job to this CSV file.",
+)
+@click.option(
+    "--figure",
+    metavar="FILE",
+    help="Draw the distribution of the ratios (.png, .pdf or .svg).",
+)
 @json_option
 def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bool, **options: Any) -> None:
     """Run a trace simulated and emulated, and compare job by job.

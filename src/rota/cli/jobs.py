@@ -15,19 +15,41 @@ LIVE = PHASES[:4]
 EXAMPLES = """
 \b
 Examples:
-  rota jobs                    those that are not over
+  rota jobs                    jobs that are not over
   rota jobs --all
   rota jobs --phase failed --json
-  rota jobs 17                 everything about one
+  rota jobs 17                 everything about job 17
 """
 
 
 @click.command("jobs", epilog=EXAMPLES)
 @click.argument("job", type=click.IntRange(0), required=False)
-@click.option("--all", "everything", is_flag=True, help="Also those that are over.")
-@click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only these; repeatable.")
-@click.option("--tenant", default="", metavar="NAME", help="Only of one tenant (administrators).")
-@click.option("--limit", type=click.IntRange(0), default=0, help="Only the newest so many (default: all).")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List finished, failed and cancelled jobs too.",
+)
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    type=click.Choice(PHASES),
+    help="List only jobs in this phase; repeatable.",
+)
+@click.option(
+    "--tenant",
+    default="",
+    metavar="NAME",
+    help="List only jobs of this tenant (administrators).",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="List only the newest N jobs (0: all).",
+)
 @connection
 @json_option
 def command(

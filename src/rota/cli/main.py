@@ -17,9 +17,9 @@ from rota._version import __version__
 from rota.core.errors import ConfigError, RotaError
 
 VERBS = {
-    "simulate": "Run a workload on a cluster under a policy.",
+    "simulate": "Simulate a workload on a cluster under a policy.",
     "sweep": "Make many runs, each only once: policies x loads x seeds x anything.",
-    "results": "Look at a store of results, or export it.",
+    "results": "List and show the results in a store, or export them.",
     "replay": "Compute the metrics of a run again from its event log.",
     "compare": "Compare two runs, or two values of a sweep, and say whether they differ beyond noise.",
     "plot": "Draw a figure for a paper: completion times, utilisation, Gantt charts, heat maps.",
@@ -31,25 +31,25 @@ VERBS = {
     "workloads": "List job generators, or explain one.",
     "clusters": "List built-in clusters, or show one.",
     "rules": "List rules presets, or show one.",
-    "trace": "Look at a trace file, convert it, or write one from a generator.",
+    "trace": "Describe a trace file, check it, convert it, or write one from a generator.",
     "fidelity": "Run a trace simulated and emulated, and compare job by job.",
     "up": "Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.",
     "serve": "Run the scheduler of a deployment.",
-    "agent": "Run the agent of a server: it starts what the scheduler says.",
-    "submit": "Submit a job: any command, an emulated job, or a file of jobs.",
+    "agent": "Run the agent of a server, which starts and stops jobs there.",
+    "submit": "Submit a command, an emulated job, or a file of jobs.",
     "submit-trace": "Submit the jobs of a trace to a live cluster, each at its arrival.",
     "jobs": "List the jobs of a deployment, or show one.",
-    "cancel": "End jobs.",
+    "cancel": "Cancel jobs. A job that runs is asked to save and stop.",
     "logs": "Print the output of a job.",
     "nodes": "List the servers of a deployment.",
     "drain": "Keep jobs away from a server, or let them back.",
     "events": "Print what happens in a deployment, or export its event log.",
-    "status": "Say how the scheduler is.",
+    "status": "Print the state of the scheduler: settings, clock, number of jobs.",
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",
     "tokens": "Make, list and revoke the tokens with which tenants submit jobs.",
     "bench": "Measure the speed of parts of Rota.",
     "demo": "Compare policies and mechanisms on built-in workloads; a table and a report.",
-    "completion": "Print a completion script for a shell.",
+    "completion": "Print a script with which a shell completes commands, options and names.",
 }
 """Verb to one line of help. Kept here so that `rota --help` imports none of the verbs."""
 
@@ -86,9 +86,14 @@ class Verbs(click.Group):
     epilog="Try `rota demo`, or `rota simulate --help` for examples.",
 )
 @click.version_option(__version__, prog_name="rota")
-@click.option("--traceback", is_flag=True, expose_value=False, help="Show where an error came from (or ROTA_DEBUG=1).")
+@click.option(
+    "--traceback",
+    is_flag=True,
+    expose_value=False,
+    help="Print the traceback of an error (or ROTA_DEBUG=1).",
+)
 def cli() -> None:
-    """Rota schedules jobs on clusters of GPUs of several kinds, and simulates how well that goes."""
+    """Rota schedules jobs on clusters of several types of GPUs, in simulation, in emulation and on real servers."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

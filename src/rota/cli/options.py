@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text for people.")
 
 
 def measure(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | str | None:

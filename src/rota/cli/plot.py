@@ -32,10 +32,12 @@ Examples:
   rota plot sim-vs-real real.csv sim.csv -o ratio.pdf
 """
 _HOUR = 3600.0
-_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Which sweep, if the store has several.")
-_where = settings_option("--where", "where", "Only runs with this value, e.g. load=0.5")
+_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Name of the sweep, if the store has several.")
+_where = settings_option("--where", "where", "Take only runs with this value, e.g. load=0.5")
 _type = click.option("--type", "type_", metavar="NAME", help="Accelerator type (default: the last of the catalogue).")
-_profile = click.option("--profile", "models", multiple=True, metavar="NAME", help="Only this model; repeatable.")
+_profile = click.option(
+    "--profile", "models", multiple=True, metavar="NAME", help="Model to draw (default: all); repeatable."
+)
 
 
 def _output(function: F) -> F:
@@ -43,7 +45,7 @@ def _output(function: F) -> F:
     function = click.option("--json", "as_json", is_flag=True, help="Print the numbers instead of drawing them.")(
         function
     )
-    return click.option("-o", "--output", metavar="FILE", help="The figure: .png, .pdf or .svg.")(function)
+    return click.option("-o", "--output", metavar="FILE", help="File for the figure: .png, .pdf or .svg.")(function)
 
 
 @click.group("plot", epilog=EXAMPLES)
@@ -93,7 +95,10 @@ def ftf_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str
     _draw_distribution("ftf_cdf", "ftf", sources, _choice(sweep_name, where), out)
 
 
-@command.command("sim-vs-real", epilog="Example: rota plot sim-vs-real real.csv sim.csv -o ratio.pdf")
+@command.command(
+    "sim-vs-real",
+    epilog="Example: rota plot sim-vs-real real.csv sim.csv -o ratio.pdf",
+)
 @click.argument("reference", metavar="[NAME=]CSV")
 @click.argument("others", nargs=-1, required=True, metavar="[NAME=]CSV...")
 @_output
@@ -116,9 +121,18 @@ def sim_vs_real(reference: str, others: tuple[str, ...], **out: Any) -> None:
     )
 
 
-@command.command("utilization", epilog="Example: rota plot utilization fifo=a.jsonl.gz las=b.jsonl.gz -o busy.pdf")
+@command.command(
+    "utilization",
+    epilog="Example: rota plot utilization fifo=a.jsonl.gz las=b.jsonl.gz -o busy.pdf",
+)
 @click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG...")
-@click.option("--bins", type=click.IntRange(1, 10_000), default=120, show_default=True, help="Steps in time.")
+@click.option(
+    "--bins",
+    type=click.IntRange(1, 10_000),
+    default=120,
+    show_default=True,
+    help="Number of bins over time.",
+)
 @_output
 def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     """GPU time held by jobs over time, from event logs."""
@@ -139,9 +153,18 @@ def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     )
 
 
-@command.command("stranded", epilog="Example: rota plot stranded tune=a.jsonl.gz greedy=b.jsonl.gz -o idle.pdf")
+@command.command(
+    "stranded",
+    epilog="Example: rota plot stranded tune=a.jsonl.gz greedy=b.jsonl.gz -o idle.pdf",
+)
 @click.argument("logs", nargs=-1, required=True, metavar="[NAME=]LOG...")
-@click.option("--bins", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Steps in time.")
+@click.option(
+    "--bins",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Number of bins over time.",
+)
 @_output
 def stranded(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     """CPUs and memory idle beside busy GPUs, from event logs."""
@@ -157,9 +180,18 @@ def stranded(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
     )
 
 
-@command.command("fairness-over-time", epilog="Example: rota plot fairness-over-time run.jsonl.gz -o tenants.pdf")
+@command.command(
+    "fairness-over-time",
+    epilog="Example: rota plot fairness-over-time run.jsonl.gz -o tenants.pdf",
+)
 @click.argument("log")
-@click.option("--bins", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Steps in time.")
+@click.option(
+    "--bins",
+    type=click.IntRange(1, 10_000),
+    default=60,
+    show_default=True,
+    help="Number of bins over time.",
+)
 @_output
 def fairness_over_time(log: str, *, bins: int, **out: Any) -> None:
     """What tenants held and were entitled to, from an event log."""
@@ -172,13 +204,26 @@ def fairness_over_time(log: str, *, bins: int, **out: Any) -> None:
 
 
 @command.command(
-    "solve-time-vs-jobs", epilog="Example: rota plot solve-time-vs-jobs --policy max-min-fairness-perf -o solve.pdf"
+    "solve-time-vs-jobs",
+    epilog="Example: rota plot solve-time-vs-jobs --policy max-min-fairness-perf -o solve.pdf",
 )
 @click.argument("files", nargs=-1, metavar="[JSON]...")
-@click.option("--policy", "policies", multiple=True, metavar="NAME", shell_complete=completes(names.policies),
-              help="Measure this policy now; repeatable.")  # fmt: skip
-@click.option("--jobs", default="32,64,128,256,512", show_default=True, metavar="N,N,...", help="Numbers of jobs.")
-@click.option("--multi-gpu", is_flag=True, help="Some jobs want 2, 4 or 8 GPUs.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completes(names.policies),
+    help="Policy to measure now; repeatable.",
+)
+@click.option(
+    "--jobs",
+    default="32,64,128,256,512",
+    show_default=True,
+    metavar="N,N,...",
+    help="Numbers of active jobs to measure with.",
+)
+@click.option("--multi-gpu", is_flag=True, help="Let some jobs ask for 2, 4 or 8 GPUs.")
 @_output
 def solve_time_vs_jobs(
     files: tuple[str, ...], *, policies: tuple[str, ...], jobs: str, multi_gpu: bool, **out: Any
@@ -206,9 +251,26 @@ def solve_time_vs_jobs(
 
 @command.command("gantt", epilog="Example: rota plot gantt run.jsonl.gz --to-hour 24 -o gantt.pdf")
 @click.argument("log")
-@click.option("--by", type=click.Choice(["gpu", "server"]), default="gpu", show_default=True, help="What a row is.")
-@click.option("--from-hour", type=float, default=0.0, show_default=True, help="Begin of the window.")
-@click.option("--to-hour", type=float, default=float("inf"), help="End of the window (default: that of the run).")
+@click.option(
+    "--by",
+    type=click.Choice(["gpu", "server"]),
+    default="gpu",
+    show_default=True,
+    help="Draw a row per GPU or per server.",
+)
+@click.option(
+    "--from-hour",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Simulated hour at which the figure begins.",
+)
+@click.option(
+    "--to-hour",
+    type=float,
+    default=float("inf"),
+    help="Simulated hour at which it ends (default: the end of the run).",
+)
 @_output
 def gantt(log: str, *, by: str, from_hour: float, to_hour: float, **out: Any) -> None:
     """Which job held which GPU when, from an event log."""
@@ -240,10 +302,19 @@ def sensitivity(catalogue: str, *, type_: str | None, models: tuple[str, ...], *
     _put(lambda: {"models": drawing.sensitivity_numbers(tables)}, lambda: drawing.sensitivity(tables), **out)
 
 
-@command.command("colocation", epilog="Example: rota plot colocation gavel --type v100 -o pairs.pdf")
+@command.command(
+    "colocation",
+    epilog="Example: rota plot colocation gavel --type v100 -o pairs.pdf",
+)
 @click.argument("catalogue", shell_complete=completes(names.profiles))
 @_type
-@click.option("--gpus", type=click.IntRange(min=1), default=1, show_default=True, help="GPUs of each job.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of GPUs of each job.",
+)
 @_profile
 @_output
 def colocation(catalogue: str, *, type_: str | None, gpus: int, models: tuple[str, ...], **out: Any) -> None:
@@ -256,7 +327,10 @@ def colocation(catalogue: str, *, type_: str | None, gpus: int, models: tuple[st
     _put(company.numbers, lambda: drawing.colocation(company), **out)
 
 
-@command.command("makespan-vs-jobs", epilog="Example: rota plot makespan-vs-jobs results.db -o makespan.pdf")
+@command.command(
+    "makespan-vs-jobs",
+    epilog="Example: rota plot makespan-vs-jobs results.db -o makespan.pdf",
+)
 @click.argument("store")
 @_sweep
 @_where

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command("profiles", epilog="Example: rota profiles gavel")
-@click.argument("name", required=False, metavar="[NAME|FILE]", shell_complete=completes(names.profiles))
+@click.argument(
+    "name",
+    required=False,
+    metavar="[NAME|FILE]",
+    shell_complete=completes(names.profiles),
+)
 @json_option
 def command(name: str | None, *, as_json: bool) -> None:
     """List throughput catalogues, or show one (by name or from a file)."""

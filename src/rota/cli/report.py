@@ -22,15 +22,35 @@ Examples:
 
 @click.command("report", epilog=EPILOG)
 @click.argument("results", nargs=-1, required=True, metavar="STORE|[NAME=]FILE...")
-@click.option("-o", "--output", required=True, metavar="FILE", help="The page, e.g. report.html.")
-@click.option("--sweep", metavar="NAME", help="Only this sweep of the store.")
-@click.option("--title", metavar="TEXT", help="What the page is called.")
 @click.option(
-    "--gantt", default="auto", show_default=True, metavar="auto|none|KEY",
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="File for the page, e.g. report.html.",
+)
+@click.option("--sweep", metavar="NAME", help="Sweep of the store to report on (default: all).")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@click.option(
+    "--gantt",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|KEY",
     help="Runs of a store to make again for a Gantt chart: if it is cheap, none, or the one with this key.",
-)  # fmt: skip
-@click.option("--from-hour", type=float, default=0.0, show_default=True, help="Begin of Gantt charts.")
-@click.option("--to-hour", type=float, default=math.inf, help="End of Gantt charts (default: that of the run).")
+)
+@click.option(
+    "--from-hour",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Simulated hour at which Gantt charts begin.",
+)
+@click.option(
+    "--to-hour",
+    type=float,
+    default=math.inf,
+    help="Simulated hour at which Gantt charts end (default: the end of the run).",
+)
 @json_option
 def command(
     results: tuple[str, ...],

@@ -102,8 +102,18 @@ def _runs_of(wanted: Reproduction) -> int | str:
 
 @command.command("report", epilog="Example: rota repro report out -o page.md")
 @click.argument("sources", nargs=-1, required=True, metavar="DIR|FILE...")
-@click.option("-o", "--output", metavar="FILE", help="The page (default: standard output).")
-@click.option("--json", "as_json", is_flag=True, help="All results as one list, instead of the page.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="File for the page (default: standard output).",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print all results as one JSON list instead of the page.",
+)
 def report(*, sources: Sequence[str], output: str | None, as_json: bool) -> None:
     """A page in Markdown out of recorded results, without running anything."""
     from rota.analysis.output import write_file
@@ -122,13 +132,34 @@ def _runs(wanted: Sequence[str], name: str, text: str) -> click.Command:
     """The command that runs some reproductions."""
 
     @click.command(name, help=text, epilog=f"Example: rota repro {name} --quick -o out")
-    @click.option("--quick", is_flag=True, help="Fewer points, about a minute; says what is left out.")
-    @click.option("--store", default=STORE, show_default=True, metavar="FILE", help="Where results are kept.")
-    @click.option("-j", "--workers", type=int, metavar="N", help="Processes (default: one per CPU).")
-    @click.option("-o", "--output", metavar="DIR", help="Folder for the figure (PNG, PDF) and the JSON.")
+    @click.option(
+        "--quick",
+        is_flag=True,
+        help="Run fewer points, for about a minute, and say what is left out.",
+    )
+    @click.option(
+        "--store",
+        default=STORE,
+        show_default=True,
+        metavar="FILE",
+        help="Store of results.",
+    )
+    @click.option(
+        "-j",
+        "--workers",
+        type=int,
+        metavar="N",
+        help="Number of processes (default: one per CPU).",
+    )
+    @click.option(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="Folder for the figure (PNG, PDF) and the JSON.",
+    )
     @click.option("--stored", is_flag=True, help="Run nothing: compare what the store has.")
     @click.option("--strict", is_flag=True, help="Exit code 1 if a number is not met.")
-    @click.option("--quiet", is_flag=True, help="No line per run.")
+    @click.option("--quiet", is_flag=True, help="Print no line per run.")
     @json_option
     def run(**options: Any) -> int:
         return _reproduce(list(wanted) or list(names.reproductions()), **options)

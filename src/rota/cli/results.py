@@ -13,13 +13,13 @@ from rota.cli.options import echo_json, json_option
 if TYPE_CHECKING:
     from rota.experiments.store import ResultStore, Run
 
-_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Only this sweep, with what it varied.")
-_status = click.option("--status", metavar="NAME", help="Only runs that are ok, failed, timeout or unstable.")
+_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Take only this sweep, with what it varied.")
+_status = click.option("--status", metavar="NAME", help="Take only runs that are ok, failed, timeout or unstable.")
 
 
-@click.group("results")
+@click.group("results", epilog="Example: rota results show results.db --status failed")
 def command() -> None:
-    """Look at a store of results, also while a sweep is writing to it, or export it."""
+    """List and show the results in a store, also while a sweep is writing to it, or export them."""
 
 
 @command.command("list", epilog="Example: rota results list results.db")
@@ -39,7 +39,10 @@ def list_(store: str, *, as_json: bool) -> None:
     show_table(None, ("sweep", "started", *counts), rows, numbers=len(counts))
 
 
-@command.command("show", epilog="Example: rota results show results.db --sweep my-sweep --status failed")
+@command.command(
+    "show",
+    epilog="Example: rota results show results.db --sweep my-sweep --status failed",
+)
 @click.argument("store")
 @click.argument("key", required=False)
 @_sweep
@@ -66,9 +69,18 @@ def show(store: str, key: str | None, *, sweep_name: str | None, status: str | N
     show_runs(runs)
 
 
-@command.command("export", epilog="Example: rota results export results.db --csv results.csv --sweep my-sweep")
+@command.command(
+    "export",
+    epilog="Example: rota results export results.db --csv results.csv --sweep my-sweep",
+)
 @click.argument("store")
-@click.option("--csv", "csv_file", required=True, metavar="FILE", help="A line per run.")
+@click.option(
+    "--csv",
+    "csv_file",
+    required=True,
+    metavar="FILE",
+    help="CSV file to write, with a line per run.",
+)
 @_sweep
 @_status
 @json_option

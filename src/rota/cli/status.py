@@ -14,7 +14,7 @@ from rota.cli.options import echo_json, json_option
 @connection
 @json_option
 def command(*, as_json: bool, **options: Any) -> None:
-    """Say how the scheduler is: its settings, its clock, how many jobs there are."""
+    """Print the state of the scheduler: its settings, its clock, the number of jobs."""
     with open_client(options) as client:
         status = client.status()
         address = client.settings.address

@@ -13,7 +13,8 @@ import click
 from rota.cli import names
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.main import INTERRUPTED, OK
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import completes, echo_json, json_option, settings_option
+from rota.cli.run_options import seconds_option
 from rota.cli.submit import placed
 
 if TYPE_CHECKING:
@@ -37,15 +38,42 @@ administrator's token, or --tenant. Places in --command: {name}, {profile},
 
 @click.command("submit-trace", epilog=EXAMPLES)
 @click.argument("trace", metavar="FILE")
-@click.option("--trace-format", metavar="NAME", shell_complete=completes(names.trace_formats), help="Of the trace.")
-@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
-@click.option("--time-scale", type=float, callback=seconds, metavar="K", help="Must be that of the scheduler.")
-@click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs.")
-@click.option("--emulated", is_flag=True, help="Emulated jobs (default without --command).")
-@click.option("--command", "template", metavar="TEMPLATE", help="What each job runs.")
-@click.option("--tenant", metavar="NAME", help="Whose jobs they are all (default: as the trace says).")
-@click.option("--wait", is_flag=True, help="Wait until all are over, and show completion times.")
-@click.option("--jobs-csv", metavar="FILE", help="One line per job, as of `rota simulate`; needs --wait.")
+@click.option(
+    "--trace-format",
+    metavar="NAME",
+    shell_complete=completes(names.trace_formats),
+    help="Format of the trace, e.g. gavel (default: detected).",
+)
+@settings_option("--set-trace", "trace_settings", "Setting of the trace format")
+@seconds_option(
+    "--time-scale",
+    "Time scale that the scheduler must have; otherwise nothing is submitted.",
+    metavar="K",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of jobs to take, in order of arrival.",
+)
+@click.option("--emulated", is_flag=True, help="Submit emulated jobs (default without --command).")
+@click.option(
+    "--command",
+    "template",
+    metavar="TEMPLATE",
+    help="Command line of each job; see below.",
+)
+@click.option("--tenant", metavar="NAME", help="Tenant of all jobs (default: as the trace says).")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until all jobs are over, and show completion times.",
+)
+@click.option(
+    "--jobs-csv",
+    metavar="FILE",
+    help="Write one line per job, as `rota simulate` does; needs --wait.",
+)
 @connection
 @json_option
 def command(

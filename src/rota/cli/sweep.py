@@ -8,7 +8,8 @@ import click
 
 from rota.cli import names
 from rota.cli.main import FAILED, INTERRUPTED, OK
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import completes, echo_json, json_option, settings_option
+from rota.cli.run_options import MEASURE, PROFILES, seconds_option
 
 if TYPE_CHECKING:
     from rota.experiments.results import Sweep
@@ -34,37 +35,120 @@ Options that are given change or add to what SPEC says. See docs/experiments.md.
 
 @click.command("sweep", epilog=EXAMPLES)
 @click.argument("spec", required=False)
-@click.option("--name", metavar="TEXT", help="Name of the sweep in the store (default: that of the file, or `sweep`).")
-@click.option("--store", metavar="FILE", help="Where results go (default: rota-results.db).")
-@click.option("--workload", metavar="NAME", shell_complete=completes(names.workloads), help="Jobs from a generator.")
-@click.option("--trace", multiple=True, metavar="FILE", help="Jobs from a trace file; repeat to vary.")
-@click.option("--cluster", multiple=True, metavar="SPEC", help="The machines; repeat to vary.")
-@click.option("--policies", metavar="LIST", shell_complete=completes(names.policies), help="Who gets what.")
-@click.option("--mechanisms", metavar="LIST", shell_complete=completes(names.mechanisms), help="Who runs where.")
-@click.option("--loads", metavar="RANGE", help="Jobs per hour.")
-@click.option("--jobs", metavar="RANGE", help="Number of jobs of the workload.")
-@click.option("--seeds", metavar="RANGE", help="Random streams.")
-@click.option("--split", multiple=True, metavar="V,L,S", help="Mix of models of philly-derived; repeat to vary.")
-@click.option("--measure", metavar="A:B|auto", help="Count jobs A..B-1 only; stop when they are done.")
-@click.option("--until", metavar="SECONDS", help="Stop the simulated clock there.")
-@click.option("--profiles", metavar="NAME|FILE", help="How fast jobs go.")
-@click.option("--rules", metavar="LIST", shell_complete=completes(names.rules), help="How runs are carried out.")
+@click.option(
+    "--name",
+    metavar="TEXT",
+    help="Name of the sweep in the store (default: that of the file, or `sweep`).",
+)
+@click.option("--store", metavar="FILE", help="Store of results (default: rota-results.db).")
+@click.option(
+    "--workload",
+    metavar="NAME",
+    shell_complete=completes(names.workloads),
+    help="Generator of the jobs, by name.",
+)
+@click.option(
+    "--trace",
+    multiple=True,
+    metavar="FILE",
+    help="Trace file with the jobs; repeat to vary.",
+)
+@click.option(
+    "--cluster",
+    multiple=True,
+    metavar="SPEC",
+    help="Servers and their GPUs; repeat to vary.",
+)
+@click.option(
+    "--policies",
+    metavar="LIST",
+    shell_complete=completes(names.policies),
+    help="Policies to vary.",
+)
+@click.option(
+    "--mechanisms",
+    metavar="LIST",
+    shell_complete=completes(names.mechanisms),
+    help="Mechanisms to vary.",
+)
+@click.option("--loads", metavar="RANGE", help="Loads to vary, in jobs per hour.")
+@click.option("--jobs", metavar="RANGE", help="Numbers of jobs of the workload to vary.")
+@click.option("--seeds", metavar="RANGE", help="Seeds of the workload to vary.")
+@click.option(
+    "--split",
+    multiple=True,
+    metavar="V,L,S",
+    help="Mix of models of philly-derived; repeat to vary.",
+)
+@click.option("--measure", metavar="A:B|auto", help=MEASURE)
+@click.option(
+    "--until",
+    metavar="SECONDS",
+    help="Simulated time in seconds at which every run stops.",
+)
+@click.option("--profiles", metavar="NAME|FILE", help=PROFILES)
+@click.option(
+    "--rules",
+    metavar="LIST",
+    shell_complete=completes(names.rules),
+    help="Presets of rules to vary.",
+)
 @settings_option("--set", "settings", "Parameter of the workload")
 @settings_option(
-    "--vary", "vary", "Any setting with its values: set.KEY, policy.KEY, mechanism.KEY, profiles.KEY, rules.KEY, ..."
+    "--vary",
+    "vary",
+    "Any setting with its values: set.KEY, policy.KEY, mechanism.KEY, profiles.KEY, rules.KEY, ...",
 )
-@click.option("--auto-load", type=float, callback=seconds, metavar="START", help="Raise the load until it is too much.")
-@click.option("--auto-factor", type=float, metavar="F", help="Next load = F x load (default 1.25).")
-@click.option("--auto-step", type=float, metavar="S", help="Next load = load + S, instead.")
-@click.option("--auto-utilization", type=float, metavar="U", help="Stop at this utilisation (default 0.99).")
-@click.option("-j", "--workers", type=int, metavar="N", help="Processes (default: one per CPU).")
-@click.option("--executor", metavar="NAME", help="local (default) or ray.")
-@click.option("--timeout", "timeout_s", type=float, callback=seconds, metavar="SECONDS", help="Longest run.")
-@click.option("--overload", metavar="MODE", help="Detect overload: auto (endless workloads; default), on, off.")
+@seconds_option(
+    "--auto-load",
+    "First load, in jobs per hour; it is raised until the cluster is full.",
+    metavar="START",
+)
+@click.option(
+    "--auto-factor",
+    type=float,
+    metavar="F",
+    help="Next load = F x load (default: 1.25).",
+)
+@click.option(
+    "--auto-step",
+    type=float,
+    metavar="S",
+    help="Next load = load + S, instead of a factor.",
+)
+@click.option(
+    "--auto-utilization",
+    type=float,
+    metavar="U",
+    help="GPU utilisation (0 to 1) at which to stop (default: 0.99).",
+)
+@click.option(
+    "-j",
+    "--workers",
+    type=int,
+    metavar="N",
+    help="Number of processes (default: one per CPU).",
+)
+@click.option("--executor", metavar="NAME", help="Where runs are made: local (default) or ray.")
+@seconds_option("--timeout", "Longest time of a run in seconds on the wall.", name="timeout_s")
+@click.option(
+    "--overload",
+    metavar="MODE",
+    help="Detect overload: auto (endless workloads; default), on, off.",
+)
 @click.option("--no-retry", is_flag=True, help="Leave runs that failed before as they are.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N points.")
-@click.option("--dry-run", is_flag=True, help="List the runs and whether the store has them; run nothing.")
-@click.option("--quiet", is_flag=True, help="No line per run.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of points to run, from the first.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="List the runs and whether the store has them; run nothing.",
+)
+@click.option("--quiet", is_flag=True, help="Print no line per run.")
 @json_option
 def command(
     *,

@@ -21,7 +21,7 @@ _dir = click.option(
 )
 
 
-@click.group("tokens")
+@click.group("tokens", epilog="Example: rota tokens create --tenant vision --out vision.token")
 def command() -> None:
     """Make, list and revoke the tokens with which tenants submit jobs.
 
@@ -30,10 +30,23 @@ def command() -> None:
 
 
 @command.command("create", epilog="Example: rota tokens create --tenant vision --out vision.token")
-@click.option("--tenant", required=True, metavar="NAME", help="For whom its holder may submit, see and cancel jobs.")
-@click.option("--admin", is_flag=True, help="Its holder may do that for every tenant, and administer the scheduler.")
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it is good (default: until revoked).")
-@click.option("--note", default="", metavar="TEXT", help="What it is for; shown in the list.")
+@click.option(
+    "--tenant",
+    required=True,
+    metavar="NAME",
+    help="Tenant whose jobs the holder may submit, see and cancel.",
+)
+@click.option(
+    "--admin",
+    is_flag=True,
+    help="Let the holder act for every tenant and administer the scheduler.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(0, min_open=True),
+    help="Days for which the token is valid (default: until revoked).",
+)
+@click.option("--note", default="", metavar="TEXT", help="What the token is for; shown in lists.")
 @click.option("--out", metavar="FILE", help="Write the token to a new file that only you can read.")
 @_dir
 @json_option

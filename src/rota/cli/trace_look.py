@@ -20,8 +20,16 @@ if TYPE_CHECKING:
 @click.argument("file")
 @from_option
 @settings_of_format
-@click.option("--profiles", metavar="NAME|FILE", help="Catalogue for durations that the trace leaves out.")
-@click.option("--plot", metavar="FILE", help="Draw the distributions there too (.png, .pdf or .svg).")
+@click.option(
+    "--profiles",
+    metavar="NAME|FILE",
+    help="Catalogue of profiles (name or file) for durations that the trace leaves out.",
+)
+@click.option(
+    "--plot",
+    metavar="FILE",
+    help="Draw the distributions to this file too (.png, .pdf or .svg).",
+)
 @json_option
 def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **how: Any) -> None:
     """How many jobs a trace has, when they arrive and what they ask for."""
@@ -59,7 +67,14 @@ def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **
 @click.argument("file")
 @from_option
 @settings_of_format
-@click.option("--max", "most", type=click.IntRange(min=1), default=100, show_default=True, help="Errors to list.")
+@click.option(
+    "--max",
+    "most",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Number of errors to list.",
+)
 @json_option
 def lint(file: str, *, source_format: str | None, trace_settings: dict[str, Any], most: int, as_json: bool) -> int:
     """Everything that is wrong with a trace, with line, column and what to do; exit code 2 if there are errors."""

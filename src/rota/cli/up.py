@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import names
 from rota.cli.connection import needs_deploy
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import echo_json, json_option, settings_option
+from rota.cli.run_options import (
+    mechanism_option,
+    policy_option,
+    profiles_option,
+    rules_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from rota.deploy.local import LocalCluster
@@ -36,28 +42,59 @@ _KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbea
 
 
 @click.command("up", epilog=EXAMPLES)
-@click.option("--server", "servers", multiple=True, metavar="TYPE=GPUS", help="A server, or several; repeatable.")
-@click.option("--emulate", is_flag=True, help="The GPUs are emulated.")
-@click.option("--state", default=".rota", show_default=True, metavar="DIR", help="Where everything is kept.")
-@click.option("--policy", metavar="NAME", shell_complete=completes(names.policies), help="Who gets what.")
-@settings_option("--set-policy", "set_policy", "Parameter of the policy")
-@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
-@settings_option("--set-mechanism", "set_mechanism", "Parameter of the mechanism")
-@click.option("--profiles", metavar="NAME|FILE", shell_complete=completes(names.profiles), help="How fast jobs go.")
-@click.option("--rules", metavar="NAME", shell_complete=completes(names.rules), help="How rounds are carried out.")
-@settings_option("--set-rules", "set_rules", "Single field of the rules")
-@click.option("--round", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
-@click.option("--time-scale", type=float, callback=seconds, metavar="K", help="Scheduler seconds per second.")
-@click.option("--heartbeat", type=float, callback=seconds, metavar="SECONDS", help="Of agents.")
-@click.option("--dead-after", type=float, callback=seconds, metavar="SECONDS", help="An agent silent for so long is.")
-@click.option("--lease", type=float, callback=seconds, metavar="SECONDS", help="Of jobs, beyond a round.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the scheduler (default: any free one).")
-@click.option("--connection-file", metavar="FILE", help="Synergy's: a line per server with its first GPU and CPU.")
 @click.option(
-    "--per-process", type=click.IntRange(1, 256), metavar="N",
-    help="Emulated servers whose agents share a process (default: 1 up to 8 servers, else 8).",
-)  # fmt: skip
-@click.option("--realtime", is_flag=True, help="Emulated GPUs keep time on a busy machine, by real-time priority.")
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="TYPE=GPUS",
+    help="One or several servers; repeatable.",
+)
+@click.option("--emulate", is_flag=True, help="Emulate the GPUs.")
+@click.option(
+    "--state",
+    default=".rota",
+    show_default=True,
+    metavar="DIR",
+    help="Folder in which all is kept.",
+)
+@policy_option()
+@settings_option("--set-policy", "set_policy", "Parameter of the policy")
+@mechanism_option()
+@settings_option("--set-mechanism", "set_mechanism", "Parameter of the mechanism")
+@profiles_option()
+@rules_option()
+@settings_option("--set-rules", "set_rules", "One field of the rules")
+@seconds_option("--round", "Length of a round in seconds.")
+@seconds_option(
+    "--time-scale",
+    "Seconds of the scheduler's clock per second on the wall.",
+    metavar="K",
+)
+@seconds_option("--heartbeat", "Seconds between two reports of an agent.")
+@seconds_option("--dead-after", "Seconds of silence after which an agent counts as lost.")
+@seconds_option("--lease", "Seconds that a job may run on after the end of its round.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the scheduler (default: any free one).",
+)
+@click.option(
+    "--connection-file",
+    metavar="FILE",
+    help="Connection file of Synergy: a line per server with its first GPU and CPU.",
+)
+@click.option(
+    "--per-process",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Number of emulated servers per agent process (default: 1 up to 8 servers, else 8).",
+)
+@click.option(
+    "--realtime",
+    is_flag=True,
+    help="Give emulated GPUs real-time priority, for a busy machine.",
+)
 @json_option
 def command(
     *, servers: tuple[str, ...], emulate: bool, state: str, time_scale: float | None, port: int, as_json: bool,

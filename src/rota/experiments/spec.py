@@ -37,7 +37,7 @@ class AutoLoad:
     step: float | None = None
     """Added instead of multiplying by the factor."""
     utilization: float = 0.99
-    """A run that keeps so much of the GPU time busy is the last one."""
+    """A run with this GPU utilisation (0 to 1) is the last one."""
     most: int = 40
 
     def after(self, load: float) -> float:

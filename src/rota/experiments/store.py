@@ -25,7 +25,7 @@ from rota.experiments.execution import RunOutcome
 SCHEMA = 1
 BUSY_S = 30.0
 CLAIM_S = 60.0
-"""A claim that was not renewed for so long is void, wherever its owner is."""
+"""A claim that was not renewed for these seconds is void, wherever its owner is."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);

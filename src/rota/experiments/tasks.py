@@ -130,7 +130,7 @@ def _name(key: str, value: Any) -> str:
 
 
 def _load(workload: str | None, load: Any) -> dict[str, Any]:
-    """The setting of a workload that gives so many jobs per hour."""
+    """The setting of a workload that gives this number of jobs per hour."""
     rate = _number(LOAD, load, float)
     if not rate > 0:
         raise ConfigError(f"load = {load!r}: give jobs per hour, a number > 0")

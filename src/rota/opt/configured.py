@@ -1,13 +1,13 @@
 """The polytope of feasible time shares when a job may also hold different amounts of CPUs and memory.
 
-Variables are total times y_k of columns k = (group g, type j, configuration q); a configuration is so many CPUs and GB
+Variables are total times y_k of columns k = (group g, type j, configuration q); a configuration is a number of CPUs and GB
 of the whole job, with a speed v_q relative to the proportional share. s GPUs, c CPUs, m GB, N, C, M what a type has:
 
     sum_k in g  T_gj v_q a_g y_k >= need_g         what each group must get
     sum_k in g  y_k              <= n_g            time of a group
     sum_k on j  s_g y_k          <= N_j            GPUs of a type
     sum_k on j  c_q y_k / c_j    <= C_j / c_j      CPUs of a type, counted in proportional shares of a GPU
-    sum_k on j  m_q y_k / m_j    <= M_j / m_j      memory of a type, likewise
+    sum_k on j  m_q y_k / m_j    <= M_j / m_j      memory of a type
 
 Storage has no row because none could bind: rates hold for the least MB/s per GPU of the type's servers (core.ports,
 on_servers), so nobody reads more than its GPUs' part of it, and the GPU row times that least is at most what the

@@ -91,7 +91,7 @@ def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> P
         reward = np.broadcast_to((solution.row_dual[:groups] * polytope.scale)[:, None], polytope.rate.shape)
         more = joined(pairs, source.improving(solution, reward), groups, types)
         if len(more) == len(pairs):
-            raise InfeasibleError("the needs cannot be met, whoever shares GPUs with whom")
+            raise InfeasibleError("the needs cannot be met, whichever jobs share GPUs")
         pairs = more
 
 

@@ -139,7 +139,7 @@ class Catalogue:
         return model.sensitivity
 
     def with_storage(self, mbps: Mapping[str, float]) -> Catalogue:
-        """The same on servers with so many MB/s per GPU, by type: derived models follow, measured ones stay."""
+        """The same on servers with these MB/s per GPU, by type: derived models follow, measured ones stay."""
         changed = {
             key: model.with_storage(mbps[key[2]])
             for key, model in self.models.items()

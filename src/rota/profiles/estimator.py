@@ -80,7 +80,7 @@ class Estimator:
         return self.catalogue.sensitivity(profile, gpus, type_)
 
     def with_storage(self, mbps: Mapping[str, float]) -> Estimator:
-        """The same on servers with so many MB/s per GPU, by type."""
+        """The same on servers with these MB/s per GPU, by type."""
         catalogue = self.catalogue.with_storage(mbps)
         if catalogue is self.catalogue:
             return self

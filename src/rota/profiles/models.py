@@ -48,7 +48,7 @@ class Model:
     step_s: float
     sensitivity: Sensitivity | None = None
     with_storage: Callable[[float], Model] | None = None
-    """The same with so many MB/s per GPU (0: as published); None for one that was measured, or reads nothing."""
+    """The same with these MB/s per GPU (0: as published); None for one that was measured, or reads nothing."""
 
 
 Models: TypeAlias = Mapping[ModelKey, Model]

@@ -64,7 +64,7 @@ class Pipeline:
     """D."""
 
     def rate(self, cpus: FloatArray | float, memory_gb: FloatArray | float, ratio: float = 1.0) -> FloatArray:
-        """Steps/s with so much per GPU, on a type whose GPUs are `ratio` times as fast as a v100."""
+        """Steps/s with these CPUs and GB per GPU, on a type whose GPUs are `ratio` times as fast as a v100."""
         slowest = np.broadcast_to(self.gpu * ratio, np.broadcast_shapes(np.shape(cpus), np.shape(memory_gb)))
         if self.cpu is not None:
             slowest = np.minimum(slowest, self.cpu * np.asarray(cpus))
@@ -73,7 +73,7 @@ class Pipeline:
         return np.asarray(slowest, dtype=np.float64)
 
     def with_storage(self, mbps: float) -> Pipeline:
-        """A fitted pipeline on servers with so many MB/s per GPU."""
+        """A fitted pipeline on servers with these MB/s per GPU."""
         return self if self.storage is None else replace(self, storage=self.storage * (mbps / FAIR_MBPS))
 
 

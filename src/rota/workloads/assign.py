@@ -10,7 +10,7 @@ A rule gives each job a profile, in order of arrival:
     keep     the model the log names, whether it was measured or not
     NAME     this profile for every job
 
-Steps are then those which fill the duration of the job on the reference type, at the speed of the profile with so many
+Steps are then those which fill the duration of the job on the reference type, at the speed of the profile with its
 GPUs (with the next smaller measured number if it was not measured with these).
 """
 

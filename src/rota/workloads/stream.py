@@ -11,7 +11,7 @@ from rota.core.errors import ConfigError
 from rota.core.jobs import COLUMNS, Jobs, Source
 
 Draw: TypeAlias = Callable[[int], Jobs]
-"""The next so many jobs; fewer only when the stream has ended. All answers share their text tables."""
+"""The next jobs, a number of them; fewer only when the stream has ended. All answers share their text tables."""
 
 SMALLEST_BLOCK = 256
 LARGEST_BLOCK = 65_536

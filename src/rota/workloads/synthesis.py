@@ -66,7 +66,7 @@ def synthesize(
     jitter: float = 0.1,
     block: int = 1,
 ) -> Jobs:
-    """So many new jobs, or those of so many hours."""
+    """A number of new jobs, or those of some hours."""
     _check(count, hours, load, jitter, block)
     fitted = fit_arrivals(jobs.submitted)
     if hours is not None and not fitted.rate.any():
@@ -103,7 +103,7 @@ def _check(count: int | None, hours: float | None, load: float, jitter: float, b
 
 
 def _enough(fitted: Arrivals, hours: float, load: float) -> int:
-    """More jobs than will arrive in so many hours, but for a very unlikely draw."""
+    """More jobs than will arrive in these hours, but for a very unlikely draw."""
     expected = hours * HOUR * float(fitted.rate.max()) * load
     spread = float(fitted.gaps.std() / max(fitted.gaps.mean(), 1e-12))
     return int(expected + 10 * (1 + spread) * np.sqrt(expected + 1)) + 10
@@ -129,7 +129,7 @@ def _expected(seconds: FloatArray, rate: FloatArray) -> FloatArray:
 
 
 def _seconds(expected: FloatArray, rate: FloatArray) -> FloatArray:
-    """When so many jobs are expected: the inverse of `_expected`."""
+    """When this number of jobs is expected: the inverse of `_expected`."""
     edges = np.concatenate(([0.0], np.cumsum(rate) * HOUR))
     days, rest = np.divmod(expected, edges[-1])
     return np.asarray(days * DAY + np.interp(rest, edges, HOUR * np.arange(25)), dtype=np.float64)

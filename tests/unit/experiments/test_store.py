@@ -77,8 +77,8 @@ def test_completion_times_survive_packing():
 
 def test_a_run_is_claimed_by_one_process_and_free_again_when_that_is_gone(path):
     script = (
-        "import sys; from rota.experiments.store import Store\n"
-        "store = Store(sys.argv[1]); print(store.claim('k'), flush=True); sys.stdin.read()"
+        "import sys; from rota.experiments.store import ResultStore\n"
+        "store = ResultStore(sys.argv[1]); print(store.claim('k'), flush=True); sys.stdin.read()"
     )
     with ResultStore(path) as store:
         other = subprocess.Popen(
@@ -132,13 +132,13 @@ def test_a_full_disk_is_said_and_what_was_written_stays(path):
     script = (
         "import os, resource, sys\n"
         "from rota.core.errors import OutputError\n"
-        "from rota.experiments.execution import Outcome\n"
-        "from rota.experiments.store import Store\n"
-        "store = Store(sys.argv[1])\n"
+        "from rota.experiments.execution import RunOutcome\n"
+        "from rota.experiments.store import ResultStore\n"
+        "store = ResultStore(sys.argv[1])\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"
         "try:\n"
         "    for i in range(1000):\n"
-        "        store.write(f'{i:08x}', {}, Outcome(status='ok', jobs=os.urandom(5000)))\n"
+        "        store.write(f'{i:08x}', {}, RunOutcome(status='ok', jobs=os.urandom(5000)))\n"
         "        print(i, flush=True)\n"
         "except OutputError as error:\n"
         "    print(error, file=sys.stderr)\n"

@@ -101,7 +101,7 @@ def _heat(axes: Axes, values: FloatArray, top: float) -> Any:
 
 
 def _ticks(put: Any, values: FloatArray, most: int) -> None:
-    """A label for every cell, or for every so many where they would touch."""
+    """A label for every cell, or for every n-th where they would touch."""
     every = -(-len(values) // most)
     put(range(0, len(values), every), [f"{v:.3g}" for v in values[::every]], fontsize=6.5)
 

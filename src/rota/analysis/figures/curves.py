@@ -79,12 +79,12 @@ def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
 
 
 def ftf_cdf(rho: Mapping[str, FloatArray]) -> Figure:
-    """The part of jobs with at most so much rho; the line at 1 is a job's own part of the cluster."""
+    """The part of jobs with at most this rho; the line at 1 is a job's own part of the cluster."""
     return _cdf(rho, xlabel="finish-time fairness (rho; 1 = own share)", mark=1.0)
 
 
 def ratio_cdf(ratios: Mapping[str, FloatArray], of: tuple[str, str]) -> Figure:
-    """The part of jobs whose completion time in one run, over that in the other, is at most so much."""
+    """The part of jobs whose completion time in one run, over that in the other, is at most this."""
     return _cdf(ratios, xlabel=f"completion time, {of[0]} / {of[1]}", mark=1.0)
 
 

@@ -229,7 +229,7 @@ def _by_server(axes: Axes, held: Occupancy, row_height: float) -> None:
 
 
 def _server_labels(axes: Axes, cluster: Cluster, middle: Any, height: Any) -> None:
-    """Names of servers; only every so many where they would touch."""
+    """Names of servers; only every n-th where they would touch."""
     every = max(1, math.ceil(0.12 / float(np.min(height[height > 0]))))
     names = [server.id for server in cluster.ordered]
     axes.set_yticks(middle[::every], names[::every], fontsize=7)

@@ -36,7 +36,7 @@ def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
 
 
 def _entities(policy: str, view: View, count: int) -> Policy:
-    """Jobs go to so many entities in turn, whose weights are 1, 2, 3 in turn; within one, jobs share fairly."""
+    """Jobs go to this number of entities in turn, whose weights are 1, 2, 3 in turn; within one, jobs share fairly."""
     names = tuple(f"entity{e}" for e in range(count))
     view.tenants = names
     view.tenant = np.arange(len(view)) % count

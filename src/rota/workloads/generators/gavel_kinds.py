@@ -23,7 +23,7 @@ class Kinds:
     launches: tuple[Launch, ...]
     multi_gpu: tuple[bool, ...]
     speed: FloatArray
-    """[template, GPUs] steps/s on the reference type; NaN where a template cannot use so many GPUs."""
+    """[template, GPUs] steps/s on the reference type; NaN where a template cannot use that number of GPUs."""
 
     def steps(self, template: IntArray, gpus: IntArray, duration: FloatArray) -> FloatArray:
         """Steps that take the duration on the reference type, unrounded."""

@@ -17,7 +17,7 @@ from rota.workloads.stream import Stream
 
 @workloads.register("philly-log")
 def philly_log(*, jobs: int | None = None, from_hour: float = 0.0, profiles: str = "synergy") -> Stream:
-    """The 82,247 jobs of the Philly log, or the first so many after an hour of it."""
+    """The 82,247 jobs of the Philly log, or some of them from an hour of it on."""
     if jobs is not None:
         whole("jobs", jobs, 1, "10000")
     at_least("from_hour", from_hour, 0, "24")

@@ -1,20 +1,23 @@
 """The work that is left: does it grow, however few jobs it belongs to.
 
-A policy that prefers short jobs hides an overload: nearly all jobs end as ever, and the few that never do are the long
-ones. Counted in jobs, or in the GPUs they ask for, that growth is slow; counted in work it is not. Work is the
-GPU-seconds that a job still needs on the type on which it is fastest.
+A policy that prefers short jobs hides an overload: nearly all jobs end as ever, and the few that
+never do are the long ones. Counted in jobs, or in the GPUs they ask for, that growth is slow;
+counted in work it is not. Work is the GPU-seconds that a job still needs on the type on which it is
+fastest.
 
-As long as no GPU is idle, this work is a random walk: up by the work of every arrival, down at the rate at which the
-cluster works. If that load were 95 %, the walk would go down on average, and the chance that it is ever so far above
-its lowest point falls with the height (Kingman, 1964, for many small steps):
+As long as no GPU is idle, this work is a random walk: up by the work of every arrival, down at the
+rate at which the cluster works. If that load were 95 %, the walk would go down on average, and the
+chance that it is ever so far above its lowest point falls with the height (Kingman, 1964, for many
+small steps):
 
     chance(rise) = exp(-2 (1 - load) rise / (m D)).
 
-m is the mean work of an arrival. D says how uneven the arrivals are: the squared coefficients of variation of work and
-of gaps, or the variance of the work that arrives in a fortieth of the time over its mean and m if that is more, as it
-is for arrivals with a rhythm; at least 1. Both are taken from the arrivals so far, so nothing must be known about the
-workload or the policy. A rise whose chance is below one in a million is not that of a load of 95 % or less. What the
-cluster does in one round does not count as a rise, because progress becomes known at the end of rounds only.
+m is the mean work of an arrival. D says how uneven the arrivals are: the squared coefficients of
+variation of work and of gaps, or the variance of the work that arrives in a fortieth of the time
+over its mean and m if that is more, as it is for arrivals with a rhythm; at least 1. Both are taken
+from the arrivals so far, so nothing must be known about the workload or the policy. A rise whose
+chance is below one in a million is not that of a load of 95 % or less. What the cluster does in one
+round does not count as a rise, because progress becomes known at the end of rounds only.
 """
 
 from __future__ import annotations
@@ -52,7 +55,10 @@ class Rise:
 
 
 class Backlog:
-    """Follows the work that is left; it is looked at now and then, which costs nothing in between."""
+    """Follows the work that is left.
+
+    It is looked at now and then, which costs nothing in between.
+    """
 
     def __init__(self) -> None:
         self._state: State | None = None
@@ -81,7 +87,10 @@ class Backlog:
             self._waiting.append((jobs, first))
 
     def look(self, *, idle: bool) -> None:
-        """Take the work that is left; `idle` says whether there were GPUs without a job since the last look."""
+        """Take the work that is left.
+
+        `idle` says whether there were GPUs without a job since the last look.
+        """
         if self._state is None:
             return
         rate = self._rates(self._state)
@@ -128,7 +137,10 @@ class Backlog:
 
 
 def dispersion(times: FloatArray, work: FloatArray) -> float:
-    """How uneven the work that arrives is: 1 + 1 for exponential gaps and works, 0 for a conveyor belt."""
+    """How uneven the work that arrives is.
+
+    1 + 1 for exponential gaps and works, 0 for a conveyor belt.
+    """
     span = float(times[-1] - times[0])
     total = float(work.sum())
     if span <= 0 or total <= 0:

@@ -1,7 +1,7 @@
 """The numbers of a run by tenant and by weight (priority).
 
-Completion times, fairness and deadlines are those of the jobs that count, GPU-hours and cost those of all jobs, so that
-they add up to the whole; two jobs that share GPUs are charged half each.
+Completion times, fairness and deadlines are those of the jobs that count, GPU-hours and cost those
+of all jobs, so that they add up to the whole; two jobs that share GPUs are charged half each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,14 @@ def breakdown(
 class _Columns:
     """What is summed up, one entry per job."""
 
-    def __init__(self, table: JobTable, ledger: Ledger, rho: FloatArray, counted: BoolArray, now: float) -> None:
+    def __init__(
+        self,
+        table: JobTable,
+        ledger: Ledger,
+        rho: FloatArray,
+        counted: BoolArray,
+        now: float,
+    ) -> None:
         self._rho = rho
         self._done = counted & (table.ints("status") == FINISHED)
         self._jct = table.floats("finish_s") - table.floats("arrival_s")

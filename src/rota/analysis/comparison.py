@@ -1,13 +1,13 @@
 """Whether one run is better than another, job by job, and whether the difference is more than luck.
 
-Two runs of the same jobs are paired by job. The ratio of their mean completion times (B over A) gets a 95 % interval
-from a paired bootstrap in blocks of consecutive jobs (circular block bootstrap, Politis and Romano 1992): neighbours
-in a queue wait for the same reasons, so jobs drawn one by one would promise too much. Few blocks make a percentile
-interval too short; its percentiles are moved out to what Student's t would need (Hesterberg 2015, expanded
-percentiles).
+Two runs of the same jobs are paired by job. The ratio of their mean completion times (B over A)
+gets a 95 % interval from a paired bootstrap in blocks of consecutive jobs (circular block
+bootstrap, Politis and Romano 1992): neighbours in a queue wait for the same reasons, so jobs drawn
+one by one would promise too much. Few blocks make a percentile interval too short; its percentiles
+are moved out to what Student's t would need (Hesterberg 2015, expanded percentiles).
 
-Several runs of each kind are paired by what they share (seed, load), and the interval is Student's t over the
-logarithms of their ratios.
+Several runs of each kind are paired by what they share (seed, load), and the interval is Student's
+t over the logarithms of their ratios.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ Columns = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The ratio of B to A with its interval; no interval (None) where there is too little to judge by."""
+    """The ratio of B to A with its interval.
+
+    No interval (None) where there is too little to judge by.
+    """
 
     ratio: float
     low: float | None = None
@@ -101,8 +104,16 @@ class Comparison:
     most_lost: tuple[Change, ...]
 
 
-def compare_jobs(a: Columns, b: Columns, *, names: tuple[str, str] = ("A", "B"), seed: int = 0) -> Comparison:
-    """Compare two runs given as the columns of `Result.jobs`; job_id, arrival_s and jct_s are needed.
+def compare_jobs(
+    a: Columns,
+    b: Columns,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    seed: int = 0,
+) -> Comparison:
+    """Compare two runs given as the columns of `Result.jobs`.
+
+    job_id, arrival_s and jct_s are needed.
 
     Raises ConfigError when the runs are not of the same jobs.
     """
@@ -114,9 +125,8 @@ def compare_jobs(a: Columns, b: Columns, *, names: tuple[str, str] = ("A", "B"),
     rows_a = rows_a[both]
     rows_b = rows_b[both]
     if not len(rows_a):
-        raise ConfigError(
-            f"no job finished and was measured in both {names[0]} and {names[1]}; compare runs with the same --measure"
-        )
+        fix = "compare runs with the same --measure"
+        raise ConfigError(f"no job finished and was measured in both {names[0]} and {names[1]}; {fix}")
     in_order = np.lexsort((a["job_id"][rows_a], a["arrival_s"][rows_a]))
     rows_a = rows_a[in_order]
     rows_b = rows_b[in_order]
@@ -166,17 +176,27 @@ def ratio_of_means(a: FloatArray, b: FloatArray, *, block: int, seed: int = 0) -
 
 
 def mean_ratio(ratios: Sequence[float]) -> Estimate:
-    """Geometric mean of independent ratios, with Student's t over their logarithms; one alone has no interval."""
+    """Geometric mean of independent ratios, with Student's t over their logarithms.
+
+    One alone has no interval.
+    """
     logs = np.log(np.asarray(ratios, dtype=np.float64))
     middle = float(logs.mean())
     if len(logs) < 2:
         return Estimate(ratio=math.exp(middle))
     half = student.quantile(CONFIDENCE, len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return Estimate(ratio=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+    return Estimate(
+        ratio=math.exp(middle),
+        low=math.exp(middle - half),
+        high=math.exp(middle + half),
+    )
 
 
 def _drawn_sums(values: FloatArray, starts: IntArray, block: int, rest: int) -> FloatArray:
-    """[R] sums of the drawn blocks; the end of the run is followed by its beginning, the last block is cut to fit."""
+    """[R] sums of the drawn blocks.
+
+    The end of the run is followed by its beginning, the last block is cut to fit.
+    """
     total = np.concatenate(([0.0], np.cumsum(np.concatenate((values, values[:block])))))
     first = np.arange(len(values))
     of_block = total[first + block] - total[first]
@@ -191,14 +211,21 @@ def _common(a: IntArray, b: IntArray, names: tuple[str, str]) -> tuple[IntArray,
     for name, ids in zip(names, (a, b), strict=True):
         seen, times = np.unique(ids, return_counts=True)
         if (times > 1).any():
-            raise ConfigError(f"{name}: job {seen[times > 1][0]} is there twice; give the jobs of one run")
+            fix = "give the jobs of one run"
+            raise ConfigError(f"{name}: job {seen[times > 1][0]} is there twice; {fix}")
     common, rows_a, rows_b = np.intersect1d(a, b, assume_unique=True, return_indices=True)
     if not len(common):
-        raise ConfigError(f"{names[0]} and {names[1]} have no job in common; compare runs of the same workload")
+        fix = "compare runs of the same workload"
+        raise ConfigError(f"{names[0]} and {names[1]} have no job in common; {fix}")
     return rows_a, rows_b
 
 
-def _same_workload(a: Columns, b: Columns, rows: tuple[IntArray, IntArray], names: tuple[str, str]) -> None:
+def _same_workload(
+    a: Columns,
+    b: Columns,
+    rows: tuple[IntArray, IntArray],
+    names: tuple[str, str],
+) -> None:
     """The same job must arrive at the same time and ask for as many GPUs in both runs."""
     for column, unit in (("arrival_s", "arrives at {:g} s"), ("gpus", "asks for {:g} GPUs")):
         if column not in a or column not in b:
@@ -209,8 +236,9 @@ def _same_workload(a: Columns, b: Columns, rows: tuple[IntArray, IntArray], name
         if differs.any():
             i = int(differs.argmax())
             raise ConfigError(
-                f"the workloads differ: job {a['job_id'][rows[0][i]]} {unit.format(of_a[i])} in {names[0]} and "
-                f"{unit.format(of_b[i])} in {names[1]}; compare runs with the same jobs and the same seed"
+                f"the workloads differ: job {a['job_id'][rows[0][i]]} {unit.format(of_a[i])} in "
+                f"{names[0]} and {unit.format(of_b[i])} in {names[1]}; compare runs with the same "
+                "jobs and the same seed"
             )
 
 

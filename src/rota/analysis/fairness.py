@@ -2,11 +2,12 @@
 
     rho_i = (finish_i - arrival_i) / (steps_i / q_i)        q_i = sum_j T_ij y_ij
 
-q_i is the speed of the job in an isolated n-th of the cluster: y_ij = n_j / (n s_i) of its time on each type j (n_j
-GPUs of the type, s_i GPUs of the job), scaled down where that is more than all of its time; T_ij is its speed alone.
-That is the share of Gavel's finish-time-fairness policy (OSDI'20, section 4.2) after Themis (NSDI'20). n is the number
-of jobs in the system, averaged over the time that the job itself was there; refused jobs never were. A job with rho
-above 1 + tolerance was treated unfairly. The tolerance is 0.05, as in the evaluation of Shockwave (NSDI'23): rounds and
+q_i is the speed of the job in an isolated n-th of the cluster: y_ij = n_j / (n s_i) of its time on
+each type j (n_j GPUs of the type, s_i GPUs of the job), scaled down where that is more than all of
+its time; T_ij is its speed alone. That is the share of Gavel's finish-time-fairness policy
+(OSDI'20, section 4.2) after Themis (NSDI'20). n is the number of jobs in the system, averaged over
+the time that the job itself was there; refused jobs never were. A job with rho above 1 + tolerance
+was treated unfairly. The tolerance is 0.05, as in the evaluation of Shockwave (NSDI'23): rounds and
 the time to start make almost every job a little later than in theory.
 """
 
@@ -51,7 +52,11 @@ def fairness(rho: FloatArray, tolerance: float = UNFAIR_BEYOND) -> Fairness:
     )
 
 
-def finish_time_fairness(table: JobTable, cluster: Cluster, speeds: Throughputs | None) -> FloatArray:
+def finish_time_fairness(
+    table: JobTable,
+    cluster: Cluster,
+    speeds: Throughputs | None,
+) -> FloatArray:
     """[N] rho of every job; NaN where it did not finish or its speed is not known."""
     rho = np.full(len(table), np.nan)
     status = table.ints("status")
@@ -73,7 +78,12 @@ def finish_time_fairness(table: JobTable, cluster: Cluster, speeds: Throughputs 
     return rho
 
 
-def mean_present(arrival: FloatArray, left: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
+def mean_present(
+    arrival: FloatArray,
+    left: FloatArray,
+    start: FloatArray,
+    end: FloatArray,
+) -> FloatArray:
     """How many jobs were there on average between each start and end; at least one."""
     moments = np.concatenate([arrival, left[np.isfinite(left)]])
     change = np.ones(len(moments))
@@ -89,7 +99,13 @@ def mean_present(arrival: FloatArray, left: FloatArray, start: FloatArray, end: 
     return at_least_one
 
 
-def _rates(profile: IntArray, gpus: IntArray, names: list[str], cluster: Cluster, speeds: Throughputs) -> FloatArray:
+def _rates(
+    profile: IntArray,
+    gpus: IntArray,
+    names: list[str],
+    cluster: Cluster,
+    speeds: Throughputs,
+) -> FloatArray:
     """[N, T] speeds of jobs alone, looked up once per kind of job."""
     most = int(gpus.max()) + 1
     codes, which = np.unique(profile * most + gpus, return_inverse=True)

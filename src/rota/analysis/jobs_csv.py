@@ -1,4 +1,7 @@
-"""One line per job. Floats are written so that reading them gives the same number; no value is an empty field."""
+"""One line per job. Floats are written so that reading them gives the same number.
+
+No value is an empty field.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,9 @@ _WHOLE = ("job_id", "gpus", "measured")
 
 
 def read_jobs_csv(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The columns of a file that `write_jobs_csv` wrote; others are left out, an empty field is NaN.
+    """The columns of a file that `write_jobs_csv` wrote.
+
+    Others are left out, an empty field is NaN.
 
     Raises ConfigError with the line and column that cannot be used.
     """
@@ -81,14 +86,16 @@ def read_jobs_csv(path: str | Path) -> dict[str, NDArray[Any]]:
         ):
             return _columns(csv.reader(file), str(path))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read {path}: {error}; give a file written with --jobs-csv") from error
+        fix = "give a file written with --jobs-csv"
+        raise ConfigError(f"cannot read {path}: {error}; {fix}") from error
 
 
 def _columns(lines: Iterator[list[str]], path: str) -> dict[str, NDArray[Any]]:
     header = next(lines, [])
     missing = [name for name in NEEDED if name not in header]
     if missing:
-        raise ConfigError(f"{path}:1: no column {', '.join(missing)}; give a file written with --jobs-csv")
+        fix = "give a file written with --jobs-csv"
+        raise ConfigError(f"{path}:1: no column {', '.join(missing)}; {fix}")
     places = {name: header.index(name) for name in COLUMNS if name in header}
     values: dict[str, list[Any]] = {name: [] for name in places}
     for number, fields in enumerate(lines, start=2):
@@ -114,9 +121,8 @@ def _value(name: str, text: str, path: str, line: int) -> Any:
         wanted = "a whole number" if name in _WHOLE else "a number"
         raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not {wanted}") from None
     if text and not (math.isfinite(value) and (value >= 0 or name != "jct_s")):
-        raise ConfigError(
-            f"{path}:{line}, column {name}: {text!r} is not a possible value; leave it empty if there is none"
-        )
+        fix = "leave it empty if there is none"
+        raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not a possible value; {fix}")
     return value
 
 

@@ -1,7 +1,7 @@
 """What did every job hold? GPU-seconds and their price by job, CPU- and memory-seconds of all.
 
-Two jobs that share GPUs are charged half each. Where a placement does not say how many CPUs a task holds, it holds the
-same part of those of its servers as of their GPUs.
+Two jobs that share GPUs are charged half each. Where a placement does not say how many CPUs a task
+holds, it holds the same part of those of its servers as of their GPUs.
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ def memory_of(placement: Placement, cluster: Cluster) -> FloatArray:
 
 
 def in_proportion(placement: Placement, cluster: Cluster, there: FloatArray) -> FloatArray:
-    """[K] the same part of what servers have as of their GPUs; without slots, of an average server of the type."""
+    """[K] the same part of what servers have as of their GPUs.
+
+    Without slots, of an average server of the type.
+    """
     if len(placement.slot_gpus) == 0:
         average: FloatArray = placement.gpus * _per_gpu(cluster, there)[placement.type]
         return average

@@ -1,14 +1,16 @@
 """How good was the schedule? Numbers from events, seen live or read back from a log.
 
-Completion time (JCT) is finish minus arrival. Utilisation is GPU-seconds held by tasks over GPU-seconds that were
-there; two jobs that share GPUs hold them once. Cost is the hourly price of the type x the hours held x GPUs. The
-lease extension fraction is, over all pairs of consecutive rounds, the part of the tasks whose jobs were still there
-that kept their very slots. Finish-time fairness is defined in fairness.py; CPU and memory utilisation are like that of
-GPUs, and None where the cluster does not say what it has. A deadline is missed by a job that finishes after it, or that
+Completion time (JCT) is finish minus arrival. Utilisation is GPU-seconds held by tasks over
+GPU-seconds that were there; two jobs that share GPUs hold them once. Cost is the hourly price of
+the type x the hours held x GPUs. The lease extension fraction is, over all pairs of consecutive
+rounds, the part of the tasks whose jobs were still there that kept their very slots. Finish-time
+fairness is defined in fairness.py; CPU and memory utilisation are like that of GPUs, and None where
+the cluster does not say what it has. A deadline is missed by a job that finishes after it, or that
 has not finished although it is past (or that was given up).
 
-`Planned` and `RoundsRan` come once per round, so their handlers do little; the ledger sums
-up what jobs hold in large portions. With `measure="auto"` the range of jobs that count is found in warmup.py.
+`Planned` and `RoundsRan` come once per round, so their handlers do little; the ledger sums up what
+jobs hold in large portions. With `measure="auto"` the range of jobs that count is found in
+warmup.py.
 """
 
 from __future__ import annotations
@@ -98,7 +100,10 @@ class Metrics:
         return {**self.__dict__, "speeds": None}
 
     def settle(self) -> SteadyWindow | None:
-        """The jobs that count of a workload without an end, as soon as that is known; asked once in a round."""
+        """The jobs that count of a workload without an end, as soon as that is known.
+
+        Asked once in a round.
+        """
         if self.auto and self._endless and self._window is None and len(self.table) >= self._next_look:
             self._window = on_the_way(self.table)
             self._next_look = next_look(len(self.table))

@@ -26,12 +26,16 @@ _WHY = {
 
 
 def check_writable(path: str | Path) -> Path:
-    """The file that will be written, links followed; raises OutputError now rather than after a long run."""
+    """The file that will be written, links followed.
+
+    Raises OutputError now rather than after a long run.
+    """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise OutputError(f"cannot write {path}: it is a folder; give a file name")
     if not target.parent.is_dir():
-        raise OutputError(f"cannot write {path}: the folder {target.parent} does not exist; create it first")
+        fix = "create it first"
+        raise OutputError(f"cannot write {path}: the folder {target.parent} does not exist; {fix}")
     try:
         if _is_special(target):
             os.close(os.open(target, os.O_WRONLY | os.O_NONBLOCK))
@@ -66,7 +70,10 @@ def write_file(path: str | Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """As `writing`, for those that open the file by its name: the path of an empty file in the same folder."""
+    """As `writing`, for those that open the file by its name.
+
+    The path of an empty file in the same folder.
+    """
     target = check_writable(path)
     with _as_output_error(path):
         if _is_special(target):

@@ -1,24 +1,27 @@
 """Is the cluster asked for more than it can do? Then the queue grows for ever, and a mean says nothing.
 
-There are two tests. Both need enough to look at: arrivals that asked for ten times the GPUs of the cluster, at 200
-moments at least (jobs that come at the same moment are one).
+There are two tests. Both need enough to look at: arrivals that asked for ten times the GPUs of the
+cluster, at 200 moments at least (jobs that come at the same moment are one).
 
-The first finds a large overload early. What is watched is the demand: the GPUs that all jobs present ask for, running
-and waiting. From an empty cluster it rises to some level; at 95 % load that level is high and fluctuates wildly, so a
-rise alone proves nothing. The test is made on the last two thirds of all arrivals so far, cut into twenty stretches of
-as many arrivals each. A run is unstable when all of these hold:
+The first finds a large overload early. What is watched is the demand: the GPUs that all jobs
+present ask for, running and waiting. From an empty cluster it rises to some level; at 95 % load
+that level is high and fluctuates wildly, so a rise alone proves nothing. The test is made on the
+last two thirds of all arrivals so far, cut into twenty stretches of as many arrivals each. A run is
+unstable when all of these hold:
 
-1. the demand is at least three times the cluster, so that two jobs per GPU would not serve it either;
+1. the demand is at least three times the cluster, so that two jobs per GPU would not serve it
+   either;
 2. it was never below the size of the cluster in these two thirds;
 3. arrivals asked for at least 3 % more GPUs than left;
 4. the mean growth of a stretch is at least seven times its standard error.
 
-The fourth is what tells a drift from a walk without one: of a queue that only fluctuates, the growth over any time
-divided by its standard error is about normally distributed, reflection at zero included.
+The fourth is what tells a drift from a walk without one: of a queue that only fluctuates, the
+growth over any time divided by its standard error is about normally distributed, reflection at zero
+included.
 
-The second finds a slight overload, and one that only long jobs feel (backlog.py): since the demand was last below the
-size of the cluster (twice its size if two jobs may share GPUs), the work that is left has risen so far that at a load
-of 95 % the chance of it would be less than one in a million.
+The second finds a slight overload, and one that only long jobs feel (backlog.py): since the demand
+was last below the size of the cluster (twice its size if two jobs may share GPUs), the work that is
+left has risen so far that at a load of 95 % the chance of it would be less than one in a million.
 
 Only simulated events count, no clock of the machine, so the same run always ends in the same place.
 """
@@ -151,9 +154,10 @@ class Overload:
         left = rise.left_s / 3600.0
         rose = rise.rise_s / 3600.0
         return (
-            f"the load was at the limit of the cluster or beyond: at the end {left:,.0f} GPU hours of work were left, "
-            f"{rose:,.0f} of them added since GPUs were last idle (at {limits.load:.0%} load the chance of that is "
-            f"below {limits.suspect:g}), so completion times depend on the length of the run"
+            f"the load was at the limit of the cluster or beyond: at the end {left:,.0f} GPU "
+            f"hours of work were left, {rose:,.0f} of them added since GPUs were last idle (at "
+            f"{limits.load:.0%} load the chance of that is below {limits.suspect:g}), so "
+            "completion times depend on the length of the run"
         )
 
     def numbers(self) -> dict[str, float]:
@@ -226,8 +230,9 @@ class Overload:
         )
         if excess >= limits.excess and errors >= limits.errors:
             self._verdict = (
-                f"overload: after {self._jobs:,} arrivals jobs ask for {self._demand:,} GPUs of {self._capacity:,} and "
-                f"the queue keeps growing (arrivals ask for {excess:.2f} times what is served)"
+                f"overload: after {self._jobs:,} arrivals jobs ask for {self._demand:,} GPUs of "
+                f"{self._capacity:,} and the queue keeps growing (arrivals ask for {excess:.2f} "
+                "times what is served)"
             )
 
     def _check_work(self) -> None:
@@ -237,9 +242,9 @@ class Overload:
             return
         self.overhang = seen = self._overhang(rise)
         self._verdict = (
-            f"overload: after {self._jobs:,} arrivals jobs need {seen.work_left_gpu_h:,.0f} more GPU hours, "
-            f"{seen.work_rise_gpu_h:,.0f} of them added since GPUs were last idle (at {limits.load:.0%} load the "
-            f"chance of that is below {limits.chance:g})"
+            f"overload: after {self._jobs:,} arrivals jobs need {seen.work_left_gpu_h:,.0f} more "
+            f"GPU hours, {seen.work_rise_gpu_h:,.0f} of them added since GPUs were last idle (at "
+            f"{limits.load:.0%} load the chance of that is below {limits.chance:g})"
         )
 
     def _overhang(self, rise: Rise) -> Overhang:

@@ -1,9 +1,9 @@
 """What tenants held over time, and what they were entitled to.
 
-In every bin of time a tenant has a part of all GPU time that was held, and a part that it was entitled to: its weight
-over the weights of all tenants that had a job in the system, averaged over the bin as far as anybody was
-there. Weights are those of the entities of a hierarchical policy, else 1 each. A tenant that asks for less than its
-part leaves the rest to the others.
+In every bin of time a tenant has a part of all GPU time that was held, and a part that it was
+entitled to: its weight over the weights of all tenants that had a job in the system, averaged over
+the bin as far as anybody was there. Weights are those of the entities of a hierarchical policy,
+else 1 each. A tenant that asks for less than its part leaves the rest to the others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from rota.core.placement import Placement, nobody
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shares:
-    """`held[t, i]` and `entitled[t, i]` of tenant t hold from `edge[i]` to `edge[i + 1]`, seconds; NaN: nobody ran."""
+    """`held[t, i]` and `entitled[t, i]` of tenant t hold from `edge[i]` to `edge[i + 1]`, seconds.
+
+    NaN: nobody ran.
+    """
 
     tenants: tuple[str, ...]
     weights: tuple[float, ...]

@@ -25,7 +25,8 @@ def form_of(path: str | Path) -> str:
     """The format of a figure by its name; raises ConfigError for one that is not offered."""
     form = Path(path).suffix.lower().removeprefix(".")
     if form not in plots.FORMATS:
-        raise ConfigError(f"cannot draw {str(path)!r}; give a name that ends in .{', .'.join(plots.FORMATS)}")
+        fix = f"give a name that ends in .{', .'.join(plots.FORMATS)}"
+        raise ConfigError(f"cannot draw {str(path)!r}; {fix}")
     return form
 
 

@@ -1,18 +1,23 @@
-"""Where the warm-up of a run ends: before it, numbers are about a cluster that was empty at the beginning.
+"""Where the warm-up of a run ends.
 
-What is looked at is how many jobs every arriving job found in the system. MSER-5 (White, 1997) cuts off the beginning:
-of the means of five arrivals each, it leaves out as many as make the standard error of the mean of the others smallest,
+Before it, numbers are about a cluster that was empty at the beginning.
+
+What is looked at is how many jobs every arriving job found in the system. MSER-5 (White, 1997) cuts
+off the beginning: of the means of five arrivals each, it leaves out as many as make the standard
+error of the mean of the others smallest,
 
     d = argmin over d of  sum of (y_i - mean of y_d..y_k)^2 over i >= d, divided by (k - d)^2.
 
-If d falls into the second half there is no steady state. Nor is there one if the two halves of what is left differ by
-more than three standard errors (from twenty stretches), as they do while a queue grows.
+If d falls into the second half there is no steady state. Nor is there one if the two halves of what
+is left differ by more than three standard errors (from twenty stretches), as they do while a queue
+grows.
 
-A workload that ends is run to its end. Jobs that arrive within the 90th percentile of completion times before the last
-arrival are left out too, at most half of what was steady: nobody comes after them to compete. A workload without an
-end is looked at after 1,000 arrivals, and each time these have doubled, up to 8,000; the first look that finds a
-steady state decides, and the run ends when the jobs that it chose are done. If none does, the second half counts. A
-cluster that is asked for more than it can do (overload.py) ends such a run early.
+A workload that ends is run to its end. Jobs that arrive within the 90th percentile of completion
+times before the last arrival are left out too, at most half of what was steady: nobody comes after
+them to compete. A workload without an end is looked at after 1,000 arrivals, and each time these
+have doubled, up to 8,000; the first look that finds a steady state decides, and the run ends when
+the jobs that it chose are done. If none does, the second half counts. A cluster that is asked for
+more than it can do (overload.py) ends such a run early.
 """
 
 from __future__ import annotations
@@ -33,7 +38,8 @@ FEWEST = 2 * STRETCHES * BATCH
 FIRST_LOOK = 1_000
 LAST_LOOK = 8_000
 LATER = 1.1
-"""A look waits for this multiple of the arrivals that it looks at, so that all that ended till then is known."""
+"""A look waits for this multiple of the arrivals that it looks at, so that all that ended till then
+is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +59,10 @@ class SteadyWindow:
 
 
 def mser(values: FloatArray, batch: int = BATCH) -> int | None:
-    """How many values at the beginning are warm-up; None if that would be more than half of them."""
+    """How many values at the beginning are warm-up.
+
+    None if that would be more than half of them.
+    """
     count = len(values) // batch
     if count < 4:
         return None
@@ -141,7 +150,7 @@ def _window(table: JobTable, first: int, last: int, *, steady: bool) -> SteadyWi
         why = f"measured jobs {first}:{last} of {len(table)}: the warm-up ended after {hours:,.1f} h"
     else:
         why = (
-            f"no steady state was reached, so the numbers depend on the length of the run: measured jobs "
-            f"{first}:{last} of {len(table)}; lower the load, or give more jobs"
+            "no steady state was reached, so the numbers depend on the length of the run: "
+            f"measured jobs {first}:{last} of {len(table)}; lower the load, or give more jobs"
         )
     return SteadyWindow(first=first, last=last, steady=steady, why=why)

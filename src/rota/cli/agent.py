@@ -138,7 +138,8 @@ def _check_several(names: tuple[str, ...], options: dict[str, Any]) -> None:
     if len(names) <= 1:
         return
     if len(set(names)) < len(names):
-        raise ConfigError(f"--name: {', '.join(names)} are not different; every server needs a name of its own")
+        fix = "every server needs a name of its own"
+        raise ConfigError(f"--name: {', '.join(names)} are not different; {fix}")
     if not options["gpus"].strip().startswith("emulate:") or options["connection_file"]:
         raise ConfigError("--name can be given several times only for emulated servers without a connection file")
 

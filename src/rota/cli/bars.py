@@ -34,7 +34,10 @@ def show_histogram(histogram: Histogram) -> None:
 
 
 def bar(length: float) -> str:
-    """A bar of that many characters, to an eighth of one; something for everything above nothing."""
+    """A bar of that many characters, to an eighth of one.
+
+    Something for everything above nothing.
+    """
     if not _blocks():
         return "#" * max(round(length), 1 if length > 0 else 0)
     whole, part = divmod(round(length * 8), 8)

@@ -101,7 +101,16 @@ def solve(*, policy: str, jobs: int, multi_gpu: bool, seed: int, as_json: bool) 
 @click.option("--multi-gpu", is_flag=True, help="Take the numbers of GPUs from the Philly log.")
 @click.option("--seed", type=int, default=42, show_default=True, help="Seed of the jobs.")
 @json_option
-def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: bool, seed: int, as_json: bool) -> None:
+def place(
+    *,
+    mechanism: str,
+    jobs: int,
+    cluster: str,
+    rules: str,
+    multi_gpu: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
     """CPU seconds of one round from nothing, the best of three, and what it loses against the bound if there is one."""
     from rota import api  # numpy only when needed
     from rota.core.rules import preset
@@ -109,7 +118,13 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
 
     times = []
     for _ in range(REPEATS):
-        view, order = api.place_view(jobs, cluster=cluster, multi_gpu=multi_gpu, seed=seed, rules=rules)
+        view, order = api.place_view(
+            jobs,
+            cluster=cluster,
+            multi_gpu=multi_gpu,
+            seed=seed,
+            rules=rules,
+        )
         halves = build(mechanism, preset(rules), 0)
         start = time.process_time()
         placement = halves.place(view, order)

@@ -46,11 +46,18 @@ def command() -> None:
 @_days
 @_force
 @json_option
-def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, as_json: bool) -> None:
+def init(
+    folder: str | None,
+    *,
+    hosts: tuple[str, ...],
+    days: int,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Make an authority, the scheduler's certificate and one for a client, `admin`.
 
-    localhost, 127.0.0.1, ::1 and the name of this machine are always among the hosts. With --force, everything that the
-    old authority signed is worthless from then on.
+    localhost, 127.0.0.1, ::1 and the name of this machine are always among the hosts. With --force,
+    everything that the old authority signed is worthless from then on.
     """
     import socket  # kept off the path of --help
 
@@ -63,7 +70,15 @@ def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, 
     certs.check_hosts(every)
     certs.create_authority(place, now, force=force)
     made = [
-        certs.issue(place, Subject(Role.SCHEDULER, "scheduler"), now, hosts=every, days=days, force=force, out=place),
+        certs.issue(
+            place,
+            Subject(Role.SCHEDULER, "scheduler"),
+            now,
+            hosts=every,
+            days=days,
+            force=force,
+            out=place,
+        ),
         certs.issue(place, Subject(Role.CLIENT, "admin"), now, days=days, force=force, out=place),
     ]
     _show_issued(made, as_json=as_json)
@@ -78,7 +93,15 @@ def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, 
 @_days
 @_force
 @json_option
-def agent(name: str, *, folder: str | None, out: str | None, days: int, force: bool, as_json: bool) -> None:
+def agent(
+    name: str,
+    *,
+    folder: str | None,
+    out: str | None,
+    days: int,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Make the certificate of an agent."""
     _issue("agent", name, None, folder=folder, out=out, days=days, force=force, as_json=as_json)
 
@@ -99,7 +122,14 @@ def agent(name: str, *, folder: str | None, out: str | None, days: int, force: b
 @_force
 @json_option
 def client(
-    name: str, *, tenant: str | None, folder: str | None, out: str | None, days: int, force: bool, as_json: bool
+    name: str,
+    *,
+    tenant: str | None,
+    folder: str | None,
+    out: str | None,
+    days: int,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Make the certificate of a user."""
     _issue("client", name, tenant, folder=folder, out=out, days=days, force=force, as_json=as_json)
@@ -180,7 +210,14 @@ def show(folder: str | None, *, as_json: bool) -> None:
 
 
 def _issue(
-    role: str, name: str, tenant: str | None, *, folder: str | None, out: str | None, as_json: bool, **how: Any
+    role: str,
+    name: str,
+    tenant: str | None,
+    *,
+    folder: str | None,
+    out: str | None,
+    as_json: bool,
+    **how: Any,
 ) -> None:
     from rota.deploy.security import certs
     from rota.deploy.security.subjects import Role, Subject

@@ -27,7 +27,14 @@ def command(spec: str | None, *, as_json: bool) -> None:
         return
     cluster = clusters.load(spec)
     if as_json:
-        echo_json({"name": cluster.name, "gpus": cluster.gpus, "types": _types(cluster), "servers": _kinds(cluster)})
+        echo_json(
+            {
+                "name": cluster.name,
+                "gpus": cluster.gpus,
+                "types": _types(cluster),
+                "servers": _kinds(cluster),
+            }
+        )
         return
     _show(cluster)
 
@@ -48,7 +55,10 @@ def _types(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def _kinds(cluster: Cluster) -> list[dict[str, Any]]:
-    """Servers that are the same, with their number; amounts are of one server, 0 where they are unknown."""
+    """Servers that are the same, with their number.
+
+    Amounts are of one server, 0 where they are unknown.
+    """
     alike = Counter((s.type, s.capacity, s.rack) for s in cluster.ordered)
     return [
         {

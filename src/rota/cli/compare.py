@@ -49,19 +49,36 @@ Examples:
 )
 @json_option
 def command(
-    a: str, b: str, *, store: str | None, axis: str | None, sweep: str | None, metric: str | None, as_json: bool
+    a: str,
+    b: str,
+    *,
+    store: str | None,
+    axis: str | None,
+    sweep: str | None,
+    metric: str | None,
+    as_json: bool,
 ) -> None:
     """Compare two runs of the same jobs, or two values of an axis of a sweep.
 
-    A and B are files of --jobs-csv, event logs, or runs of a store (results.db:KEY); a job gains when it takes less
-    time in B. With --store and --by they are values, and runs that differ in nothing else are paired.
+    A and B are files of --jobs-csv, event logs, or runs of a store (results.db:KEY); a job gains
+    when it takes less time in B. With --store and --by they are values, and runs that differ in
+    nothing else are paired.
     """
     if (store is None) != (axis is None):
         raise click.UsageError("--store and --by go together: a store of results, and the axis to compare")
     if store is None and (sweep or metric):
-        raise click.UsageError("--sweep and --metric choose runs of a store; give --store and --by too")
+        fix = "give --store and --by too"
+        raise click.UsageError(f"--sweep and --metric choose runs of a store; {fix}")
     if store is not None and axis is not None:
-        _compare_values(a, b, store=store, axis=axis, sweep=sweep, metric=metric or "mean_jct_s", as_json=as_json)
+        _compare_values(
+            a,
+            b,
+            store=store,
+            axis=axis,
+            sweep=sweep,
+            metric=metric or "mean_jct_s",
+            as_json=as_json,
+        )
     else:
         _compare_runs(a, b, as_json=as_json)
 
@@ -95,9 +112,8 @@ def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
     if start.startswith(b"SQLite format 3"):
         from rota.core.errors import ConfigError
 
-        raise ConfigError(
-            f"{spec} is a store of results; write {spec}:KEY for one run, or use --store {spec} --by AXIS"
-        )
+        fix = f"write {spec}:KEY for one run, or use --store {spec} --by AXIS"
+        raise ConfigError(f"{spec} is a store of results; {fix}")
     if start.lstrip().startswith(b"{"):
         from rota import api
 
@@ -129,7 +145,8 @@ def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
     with ResultStore(path, create=False) as store:
         run = store.result(key) if key else None
         if run is None:
-            raise ConfigError(f"no run of {path} has a key that begins with {key!r}; see `rota results show {path}`")
+            fix = f"see `rota results show {path}`"
+            raise ConfigError(f"no run of {path} has a key that begins with {key!r}; {fix}")
         blob = store.jobs(run.key)
     if blob is None:
         raise ConfigError(f"{path}: run {run.key[:12]} is {run.status}: there are no completion times of it")
@@ -169,9 +186,9 @@ def _show_runs(a: str, b: str, comparison: Comparison) -> None:
         from rota.analysis.comparison import RESAMPLES
 
         click.echo(
-            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {comparison.block} consecutive jobs, because "
-            "neighbours are\ncorrelated; it says nothing about other seeds: for these, compare a sweep with\n"
-            "--store and --by)"
+            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {comparison.block} "
+            "consecutive jobs, because neighbours are\ncorrelated; it says nothing about other "
+            "seeds: for these, compare a sweep with\n--store and --by)"
         )
     for note in _notes(comparison):
         click.echo(f"rota: note: {note}", err=True)
@@ -216,7 +233,16 @@ def _interval(estimate: Estimate) -> str:
 # Two values of an axis
 
 
-def _compare_values(a: str, b: str, *, store: str, axis: str, sweep: str | None, metric: str, as_json: bool) -> None:
+def _compare_values(
+    a: str,
+    b: str,
+    *,
+    store: str,
+    axis: str,
+    sweep: str | None,
+    metric: str,
+    as_json: bool,
+) -> None:
     from rota.core.errors import UnknownName
     from rota.experiments.pairing import METRICS, pair_runs
     from rota.experiments.store import ResultStore

@@ -51,7 +51,11 @@ def scenes(jobs: int, seed: int) -> list[Scene]:
         "seed": seed,
     }
     return [
-        Scene(title="GPUs of three types", run=types, sides={name: {"policy": name} for name in POLICIES}),
+        Scene(
+            title="GPUs of three types",
+            run=types,
+            sides={name: {"policy": name} for name in POLICIES},
+        ),
         Scene(
             title="CPUs and memory beside GPUs",
             run=shares,
@@ -78,7 +82,10 @@ def scenes(jobs: int, seed: int) -> list[Scene]:
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the jobs.")
 @json_option
 def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
-    """Compare policies and mechanisms on built-in workloads: a table, and an interactive report in one HTML file."""
+    """Compare policies and mechanisms on built-in workloads.
+
+    A table, and an interactive report in one HTML file.
+    """
     from rota.analysis.output import check_writable  # numpy only when needed
     from rota.report.page import write_report
 

@@ -45,7 +45,10 @@ _QUIET = frozenset({"LeasesExtended", "Allocated", "RoundsRan", "ProgressMade", 
 def command(
     *, follow: bool, after: int, verbose: bool, export: str | None, as_json: bool, **options: Any
 ) -> None:  # fmt: skip
-    """Print what happens in a deployment, or export its event log. A tenant sees the events of its own jobs."""
+    """Print what happens in a deployment, or export its event log.
+
+    A tenant sees the events of its own jobs.
+    """
     if export is not None and (follow or after):
         raise click.UsageError("--export writes the whole log; leave out -f and --after")
     with open_client(options) as client:

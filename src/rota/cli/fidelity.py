@@ -85,10 +85,18 @@ Examples:
     help="Draw the distribution of the ratios (.png, .pdf or .svg).",
 )
 @json_option
-def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bool, **options: Any) -> None:
+def command(
+    *,
+    trace: str,
+    jobs_csv: str | None,
+    figure: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Run a trace simulated and emulated, and compare job by job.
 
-    The emulation has a real scheduler, real agents, leases and checkpoints; only the GPUs are emulated, and time.
+    The emulation has a real scheduler, real agents, leases and checkpoints; only the GPUs are
+    emulated, and time.
     """
     from rota.analysis.output import check_writable  # numpy only when needed
 
@@ -185,8 +193,8 @@ def _show(fidelity: Fidelity) -> None:
     show_table(f"{len(fidelity.simulated)} jobs", ("metric", "simulated", "emulated", "difference"), rows, numbers=3)
     low, middle, high = _percentiles(fidelity)
     click.echo(
-        f"Per job, emulated over simulated: median {middle:.3f}, 5 % below {low:.3f}, 5 % above {high:.3f}. "
-        f"{fidelity.preemptions} preemptions; {fidelity.wall_s:,.0f} s on the wall."
+        f"Per job, emulated over simulated: median {middle:.3f}, 5 % below {low:.3f}, 5 % above "
+        f"{high:.3f}. {fidelity.preemptions} preemptions; {fidelity.wall_s:,.0f} s on the wall."
     )
 
 

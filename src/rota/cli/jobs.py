@@ -85,10 +85,22 @@ def fields(info: Any) -> dict[str, Any]:
 
     plain = ("phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
              "preemptions", "epoch", "exit_code", "submitted_s", "ended_s")  # fmt: skip
-    values = {"job": info.job, **spec_fields(info.spec), **{name: getattr(info, name) for name in plain}}
+    values = {
+        "job": info.job,
+        **spec_fields(info.spec),
+        **{name: getattr(info, name) for name in plain},
+    }
     for name in ("started_at", "ended_at", "ended_s"):
         values[name] = values[name] or None
-    parts = [{"node": p.node, "devices": list(p.devices), "cpus": p.cpus, "memory_gb": p.memory_gb} for p in info.parts]
+    parts = [
+        {
+            "node": p.node,
+            "devices": list(p.devices),
+            "cpus": p.cpus,
+            "memory_gb": p.memory_gb,
+        }
+        for p in info.parts
+    ]
     return {**values, "parts": parts}
 
 

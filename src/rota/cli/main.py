@@ -71,10 +71,15 @@ class Verbs(click.Group):
         """The command object in `rota.cli.<verb>`, with an underscore for every hyphen."""
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = importlib.import_module(f"rota.cli.{cmd_name.replace('-', '_')}").command
+        module = importlib.import_module(f"rota.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
         """The table of verbs, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -129,9 +134,9 @@ def _explain(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         return _say(f"error: {error.filename}: {error.strerror}", USAGE)
     return _say(
-        f"internal error: {type(error).__name__}: {error}\n"
-        f"This is a bug in Rota {__version__}. Run again with --traceback (or ROTA_DEBUG=1) and report the output "
-        f"with the command to {ISSUES}.",
+        f"internal error: {type(error).__name__}: {error}\nThis is a bug in Rota {__version__}. "
+        "Run again with --traceback (or ROTA_DEBUG=1) and report the output with the command to "
+        f"{ISSUES}.",
         FAILED,
     )
 

@@ -14,7 +14,10 @@ from rota.cli.options import echo_json, json_option
 @connection
 @json_option
 def command(*, as_json: bool, **options: Any) -> None:
-    """List the servers of a deployment: what they have, what runs there, when they were heard of."""
+    """List the servers of a deployment.
+
+    What they have, what runs there, when they were heard of.
+    """
     with open_client(options) as client:
         nodes = client.nodes()
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +13,7 @@ from rota.cli.options import F, completes, echo_json, settings_option
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from rota.analysis.figures.curves import PlotLine
     from rota.experiments.plotting import Curves, RunSelection
 
 EXAMPLES = """
@@ -66,7 +67,10 @@ def jct_vs_load(store: str, *, sweep_name: str | None, where: dict[str, str], **
 
     Mean over seeds with a 95 % band; a cross marks a load at which a run was unstable.
     """
-    _draw_curves("jct_vs_load", store, _choice(sweep_name, where), out)
+    from rota.analysis.figures import curves
+    from rota.experiments import plotting
+
+    _draw_curves(plotting.jct_vs_load, curves.jct_vs_load, store, _choice(sweep_name, where), out)
 
 
 @command.command("jct-cdf", epilog="Example: rota plot jct-cdf fifo=a.csv las=b.csv -o cdf.pdf")
@@ -74,12 +78,27 @@ def jct_vs_load(store: str, *, sweep_name: str | None, where: dict[str, str], **
 @_sweep
 @_where
 @_output
-def jct_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str, str], **out: Any) -> None:
+def jct_cdf(
+    sources: tuple[str, ...],
+    *,
+    sweep_name: str | None,
+    where: dict[str, str],
+    **out: Any,
+) -> None:
     """Distribution of completion times, from CSVs or a store.
 
     Runs of a store that differ in nothing but their seed are one line.
     """
-    _draw_distribution("jct_cdf", "jct_s", sources, _choice(sweep_name, where), out)
+    _check(**out)
+    from rota.analysis.figures import curves
+    from rota.experiments import plotting
+
+    values_by_name = plotting.jct_cdf(sources, _choice(sweep_name, where))
+    _put(
+        lambda: _distribution(values_by_name, "jct_s"),
+        lambda: curves.jct_cdf(values_by_name),
+        **out,
+    )
 
 
 @command.command("ftf-cdf", epilog="Example: rota plot ftf-cdf fifo=a.csv las=b.csv -o fair.pdf")
@@ -87,12 +106,27 @@ def jct_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str
 @_sweep
 @_where
 @_output
-def ftf_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str, str], **out: Any) -> None:
+def ftf_cdf(
+    sources: tuple[str, ...],
+    *,
+    sweep_name: str | None,
+    where: dict[str, str],
+    **out: Any,
+) -> None:
     """Distribution of finish-time fairness, from CSVs or a store.
 
     Above 1 a job ended later than with its own part of the cluster.
     """
-    _draw_distribution("ftf_cdf", "ftf", sources, _choice(sweep_name, where), out)
+    _check(**out)
+    from rota.analysis.figures import curves
+    from rota.experiments import plotting
+
+    values_by_name = plotting.ftf_cdf(sources, _choice(sweep_name, where))
+    _put(
+        lambda: _distribution(values_by_name, "ftf"),
+        lambda: curves.ftf_cdf(values_by_name),
+        **out,
+    )
 
 
 @command.command(
@@ -105,7 +139,8 @@ def ftf_cdf(sources: tuple[str, ...], *, sweep_name: str | None, where: dict[str
 def sim_vs_real(reference: str, others: tuple[str, ...], **out: Any) -> None:
     """Completion times of other runs over those of a first one.
 
-    Distribution of the ratio job by job, e.g. simulated over real; works for any two files of --jobs-csv.
+    Distribution of the ratio job by job, e.g. simulated over real; works for any two files of
+    --jobs-csv.
     """
     _check(**out)
     from rota.analysis.figures.curves import ratio_cdf
@@ -147,7 +182,16 @@ def utilization(logs: tuple[str, ...], *, bins: int, **out: Any) -> None:
         return utilization_lines(series_by_name)
 
     _put(
-        lambda: {"lines": [{"name": n, "edge_s": s.edge, "utilization": s.value} for n, s in series_by_name.items()]},
+        lambda: {
+            "lines": [
+                {
+                    "name": n,
+                    "edge_s": s.edge,
+                    "utilization": s.value,
+                }
+                for n, s in series_by_name.items()
+            ]
+        },
         figure,
         **out,
     )
@@ -317,7 +361,14 @@ def sensitivity(catalogue: str, *, type_: str | None, models: tuple[str, ...], *
 )
 @_profile
 @_output
-def colocation(catalogue: str, *, type_: str | None, gpus: int, models: tuple[str, ...], **out: Any) -> None:
+def colocation(
+    catalogue: str,
+    *,
+    type_: str | None,
+    gpus: int,
+    models: tuple[str, ...],
+    **out: Any,
+) -> None:
     """Heat map of the speed of models that share GPUs."""
     _check(**out)
     from rota.analysis.figures import catalogue as drawing
@@ -335,35 +386,36 @@ def colocation(catalogue: str, *, type_: str | None, gpus: int, models: tuple[st
 @_sweep
 @_where
 @_output
-def makespan_vs_jobs(store: str, *, sweep_name: str | None, where: dict[str, str], **out: Any) -> None:
+def makespan_vs_jobs(
+    store: str,
+    *,
+    sweep_name: str | None,
+    where: dict[str, str],
+    **out: Any,
+) -> None:
     """Makespan by number of jobs and policy, from a store."""
-    _draw_curves("makespan_vs_jobs", store, _choice(sweep_name, where), out)
-
-
-def _draw_curves(kind: str, store: str, choice: RunSelection, out: dict[str, Any]) -> None:
-    _check(**out)
     from rota.analysis.figures import curves
     from rota.experiments import plotting
 
-    drawn: Curves = getattr(plotting, kind)(store, choice)
+    _draw_curves(plotting.makespan_vs_jobs, curves.makespan_vs_jobs, store, _choice(sweep_name, where), out)
+
+
+def _draw_curves(
+    read: Callable[[str, RunSelection], Curves],
+    draw: Callable[[Sequence[PlotLine]], Figure],
+    store: str,
+    selection: RunSelection,
+    out: dict[str, Any],
+) -> None:
+    _check(**out)
+    drawn = read(store, selection)
     if drawn.left_out:
         click.echo(f"rota: {drawn.left_out} runs without a result or failed are left out", err=True)
     _put(
         lambda: {"lines": [line.numbers() for line in drawn.lines], "left_out": drawn.left_out},
-        lambda: getattr(curves, kind)(drawn.lines),
+        lambda: draw(drawn.lines),
         **out,
     )
-
-
-def _draw_distribution(
-    kind: str, column: str, sources: tuple[str, ...], choice: RunSelection, out: dict[str, Any]
-) -> None:
-    _check(**out)
-    from rota.analysis.figures import curves
-    from rota.experiments import plotting  # kept off the path of --help
-
-    values_by_name = getattr(plotting, kind)(sources, choice)
-    _put(lambda: _distribution(values_by_name, column), lambda: getattr(curves, kind)(values_by_name), **out)
 
 
 def _distribution(values_by_name: dict[str, Any], column: str) -> dict[str, Any]:
@@ -396,7 +448,11 @@ def _check(*, output: str | None, as_json: bool) -> None:
 
 
 def _put(
-    numbers: Callable[[], dict[str, Any]], figure: Callable[[], Figure], *, output: str | None, as_json: bool
+    numbers: Callable[[], dict[str, Any]],
+    figure: Callable[[], Figure],
+    *,
+    output: str | None,
+    as_json: bool,
 ) -> None:
     if as_json or output is None:
         echo_json(numbers())

@@ -34,7 +34,12 @@ def command(name: str | None, *, as_json: bool) -> None:
     catalogue = profiles.load(name)
     if as_json:
         rows = [_as_fields(row) for row in catalogue.describe()]
-        shown = {"name": catalogue.name, "about": catalogue.about, "types": catalogue.types, "rows": rows}
+        shown = {
+            "name": catalogue.name,
+            "about": catalogue.about,
+            "types": catalogue.types,
+            "rows": rows,
+        }
         echo_json(shown if not catalogue.fits else {**shown, "fits": [asdict(fit) for fit in catalogue.fits]})
         return
     _show(catalogue)

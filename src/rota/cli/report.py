@@ -65,12 +65,14 @@ def command(
 ) -> None:
     """Write one interactive HTML file about a sweep or some runs.
 
-    It needs no network: table, figures, Gantt charts, differences of two policies, configurations. Give a store of
-    results (`rota sweep`), or files of runs: event logs, jobs CSVs, outputs of --json. Files of one name are parts of
-    one run. A log beside a store is drawn as the Gantt chart of its run.
+    It needs no network: table, figures, Gantt charts, differences of two policies, configurations.
+    Give a store of results (`rota sweep`), or files of runs: event logs, jobs CSVs, outputs of
+    --json. Files of one name are parts of one run. A log beside a store is drawn as the Gantt chart
+    of its run.
     """
     if not 0 <= from_hour < to_hour:
-        raise click.UsageError(f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}; give a window")
+        fix = "give a window"
+        raise click.UsageError(f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}; {fix}")
     from rota.analysis.output import check_writable  # kept off the path of --help
     from rota.report.logs import TimeWindow
     from rota.report.page import write_report

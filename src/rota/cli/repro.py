@@ -33,7 +33,10 @@ Examples:
 
 
 class Reproductions(click.Group):
-    """Every reproduction is a command of its own; which there are is looked up when one is asked for."""
+    """Every reproduction is a command of its own.
+
+    Which there are is looked up when one is asked for.
+    """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """`list`, `all`, `report`, or the reproduction of that name."""
@@ -215,7 +218,8 @@ def _folder(output: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot make the folder {output}: {error.strerror}; give another one") from error
+        fix = "give another one"
+        raise OutputError(f"cannot make the folder {output}: {error.strerror}; {fix}") from error
     return path
 
 

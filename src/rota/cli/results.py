@@ -48,7 +48,14 @@ def list_(store: str, *, as_json: bool) -> None:
 @_sweep
 @_status
 @json_option
-def show(store: str, key: str | None, *, sweep_name: str | None, status: str | None, as_json: bool) -> None:
+def show(
+    store: str,
+    key: str | None,
+    *,
+    sweep_name: str | None,
+    status: str | None,
+    as_json: bool,
+) -> None:
     """Runs in a table, or one run by the first digits of its key."""
     from rota.core.errors import ConfigError
     from rota.experiments.results import row
@@ -57,9 +64,8 @@ def show(store: str, key: str | None, *, sweep_name: str | None, status: str | N
         if key is not None:
             stored = file.result(key)
             if stored is None:
-                raise ConfigError(
-                    f"no run of {store} has a key that begins with {key!r}; see `rota results show {store}`"
-                )
+                fix = f"see `rota results show {store}`"
+                raise ConfigError(f"no run of {store} has a key that begins with {key!r}; {fix}")
             _show_one(stored, as_json=as_json)
             return
         runs = _runs(file, sweep_name, status)
@@ -84,7 +90,14 @@ def show(store: str, key: str | None, *, sweep_name: str | None, status: str | N
 @_sweep
 @_status
 @json_option
-def export(store: str, *, csv_file: str, sweep_name: str | None, status: str | None, as_json: bool) -> None:
+def export(
+    store: str,
+    *,
+    csv_file: str,
+    sweep_name: str | None,
+    status: str | None,
+    as_json: bool,
+) -> None:
     """Write runs and their metrics to a CSV file."""
     from rota.experiments.results import write_csv
 
@@ -165,7 +178,16 @@ def _show_one(run: Run, *, as_json: bool) -> None:
     about += [(key, str(value)) for key, value in config.items()]
     show_pairs("run", about)
     if run.metrics:
-        show_pairs("metrics", summary_rows({**run.metrics, "cpu_s": run.cpu_s, "wall_s": run.wall_s}))
+        show_pairs(
+            "metrics",
+            summary_rows(
+                {
+                    **run.metrics,
+                    "cpu_s": run.cpu_s,
+                    "wall_s": run.wall_s,
+                }
+            ),
+        )
 
 
 def _when(at: float) -> str:

@@ -1,4 +1,7 @@
-"""Options that several verbs share: what decides, from which profiles, and how rounds are carried out."""
+"""Options that several verbs share.
+
+What decides, from which profiles, and how rounds are carried out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,13 @@ MEASURE = "Measure only jobs A to B-1, and stop when they are done; auto: where 
 
 def policy_option(**more: Any) -> Callable[[F], F]:
     """`--policy NAME`."""
-    return click.option("--policy", metavar="NAME", shell_complete=completes(names.policies), help=POLICY, **more)
+    return click.option(
+        "--policy",
+        metavar="NAME",
+        shell_complete=completes(names.policies),
+        help=POLICY,
+        **more,
+    )
 
 
 def mechanism_option() -> Callable[[F], F]:
@@ -32,15 +41,33 @@ def profiles_option(**more: Any) -> Callable[[F], F]:
     """`--profiles NAME|FILE`."""
     text = more.pop("help", PROFILES)
     complete = completes(names.profiles)
-    return click.option("--profiles", metavar="NAME|FILE", shell_complete=complete, help=text, **more)
+    return click.option(
+        "--profiles",
+        metavar="NAME|FILE",
+        shell_complete=complete,
+        help=text,
+        **more,
+    )
 
 
 def rules_option(**more: Any) -> Callable[[F], F]:
     """`--rules NAME`."""
-    return click.option("--rules", metavar="NAME", shell_complete=completes(names.rules), help=RULES, **more)
+    return click.option(
+        "--rules",
+        metavar="NAME",
+        shell_complete=completes(names.rules),
+        help=RULES,
+        **more,
+    )
 
 
-def seconds_option(flag: str, text: str, *, name: str | None = None, **more: Any) -> Callable[[F], F]:
+def seconds_option(
+    flag: str,
+    text: str,
+    *,
+    name: str | None = None,
+    **more: Any,
+) -> Callable[[F], F]:
     """An option for a positive number of seconds."""
     declared = (flag,) if name is None else (flag, name)
     more.setdefault("metavar", "SECONDS")

@@ -117,7 +117,11 @@ def _check(jobs_csv: str | None, options: dict[str, Any]) -> None:
     for flag in ("trace", "resume"):
         if options[flag] is not None:
             used[Path(options[flag]).resolve()] = f"--{flag}"
-    outputs = {"--jobs-csv": jobs_csv, "--events": options["events"], "--checkpoint": options["checkpoint"]}
+    outputs = {
+        "--jobs-csv": jobs_csv,
+        "--events": options["events"],
+        "--checkpoint": options["checkpoint"],
+    }
     for flag, path in outputs.items():
         if path is None:
             continue
@@ -136,7 +140,8 @@ def _check_sources(options: dict[str, Any]) -> None:
     if options["trace_settings"] and options["trace"] is None:
         raise click.UsageError("--set-trace needs --trace; parameters of a workload go to --set")
     if options["settings"] and options["workload"] is None:
-        raise click.UsageError("--set is for --workload; parameters of the policy go to --set-policy")
+        fix = "parameters of the policy go to --set-policy"
+        raise click.UsageError(f"--set is for --workload; {fix}")
     if options["checkpoint_every"] is not None and options["checkpoint"] is None:
         raise click.UsageError("--checkpoint-every needs --checkpoint FILE")
 

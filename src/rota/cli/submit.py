@@ -126,14 +126,22 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 )
 @connection
 @json_option
-def command(*, argv: tuple[str, ...], file: str | None, wait: bool, as_json: bool, **options: Any) -> int:
+def command(
+    *,
+    argv: tuple[str, ...],
+    file: str | None,
+    wait: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Submit a command, an emulated job, or a file of jobs, and print the numbers of the jobs."""
     link = {key: options.pop(key) for key in ("scheduler", "certs", "token_file", "insecure")}
     asked = {key: value for key, value in options.items() if value is not None and value is not False and value != {}}
     if file is not None:
         if asked or argv:
             flags = ", ".join(sorted(asked)) or "a command"
-            raise click.UsageError(f"--file says it all; leave out {flags}, or write it into the file")
+            fix = f"leave out {flags}, or write it into the file"
+            raise click.UsageError(f"--file says it all; {fix}")
         jobs = needs_deploy("rota.deploy.job_files").read_jobs(file)
     else:
         jobs = [_job(argv, asked)]
@@ -160,7 +168,9 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def placed(job: dict[str, Any]) -> dict[str, Any]:
-    """A command with the folder it runs in: a relative one is seen from here, and without one it is this folder.
+    """A command with the folder it runs in.
+
+    A relative one is seen from here, and without one it is this folder.
 
     A container has folders of its own, so there nothing is said for the user.
     """

@@ -118,7 +118,12 @@ def _check_output(jobs_csv: str | None, *, wait: bool) -> None:
     check_writable(jobs_csv)
 
 
-def _jobs(trace: str, trace_format: str | None, trace_settings: dict[str, str], limit: int | None) -> Jobs:
+def _jobs(
+    trace: str,
+    trace_format: str | None,
+    trace_settings: dict[str, str],
+    limit: int | None,
+) -> Jobs:
     import numpy as np
 
     from rota.workloads import read_trace
@@ -143,8 +148,8 @@ def _scale(status: Any, asked: float | None) -> float:
     scale = float(status.time_scale)
     if asked is not None and asked != scale:
         raise ConfigError(
-            f"--time-scale {asked:g}: the scheduler runs with {scale:g}; leave it out, or start the scheduler with "
-            f"--time-scale {asked:g}"
+            f"--time-scale {asked:g}: the scheduler runs with {scale:g}; leave it out, or start "
+            f"the scheduler with --time-scale {asked:g}"
         )
     return scale
 

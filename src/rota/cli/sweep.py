@@ -181,8 +181,8 @@ def command(
     if result.interrupted:
         missing = sum(run.status is None for run in result.runs)
         click.echo(
-            f"rota: interrupted: {len(result.runs) - missing} of {len(result.runs)} runs are in {result.store}; "
-            "run the same command again to go on",
+            f"rota: interrupted: {len(result.runs) - missing} of {len(result.runs)} runs are in "
+            f"{result.store}; run the same command again to go on",
             err=True,
         )
         return INTERRUPTED
@@ -242,7 +242,16 @@ def _show_plan(spec: Spec, tasks: list[SweepTask], *, as_json: bool) -> None:
         with ResultStore(spec.store, create=False) as store:
             status = {task.key: store.status(task.key) for task in tasks}
     if as_json:
-        echo_json([{"key": t.key, "point": label(spec, t), "status": status.get(t.key)} for t in tasks])
+        echo_json(
+            [
+                {
+                    "key": t.key,
+                    "point": label(spec, t),
+                    "status": status.get(t.key),
+                }
+                for t in tasks
+            ]
+        )
         return
     from rota.cli.tables import show_table
 
@@ -266,7 +275,13 @@ def _show(sweep: Sweep, *, as_json: bool) -> None:
                 "computed": sweep.computed,
                 "interrupted": sweep.interrupted,
                 "runs": [
-                    {"key": r.key, "point": r.point, "status": r.status, "error": r.error, "metrics": r.metrics}
+                    {
+                        "key": r.key,
+                        "point": r.point,
+                        "status": r.status,
+                        "error": r.error,
+                        "metrics": r.metrics,
+                    }
                     for r in sweep.runs
                 ],
             }

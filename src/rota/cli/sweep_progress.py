@@ -1,4 +1,7 @@
-"""How far a sweep is, on standard error: a bar with what is left on a terminal, a line per run elsewhere."""
+"""How far a sweep is, on standard error.
+
+A bar with what is left on a terminal, a line per run elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def sweep_progress(spec: Spec, *, quiet: bool) -> Iterator[Callable[[SweepProgress], None] | None]:
-    """A callback for the runner. Every result is told as it comes, so that partial ones can be read off."""
+    """A callback for the runner.
+
+    Every result is told as it comes, so that partial ones can be read off.
+    """
     if not sys.stderr.isatty():
         yield None if quiet else lambda report: click.echo(line(spec, report), err=True)
         return
@@ -33,7 +39,12 @@ def sweep_progress(spec: Spec, *, quiet: bool) -> Iterator[Callable[[SweepProgre
         def update(report: SweepProgress) -> None:
             if not quiet:
                 bar.console.print(line(spec, report))
-            bar.update(task, completed=report.done, total=report.total, detail=f"{_counts(report)}{_eta(report)}")
+            bar.update(
+                task,
+                completed=report.done,
+                total=report.total,
+                detail=f"{_counts(report)}{_eta(report)}",
+            )
 
         yield update
 

@@ -33,7 +33,12 @@ def reflow(text: str) -> str:
     )
 
 
-def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> None:
+def show_table(
+    title: str | None,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: int = 0,
+) -> None:
     """A table; the last `numbers` columns are right-aligned."""
     table = _table(title)
     for i, name in enumerate(header):
@@ -77,7 +82,14 @@ def _print(table: Table) -> None:
         Console(width=width(), highlight=False, emoji=False, markup=False).print(table)
         return
     text = io.StringIO()
-    Console(file=text, width=width(), highlight=False, emoji=False, markup=False, color_system=None).print(table)
+    Console(
+        file=text,
+        width=width(),
+        highlight=False,
+        emoji=False,
+        markup=False,
+        color_system=None,
+    ).print(table)
     click.echo("\n".join(line.rstrip() for line in text.getvalue().rstrip().split("\n")))
 
 

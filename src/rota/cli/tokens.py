@@ -25,7 +25,8 @@ _dir = click.option(
 def command() -> None:
     """Make, list and revoke the tokens with which tenants submit jobs.
 
-    They are kept, hashed, in DIR/tokens.json, which a running scheduler reads again when it changes.
+    They are kept, hashed, in DIR/tokens.json, which a running scheduler reads again when it
+    changes.
     """
 
 
@@ -51,7 +52,14 @@ def command() -> None:
 @_dir
 @json_option
 def create(
-    *, tenant: str, admin: bool, days: float | None, note: str, out: str | None, folder: str | None, as_json: bool
+    *,
+    tenant: str,
+    admin: bool,
+    days: float | None,
+    note: str,
+    out: str | None,
+    folder: str | None,
+    as_json: bool,
 ) -> None:
     """Make a token. It is shown once; only a hash of it is kept."""
     from rota.core.errors import OutputError

@@ -39,7 +39,15 @@ def formats(name: str | None, *, as_json: bool) -> None:
     metavar="NAME|FILE",
     help="Catalogue of profiles (name or file) from which steps and durations are filled in.",
 )
-def convert(source: str, target: str, *, profiles: str | None, to: str | None, exact: bool, **how: Any) -> None:
+def convert(
+    source: str,
+    target: str,
+    *,
+    profiles: str | None,
+    to: str | None,
+    exact: bool,
+    **how: Any,
+) -> None:
     """Write the jobs of one trace file as another."""
     from rota.analysis.output import check_writable
 
@@ -76,7 +84,14 @@ def convert(source: str, target: str, *, profiles: str | None, to: str | None, e
 @to_option
 @exact_option
 def generate(
-    workload: str, target: str, *, count: int, settings: dict[str, str], seed: int | None, to: str | None, exact: bool
+    workload: str,
+    target: str,
+    *,
+    count: int,
+    settings: dict[str, str],
+    seed: int | None,
+    to: str | None,
+    exact: bool,
 ) -> None:
     """Write generated jobs to a trace file."""
     from rota import workloads

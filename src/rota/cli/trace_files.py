@@ -1,4 +1,7 @@
-"""Options and steps that the verbs of `rota trace` share: read a file with its settings, write one and say so."""
+"""Options and steps that the verbs of `rota trace` share.
+
+Read a file with its settings, write one and say so.
+"""
 
 from __future__ import annotations
 

@@ -76,8 +76,18 @@ def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **
     help="Number of errors to list.",
 )
 @json_option
-def lint(file: str, *, source_format: str | None, trace_settings: dict[str, Any], most: int, as_json: bool) -> int:
-    """Everything that is wrong with a trace, with line, column and what to do; exit code 2 if there are errors."""
+def lint(
+    file: str,
+    *,
+    source_format: str | None,
+    trace_settings: dict[str, Any],
+    most: int,
+    as_json: bool,
+) -> int:
+    """Everything that is wrong with a trace, with line, column and what to do.
+
+    Exit code 2 if there are errors.
+    """
     from rota.workloads.lint import lint as look
 
     findings = look(file, source_format, trace_settings, most=most)

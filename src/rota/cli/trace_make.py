@@ -9,7 +9,13 @@ import click
 
 from rota.cli.trace_files import exact_option, from_option, read, settings_of_format, to_option, write
 
-_seed = click.option("--seed", type=int, default=0, show_default=True, help="Seed of all random choices.")
+_seed = click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
+)
 
 
 @click.command(
@@ -133,7 +139,15 @@ def synthesize(
     from rota.workloads.synthesis import synthesize as make
 
     check_writable(target)
-    jobs = make(read(source, **how), count=count, hours=hours, load=load, seed=seed, jitter=jitter, block=block)
+    jobs = make(
+        read(source, **how),
+        count=count,
+        hours=hours,
+        load=load,
+        seed=seed,
+        jitter=jitter,
+        block=block,
+    )
     write(jobs, target, to, exact=exact)
 
 
@@ -172,4 +186,14 @@ def anonymize(
     from rota.workloads.anonymity import anonymize as hide
 
     check_writable(target)
-    write(hide(read(source, **how), key=key, models=models, round_s=round_s), target, to, exact=exact)
+    write(
+        hide(
+            read(source, **how),
+            key=key,
+            models=models,
+            round_s=round_s,
+        ),
+        target,
+        to,
+        exact=exact,
+    )

@@ -106,12 +106,22 @@ def command(
     """
     local = needs_deploy("rota.deploy.local")
     folder = Path(state)
-    given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
+    given = {
+        "servers": servers,
+        "emulate": emulate,
+        "time_scale": time_scale,
+        "serve": _serve(serve),
+    }
     given |= {"per_process": per_process, "realtime": realtime}
     given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
     wishes = local.merged(given, local.remembered(folder))
     screen = _Screen()
-    cluster: LocalCluster = local.LocalCluster(folder=folder, wishes=wishes, port=port, tell=screen.say)
+    cluster: LocalCluster = local.LocalCluster(
+        folder=folder,
+        wishes=wishes,
+        port=port,
+        tell=screen.say,
+    )
     stop = _Stop()
     try:
         cluster.start(lambda: stop.asked)
@@ -178,17 +188,22 @@ def _serve(options: dict[str, Any]) -> list[str]:
 
 def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
     if as_json:
-        echo_json({"address": cluster.address, "folder": str(cluster.folder.resolve()), "processes": cluster.pids()})
+        echo_json(
+            {
+                "address": cluster.address,
+                "folder": str(cluster.folder.resolve()),
+                "processes": cluster.pids(),
+            }
+        )
         sys.stdout.flush()
         return
     where = "" if cluster.folder.name == ".rota" else f" (from elsewhere: --certs and --token-file of {cluster.folder})"
     count = cluster.servers
     click.echo(
-        f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on {cluster.address}.\n"
-        f"In another terminal{where}:\n"
-        "  rota submit --emulated --profile resnet18-32 --steps 20000\n"
-        "  rota jobs          rota nodes          rota events -f\n"
-        "Ctrl-C stops everything."
+        f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on "
+        f"{cluster.address}.\nIn another terminal{where}:\n  rota submit --emulated --profile "
+        "resnet18-32 --steps 20000\n  rota jobs          rota nodes          rota events "
+        "-f\nCtrl-C stops everything."
     )
 
 

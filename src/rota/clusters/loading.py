@@ -1,10 +1,13 @@
-"""From what a user wrote to a cluster: `v100=36/4,p100=36`, a built-in name, a TOML file or an INI file of Synergy.
+"""From what a user wrote to a cluster.
+
+`v100=36/4,p100=36`, a built-in name, a TOML file or an INI file of Synergy.
 
 In the short text each type may go on with what every server of it has beside its GPUs:
 
     v100=128/8:cpus=24:memory=500:storage=500:network=40
 
-The type is all before the first `=`, so neither `:` nor `/` in its name can be taken for something else.
+The type is all before the first `=`, so neither `:` nor `/` in its name can be taken for something
+else.
 """
 
 from __future__ import annotations
@@ -39,7 +42,11 @@ def load(spec: str | Path) -> Cluster:
         return _from_file(Path(text))
     if text.endswith(".ini"):
         servers = read_ini(Path(text))
-        return Cluster(name=Path(text).stem, servers=servers, accelerators=described(s.type for s in servers))
+        return Cluster(
+            name=Path(text).stem,
+            servers=servers,
+            accelerators=described(s.type for s in servers),
+        )
     if "=" in text:
         return _from_text(text)
     if text in names():
@@ -56,7 +63,11 @@ def _from_file(path: Path) -> Cluster:
     if not isinstance(name, str):
         raise ConfigError(f"{path}: name = {name!r} is not a text")
     types = {s.type for s in servers}
-    return Cluster(name=name, servers=servers, accelerators=described(types, accelerators_in(document, str(path))))
+    return Cluster(
+        name=name,
+        servers=servers,
+        accelerators=described(types, accelerators_in(document, str(path))),
+    )
 
 
 def _from_text(text: str) -> Cluster:
@@ -67,9 +78,8 @@ def _from_text(text: str) -> Cluster:
         if not gpu_type or not equals:
             raise ConfigError(f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. {EXAMPLE}")
         if gpu_type in groups:
-            raise ConfigError(
-                f"cluster {text!r}: {gpu_type} is given twice; use a TOML file for servers of several sizes"
-            )
+            fix = "use a TOML file for servers of several sizes"
+            raise ConfigError(f"cluster {text!r}: {gpu_type} is given twice; {fix}")
         gpus, *amounts = (piece.strip() for piece in rest.split(":"))
         count, slash, per_server = (piece.strip() for piece in gpus.partition("/"))
         groups[gpu_type] = (
@@ -98,8 +108,8 @@ def _resources(amounts: list[str], text: str) -> Resources:
         key, equals, value = (piece.strip() for piece in amount.partition("="))
         if not equals:
             raise ConfigError(
-                f"cluster {text!r}: {amount!r} is not name=amount; names are {', '.join(AMOUNTS)} (per server), "
-                f"e.g. {EXAMPLE}"
+                f"cluster {text!r}: {amount!r} is not name=amount; names are {', '.join(AMOUNTS)} "
+                f"(per server), e.g. {EXAMPLE}"
             )
         if key not in AMOUNTS:
             raise UnknownName(f"amount in cluster {text!r}:", key, AMOUNTS)
@@ -115,7 +125,6 @@ def _amount(value: str, amount: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ConfigError(
-            f"cluster {text!r}: {value!r} in {amount!r} is not an amount per server; give a number >= 0, e.g. {EXAMPLE}"
-        )
+        fix = f"give a number >= 0, e.g. {EXAMPLE}"
+        raise ConfigError(f"cluster {text!r}: {value!r} in {amount!r} is not an amount per server; {fix}")
     return number

@@ -1,8 +1,10 @@
-"""Completion times of a run in few bytes: zlib over five columns of eight-byte little-endian numbers.
+"""Completion times of a run in few bytes.
 
-int64 count, then int64 job_id[count], float64 arrival_s[count], float64 finish_s[count] (NaN: not finished), int64
-gpus[count], float64 ftf[count] (finish-time fairness, NaN: not known; stores of older versions lack it). Only jobs that
-count for the metrics (`measure`) are kept.
+Zlib over five columns of eight-byte little-endian numbers.
+
+int64 count, then int64 job_id[count], float64 arrival_s[count], float64 finish_s[count] (NaN: not
+finished), int64 gpus[count], float64 ftf[count] (finish-time fairness, NaN: not known; stores of
+older versions lack it). Only jobs that count for the metrics (`measure`) are kept.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ FAILED = "failed"
 TIMEOUT = "timeout"
 UNSTABLE = "unstable"
 _OF_THE_PROCESS = ("cpu_s", "wall_s", "peak_rss_mb")
-"""The first two are kept beside the metrics; the last one is that of all runs of a worker so far."""
+"""The first two are kept beside the metrics; the last one is that of all runs of a worker so
+far."""
 STATUSES = (OK, FAILED, TIMEOUT, UNSTABLE)
 
 
@@ -47,7 +48,13 @@ def execute(parameters: Mapping[str, Any], overload: str) -> RunOutcome:
 
     def outcome(status: str, **more: Any) -> RunOutcome:
         spent = time.process_time() - cpu
-        return RunOutcome(status=status, started=started, cpu_s=spent, wall_s=time.monotonic() - wall, **more)
+        return RunOutcome(
+            status=status,
+            started=started,
+            cpu_s=spent,
+            wall_s=time.monotonic() - wall,
+            **more,
+        )
 
     guard = Overload(overload)
     try:

@@ -1,8 +1,8 @@
 """The names of everything that a sweep can set or vary.
 
-A name is a parameter of `rota.simulate` (`policy`, `cluster`, `seed`, ...), a setting of one of its parts with a
-prefix (`set.KEY` of the workload, `policy.KEY`, `mechanism.KEY`, `profiles.KEY`, `rules.KEY`), or `load`, the jobs per
-hour of whatever workload it is. Plurals are accepted.
+A name is a parameter of `rota.simulate` (`policy`, `cluster`, `seed`, ...), a setting of one of its
+parts with a prefix (`set.KEY` of the workload, `policy.KEY`, `mechanism.KEY`, `profiles.KEY`,
+`rules.KEY`), or `load`, the jobs per hour of whatever workload it is. Plurals are accepted.
 """
 
 from __future__ import annotations

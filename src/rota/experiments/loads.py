@@ -15,7 +15,8 @@ from rota.experiments.tasks import SweepTask
 class LoadSearch:
     """For each combination of the other settings a chain of runs with growing load.
 
-    A chain ends with the first run that is unstable or failed, or that keeps the GPUs busy beyond the threshold.
+    A chain ends with the first run that is unstable or failed, or that keeps the GPUs busy beyond
+    the threshold.
     """
 
     def __init__(self, how: AutoLoad, make: Callable[[Values], SweepTask | None]) -> None:

@@ -1,7 +1,7 @@
 """Runs on an existing Ray cluster. Needs Ray (the extra `ray`), and Rota installed on its nodes.
 
-The address is Ray's business: `RAY_ADDRESS`, else the cluster of this machine. Only this process writes the store; a
-node that dies takes its runs with it, and they are tried again on another one.
+The address is Ray's business: `RAY_ADDRESS`, else the cluster of this machine. Only this process
+writes the store; a node that dies takes its runs with it, and they are tried again on another one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ class RayCluster:
         try:
             outcome: RunOutcome = self._ray.get(ref)
         except gone.RayTaskError as error:
-            return RunOutcome(status=FAILED, error=f"{type(error).__name__}: {error}", started=time.time())
+            return RunOutcome(
+                status=FAILED,
+                error=f"{type(error).__name__}: {error}",
+                started=time.time(),
+            )
         except gone.RayError as error:
             return Lost(reason=f"Ray lost the run ({type(error).__name__})")
         return outcome

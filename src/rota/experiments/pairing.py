@@ -1,7 +1,8 @@
 """Two values of an axis of a sweep, compared over runs that differ in nothing else.
 
-Runs with the same seed see the same jobs, so the ratio of their metrics is free of what the seed alone does. Seeds are
-the independent repetitions: intervals are over seeds, for each setting (load and so on) and for all settings together.
+Runs with the same seed see the same jobs, so the ratio of their metrics is free of what the seed
+alone does. Seeds are the independent repetitions: intervals are over seeds, for each setting (load
+and so on) and for all settings together.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Paired:
     settings: list[PairedSetting]
     overall: Estimate
     over: str
-    """What the overall interval takes as repetitions: seeds, or settings where there is one seed."""
+    """What the overall interval takes as repetitions: seeds, or settings where there is one
+    seed."""
     samples: int
     pairs: int
     overall_pairs: int
@@ -51,8 +53,19 @@ class Paired:
     """Pairs that were not counted, by reason."""
 
 
-def pair_runs(store: ResultStore, axis: str, a: str, b: str, *, sweep: str | None, metric: str) -> Paired:
-    """Pair the runs of a sweep in which `axis` is a with those in which it is b. Raises ConfigError if none pair."""
+def pair_runs(
+    store: ResultStore,
+    axis: str,
+    a: str,
+    b: str,
+    *,
+    sweep: str | None,
+    metric: str,
+) -> Paired:
+    """Pair the runs of a sweep in which `axis` is a with those in which it is b.
+
+    Raises ConfigError if none pair.
+    """
     if a == b:
         raise ConfigError(f"both values of {axis} are {a!r}; give two different ones")
     name, runs = _sweep(store, axis, sweep)
@@ -98,7 +111,8 @@ def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[
     if not fitting:
         raise UnknownName("axis", axis, {key for of in runs.values() for run in of for key in run.point})
     if len(fitting) > 1:
-        raise ConfigError(f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}; choose with --sweep")
+        fix = "choose with --sweep"
+        raise ConfigError(f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}; {fix}")
     return next(iter(fitting.items()))
 
 
@@ -133,10 +147,12 @@ def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[
 
 
 def _samples(settings: Sequence[PairedSetting]) -> tuple[Sequence[PairedSetting], str, list[float]]:
-    """Independent ratios over all settings: the settings used, what the repetitions are, and the ratios.
+    """Independent ratios over all settings.
 
-    Runs with the same seed at two loads see related jobs, so they are one sample: the mean over the settings that have
-    all seeds. With one seed the settings themselves have to do.
+    The settings used, what the repetitions are, and the ratios.
+
+    Runs with the same seed at two loads see related jobs, so they are one sample: the mean over the
+    settings that have all seeds. With one seed the settings themselves have to do.
     """
     seeds = dict.fromkeys(seed for setting in settings for seed in setting.seeds)
     full = [s for s in settings if len(s.seeds) == len(seeds)]

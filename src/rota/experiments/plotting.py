@@ -1,6 +1,7 @@
 """From files to what figures show: stores of results, jobs as CSV, event logs and catalogues.
 
-Every function reads and returns numbers; `rota.analysis.figures` draws them. Bad input is a ConfigError.
+Every function reads and returns numbers; `rota.analysis.figures` draws them. Bad input is a
+ConfigError.
 """
 
 from __future__ import annotations
@@ -57,35 +58,54 @@ class Curves:
 
 
 def jct_vs_load(store: str | Path, choice: RunSelection | None = None) -> Curves:
-    """Mean completion time (s) over the load: a line per policy and whatever else was varied, except seeds."""
+    """Mean completion time (s) over the load.
+
+    A line per policy and whatever else was varied, except seeds.
+    """
     return _curves(store, choice or RunSelection(), x=LOAD, y="mean_jct_s", flag="--loads")
 
 
 def makespan_vs_jobs(store: str | Path, choice: RunSelection | None = None) -> Curves:
-    """Makespan (s) over the number of jobs: a line per policy and whatever else was varied, except seeds."""
+    """Makespan (s) over the number of jobs.
+
+    A line per policy and whatever else was varied, except seeds.
+    """
     return _curves(store, choice or RunSelection(), x=JOBS, y="makespan_s", flag="--jobs")
 
 
 def jct_cdf(sources: Sequence[str], choice: RunSelection | None = None) -> dict[str, FloatArray]:
-    """Completion times (s) by line; NaN for jobs that did not finish. A store, or jobs CSVs as FILE or NAME=FILE."""
+    """Completion times (s) by line; NaN for jobs that did not finish.
+
+    A store, or jobs CSVs as FILE or NAME=FILE.
+    """
     return _distributions(sources, choice, "jct_s")
 
 
 def ftf_cdf(sources: Sequence[str], choice: RunSelection | None = None) -> dict[str, FloatArray]:
-    """Finish-time fairness (rho) by line, of the jobs for which it is known; from a store or jobs CSVs."""
+    """Finish-time fairness (rho) by line, of the jobs for which it is known.
+
+    From a store or jobs CSVs.
+    """
     rho_by_name = _distributions(sources, choice, "ftf")
     return {name: rho[np.isfinite(rho)] for name, rho in rho_by_name.items()}
 
 
-def _distributions(sources: Sequence[str], choice: RunSelection | None, column: str) -> dict[str, FloatArray]:
+def _distributions(
+    sources: Sequence[str],
+    choice: RunSelection | None,
+    column: str,
+) -> dict[str, FloatArray]:
     if not sources:
-        raise ConfigError("there is nothing to draw; give a store of results or files written with --jobs-csv")
+        fix = "give a store of results or files written with --jobs-csv"
+        raise ConfigError(f"there is nothing to draw; {fix}")
     if any(_is_store(named(source)[1]) for source in sources):
         if len(sources) > 1:
-            raise ConfigError("a store of results is drawn alone; give one store, or only jobs CSVs")
+            fix = "give one store, or only jobs CSVs"
+            raise ConfigError(f"a store of results is drawn alone; {fix}")
         return _column_of_store(named(sources[0])[1], choice or RunSelection(), column)
     if choice is not None and (choice.sweep or choice.where):
-        raise ConfigError("--sweep and --where choose runs of a store; leave them out for jobs CSVs")
+        fix = "leave them out for jobs CSVs"
+        raise ConfigError(f"--sweep and --where choose runs of a store; {fix}")
     sample_by_name: dict[str, FloatArray] = {}
     for name, path in map(named, sources):
         add_named(sample_by_name, name, _column_of_csv(path, column))
@@ -107,7 +127,8 @@ def utilization(sources: Sequence[str], bins: int = 120) -> dict[str, Series]:
 def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) -> Occupancy:
     """Who held which GPU in a window of a run."""
     if not 0 <= start_s < end_s:
-        raise ConfigError(f"the window from {start_s:g} s to {end_s:g} s is empty; the end must come after the start")
+        fix = "the end must come after the start"
+        raise ConfigError(f"the window from {start_s:g} s to {end_s:g} s is empty; {fix}")
     cluster, events = log_of(str(log))
     held = Occupancy(cluster, start_s, end_s)
     for event in events:
@@ -117,14 +138,17 @@ def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) ->
     return held
 
 
-def sensitivity(catalogue: str, type_: str | None = None, names: Sequence[str] = ()) -> list[Sensitivity]:
+def sensitivity(
+    catalogue: str,
+    type_: str | None = None,
+    names: Sequence[str] = (),
+) -> list[Sensitivity]:
     """Tables of the models of a catalogue on one type (default: the last that has any)."""
     loaded = profiles.load(catalogue)
     rows = [r for r in loaded.describe() if r.sensitivities]
     if not rows:
-        raise ConfigError(
-            f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory; try `synergy` or `pipeline`"
-        )
+        fix = "try `synergy` or `pipeline`"
+        raise ConfigError(f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory; {fix}")
     types = sorted({t for r in rows for t in r.sensitivities})
     type_ = _one_of("accelerator type", type_ or types[-1], types)
     tables: dict[str, Sensitivity] = {}
@@ -136,16 +160,23 @@ def sensitivity(catalogue: str, type_: str | None = None, names: Sequence[str] =
     return [table for name, table in tables.items() if not names or name in names]
 
 
-def colocation(catalogue: str, type_: str | None = None, gpus: int = 1, names: Sequence[str] = ()) -> Company:
-    """Speeds of two models on the same GPUs, relative to each alone; NaN where they do not fit together."""
+def colocation(
+    catalogue: str,
+    type_: str | None = None,
+    gpus: int = 1,
+    names: Sequence[str] = (),
+) -> Company:
+    """Speeds of two models on the same GPUs, relative to each alone.
+
+    NaN where they do not fit together.
+    """
     loaded = profiles.load(catalogue)
     type_ = _one_of("accelerator type", type_ or loaded.types[-1], loaded.types)
     measured = {(p, q) for p, g, t, spread, q in loaded.pairs if (g, t, spread) == (gpus, type_, False)}
     known = [n for n in loaded.names if any(n in pair for pair in measured)]
     if not known:
-        raise ConfigError(
-            f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}; try `gavel`, --gpus 1"
-        )
+        fix = "try `gavel`, --gpus 1"
+        raise ConfigError(f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}; {fix}")
     for name in names:
         _one_of("profile", name, known)
     kept = [n for n in known if not names or n in names]
@@ -157,7 +188,8 @@ def colocation(catalogue: str, type_: str | None = None, gpus: int = 1, names: S
             if alone and together:
                 speed[i, j] = together / alone
     if np.isnan(speed).all():
-        raise ConfigError(f"none of these models fit together on {gpus} x {type_}; give others with --profile")
+        fix = "give others with --profile"
+        raise ConfigError(f"none of these models fit together on {gpus} x {type_}; {fix}")
     return Company(names=tuple(kept), type=type_, gpus=gpus, speed=speed)
 
 
@@ -169,12 +201,22 @@ def _curves(path: str | Path, choice: RunSelection, *, x: str, y: str, flag: str
         runs = _chosen(store, choice)
     runs = [run for run in runs if isinstance(run.point.get(x), int | float)]
     if not runs:
-        raise ConfigError(f"the sweep does not vary {x}; make one with `rota sweep {flag} FROM:TO:STEP`")
+        fix = f"make one with `rota sweep {flag} FROM:TO:STEP`"
+        raise ConfigError(f"the sweep does not vary {x}; {fix}")
     return curves_of(runs, [float(run.point[x]) for run in runs], _line_names(runs, {x}), y, str(path))
 
 
-def curves_of(runs: Sequence[Run], at: Sequence[float], lines: Sequence[str], y: str, where: str) -> Curves:
-    """Means of a metric over seeds: a line for each name, a point for each place; each run says where it belongs."""
+def curves_of(
+    runs: Sequence[Run],
+    at: Sequence[float],
+    lines: Sequence[str],
+    y: str,
+    where: str,
+) -> Curves:
+    """Means of a metric over seeds: a line for each name, a point for each place.
+
+    Each run says where it belongs.
+    """
     values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     unstable: dict[tuple[str, float], int] = defaultdict(int)
     left_out = 0
@@ -188,7 +230,8 @@ def curves_of(runs: Sequence[Run], at: Sequence[float], lines: Sequence[str], y:
         else:
             left_out += 1
     if not values:
-        raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; run the sweep first")
+        fix = "run the sweep first"
+        raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; {fix}")
     _check_lines(values)
     curves = [
         PlotLine(name=line, points=tuple(point(x, by_x[x], unstable[line, x]) for x in sorted(by_x)))
@@ -207,9 +250,8 @@ def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, 
             if column in columns and np.isfinite(columns[column]).any():
                 parts[line].append(columns[column])
     if not parts:
-        raise ConfigError(
-            f"{path}: no run that was asked for is ok and has {column} of its jobs; see `rota results show {path}`"
-        )
+        fix = f"see `rota results show {path}`"
+        raise ConfigError(f"{path}: no run that was asked for is ok and has {column} of its jobs; {fix}")
     _check_lines(parts)
     return {line: np.concatenate(pieces) for line, pieces in parts.items()}
 
@@ -217,9 +259,11 @@ def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, 
 def _chosen(store: ResultStore, choice: RunSelection) -> list[Run]:
     known = [s["name"] for s in store.sweeps()]
     if not known:
-        raise ConfigError(f"{store.path} has no sweep; make one with `rota sweep --store {store.path}`")
+        fix = f"make one with `rota sweep --store {store.path}`"
+        raise ConfigError(f"{store.path} has no sweep; {fix}")
     if choice.sweep is None and len(known) > 1:
-        raise ConfigError(f"{store.path} has several sweeps; choose one with --sweep: {', '.join(known)}")
+        fix = f"choose one with --sweep: {', '.join(known)}"
+        raise ConfigError(f"{store.path} has several sweeps; {fix}")
     sweep = known[0] if choice.sweep is None else _one_of("sweep", choice.sweep, known)
     runs = list(store.runs(sweep=sweep))
     for name, wanted in (choice.where or {}).items():
@@ -231,7 +275,10 @@ def _chosen(store: ResultStore, choice: RunSelection) -> list[Run]:
 
 
 def _line_names(runs: Sequence[Run], apart_from: set[str]) -> list[str]:
-    """What tells the line of a run from others: everything that varies, except seeds and what is on the axis."""
+    """What tells the line of a run from others.
+
+    Everything that varies, except seeds and what is on the axis.
+    """
     keys = dict.fromkeys(k for run in runs for k in run.point if k not in apart_from | {"seed"})
     seen = {k: {_text(run.point.get(k)) for run in runs} for k in keys}
     varied = sorted((k for k in keys if len(seen[k]) > 1), key=lambda k: k != "policy")
@@ -259,7 +306,8 @@ def _is_store(path: str) -> bool:
         with Path(path).open("rb") as file:
             return file.read(15) == b"SQLite format 3"
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; give a file that exists") from error
+        fix = "give a file that exists"
+        raise ConfigError(f"cannot read {path}: {error.strerror}; {fix}") from error
 
 
 def _column_of_csv(path: str, column: str) -> FloatArray:
@@ -268,7 +316,8 @@ def _column_of_csv(path: str, column: str) -> FloatArray:
         with opener(path, "rt", encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             if column not in (reader.fieldnames or ()):
-                raise ConfigError(f"{path}:1: there is no column {column}; give a file written with --jobs-csv")
+                fix = "give a file written with --jobs-csv"
+                raise ConfigError(f"{path}:1: there is no column {column}; {fix}")
             column_values = [
                 _number(line[column], column, path, reader.line_num)
                 for line in reader

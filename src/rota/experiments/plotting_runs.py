@@ -1,4 +1,7 @@
-"""From event logs, job tables and measurements to what figures show; see plotting.py for the others."""
+"""From event logs, job tables and measurements to what figures show.
+
+See plotting.py for the others.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ def stranded(sources: Sequence[str], bins: int = 100) -> dict[str, Stranded]:
 
 
 def fairness_over_time(log: str, bins: int = 60) -> Shares:
-    """What tenants held and were entitled to; weights are those of the policy's entities, if it has any."""
+    """What tenants held and were entitled to.
+
+    Weights are those of the policy's entities, if it has any.
+    """
     _, events, config = whole_log(log)
     entities = parse((config.get("policy_settings") or {}).get("entities"))
     watch = Tenancy({name: entity.weight for name, entity in (entities or {}).items()})
@@ -46,7 +52,10 @@ def fairness_over_time(log: str, bins: int = 60) -> Shares:
 
 
 def ratios(reference: str, sources: Sequence[str]) -> dict[str, FloatArray]:
-    """Completion times of job tables over those of a reference, job by job; jobs that both measured and finished."""
+    """Completion times of job tables over those of a reference, job by job.
+
+    Jobs that both measured and finished.
+    """
     base_name, base_path = named(reference)
     base = read_jobs_csv(base_path)
     ratio_by_name: dict[str, FloatArray] = {}
@@ -79,7 +88,8 @@ def solve_times(files: Sequence[str]) -> list[PlotLine]:
         try:
             lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}; give what `rota bench solve --json` printed") from error
+            fix = "give what `rota bench solve --json` printed"
+            raise ConfigError(f"cannot read {path}: {error}; {fix}") from error
         rows += [_row(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
     return _lines(rows)
 
@@ -93,12 +103,18 @@ def _row(line: str, where: str) -> dict[str, Any]:
             "all_cpu_s": [float(t) for t in row["all_cpu_s"]],
         }
     except (ValueError, KeyError, TypeError) as error:
+        fix = "give its output"
         raise ConfigError(
-            f"{where}: not a line of `rota bench solve --json` ({type(error).__name__}: {error}); give its output"
+            f"{where}: not a line of `rota bench solve --json` ({type(error).__name__}: {error}); {fix}"
         ) from error
 
 
-def measured_solve_times(policies: Sequence[str], jobs: Sequence[int], *, multi_gpu: bool = False) -> list[PlotLine]:
+def measured_solve_times(
+    policies: Sequence[str],
+    jobs: Sequence[int],
+    *,
+    multi_gpu: bool = False,
+) -> list[PlotLine]:
     """The same, measured now: the best of three solves for each policy and number of jobs."""
     rows = []
     for policy in policies:

@@ -1,4 +1,7 @@
-"""Runs in processes of this machine that stay: imports are paid once, and a process that dies is replaced."""
+"""Runs in processes of this machine that stay.
+
+Imports are paid once, and a process that dies is replaced.
+"""
 
 from __future__ import annotations
 

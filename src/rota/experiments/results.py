@@ -36,7 +36,10 @@ class Sweep:
     varied: tuple[str, ...] = field(default=())
 
     def frame(self) -> Any:
-        """A pandas DataFrame with a row per run: what was varied, status, metrics. Needs the extra `frame`."""
+        """A pandas DataFrame with a row per run: what was varied, status, metrics.
+
+        Needs the extra `frame`.
+        """
         try:
             import pandas  # noqa: ICN001 - an extra
         except ImportError as error:
@@ -52,7 +55,9 @@ class Sweep:
         return unpack(blob)
 
     def figure(self, y: str = "mean_jct_s", x: str = "load", by: str = "policy") -> Figure:
-        """A metric over what was varied: a line for each value of `by`, the mean and 95 % band of all other runs.
+        """A metric over what was varied.
+
+        A line for each value of `by`, the mean and 95 % band of all other runs.
 
         Times are in hours. Crosses mark points with an unstable run, as in `rota plot jct-vs-load`.
         """

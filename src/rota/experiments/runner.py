@@ -218,7 +218,10 @@ def _as_run(task: SweepTask, outcome: RunOutcome) -> Run:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
-    """A list that Ctrl-C fills, so that nothing is cut off in the middle; a second Ctrl-C raises."""
+    """A list that Ctrl-C fills, so that nothing is cut off in the middle.
+
+    A second Ctrl-C raises.
+    """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked

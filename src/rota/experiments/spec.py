@@ -1,4 +1,7 @@
-"""What a sweep is: settings of all runs, what is varied, and how it is carried out. See docs/experiments.md."""
+"""What a sweep is: settings of all runs, what is varied, and how it is carried out.
+
+See docs/experiments.md.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,8 @@ class Spec:
         for group in groups:
             size *= len(group)
         if size > MOST_RUNS:
-            raise ConfigError(f"the sweep has {size:,} points; {MOST_RUNS:,} are the most, shorten an axis")
+            fix = f"{MOST_RUNS:,} are the most, shorten an axis"
+            raise ConfigError(f"the sweep has {size:,} points; {fix}")
         by_text: dict[str, Values] = {}
         for parts in itertools.product(*groups):
             values = dict(self.run)
@@ -138,7 +142,8 @@ def read_spec(path: str | Path) -> Spec:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"cannot read the sweep {str(path)!r}: {problem}; check the path") from None
+        fix = "check the path"
+        raise ConfigError(f"cannot read the sweep {str(path)!r}: {problem}; {fix}") from None
     except tomllib.TOMLDecodeError as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
     document.setdefault("sweep", {})
@@ -182,7 +187,8 @@ def auto_load(table: Mapping[str, Any], where: str) -> AutoLoad:
             raise ConfigError(f"{where}: {key} = {value!r} is not a positive number")
     steps = AutoLoad(**{known[key]: value for key, value in table.items()})
     if steps.step is None and steps.factor <= 1:
-        raise ConfigError(f"{where}: factor = {steps.factor!r} does not raise the load; give a number > 1")
+        fix = "give a number > 1"
+        raise ConfigError(f"{where}: factor = {steps.factor!r} does not raise the load; {fix}")
     return steps
 
 
@@ -257,7 +263,8 @@ def _evenly(first: float, last: float, step: float, where: str) -> list[float]:
         raise ConfigError(f"{where}: step = {step!r} must be greater than 0")
     count = math.floor((last - first) / step + TOLERANCE) + 1
     if count > MOST_RUNS:
-        raise ConfigError(f"{where} has {count:,} values; {MOST_RUNS:,} are the most, use a larger step")
+        fix = f"{MOST_RUNS:,} are the most, use a larger step"
+        raise ConfigError(f"{where} has {count:,} values; {fix}")
     return [first + i * step for i in range(count)]
 
 
@@ -272,5 +279,6 @@ def axis_from_text(text: str, where: str) -> tuple[Any, ...]:
         return _range(dict(zip(("from", "to", "step"), map(plain, parts), strict=False)), where)
     values = [part.strip() for part in text.split(";" if ";" in text else ",")]
     if not all(values):
-        raise ConfigError(f"{where}: {text!r} has an empty value; write values as a,b,c or a range as FROM:TO:STEP")
+        fix = "write values as a,b,c or a range as FROM:TO:STEP"
+        raise ConfigError(f"{where}: {text!r} has an empty value; {fix}")
     return tuple(values)

@@ -1,8 +1,10 @@
-"""Results in one SQLite file: written as soon as a run ends, safe against kill -9, shared by several sweeps at once.
+"""Results in one SQLite file.
 
-The tables are described in docs/experiments.md. Every change is one transaction in write-ahead mode, so a process that
-dies leaves either all of it or nothing; readers never wait. A sweep claims a run before it starts it; the claim of a
-process that is gone is void.
+Written as soon as a run ends, safe against kill -9, shared by several sweeps at once.
+
+The tables are described in docs/experiments.md. Every change is one transaction in write-ahead
+mode, so a process that dies leaves either all of it or nothing; readers never wait. A sweep claims
+a run before it starts it; the claim of a process that is gone is void.
 """
 
 from __future__ import annotations
@@ -70,9 +72,11 @@ class ResultStore:
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         self.path = Path(path)
         if not create and not self.path.is_file():
-            raise ConfigError(f"there is no store {str(path)!r}; `rota sweep --store {path}` makes one")
+            fix = f"`rota sweep --store {path}` makes one"
+            raise ConfigError(f"there is no store {str(path)!r}; {fix}")
         if not self.path.parent.is_dir():
-            raise OutputError(f"cannot write {path}: the folder {self.path.parent} does not exist; create it first")
+            fix = "create it first"
+            raise OutputError(f"cannot write {path}: the folder {self.path.parent} does not exist; {fix}")
         self._me = (platform.node(), os.getpid())
         with self._explained():
             self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
@@ -87,9 +91,8 @@ class ResultStore:
         self._db.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
         version = self._schema()
         if version is not None and version != SCHEMA:
-            raise ConfigError(
-                f"{self.path} has schema {version}, this version of Rota reads {SCHEMA}; use another store"
-            )
+            fix = "use another store"
+            raise ConfigError(f"{self.path} has schema {version}, this version of Rota reads {SCHEMA}; {fix}")
         self._db.execute("PRAGMA synchronous = NORMAL")
         if version is None:
             self._write_ahead()
@@ -99,7 +102,10 @@ class ResultStore:
                 self._db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
 
     def _write_ahead(self) -> None:
-        """The mode stays with the file. While another process sets it, SQLite does not wait by itself."""
+        """The mode stays with the file.
+
+        While another process sets it, SQLite does not wait by itself.
+        """
         give_up = time.monotonic() + BUSY_S
         while True:
             try:
@@ -116,7 +122,8 @@ class ResultStore:
         if not tables:
             return None
         if not {"meta", "runs", "members"} <= tables:
-            raise ConfigError(f"{self.path} is a database, but not a store of Rota; give another file")
+            fix = "give another file"
+            raise ConfigError(f"{self.path} is a database, but not a store of Rota; {fix}")
         (value,) = self._db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         return int(value)
 
@@ -145,7 +152,8 @@ class ResultStore:
                 f"run the sweep again to go on"
             ) from error
         except sqlite3.DatabaseError as error:
-            raise ConfigError(f"{self.path} is not a store of Rota ({error}); give another file") from error
+            fix = "give another file"
+            raise ConfigError(f"{self.path} is not a store of Rota ({error}); {fix}") from error
 
     @contextlib.contextmanager
     def _change(self) -> Iterator[None]:
@@ -168,7 +176,10 @@ class ResultStore:
             self._db.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?, ?)", (name, _json(spec), time.time()))
 
     def add_members(self, sweep: str, members: Iterable[tuple[Mapping[str, Any], str]]) -> None:
-        """Points of a sweep and their keys; the same point with another key (other code) replaces the old one."""
+        """Points of a sweep and their keys.
+
+        The same point with another key (other code) replaces the old one.
+        """
         with self._change():
             (last,) = self._db.execute("SELECT max(position) FROM members WHERE sweep = ?", (sweep,)).fetchone()
             first = 0 if last is None else last + 1
@@ -215,7 +226,10 @@ class ResultStore:
             self._db.execute("DELETE FROM claims WHERE key = ?", (key,))
 
     def result(self, key: str) -> Run | None:
-        """One run; the first digits of its key are enough. Raises ConfigError if they fit several."""
+        """One run; the first digits of its key are enough.
+
+        Raises ConfigError if they fit several.
+        """
         query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs WHERE key >= ? AND key < ? LIMIT 2"  # noqa: S608
         with self._explained():
             rows = self._db.execute(query, (key, key + "g")).fetchall()
@@ -224,7 +238,10 @@ class ResultStore:
         return _run(rows[0]) if rows else None
 
     def runs(self, *, sweep: str | None = None, status: str | None = None) -> Iterator[Run]:
-        """Runs of one sweep in the order of its points, those without a result included; or all of the store."""
+        """Runs of one sweep in the order of its points, those without a result included.
+
+        Or all of the store.
+        """
         if sweep is None:
             query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs ORDER BY started"  # noqa: S608 - fixed text
             given: tuple[Any, ...] = ()

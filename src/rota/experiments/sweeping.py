@@ -29,10 +29,11 @@ def sweep(
 ) -> Sweep:
     """Make every run of a sweep that the store does not have yet; all results.
 
-    `spec` is a TOML file, or the same as a mapping. `settings` are keys of its table [sweep] (name, store, workers,
-    timeout_s, overload, executor, auto_load) and settings of the runs: a list, range or array of values is varied, a
-    single value (or a tuple) holds for all runs. Failed runs are tried again unless `retry` is false; `limit` takes
-    the first points only. Raises ConfigError for input that cannot be used.
+    `spec` is a TOML file, or the same as a mapping. `settings` are keys of its table [sweep] (name,
+    store, workers, timeout_s, overload, executor, auto_load) and settings of the runs: a list,
+    range or array of values is varied, a single value (or a tuple) holds for all runs. Failed runs
+    are tried again unless `retry` is false; `limit` takes the first points only. Raises ConfigError
+    for input that cannot be used.
     """
     wanted = make_spec(spec, settings)
     tasks = plan(wanted, limit)
@@ -40,7 +41,10 @@ def sweep(
         return carry_out(wanted, tasks, store, make_executor(wanted), progress=progress, retry=retry)
 
 
-def make_spec(given: str | Path | Mapping[str, Any] | Spec | None, settings: Mapping[str, Any]) -> Spec:
+def make_spec(
+    given: str | Path | Mapping[str, Any] | Spec | None,
+    settings: Mapping[str, Any],
+) -> Spec:
     """A spec with single settings changed or added."""
     if isinstance(given, Spec):
         base = given
@@ -88,7 +92,10 @@ def _varies(value: Any) -> bool:
 
 
 def plan(spec: Spec, limit: int | None = None) -> list[SweepTask]:
-    """The runs of a sweep, checked; those of an automatic load sweep as far as they are known beforehand."""
+    """The runs of a sweep, checked.
+
+    Those of an automatic load sweep as far as they are known beforehand.
+    """
     points = spec.points()
     if not points:
         raise ConfigError("the sweep has no runs: its rules (exclude, only) leave none")
@@ -160,5 +167,12 @@ def describe(spec: Spec) -> dict[str, Any]:
 def _labelled(run: Run | None, task: SweepTask, spec: Spec) -> Run:
     point = label(spec, task)
     if run is None:
-        return Run(key=task.key, point=point, status=None, metrics={}, error=None, config=task.config)
+        return Run(
+            key=task.key,
+            point=point,
+            status=None,
+            metrics={},
+            error=None,
+            config=task.config,
+        )
     return dataclasses.replace(run, point=point)

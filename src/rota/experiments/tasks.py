@@ -1,9 +1,9 @@
 """From the values of a point to a run that a worker can carry out, and to the key under which its result is kept.
 
-The key is a digest of everything that decides the result: the description that `rota.simulate` puts into results
-(jobs of a trace and servers of a cluster included), the contents of a catalogue file, and the code. Of the code all
-files of the package count but those of the command line, of the report and of this package, which cannot change a
-number.
+The key is a digest of everything that decides the result: the description that `rota.simulate` puts
+into results (jobs of a trace and servers of a cluster included), the contents of a catalogue file,
+and the code. Of the code all files of the package count but those of the command line, of the
+report and of this package, which cannot change a number.
 """
 
 from __future__ import annotations
@@ -89,7 +89,14 @@ def make_task(values: Values, overload: str = "auto") -> SweepTask:
         identity["overload"] = overload
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     key = hashlib.sha256(text.encode()).hexdigest()
-    return SweepTask(key=key, values=values, parameters=parameters, config=config, overload=overload, problem=problem)
+    return SweepTask(
+        key=key,
+        values=values,
+        parameters=parameters,
+        config=config,
+        overload=overload,
+        problem=problem,
+    )
 
 
 def parameters_of(values: Values) -> dict[str, Any]:
@@ -118,14 +125,16 @@ def parameters_of(values: Values) -> dict[str, Any]:
 def _check_complete(parameters: Mapping[str, Any]) -> None:
     for key in ("cluster", "policy"):
         if key not in parameters:
-            raise ConfigError(f"the sweep does not say which {key}; give it for all runs or as an axis")
+            fix = "give it for all runs or as an axis"
+            raise ConfigError(f"the sweep does not say which {key}; {fix}")
     if ("trace" in parameters) == ("workload" in parameters):
         raise ConfigError("the sweep must say where jobs come from: give either workload or trace")
 
 
 def _name(key: str, value: Any) -> str:
     if not isinstance(value, str | Path):
-        raise ConfigError(f"{key} = {value!r}: give a name or a file; runs of a sweep are made in other processes")
+        fix = "runs of a sweep are made in other processes"
+        raise ConfigError(f"{key} = {value!r}: give a name or a file; {fix}")
     return str(value)
 
 
@@ -141,7 +150,8 @@ def _load(workload: str | None, load: Any) -> dict[str, Any]:
         return {"jobs_per_hour": rate}
     if "interarrival_s" in known:
         return {"interarrival_s": 3600.0 / rate}
-    raise ConfigError(f"workload {workload!r} has no load to set; vary its number of jobs instead (jobs, or set.jobs)")
+    fix = "vary its number of jobs instead (jobs, or set.jobs)"
+    raise ConfigError(f"workload {workload!r} has no load to set; {fix}")
 
 
 def _number(key: str, value: Any, number_type: type) -> Any:
@@ -161,9 +171,8 @@ def _measure(value: Any) -> tuple[int, int] | str:
     parts = value.split(":") if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
     numbers = [plain(p) for p in parts]
     if len(numbers) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-        raise ConfigError(
-            f"measure = {value!r} is not a range of job ids; write [A, B], 'A:B' (e.g. '4000:5000') or 'auto'"
-        )
+        fix = "write [A, B], 'A:B' (e.g. '4000:5000') or 'auto'"
+        raise ConfigError(f"measure = {value!r} is not a range of job ids; {fix}")
     first, last = numbers
     if not 0 <= first < last:
         raise ConfigError(f"measure {first}:{last} is empty; give A:B with 0 <= A < B")
@@ -182,7 +191,8 @@ def check_names(parameters: Mapping[str, Any]) -> None:
         name = parameters.get(key)
         if name is None:
             if settings and key == "workload":
-                raise ConfigError(f"set.{next(iter(settings))} is for a workload; a trace has no settings")
+                fix = "a trace has no settings"
+                raise ConfigError(f"set.{next(iter(settings))} is for a workload; {fix}")
             continue
         known = registry.entry(name).parameters()
         for setting in settings:

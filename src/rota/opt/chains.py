@@ -1,16 +1,18 @@
 """Jobs of one class that need different rates, without a variable per job.
 
-Give GPU type j the price l_j. The cheapest way for a job to run at rate r lies on the lower convex hull of the points
-(0, 0) (idle) and (T_j, s l_j): it divides its time between two neighbours on that hull. The hull depends on the class
-only, so all its jobs climb the same *chain* of types, each to its own height. Hence an exact linear program with one
-weight per class and chain (2^(T+1) - 1 chains for T types):
+Give GPU type j the price l_j. The cheapest way for a job to run at rate r lies on the lower convex
+hull of the points (0, 0) (idle) and (T_j, s l_j): it divides its time between two neighbours on
+that hull. The hull depends on the class only, so all its jobs climb the same *chain* of types, each
+to its own height. Hence an exact linear program with one weight per class and chain (2^(T+1) - 1
+chains for T types):
 
     U_ck = sum over jobs i of class c of the time that i spends on each type when climbing chain k up to rate r_i
     sum_k mu_ck = 1,   sum_ck mu_ck s_c U_ck <= N        and job i gets sum_k mu_ck (its time under k)
 
-A chain is a base (idle or a type) and faster types. Jobs below the base's rate stay on the base; others interpolate.
-With a *step* a -> b from rate T_a to T_b and f_ab(r) = clip((r - T_a) / (T_b - T_a), 0, 1), the time on chain member b
-is f_ab - f_bc, so everything is linear in the few sums of f over the jobs of a class.
+A chain is a base (idle or a type) and faster types. Jobs below the base's rate stay on the base;
+others interpolate. With a *step* a -> b from rate T_a to T_b and f_ab(r) = clip((r - T_a) / (T_b -
+T_a), 0, 1), the time on chain member b is f_ab - f_bc, so everything is linear in the few sums of f
+over the jobs of a class.
 """
 
 from __future__ import annotations
@@ -162,10 +164,14 @@ class Climb:
     low: FloatArray
     inverse: FloatArray
     use: FloatArray
-    """[C, T] part of a type that one job takes when it runs there all the time, in the ladder's order."""
+    """[C, T] part of a type that one job takes when it runs there all the time, in the ladder's
+    order."""
 
     def heights(self, rate: FloatArray) -> FloatArray:
-        """[S, J] where jobs (sorted) that need these rates stand on every step; f is this clipped to [0, 1]."""
+        """[S, J] where jobs (sorted) that need these rates stand on every step.
+
+        F is this clipped to [0, 1].
+        """
         height: FloatArray = rate - self.low
         height *= self.inverse
         return height
@@ -239,7 +245,10 @@ class Climb:
         return self.hull(price)[:, self.job_class]
 
     def hull(self, price: FloatArray) -> FloatArray:
-        """[S, C] cost of each step on the lower hull of its class, 0 off the hull: a walk along it, for all classes."""
+        """[S, C] cost of each step on the lower hull of its class, 0 off the hull.
+
+        A walk along it, for all classes.
+        """
         ladder = self.ladder
         shape = self.ladder.shape
         classes, types = ladder.order.shape

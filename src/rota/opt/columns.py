@@ -1,8 +1,9 @@
 """Column generation: which pairs of groups would improve a linear program, given its prices.
 
-With n jobs there are some n^2/2 pairs per type, of which an optimum uses about n. The program starts with few pairs;
-its duals price all others at once. The worth of a pair is a sum of one term per member, so the best partner in a class
-is found once for every class it may meet, and pricing costs (groups x classes x types), not (groups^2 x types).
+With n jobs there are some n^2/2 pairs per type, of which an optimum uses about n. The program
+starts with few pairs; its duals price all others at once. The worth of a pair is a sum of one term
+per member, so the best partner in a class is found once for every class it may meet, and pricing
+costs (groups x classes x types), not (groups^2 x types).
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class PairSource:
     own: IntArray
     """[G] which of the present classes a group (in `order`) is of."""
     rate: FloatArray
-    """[P, P, T] rate of the first of two present classes beside the second; 0 if that pair is of no use."""
+    """[P, P, T] rate of the first of two present classes beside the second; 0 if that pair is of no
+    use."""
 
     def improving(self, solution: Solution, reward: FloatArray) -> Pairs:
         """The best pair of every group, where it improves the program.
@@ -64,7 +66,10 @@ class PairSource:
         return self._pairs(here[good], mates[good], pick[good] % types)
 
     def _best_members(self, score: FloatArray) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
-        """Best and second best member of every class towards every class, by type: scores and places in `order`."""
+        """Best and second best member of every class towards every class, by type.
+
+        Scores and places in `order`.
+        """
         shape = (len(self.slices), *score.shape[1:])
         best = np.full(shape, -np.inf)
         next_best = np.full(shape, -np.inf)

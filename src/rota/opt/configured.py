@@ -1,7 +1,8 @@
 """The polytope of feasible time shares when a job may also hold different amounts of CPUs and memory.
 
-Variables are total times y_k of columns k = (group g, type j, configuration q); a configuration is a number of CPUs and GB
-of the whole job, with a speed v_q relative to the proportional share. s GPUs, c CPUs, m GB, N, C, M what a type has:
+Variables are total times y_k of columns k = (group g, type j, configuration q); a configuration is
+a number of CPUs and GB of the whole job, with a speed v_q relative to the proportional share. s
+GPUs, c CPUs, m GB, N, C, M what a type has:
 
     sum_k in g  T_gj v_q a_g y_k >= need_g         what each group must get
     sum_k in g  y_k              <= n_g            time of a group
@@ -9,10 +10,10 @@ of the whole job, with a speed v_q relative to the proportional share. s GPUs, c
     sum_k on j  c_q y_k / c_j    <= C_j / c_j      CPUs of a type, counted in proportional shares of a GPU
     sum_k on j  m_q y_k / m_j    <= M_j / m_j      memory of a type
 
-Storage has no row because none could bind: rates hold for the least MB/s per GPU of the type's servers (core.ports,
-on_servers), so nobody reads more than its GPUs' part of it, and the GPU row times that least is at most what the
-servers have together. CPUs and memory are summed over the servers of a type; that they also fit server by server is up
-to the mechanism.
+Storage has no row because none could bind: rates hold for the least MB/s per GPU of the type's
+servers (core.ports, on_servers), so nobody reads more than its GPUs' part of it, and the GPU row
+times that least is at most what the servers have together. CPUs and memory are summed over the
+servers of a type; that they also fit server by server is up to the mechanism.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ from rota.opt.shares import HELD, INFINITY
 from rota.opt.targets import CLOSE, MOST_TRIALS, Pace, first_trial
 
 BUSY = 1e-7
-"""What a GPU that is in use counts for, relative to the most that one can be worth: enough to break ties."""
+"""What a GPU that is in use counts for, relative to the most that one can be worth: enough to break
+ties."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """The ways to run of every group: all configurations worth choosing on every type where it has speed."""
+    """The ways to run of every group.
+
+    All configurations worth choosing on every type where it has speed.
+    """
 
     group: IntArray
     type: IntArray
@@ -87,10 +92,13 @@ def columns(view: View, groups: JobGroups) -> Columns:
 
 
 def total_worth(view: View) -> FloatArray:
-    """[C] what a step counts in the total of a second stage: s / p with p the proportional rate at full speed.
+    """[C] what a step counts in the total of a second stage.
 
-    With the rates of the proportional share, a class that CPUs speed up twice would count twice as much as the others,
-    and take fast GPUs from classes that lose more time without them than it gains.
+    S / p with p the proportional rate at full speed.
+
+    With the rates of the proportional share, a class that CPUs speed up twice would count twice as
+    much as the others, and take fast GPUs from classes that lose more time without them than it
+    gains.
     """
     known = view.classes.configurations
     best = proportional_rate(usable_rate(view) * known.speed[known.full], view.capacity)
@@ -107,7 +115,10 @@ def _by_type(view: View, fair: FloatArray, server: FloatArray) -> tuple[FloatArr
 
 @dataclass(frozen=True, eq=False)
 class Configured:
-    """Coefficients of the feasible set; the last column of a program is the level of max-min fairness."""
+    """Coefficients of the feasible set.
+
+    The last column of a program is the level of max-min fairness.
+    """
 
     groups: JobGroups
     columns: Columns
@@ -127,7 +138,12 @@ class Configured:
         return best
 
     def program(
-        self, cost: FloatArray, need: FloatArray, level: FloatArray, bounds: tuple[float, float], name: str
+        self,
+        cost: FloatArray,
+        need: FloatArray,
+        level: FloatArray,
+        bounds: tuple[float, float],
+        name: str,
     ) -> LinearProgram:
         """The linear program; `level` are the coefficients of its last column in the need rows."""
         many = len(self.columns)
@@ -157,8 +173,8 @@ class Configured:
     def costs(self, value: FloatArray) -> FloatArray:
         """Costs that maximise the sum of value [G] x steps and, where that makes no difference, GPU time.
 
-        A job that waits for its CPUs does as much in all the time with 4 of them as in half the time with 8; the
-        former leaves no GPU idle.
+        A job that waits for its CPUs does as much in all the time with 4 of them as in half the
+        time with 8; the former leaves no GPU idle.
         """
         worth = self.columns.rate * value[self.columns.group]
         busy = BUSY * float((worth / self.columns.use[0]).max(initial=0.0))
@@ -178,10 +194,15 @@ class ConfiguredTimes:
     state: dict[str, Int32Array]
 
 
-def fairest(problem: Configured, value: FloatArray, start: dict[str, Int32Array | None]) -> ConfiguredTimes:
+def fairest(
+    problem: Configured,
+    value: FloatArray,
+    start: dict[str, Int32Array | None],
+) -> ConfiguredTimes:
     """Maximise the lowest gain of a job, then the sum of value [G] x steps with that held.
 
-    The second stage is there because the first has many optima, and a vertex of it may leave most GPUs idle.
+    The second stage is there because the first has many optima, and a vertex of it may leave most
+    GPUs idle.
     """
     counted = np.where(problem.fastest > 0, problem.groups.count, 0.0)
     if not counted.any():
@@ -197,7 +218,11 @@ def fairest(problem: Configured, value: FloatArray, start: dict[str, Int32Array 
     return ConfiguredTimes(level, _times(second.x), {"basis": first.basis, "second_basis": second.basis})
 
 
-def most(problem: Configured, value: FloatArray, start: dict[str, Int32Array | None]) -> ConfiguredTimes:
+def most(
+    problem: Configured,
+    value: FloatArray,
+    start: dict[str, Int32Array | None],
+) -> ConfiguredTimes:
     """Maximise the sum of value [G] x steps."""
     nothing = np.zeros(len(problem.groups))
     program = problem.program(
@@ -212,8 +237,8 @@ def most(problem: Configured, value: FloatArray, start: dict[str, Int32Array | N
 def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) -> ConfiguredTimes:
     """The highest common target v with gain_g >= r_g(v), then the most of value [G] x steps (see paced.py).
 
-    r is convex: the program with its tangents at a trial overestimates the optimum, and its answer is the next trial.
-    Every group is one job, and the pace is in the unit of the gains.
+    r is convex: the program with its tangents at a trial overestimates the optimum, and its answer
+    is the next trial. Every group is one job, and the pace is in the unit of the gains.
     """
     limit = pace.limit()
     if limit == INFINITY:  # nobody needs anything any more

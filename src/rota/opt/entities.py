@@ -1,7 +1,8 @@
 """Entities: tenants with a weight each, who divide it among their own jobs by fairness or first come, first served.
 
-Text form: `a=2:fairness,b=1:fifo` (tenant = weight : inner policy). Tenants that are not named have weight 1 and divide
-it fairly. See levels.py for what a schedule of needs is, and policies/water_filling.py for the formulas.
+Text form: `a=2:fairness,b=1:fifo` (tenant = weight : inner policy). Tenants that are not named have
+weight 1 and divide it fairly. See levels.py for what a schedule of needs is, and
+policies/water_filling.py for the formulas.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ class EntitySchedule:
 
 
 class _Fair:
-    """Jobs rise by w_i / s_i for every unit of z; z rises by W / (weight of the jobs that still rise)."""
+    """Jobs rise by w_i / s_i for every unit of z.
+
+    Z rises by W / (weight of the jobs that still rise).
+    """
 
     def __init__(self, members: IntArray, weight: float, groups: JobGroups) -> None:
         self.members = members

@@ -1,8 +1,9 @@
 """Jobs that a linear program cannot tell apart, counted instead of listed.
 
-Jobs of one class have the same coefficients, so the set of feasible shares and any concave goal are symmetric in
-them: averaging an optimal answer over the members of a class is again optimal. Hence one variable for the class's
-total time, and every member gets an equal part. A model has some 80 classes however many jobs there are.
+Jobs of one class have the same coefficients, so the set of feasible shares and any concave goal are
+symmetric in them: averaging an optimal answer over the members of a class is again optimal. Hence
+one variable for the class's total time, and every member gets an equal part. A model has some 80
+classes however many jobs there are.
 """
 
 from __future__ import annotations
@@ -79,7 +80,10 @@ def usable_rate(view: View) -> FloatArray:
 
 
 def proportional_rate(rate: FloatArray, capacity: IntArray) -> FloatArray:
-    """[C] rate with time divided over the types in proportion to their GPUs: p = sum_j T_j N_j / sum_j N_j."""
+    """[C] rate with time divided over the types in proportion to their GPUs.
+
+    P = sum_j T_j N_j / sum_j N_j.
+    """
     proportional: FloatArray = rate @ (capacity / max(1, capacity.sum()))
     return proportional
 
@@ -90,7 +94,12 @@ def worth_of_a_step(rate: FloatArray, gpus: FloatArray, capacity: IntArray) -> F
 
 
 @lru_cache(maxsize=4)
-def _worth_of_a_step(shape: tuple[int, int], rate: bytes, gpus: bytes, capacity: bytes) -> FloatArray:
+def _worth_of_a_step(
+    shape: tuple[int, int],
+    rate: bytes,
+    gpus: bytes,
+    capacity: bytes,
+) -> FloatArray:
     """Asked for at every solve, and the same until a new class of jobs appears."""
     by_class = proportional_rate(np.frombuffer(rate).reshape(shape), np.frombuffer(capacity, dtype=np.int64))
     worth: FloatArray = np.frombuffer(gpus) * ratio(np.ones(shape[0]), by_class)

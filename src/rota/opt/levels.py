@@ -2,14 +2,15 @@
 
     needs(tau): the level that every group should have when the water stands at tau (a schedule, see below)
 
-Phase by phase: find the highest tau at which all needs can be met; groups that then hold a scarce resource stop at
-their level, all others rise on. What can stop a group is (a) its own fastest type, known beforehand, so it is part of
-the schedule and costs no linear program, or (b) a bottleneck of capacity, seen in the duals: a group whose need has a
-positive price is at its limit in every solution. Hence one phase per bottleneck, not one per group.
+Phase by phase: find the highest tau at which all needs can be met; groups that then hold a scarce
+resource stop at their level, all others rise on. What can stop a group is (a) its own fastest type,
+known beforehand, so it is part of the schedule and costs no linear program, or (b) a bottleneck of
+capacity, seen in the duals: a group whose need has a positive price is at its limit in every
+solution. Hence one phase per bottleneck, not one per group.
 
-A phase: with the needs of a trial tau the least overuse theta of the GPUs is computed. Its duals bound theta from below
-for all other needs, so the tau at which that bound is zero is the next, lower trial; if it is feasible it is the
-optimum. Only right-hand sides change between trials.
+A phase: with the needs of a trial tau the least overuse theta of the GPUs is computed. Its duals
+bound theta from below for all other needs, so the tau at which that bound is zero is the next,
+lower trial; if it is feasible it is the optimum. Only right-hand sides change between trials.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Schedule(Protocol):
     """How needs grow with the water level."""
 
     def marks(self, ceiling: FloatArray) -> FloatArray:
-        """Ascending water levels between which all needs are linear; at the last one all ceilings are reached."""
+        """Ascending water levels between which all needs are linear.
+
+        At the last one all ceilings are reached.
+        """
 
     def needs(self, tau: float, ceiling: FloatArray) -> FloatArray:
         """[G] level of one job of each group at that water level, at most its ceiling."""
@@ -68,12 +72,17 @@ class Together:
 
 
 def fill(
-    polytope: Polytope, schedule: Schedule, basis: Int32Array | None = None, duals: FloatArray | None = None
+    polytope: Polytope,
+    schedule: Schedule,
+    basis: Int32Array | None = None,
+    duals: FloatArray | None = None,
 ) -> Filled:
-    """Water-filled levels, in the unit rate x scale; groups that cannot run or have no job stay at 0.
+    """Water-filled levels, in the unit rate x scale.
 
-    Duals of an earlier solve, repaired where rates have changed, bound the first phase whatever the number of jobs and
-    GPUs is now: a good first trial.
+    Groups that cannot run or have no job stay at 0.
+
+    Duals of an earlier solve, repaired where rates have changed, bound the first phase whatever the
+    number of jobs and GPUs is now: a good first trial.
     """
     count = polytope.groups.count
     ceiling = np.where(count > 0, polytope.gain.max(axis=1, initial=0.0), 0.0)
@@ -101,7 +110,10 @@ def fill(
 
 
 def _repaired(program: LinearProgram, polytope: Polytope, duals: FloatArray) -> FloatArray:
-    """Duals that bound this program: where a column is worth more than it costs, the price of its time is raised."""
+    """Duals that bound this program.
+
+    Where a column is worth more than it costs, the price of its time is raised.
+    """
     groups = len(polytope.groups)
     worth = np.add.reduceat(program.value * duals[program.index], program.start)
     worth[polytope.special] = 0.0
@@ -142,12 +154,17 @@ def _highest(
         if solution.objective <= TOLERANCE:
             return level, duals, solution
         duals = solution.row_dual
-    raise SolveError(
-        f"water filling: no level after {MOST_TRIALS} trials; last {tau!r} with overuse {solution.objective!r}"
-    )
+    fix = f"last {tau!r} with overuse {solution.objective!r}"
+    raise SolveError(f"water filling: no level after {MOST_TRIALS} trials; {fix}")
 
 
-def _affordable(schedule: Schedule, marks: FloatArray, ceiling: FloatArray, price: FloatArray, worth: float) -> float:
+def _affordable(
+    schedule: Schedule,
+    marks: FloatArray,
+    ceiling: FloatArray,
+    price: FloatArray,
+    worth: float,
+) -> float:
     """The highest water level whose needs cost no more than `worth` at these prices."""
 
     def cost_at(mark: int) -> float:

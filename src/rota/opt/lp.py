@@ -2,9 +2,10 @@
 
     minimise cost . x   subject to   row_lower <= A x <= row_upper,  lower <= x <= upper
 
-A is given by columns (CSC). Models here are small (tens to a few thousand columns) and solved hundreds of thousands
-of times in one simulation, so presolve is off, one solver object per thread is reused, and a *basis* is handed from
-one solve to the next: the indices of the basic variables, columns as 0.., row i as -1 - i.
+A is given by columns (CSC). Models here are small (tens to a few thousand columns) and solved
+hundreds of thousands of times in one simulation, so presolve is off, one solver object per thread
+is reused, and a *basis* is handed from one solve to the next: the indices of the basic variables,
+columns as 0.., row i as -1 - i.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _REST = {
     (1, 1): highspy.HighsBasisStatus.kUpper,
     (1, 0): highspy.HighsBasisStatus.kZero,
 }
-"""Where a variable stands while it is not basic, by (it has no lower bound, its upper bound is nearer to 0)."""
+"""Where a variable stands while it is not basic, by (it has no lower bound, its upper bound is
+nearer to 0)."""
 
 
 STRICT: Mapping[str, object] = {
@@ -61,7 +63,8 @@ LENIENT: Mapping[str, object] = {
     "primal_feasibility_tolerance": 1e-8,
     "dual_feasibility_tolerance": 1e-7,
 }
-"""A last attempt for a program that is on the edge of being infeasible: primal simplex, looser tolerances."""
+"""A last attempt for a program that is on the edge of being infeasible: primal simplex, looser
+tolerances."""
 
 
 class _Solver(threading.local):
@@ -135,7 +138,9 @@ class LinearProgram:
             return self.solve()
 
     def solve(self, basis: Int32Array | None = None, *, check: bool = True) -> Solution:
-        """The optimum; `basis` is where to start if it fits. `check` is for answers that are not checked otherwise.
+        """The optimum; `basis` is where to start if it fits.
+
+        `check` is for answers that are not checked otherwise.
 
         Raises:
             InfeasibleError: no point satisfies all rows.
@@ -167,7 +172,10 @@ class LinearProgram:
         cost: FloatArray | None = None,
         column: tuple[int, float, float] | None = None,
     ) -> None:
-        """Replace all costs, or the bounds of one column (index, lower, upper); the next solve starts from here."""
+        """Replace all costs, or the bounds of one column (index, lower, upper).
+
+        The next solve starts from here.
+        """
         held = _solver.holds is self
         if cost is not None:
             self.cost = cost
@@ -255,13 +263,25 @@ class LinearProgram:
 
 
 def _resting(lower: FloatArray, upper: FloatArray) -> tuple[bytes, bytes]:
-    """What decides where variables stand while they are not basic: no lower bound; an upper one that is nearer to 0."""
+    """What decides where variables stand while they are not basic: no lower bound.
+
+    An upper one that is nearer to 0.
+    """
     return (lower == -np.inf).tobytes(), (np.abs(upper) < np.abs(lower)).tobytes()
 
 
 @lru_cache(maxsize=64)
-def _start(basis: bytes, open_: bytes, above: bytes, row_open: bytes, row_above: bytes) -> Any | None:
-    """A basis as HiGHS takes it, or None if it does not fit. Most solves start from the basis of the one before."""
+def _start(
+    basis: bytes,
+    open_: bytes,
+    above: bytes,
+    row_open: bytes,
+    row_above: bytes,
+) -> Any | None:
+    """A basis as HiGHS takes it, or None if it does not fit.
+
+    Most solves start from the basis of the one before.
+    """
     columns, rows = ([_REST[pair] for pair in zip(*b, strict=True)] for b in ((open_, above), (row_open, row_above)))
     for variable in np.frombuffer(basis, dtype=np.int32).tolist():
         if variable >= len(columns):

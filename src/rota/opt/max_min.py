@@ -29,8 +29,8 @@ class MaxMin:
 def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
     """Maximise the lowest level, then sum of value_g x steps with that level held.
 
-    Groups that cannot run get nothing and do not count in the minimum. The second stage is needed because the first
-    has many optima, and a vertex of it may leave most GPUs idle.
+    Groups that cannot run get nothing and do not count in the minimum. The second stage is needed
+    because the first has many optima, and a vertex of it may leave most GPUs idle.
     """
     fastest = polytope.gain.max(axis=1, initial=0.0)
     counted = np.where(fastest > 0, polytope.groups.count, 0.0)

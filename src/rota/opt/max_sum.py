@@ -2,8 +2,8 @@
 
     maximise  sum_ij T_ij h_j x_ij   subject to   sum_j T_ij x_ij >= r_i
 
-Without needs by class; with them the jobs of a class climb chains of types (chains.py), or, where pairs are allowed or
-types are many, every job with a need is a group of its own.
+Without needs by class; with them the jobs of a class climb chains of types (chains.py), or, where
+pairs are allowed or types are many, every job with a need is a group of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def most(
 ) -> MostTimes:
     """Maximise sum of value [T] x steps by group; `need` [G] is in total steps/s of the group.
 
-    Pairs are added from `source`, if given, as long as they improve the total, and before that until the needs are met.
+    Pairs are added from `source`, if given, as long as they improve the total, and before that
+    until the needs are met.
 
     Raises:
         InfeasibleError: the needs cannot all be met.
@@ -73,7 +74,9 @@ def most(
 
 
 def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> Pairs:
-    """Pairs with which the needs can be met, where they cannot without: those that most reduce the overuse of GPUs.
+    """Pairs with which the needs can be met, where they cannot without.
+
+    Those that most reduce the overuse of GPUs.
 
     Raises:
         InfeasibleError: no pairs are enough.
@@ -95,8 +98,15 @@ def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> P
         pairs = more
 
 
-def most_with_needs(jobs: Climb, need: FloatArray, value: FloatArray) -> tuple[float, FloatArray] | None:
-    """Worth and shares [J, T] with the most sum of value [C, T] x time; None if the needs [J] cannot all be met."""
+def most_with_needs(
+    jobs: Climb,
+    need: FloatArray,
+    value: FloatArray,
+) -> tuple[float, FloatArray] | None:
+    """Worth and shares [J, T] with the most sum of value [C, T] x time.
+
+    None if the needs [J] cannot all be met.
+    """
     rate = need[jobs.sort]
     f = np.minimum(np.maximum(jobs.heights(rate), 0.0), 1.0)
     usage = jobs.usage(f)

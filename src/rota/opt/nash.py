@@ -2,9 +2,10 @@
 
     maximise  sum_g n_g log u_g    subject to   n_g u_g <= gain_g . y_g,  y in the polytope of shares.py
 
-The logarithm is approximated from below between known points; the duals say where the next points should be
-(p_g being the price of utility, log u - p_g u is largest at u = 1 / p_g) and how far the optimum can be away. Numbers
-of jobs are right-hand sides only, so points found for one problem serve for the next with one job less.
+The logarithm is approximated from below between known points; the duals say where the next points
+should be (p_g being the price of utility, log u - p_g u is largest at u = 1 / p_g) and how far the
+optimum can be away. Numbers of jobs are right-hand sides only, so points found for one problem
+serve for the next with one job less.
 """
 
 from __future__ import annotations
@@ -78,7 +79,11 @@ class NashWelfare:
         self._point = np.concatenate([self._point, near.ravel()])
         self._basis = self._program(count, self._group, self._point).solve().basis
 
-    def _next_points(self, solution: Solution, count: FloatArray) -> tuple[IntArray, FloatArray, float]:
+    def _next_points(
+        self,
+        solution: Solution,
+        count: FloatArray,
+    ) -> tuple[IntArray, FloatArray, float]:
         """Groups and utilities worth knowing, and how much sum n log u they may add."""
         price = np.maximum(solution.row_dual[: len(count)], 1e-300)
         best = np.minimum(1 / price, self._fastest)

@@ -1,7 +1,8 @@
 """Shares for policies that see no difference between accelerator types: all GPUs are one pool.
 
-A job's time is then a single number, problems have closed forms, and the time is spread over the types in proportion
-to their GPUs, x_ij = x_i N_j / N: nobody is left on one type for ever, and no type is oversubscribed.
+A job's time is then a single number, problems have closed forms, and the time is spread over the
+types in proportion to their GPUs, x_ij = x_i N_j / N: nobody is left on one type for ever, and no
+type is oversubscribed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ def over_types(time: FloatArray, capacity: IntArray) -> FloatArray:
     return time[:, None] * part[None, :]
 
 
-def fill(base: FloatArray, speed: FloatArray, size: FloatArray, pool: float) -> tuple[FloatArray, float]:
+def fill(
+    base: FloatArray,
+    speed: FloatArray,
+    size: FloatArray,
+    pool: float,
+) -> tuple[FloatArray, float]:
     """Times min(1, max(base, t speed)) with the largest t whose GPUs, the sum of size x time, fit into the pool.
 
     Also returns t; infinity when everybody gets all the time. The bases must fit.

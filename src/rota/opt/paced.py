@@ -1,10 +1,13 @@
-"""The highest common target with a row per group: for pairs of jobs, and for clusters of many types.
+"""The highest common target with a row per group.
+
+For pairs of jobs, and for clusters of many types.
 
     maximise v   subject to   rate of group g >= r_g(v)   on the polytope of shares.py
 
-r is convex, so its tangent at a trial v asks for less than r: the linear program with tangents overestimates the
-optimum, and its answer is the next trial (Newton's method; exact at once for the makespan, where r is linear). Pairs
-are added as prices call for them (columns.py), at the same time.
+r is convex, so its tangent at a trial v asks for less than r: the linear program with tangents
+overestimates the optimum, and its answer is the next trial (Newton's method; exact at once for the
+makespan, where r is linear). Pairs are added as prices call for them (columns.py), at the same
+time.
 """
 
 from __future__ import annotations
@@ -75,7 +78,12 @@ def _tangent(polytope: Polytope, pace: Pace, v: float, limit: float) -> LinearPr
     )
 
 
-def _more(polytope: Polytope, source: PairSource | None, solution: Solution, value: FloatArray) -> Polytope | None:
+def _more(
+    polytope: Polytope,
+    source: PairSource | None,
+    solution: Solution,
+    value: FloatArray,
+) -> Polytope | None:
     """The polytope with the pairs that would improve the solution; None if there are none."""
     if source is None or polytope.pairs is None:
         return None
@@ -87,7 +95,11 @@ def _more(polytope: Polytope, source: PairSource | None, solution: Solution, val
 
 
 def _second_stage(
-    polytope: Polytope, pace: Pace, value: FloatArray, source: PairSource | None, start: tuple[float, Int32Array | None]
+    polytope: Polytope,
+    pace: Pace,
+    value: FloatArray,
+    source: PairSource | None,
+    start: tuple[float, Int32Array | None],
 ) -> Paced:
     target, basis = start
     for _ in range(MOST_TRIALS):

@@ -1,7 +1,10 @@
-"""Two jobs on the same GPUs: which pairs are worth a column, and from pairs of groups to pairs of jobs.
+"""Two jobs on the same GPUs.
 
-A pair of groups (g, h) on type j runs both at reduced rates. If the rates, each divided by the group's rate alone,
-add up to at most 1, time slicing gives both as much in as much GPU time and less of their own: the pair is dropped.
+Which pairs are worth a column, and from pairs of groups to pairs of jobs.
+
+A pair of groups (g, h) on type j runs both at reduced rates. If the rates, each divided by the
+group's rate alone, add up to at most 1, time slicing gives both as much in as much GPU time and
+less of their own: the pair is dropped.
 """
 
 from __future__ import annotations
@@ -61,7 +64,10 @@ class Pairs:
     def columns(
         self, gain: tuple[FloatArray, FloatArray], groups: int, offset: int
     ) -> tuple[Int32Array, Int32Array, FloatArray]:
-        """Start, index and value of the columns in the model of shares.py; they begin at entry `offset`."""
+        """Start, index and value of the columns in the model of shares.py.
+
+        They begin at entry `offset`.
+        """
         inside = self.first == self.second
         twice = np.where(inside, 2.0, 1.0)
         index = np.stack(
@@ -105,12 +111,18 @@ def useful_pairs(view: View, groups: JobGroups) -> Pairs:
     return Pairs(first, second, type_, pair[a, b, type_], pair[b, a, type_], groups.gpus[first])
 
 
-def spread(view: View, groups: JobGroups, pairs: Pairs, time: FloatArray) -> tuple[Options, FloatArray]:
+def spread(
+    view: View,
+    groups: JobGroups,
+    pairs: Pairs,
+    time: FloatArray,
+) -> tuple[Options, FloatArray]:
     """Pairs of jobs and their shares [pairs, T] from the total times of pairs of groups.
 
-    Every member of a group gets an equal part. Between two groups, members are laid out along a line of length 1 each
-    and meet where they overlap (a north-west corner filling: n + m - 1 pairs at most); inside one group they form a
-    ring. So the number of job pairs grows with the number of jobs, not with its square.
+    Every member of a group gets an equal part. Between two groups, members are laid out along a
+    line of length 1 each and meet where they overlap (a north-west corner filling: n + m - 1 pairs
+    at most); inside one group they form a ring. So the number of job pairs grows with the number of
+    jobs, not with its square.
     """
     there = groups.count > 0
     possible = there[pairs.first] & there[pairs.second] & (pairs.limits(groups.count) > 0)
@@ -130,7 +142,11 @@ def spread(view: View, groups: JobGroups, pairs: Pairs, time: FloatArray) -> tup
     return Options(first=view.jobs[first], second=view.jobs[second], gpus=view.gpus[first]), share
 
 
-def _meetings(groups: JobGroups, first: IntArray, second: IntArray) -> list[tuple[IntArray, IntArray, FloatArray]]:
+def _meetings(
+    groups: JobGroups,
+    first: IntArray,
+    second: IntArray,
+) -> list[tuple[IntArray, IntArray, FloatArray]]:
     """For each pair of groups: the members that run together (two columns), and which part of the pair's time each."""
     # Small integers are sorted by radix, not by merging.
     member = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member

@@ -2,11 +2,12 @@
 
 Jobs of a class are interchangeable, so both programs count jobs instead of naming them:
 
-1. `most_speed`: how many jobs of each class hold which option, with all servers of a type taken as one. Its linear
-   relaxation is the bound that everything is measured against. The number of variables does not depend on the number
-   of jobs.
-2. `most_speed_on_servers`: the same server by server, where a job of several GPUs is either whole on one server or
-   cut at GPUs. Only for a few servers at a time: equal servers can be exchanged, which makes the search long.
+1. `most_speed`: how many jobs of each class hold which option, with all servers of a type taken as
+   one. Its linear relaxation is the bound that everything is measured against. The number of
+   variables does not depend on the number of jobs.
+2. `most_speed_on_servers`: the same server by server, where a job of several GPUs is either whole
+   on one server or cut at GPUs. Only for a few servers at a time: equal servers can be exchanged,
+   which makes the search long.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ class Counts:
 def most_speed(
     menus: Sequence[Menu], cpus: float, memory_gb: float, *, time_limit_s: float, gap: float
 ) -> Counts | None:
-    """The most total speed with this number of CPUs and this much memory; None without a solution in time."""
+    """The most total speed with this number of CPUs and this much memory.
+
+    None without a solution in time.
+    """
     program = _by_option(menus, cpus, memory_gb)
     try:
         relaxed = program.solve()
@@ -88,7 +92,8 @@ def most_speed(
 def _by_option(menus: Sequence[Menu], cpus: float, memory_gb: float) -> LinearProgram:
     """The program with a column for each option. Rows: the jobs of each menu, CPUs, memory.
 
-    The last two are scaled by what there is, so that the solver's tolerances mean the same for CPUs and memory.
+    The last two are scaled by what there is, so that the solver's tolerances mean the same for CPUs
+    and memory.
     """
     speed = np.concatenate([m.speed for m in menus])
     menu = np.repeat(np.arange(len(menus)), [len(m.speed) for m in menus])
@@ -138,21 +143,35 @@ def most_speed_on_servers(
 ) -> ServerCounts | None:
     """The most total speed with these (GPUs, CPUs, GB) of each server, less `split_cost` per job on several servers.
 
-    Cutting a job gives each server a part in proportion to its GPUs there. None if nothing was found in time.
+    Cutting a job gives each server a part in proportion to its GPUs there. None if nothing was
+    found in time.
     """
     model = _ByServer(menus, servers)
-    solution = solve_whole(model.program(split_cost), time_limit_s=time_limit_s, gap=gap, nodes=nodes)
+    solution = solve_whole(
+        model.program(split_cost),
+        time_limit_s=time_limit_s,
+        gap=gap,
+        nodes=nodes,
+    )
     if solution is None:
         return None
     x = solution.x.astype(np.int64)
     many = len(model.place)
-    return ServerCounts(whole=x[:many], parts=x[many : 2 * many], place=model.place, seconds=solution.seconds)
+    return ServerCounts(
+        whole=x[:many],
+        parts=x[many : 2 * many],
+        place=model.place,
+        seconds=solution.seconds,
+    )
 
 
 class _ByServer:
-    """The program server by server. Columns: whole jobs by place, GPUs of cut jobs by place, cut jobs by option.
+    """The program server by server.
 
-    Rows: the jobs of each menu; for each option, GPUs of cut jobs against their number; three resources by server.
+    Columns: whole jobs by place, GPUs of cut jobs by place, cut jobs by option.
+
+    Rows: the jobs of each menu; for each option, GPUs of cut jobs against their number; three
+    resources by server.
     """
 
     def __init__(self, menus: Sequence[Menu], servers: Sequence[tuple[int, float, float]]) -> None:

@@ -1,4 +1,7 @@
-"""The highest common target for the jobs of a view: by chains of types if there are few types, else a row per job."""
+"""The highest common target for the jobs of a view.
+
+By chains of types if there are few types, else a row per job.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ class Met:
 
 
 def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | None = None) -> Met:
-    """Raise the target as far as the cluster allows, then the total normalised throughput. `rate` is [C, T].
+    """Raise the target as far as the cluster allows, then the total normalised throughput.
+
+    `rate` is [C, T].
 
     `favour` [C] says how much a class counts in that total.
     """
@@ -83,7 +88,10 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
 
 
 def meet_blindly(view: View, rate: FloatArray, need: Requirement) -> Met:
-    """The same when types are not distinguished (`rate` is equal on all): what is left over goes to all alike."""
+    """The same when types are not distinguished (`rate` is equal on all).
+
+    What is left over goes to all alike.
+    """
     pace = _pace(rate.max(axis=1, initial=0.0)[view.job_class], need)
     size = view.gpus.astype(np.float64)
     pool = float(view.capacity.sum())
@@ -175,7 +183,10 @@ def _first_guess(view: View) -> float:
 
 
 def reference_rate(view: View, rate: FloatArray) -> FloatArray:
-    """[C, T] the same rate on every type that is up: that of the reference type, or else of the fastest present."""
+    """[C, T] the same rate on every type that is up.
+
+    That of the reference type, or else of the fastest present.
+    """
     types = view.types
     if REFERENCE in types and view.capacity[types.index(REFERENCE)] > 0:
         reference = rate[:, types.index(REFERENCE)]

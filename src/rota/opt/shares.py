@@ -6,9 +6,9 @@ Variables are total times: y_gj of group g alone on type j, z_k of pair column k
     sum_j y_gj + sum_k m_gk z_k <= n_g            time of a group (m = 2 for a pair inside the group)
     sum_g s_g y_gj + sum_k s_k z_k <= N_j         GPUs of a type (a pair uses them once)
 
-Rows are in this order. Columns are the times alone, then one column of its own (the level t of max-min fairness with
-coefficients in the need rows, or the overuse theta with -N_j in the capacity rows), then the pairs, so that a basis
-stays valid when pairs are added.
+Rows are in this order. Columns are the times alone, then one column of its own (the level t of
+max-min fairness with coefficients in the need rows, or the overuse theta with -N_j in the capacity
+rows), then the pairs, so that a basis stays valid when pairs are added.
 """
 
 from __future__ import annotations
@@ -57,7 +57,13 @@ class Polytope:
         return self.rate.size
 
     def program(
-        self, *, cost: FloatArray, need: FloatArray, level: FloatArray | None, bounds: tuple[float, float], name: str
+        self,
+        *,
+        cost: FloatArray,
+        need: FloatArray,
+        level: FloatArray | None,
+        bounds: tuple[float, float],
+        name: str,
     ) -> LinearProgram:
         """The linear program; its special column is a level (coefficients given) or, without, the overuse."""
         groups, types = self.rate.shape
@@ -143,7 +149,10 @@ class Times:
 
 @lru_cache(maxsize=64)
 def _pattern(groups: int, types: int, *, has_level: bool) -> tuple[Int32Array, Int32Array]:
-    """Where the columns of times alone begin and which rows they are in; then the special column."""
+    """Where the columns of times alone begin and which rows they are in.
+
+    Then the special column.
+    """
     group = np.repeat(np.arange(groups), types)
     index = np.stack([group, groups + group, 2 * groups + np.tile(np.arange(types), groups)], axis=1)
     special = np.arange(groups) if has_level else np.arange(2 * groups, 2 * groups + types)
@@ -151,8 +160,16 @@ def _pattern(groups: int, types: int, *, has_level: bool) -> tuple[Int32Array, I
 
 
 @lru_cache(maxsize=4)
-def _coefficients(shape: tuple[int, int], rate: bytes, scale: bytes, gpus: bytes) -> tuple[FloatArray, FloatArray]:
-    """Coefficients and upper bounds of the times alone: by class, they are the same until a new class appears."""
+def _coefficients(
+    shape: tuple[int, int],
+    rate: bytes,
+    scale: bytes,
+    gpus: bytes,
+) -> tuple[FloatArray, FloatArray]:
+    """Coefficients and upper bounds of the times alone.
+
+    By class, they are the same until a new class appears.
+    """
     rates = np.frombuffer(rate).reshape(shape)
     value = np.empty((*shape, 3))
     value[:, :, 0] = rates * np.frombuffer(scale)[:, None]

@@ -1,7 +1,7 @@
 """Integer programs on HiGHS: the same arrays as a linear program, every variable a whole number.
 
-For programs that are solved now and then. Every solve has a solver object of its own: its clock runs on from solve to
-solve, and the answer to a program must not depend on those before.
+For programs that are solved now and then. Every solve has a solver object of its own: its clock
+runs on from solve to solve, and the answer to a program must not depend on those before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def is_whole(x: FloatArray) -> bool:
 def solve_whole(
     program: LinearProgram, *, time_limit_s: float, gap: float = 0.0, nodes: int = 1_000_000
 ) -> WholeSolution | None:
-    """The least cost over whole points, up to a relative gap; None if there is none, or none was found in time.
+    """The least cost over whole points, up to a relative gap.
+
+    None if there is none, or none was found in time.
 
     `nodes` bounds the search in a way that does not depend on how fast the machine is.
     """

@@ -1,9 +1,10 @@
 """From times by configuration to shares by type, and one configuration per job and type.
 
-A program may divide the time of a class on a type between configurations. A job can hold only one at a time, so the
-jobs of the class stand in line (those that the program wants fastest first, otherwise by id) and take the
-configurations in turn, fastest first, each as far as its part of the time reaches. The parts come out up to one job;
-the same answer of the program gives the same wishes, and a job that comes or goes moves few of the others.
+A program may divide the time of a class on a type between configurations. A job can hold only one
+at a time, so the jobs of the class stand in line (those that the program wants fastest first,
+otherwise by id) and take the configurations in turn, fastest first, each as far as its part of the
+time reaches. The parts come out up to one job; the same answer of the program gives the same
+wishes, and a job that comes or goes moves few of the others.
 """
 
 from __future__ import annotations

@@ -1,11 +1,14 @@
-"""A table of measured speeds: steps/s by profile, number of GPUs, accelerator type and partner on the same GPUs.
+"""A table of measured speeds.
 
-Beside rates a catalogue may hold models (rota.profiles.models): the time of a step with the fair share of CPUs and
-memory, for one or for any number of GPUs, and how the speed depends on both. A rate goes before a model for any number.
+Steps/s by profile, number of GPUs, accelerator type and partner on the same GPUs.
 
-Spread means that the GPUs of a job are on more than one server. Where the spread figure was not measured, or is zero
-although the job runs on one server, the figure for one server is used: no measurement is not a proof that it is
-impossible.
+Beside rates a catalogue may hold models (rota.profiles.models): the time of a step with the fair
+share of CPUs and memory, for one or for any number of GPUs, and how the speed depends on both. A
+rate goes before a model for any number.
+
+Spread means that the GPUs of a job are on more than one server. Where the spread figure was not
+measured, or is zero although the job runs on one server, the figure for one server is used: no
+measurement is not a proof that it is impossible.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ class Catalogue:
         self.about: Mapping[str, str] = about or {}
         """`title`, `source` and `licence` where the file gives them."""
         self.fits = tuple(fits)
-        """For a catalogue that is derived from others: the formulas it was made with, and their errors."""
+        """For a catalogue that is derived from others: the formulas it was made with, and their
+        errors."""
         self._read_pairs = pairs
 
     @cached_property
@@ -95,7 +99,10 @@ class Catalogue:
         return profile in self._known
 
     def gpu_counts(self, profile: str) -> tuple[int, ...]:
-        """With how many GPUs the profile was measured, on any type; a model for any number counts as 1."""
+        """With how many GPUs the profile was measured, on any type.
+
+        A model for any number counts as 1.
+        """
         counts = {gpus for name, gpus, _, _ in self.alone if name == profile}
         return tuple(sorted(counts | {gpus or 1 for name, gpus, _ in self.models if name == profile}))
 
@@ -110,8 +117,8 @@ class Catalogue:
     def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
         """Steps/s of the whole job; 0 if it does not fit.
 
-        Raises ProfileMissing for a profile or a number of GPUs that was not measured on this type, and UnknownName
-        for a type that the catalogue does not have.
+        Raises ProfileMissing for a profile or a number of GPUs that was not measured on this type,
+        and UnknownName for a type that the catalogue does not have.
         """
         if spread:
             rate = self.alone.get((profile, gpus, type_, True))
@@ -123,7 +130,10 @@ class Catalogue:
         return rate
 
     def step_s(self, profile: str, gpus: int, type_: str) -> float:
-        """Seconds of one step on one server, as measured; infinite if the job does not fit. Raises as `rate` does."""
+        """Seconds of one step on one server, as measured; infinite if the job does not fit.
+
+        Raises as `rate` does.
+        """
         model = self._model(profile, gpus, type_)
         if model is not None:
             return model.step_s
@@ -131,7 +141,10 @@ class Catalogue:
         return 1 / rate if rate else math.inf
 
     def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
-        """How the rate depends on CPUs and memory; None if that was not measured. Raises as `rate` does."""
+        """How the rate depends on CPUs and memory; None if that was not measured.
+
+        Raises as `rate` does.
+        """
         model = self._model(profile, gpus, type_)
         if model is None:
             self.rate(profile, gpus, type_)
@@ -139,7 +152,10 @@ class Catalogue:
         return model.sensitivity
 
     def with_storage(self, mbps: Mapping[str, float]) -> Catalogue:
-        """The same on servers with these MB/s per GPU, by type: derived models follow, measured ones stay."""
+        """The same on servers with these MB/s per GPU, by type.
+
+        Derived models follow, measured ones stay.
+        """
         changed = {
             key: model.with_storage(mbps[key[2]])
             for key, model in self.models.items()
@@ -155,11 +171,21 @@ class Catalogue:
         model = self.models.get((profile, gpus, type_))
         return self.models.get((profile, None, type_)) if model is None and gpus >= 1 else model
 
-    def pair_rate(self, profile: str, partner: str, gpus: int, type_: str, *, spread: bool = False) -> float:
-        """Steps/s of `profile` while it shares its GPUs with `partner`; 0 if they do not fit together.
+    def pair_rate(
+        self,
+        profile: str,
+        partner: str,
+        gpus: int,
+        type_: str,
+        *,
+        spread: bool = False,
+    ) -> float:
+        """Steps/s of `profile` while it shares its GPUs with `partner`.
 
-        Two profiles that were measured alone but never together count as not fitting; anything else raises as
-        `rate` does.
+        0 if they do not fit together.
+
+        Two profiles that were measured alone but never together count as not fitting; anything else
+        raises as `rate` does.
         """
         if spread:
             rate = self.pairs.get((profile, gpus, type_, True, partner))
@@ -199,23 +225,25 @@ class Catalogue:
             near = difflib.get_close_matches(profile, self.names, n=1, cutoff=0.3)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {len(self.names)} others."
             return ProfileMissing(
-                f"no profile {profile!r} in catalogue {self.name!r}{hint} Measured types are {', '.join(self.types)}. "
-                f"`rota profiles` lists all profiles; measure this one and add it to a catalogue file."
+                f"no profile {profile!r} in catalogue {self.name!r}{hint} Measured types are "
+                f"{', '.join(self.types)}. `rota profiles` lists all profiles; measure this one "
+                "and add it to a catalogue file."
             )
         if type_ not in self.types:
             return UnknownName(f"accelerator type for catalogue {self.name!r}:", type_, self.types)
         counts = self.gpu_counts(profile)
         if gpus not in counts and not any(name == profile and count is None for name, count, _ in self.models):
             return ProfileMissing(
-                f"profile {profile!r} was not measured with {gpus} GPUs in catalogue {self.name!r}, only with "
-                f"{_listed(counts)} (on {', '.join(self._types_of(profile, None))}); ask for one of these, "
-                f"or add a measurement to a catalogue file."
+                f"profile {profile!r} was not measured with {gpus} GPUs in catalogue "
+                f"{self.name!r}, only with {_listed(counts)} (on "
+                f"{', '.join(self._types_of(profile, None))}); ask for one of these, or add a "
+                "measurement to a catalogue file."
             )
         measured = self._types_of(profile, gpus)
         return ProfileMissing(
-            f"profile {profile!r} with {gpus} GPUs was not measured on {type_} in catalogue {self.name!r}; measured "
-            f"types are {', '.join(measured) or 'none'}. Add a row for {type_} to a catalogue file (rate 0 if it "
-            f"does not fit)."
+            f"profile {profile!r} with {gpus} GPUs was not measured on {type_} in catalogue "
+            f"{self.name!r}; measured types are {', '.join(measured) or 'none'}. Add a row for "
+            f"{type_} to a catalogue file (rate 0 if it does not fit)."
         )
 
     def _types_of(self, profile: str, gpus: int | None) -> list[str]:

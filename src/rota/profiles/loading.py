@@ -1,10 +1,11 @@
 """Catalogues by name or from a file.
 
-A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1) and partner; lines `# key: value`
-may stand before the header. TOML (`[[rate]]` tables) and JSON (a list `rate` of objects) hold the same fields, with
-the keys at the top level, and may hold `[[model]]` tables as well: step times, and how speed depends on CPUs and
-memory (rota.profiles.models). The keys are name, title, source, licence; `base` (a built-in catalogue whose rows apply
-where the file has none); `pairs` (a file beside this one with further rows). Any of them may be compressed (`.gz`).
+A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1) and partner;
+lines `# key: value` may stand before the header. TOML (`[[rate]]` tables) and JSON (a list `rate`
+of objects) hold the same fields, with the keys at the top level, and may hold `[[model]]` tables as
+well: step times, and how speed depends on CPUs and memory (rota.profiles.models). The keys are
+name, title, source, licence; `base` (a built-in catalogue whose rows apply where the file has
+none); `pairs` (a file beside this one with further rows). Any of them may be compressed (`.gz`).
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ def _refuse_repetition(rows: ProfileRows, keys: list[tuple[str, int, str, bool, 
         if key in seen:
             profile, gpus, type_, _, _ = key
             raise ConfigError(
-                f"{rows.path}, {place}: {profile!r} with {gpus} GPUs on {type_} was already given in {seen[key]}; "
-                f"keep one of the two"
+                f"{rows.path}, {place}: {profile!r} with {gpus} GPUs on {type_} was already given "
+                f"in {seen[key]}; keep one of the two"
             )
         seen[key] = place

@@ -1,16 +1,19 @@
-"""A job as a pipeline: read the data, prepare it on CPUs, compute on the GPU; the slowest of the three sets the pace.
+"""A job as a pipeline: read the data, prepare it on CPUs, compute on the GPU.
+
+The slowest of the three sets the pace.
 
     rate(type, c, m, b) = min(G ratio_type,  k c,  S (b / 62.5) / (1 - h(m)))        h(m) = min(1, m / D)
 
-per GPU with c CPUs, m GB and b MB/s of storage: G the rate that the GPU allows on v100, k steps/s that one CPU
-prepares, S steps/s that the published 62.5 MB/s deliver if nothing is cached, D the GB that hold the whole data set, h
-the cache hit ratio. A CPU or a disk does not care which GPU it feeds, so a slower GPU is content with fewer CPUs and
-less memory.
+per GPU with c CPUs, m GB and b MB/s of storage: G the rate that the GPU allows on v100, k steps/s
+that one CPU prepares, S steps/s that the published 62.5 MB/s deliver if nothing is cached, D the GB
+that hold the whole data set, h the cache hit ratio. A CPU or a disk does not care which GPU it
+feeds, so a slower GPU is content with fewer CPUs and less memory.
 
-Measured: Synergy's speeds by CPUs and memory (v100 only), Gavel's rates by GPU type (CPUs and memory not varied).
-Derived: everything else. G is the best speed of Synergy's table; k, S, D are fitted to its cells by least squares of
-the relative error; the ratio of a type is Gavel's rate there over its rate on v100, for the counterpart below. The
-errors of the fit are kept and shown; on types other than v100 there is nothing to compare with.
+Measured: Synergy's speeds by CPUs and memory (v100 only), Gavel's rates by GPU type (CPUs and
+memory not varied). Derived: everything else. G is the best speed of Synergy's table; k, S, D are
+fitted to its cells by least squares of the relative error; the ratio of a type is Gavel's rate
+there over its rate on v100, for the counterpart below. The errors of the fit are kept and shown; on
+types other than v100 there is nothing to compare with.
 """
 
 from __future__ import annotations
@@ -36,12 +39,13 @@ COUNTERPART: Mapping[str, str] = {
     "transformer": "Transformer (batch size 128)",
     "lstm": "LM (batch size 20)",
 }
-"""Synergy's model -> Gavel's. Batch sizes are the same where Gavel has Synergy's (transformer 128, lstm 20); Synergy
-trains the other two with 512, and Gavel's largest is the nearest to it."""
+"""Synergy's model -> Gavel's. Batch sizes are the same where Gavel has Synergy's (transformer 128,
+lstm 20); Synergy trains the other two with 512, and Gavel's largest is the nearest to it."""
 FAIR = (3.0, 62.5)
 """CPUs and GB per GPU of the published servers; a speed of 1 is the speed with these."""
 FAIR_MBPS = 62.5
-"""MB/s of storage per GPU of the published servers, 1/8 of 500: what every job was measured with."""
+"""MB/s of storage per GPU of the published servers, 1/8 of 500: what every job was measured
+with."""
 CPUS: FloatArray = np.arange(1.0, 25.0)
 """The grid on which speeds are tabled: every whole number of CPUs in the measured range, ..."""
 MEMORY: FloatArray = np.array([20.83, 25, 30, 35, 40, 45, 50, 55, 60, 62.5, 65, 70, 80, 100, 125, 187.5, 250])
@@ -59,11 +63,17 @@ class Pipeline:
     cpu: float | None
     """k; None if one CPU is enough in every measured cell."""
     storage: float | None
-    """S, with the storage that the servers have; None if memory makes no difference in any measured cell."""
+    """S, with the storage that the servers have; None if memory makes no difference in any measured
+    cell."""
     data_gb: float | None
     """D."""
 
-    def rate(self, cpus: FloatArray | float, memory_gb: FloatArray | float, ratio: float = 1.0) -> FloatArray:
+    def rate(
+        self,
+        cpus: FloatArray | float,
+        memory_gb: FloatArray | float,
+        ratio: float = 1.0,
+    ) -> FloatArray:
         """Steps/s with these CPUs and GB per GPU, on a type whose GPUs are `ratio` times as fast as a v100."""
         slowest = np.broadcast_to(self.gpu * ratio, np.broadcast_shapes(np.shape(cpus), np.shape(memory_gb)))
         if self.cpu is not None:
@@ -96,8 +106,9 @@ class Fit:
 def fit(measured: Sensitivity, step_s: float) -> tuple[Pipeline, FloatArray]:
     """The pipeline that is nearest to a table of speeds, and the relative error of each cell.
 
-    k is fitted where memory is most plentiful, then S and D to all cells. A stage that never holds up the others is
-    left out. Of equally good D the largest is taken, so that memory is not said to buy more than was seen.
+    k is fitted where memory is most plentiful, then S and D to all cells. A stage that never holds
+    up the others is left out. Of equally good D the largest is taken, so that memory is not said to
+    buy more than was seen.
     """
     cells = measured.speed
     best = float(np.nanmax(cells))
@@ -105,13 +116,25 @@ def fit(measured: Sensitivity, step_s: float) -> tuple[Pipeline, FloatArray]:
     limited = bool((k * measured.cpus < best * (1 - TOLERANCE)).any())
     plain = Pipeline(gpu=best, cpu=k if limited else None, storage=None, data_gb=None)
     storage = _storage(plain, measured)
-    pipeline = plain if storage is None else Pipeline(gpu=best, cpu=plain.cpu, storage=storage[0], data_gb=storage[1])
+    pipeline = (
+        plain
+        if storage is None
+        else Pipeline(
+            gpu=best,
+            cpu=plain.cpu,
+            storage=storage[0],
+            data_gb=storage[1],
+        )
+    )
     error = np.abs(pipeline.rate(measured.cpus[:, None], measured.memory_gb[None, :]) / cells - 1)
     return _in_steps(pipeline, step_s), error
 
 
 def catalogue(synergy: Catalogue, gavel: Catalogue) -> Catalogue:
-    """The models that both have, on every type that Gavel measured; the fits of the others are kept too."""
+    """The models that both have, on every type that Gavel measured.
+
+    The fits of the others are kept too.
+    """
     models: dict[ModelKey, Model] = {}
     fits = []
     for profile in synergy.names:
@@ -156,7 +179,8 @@ def _about(synergy: Catalogue, gavel: Catalogue) -> dict[str, str]:
 def _model(profile: str, fitted: Pipeline, ratio: float, mbps: float = 0.0) -> Model:
     """What the engine reads: speeds on the grid, relative to the speed with the published CPUs and memory.
 
-    With less storage than published the curve is steep up to D, which lies between two amounts of the grid: D is added.
+    With less storage than published the curve is steep up to D, which lies between two amounts of
+    the grid: D is added.
     """
     pipeline = fitted.with_storage(mbps or FAIR_MBPS)
     same = pipeline == fitted or fitted.data_gb is None
@@ -206,7 +230,10 @@ def _storage(plain: Pipeline, measured: Sensitivity) -> tuple[float, float] | No
 
 
 def _relief(memory_gb: FloatArray, data_gb: float) -> FloatArray:
-    """1 / (1 - h): how many times more often a step is served than storage delivers one; infinite if all is cached."""
+    """1 / (1 - h): how many times more often a step is served than storage delivers one.
+
+    Infinite if all is cached.
+    """
     missed = np.maximum(0.0, 1 - memory_gb / data_gb)
     served: FloatArray = np.divide(1.0, missed, out=np.full(np.shape(missed), np.inf), where=missed > 0)
     return served
@@ -215,8 +242,8 @@ def _relief(memory_gb: FloatArray, data_gb: float) -> FloatArray:
 def _best_factor(cap: FloatArray, slope: FloatArray, target: FloatArray) -> tuple[float, float]:
     """The least f with the smallest sum of (min(cap, f slope) / target - 1)^2, and that sum. Exact.
 
-    Between two of the points cap / slope the sum is a parabola: the best of each stretch is known, and then the best
-    of all stretches.
+    Between two of the points cap / slope the sum is a parabola: the best of each stretch is known,
+    and then the best of all stretches.
     """
     knee = np.where(np.isinf(slope), 0.0, cap / slope)
     order = np.argsort(knee, kind="stable")

@@ -64,11 +64,16 @@ def read_text(path: Path) -> str:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
-        raise ConfigError(f"cannot read catalogue file {str(path)!r}: {problem}; check the path and the file") from None
+        fix = "check the path and the file"
+        raise ConfigError(f"cannot read catalogue file {str(path)!r}: {problem}; {fix}") from None
 
 
 def numbers(
-    rows: ProfileRows, column: str, read: Callable[[str], V], accept: Callable[[V], bool], wanted: str
+    rows: ProfileRows,
+    column: str,
+    read: Callable[[str], V],
+    accept: Callable[[V], bool],
+    wanted: str,
 ) -> list[V]:
     """A column as numbers; the first one that cannot be read or accepted is named with its place."""
     cells = rows.cells[column]
@@ -129,8 +134,8 @@ def _from_csv(text: str, path: str) -> ProfileRows:
     for row, line in rows:
         if len(row) != len(header):
             raise ConfigError(
-                f"{path}, line {skipped + 1 + line}: {len(row)} cells in {','.join(row)!r}, but the header names "
-                f"{len(header)} columns; give each row {','.join(header)}"
+                f"{path}, line {skipped + 1 + line}: {len(row)} cells in {','.join(row)!r}, but "
+                f"the header names {len(header)} columns; give each row {','.join(header)}"
             )
     columns = dict(zip(header, zip(*(row for row, _ in rows), strict=True), strict=False)) if rows else {}
     return _rows(path, about, columns, [f"line {skipped + 1 + line}" for _, line in rows])
@@ -161,7 +166,8 @@ def _from_entries(document: Any, path: str) -> ProfileRows:
         if key not in (*ABOUT, *AXES, *lists):
             raise UnknownName(f"key in {path}:", key, (*ABOUT, *AXES, *lists))
         if key in lists and not isinstance(value, list):
-            raise ConfigError(f"{path}: {key} = {value!r} is not a list; write its entries as [[{key}]] tables")
+            fix = f"write its entries as [[{key}]] tables"
+            raise ConfigError(f"{path}: {key} = {value!r} is not a list; {fix}")
     entries, models = (document.get(name, []) for name in lists)
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
@@ -173,7 +179,14 @@ def _from_entries(document: Any, path: str) -> ProfileRows:
     if not models:
         return _rows(path, about, columns, places)
     axes = {key: document[key] for key in AXES if key in document}
-    return ProfileRows(path=path, about=about, cells=columns, places=places, models=models, axes=axes)
+    return ProfileRows(
+        path=path,
+        about=about,
+        cells=columns,
+        places=places,
+        models=models,
+        axes=axes,
+    )
 
 
 def _check_columns(given: Iterable[str], path: str, place: str) -> None:
@@ -183,7 +196,8 @@ def _check_columns(given: Iterable[str], path: str, place: str) -> None:
             raise UnknownName(f"column in {path}, {place}:", name, COLUMNS)
     for name in REQUIRED:
         if name not in names:
-            raise ConfigError(f"{path}, {place}: column {name!r} is missing; needed are {', '.join(REQUIRED)}")
+            fix = f"needed are {', '.join(REQUIRED)}"
+            raise ConfigError(f"{path}, {place}: column {name!r} is missing; {fix}")
 
 
 def _rows(
@@ -192,4 +206,9 @@ def _rows(
     if not places:
         raise ConfigError(f"{path} has no rows; give at least one with {', '.join(REQUIRED)}")
     empty = [""] * len(places)
-    return ProfileRows(path=path, about=about, cells={c: columns.get(c, empty) for c in COLUMNS}, places=places)
+    return ProfileRows(
+        path=path,
+        about=about,
+        cells={c: columns.get(c, empty) for c in COLUMNS},
+        places=places,
+    )

@@ -31,7 +31,8 @@ def chosen(records: Sequence[Record], where: Points, wanted: str) -> list[int]:
         matching = [i for i, r in enumerate(records) if r.run.key.startswith(wanted)]
         if len(matching) != 1:
             many = "several runs have" if matching else "no run of the report has"
-            raise ConfigError(f"--gantt {wanted}: {many} a key that begins with this; see `rota results show STORE`")
+            fix = "see `rota results show STORE`"
+            raise ConfigError(f"--gantt {wanted}: {many} a key that begins with this; {fix}")
         return matching
     if any(r.schedule is not None for r in records):
         return []
@@ -77,8 +78,9 @@ def run_again(sources: Sources, which: Sequence[int], window: TimeWindow | None)
             now = content.summary["mean_jct_s"]
             if before is not None and now is not None and abs(before - now) > 1e-6 * abs(before):
                 sources.notes.append(
-                    f"run {record.run.key[:8]} was made again for its Gantt chart and gave another mean "
-                    f"({now:,.1f} s instead of {before:,.1f} s): the code has changed since"
+                    f"run {record.run.key[:8]} was made again for its Gantt chart and gave "
+                    f"another mean ({now:,.1f} s instead of {before:,.1f} s): the code has "
+                    "changed since"
                 )
             sources.records[i] = replace(
                 record, every_job=content.jobs, series=content.series, schedule=content.schedule, again=True

@@ -1,7 +1,8 @@
 """The page: template, styles, scripts and data in one file that asks nobody for anything.
 
-The content security policy names the digests of the one style and the one script, so that nothing else can run and
-nothing can be loaded, whatever a job is called. Data is JSON in an element that no browser executes.
+The content security policy names the digests of the one style and the one script, so that nothing
+else can run and nothing can be loaded, whatever a job is called. Data is JSON in an element that no
+browser executes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def write_report(
     gantt: str = AUTO,
     window: TimeWindow | None = None,
 ) -> dict[str, Any]:
-    """Read results and write the page; what is in it, in numbers. Raises ConfigError or OutputError."""
+    """Read results and write the page; what is in it, in numbers.
+
+    Raises ConfigError or OutputError.
+    """
     sources = read(paths, sweep=sweep, window=window)
     where = points([r.run for r in sources.records], names_for_equals(sources.records))
     if sources.store:

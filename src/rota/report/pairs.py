@@ -1,7 +1,9 @@
-"""Every two lines at every setting: the ratio of their mean completion times, and whether it is more than noise.
+"""Every two lines at every setting.
 
-With several seeds the interval is Student's t over paired seeds; with one it is the bootstrap over jobs of `rota
-compare`, which says nothing about other seeds.
+The ratio of their mean completion times, and whether it is more than noise.
+
+With several seeds the interval is Student's t over paired seeds; with one it is the bootstrap over
+jobs of `rota compare`, which says nothing about other seeds.
 """
 
 from __future__ import annotations
@@ -68,7 +70,12 @@ def pairs(records: Sequence[Record], where: Points) -> tuple[list[Pair], str | N
     return compared, None
 
 
-def _estimate(records: Sequence[Record], runs: Sequence[tuple[int, int]], *, by_jobs: bool) -> tuple[Estimate, str]:
+def _estimate(
+    records: Sequence[Record],
+    runs: Sequence[tuple[int, int]],
+    *,
+    by_jobs: bool,
+) -> tuple[Estimate, str]:
     """The ratio with its interval, and what the interval is from."""
     if by_jobs:
         estimate = _jobs(records, *runs[0])

@@ -1,7 +1,9 @@
-"""What the page knows, as one JSON object: small enough to be in it, with nothing that is not shown.
+"""What the page knows, as one JSON object.
 
-Times are whole seconds. Jobs that several runs share are written once, and so are equal parts of configurations. What
-does not fit into the budget is left out and said in `notes`.
+Small enough to be in it, with nothing that is not shown.
+
+Times are whole seconds. Jobs that several runs share are written once, and so are equal parts of
+configurations. What does not fit into the budget is left out and said in `notes`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,13 @@ class Interned:
         return self._places[text]
 
 
-def payload(sources: Sources, where: Points, *, title: str, made: float | None = None) -> dict[str, Any]:
+def payload(
+    sources: Sources,
+    where: Points,
+    *,
+    title: str,
+    made: float | None = None,
+) -> dict[str, Any]:
     """The object; `made` is the time of the report, seconds since 1970."""
     parts = Interned()
     workloads = Interned()
@@ -99,8 +107,9 @@ def _budget(records: Sequence[Record], notes: list[str]) -> set[int]:
             left += 1
     if left:
         notes.append(
-            f"the jobs of {left} runs are left out to keep the file small; their means, distributions and differences "
-            "are there. Choose a sweep with --sweep, or use `rota compare`."
+            f"the jobs of {left} runs are left out to keep the file small; their means, "
+            "distributions and differences are there. Choose a sweep with --sweep, or use `rota "
+            "compare`."
         )
     return kept
 
@@ -173,7 +182,13 @@ def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]
         if schedule is None or used + len(schedule.bars) > MOST_BARS:
             continue
         used += len(schedule.bars)
-        gantts.append({"run": i, **schedule.columns(), "jobs": _about_jobs(jobs, int(schedule.bars[:, 4:].max()) + 1)})
+        gantts.append(
+            {
+                "run": i,
+                **schedule.columns(),
+                "jobs": _about_jobs(jobs, int(schedule.bars[:, 4:].max()) + 1),
+            }
+        )
     if len(gantts) < len(drawn):
         notes.append(f"{len(drawn) - len(gantts)} Gantt charts are left out to keep the file small; give fewer logs")
     return gantts
@@ -217,7 +232,14 @@ def _group(records: Sequence[Record], setting: int, line: int, of: list[int]) ->
             stats[name] = [_rounded(v) for v in (p.mean, p.low, p.high)] + [p.runs]
     times = [records[i].jobs for i in usable if records[i].jobs is not None and records[i].run.status == OK]
     cdf = _cdf(np.concatenate([jobs["jct_s"] for jobs in times if jobs is not None])) if times else None
-    return {"setting": setting, "line": line, "runs": of, "unstable": unstable, "stats": stats, "cdf": cdf}
+    return {
+        "setting": setting,
+        "line": line,
+        "runs": of,
+        "unstable": unstable,
+        "stats": stats,
+        "cdf": cdf,
+    }
 
 
 def _cdf(times: FloatArray) -> dict[str, Any] | None:

@@ -1,7 +1,10 @@
-"""Where a run stands among the others: what was varied, which runs are repetitions, which make one line of a figure.
+"""Where a run stands among the others.
 
-A *line* is a policy with its mechanism and their settings. A *setting* is everything else that was varied (cluster,
-workload, load, rules, ...) except the seed. A *group* is a line at a setting: runs that differ in their seed only.
+What was varied, which runs are repetitions, which make one line of a figure.
+
+A *line* is a policy with its mechanism and their settings. A *setting* is everything else that was
+varied (cluster, workload, load, rules, ...) except the seed. A *group* is a line at a setting: runs
+that differ in their seed only.
 """
 
 from __future__ import annotations
@@ -54,7 +57,10 @@ class Points:
 
 
 def axes_of(run: Run) -> dict[str, Any]:
-    """What can be said of a run: policy, mechanism, workload, cluster, load, settings, rules and seed, by name."""
+    """What can be said of a run.
+
+    Policy, mechanism, workload, cluster, load, settings, rules and seed, by name.
+    """
     config = run.config
     axes: dict[str, Any] = {"policy": config.get("policy"), "mechanism": config.get("mechanism")}
     axes["workload"] = config.get("workload")
@@ -115,7 +121,14 @@ def points(runs: Sequence[Run], names: Sequence[str | None] = ()) -> Points:
     labels = _scenario_labels(scenarios)
     places = [(scenarios.index(s), _number(f.get(x)) if x else None) for s, f in zip(scenario_keys, axes, strict=True)]
     order = sorted(dict.fromkeys(places), key=lambda p: (p[0], p[1] is None, p[1] or 0.0))
-    settings = [Setting(label=_setting_label(labels, s, x, at), scenario=s, x=at) for s, at in order]
+    settings = [
+        Setting(
+            label=_setting_label(labels, s, x, at),
+            scenario=s,
+            x=at,
+        )
+        for s, at in order
+    ]
     return Points(
         axes=axes,
         varied=varied,
@@ -129,7 +142,10 @@ def points(runs: Sequence[Run], names: Sequence[str | None] = ()) -> Points:
 
 
 def _filled(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """A point that was never run has no configuration; what all other points agree on holds for it as well."""
+    """A point that was never run has no configuration.
+
+    What all other points agree on holds for it as well.
+    """
     axes = [axes_of(run) for run in runs]
     made = [own for run, own in zip(runs, axes, strict=True) if run.config and run.point]
     common = {key: made[0][key] for key in _keys(made) if all(own.get(key) == made[0].get(key) for own in made)}
@@ -149,7 +165,10 @@ def _key(axes: Mapping[str, Any], wanted: Any) -> str:
 
 
 def _abscissa(axes: Sequence[Mapping[str, Any]], varied: Iterable[str]) -> str | None:
-    """The numeric axis with the most values where all else is equal; load and number of jobs come first."""
+    """The numeric axis with the most values where all else is equal.
+
+    Load and number of jobs come first.
+    """
     best: tuple[int, int, str] | None = None
     for key in varied:
         if not _of_a_setting(key):

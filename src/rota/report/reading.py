@@ -1,7 +1,9 @@
-"""From the files that a user names to runs: a store of results, event logs, jobs CSVs, outputs of --json.
+"""From the files that a user names to runs.
 
-Files of one name (fifo.json, fifo.csv) are parts of one run; NAME=FILE gives a name. A log that has the
-configuration of a run of the store belongs to that run.
+A store of results, event logs, jobs CSVs, outputs of --json.
+
+Files of one name (fifo.json, fifo.csv) are parts of one run; NAME=FILE gives a name. A log that has
+the configuration of a run of the store belongs to that run.
 """
 
 from __future__ import annotations
@@ -39,17 +41,17 @@ class Sources:
     notes: list[str] = field(default_factory=list)
 
 
-def read(paths: Sequence[str], *, sweep: str | None = None, window: TimeWindow | None = None) -> Sources:
+def read(
+    paths: Sequence[str],
+    *,
+    sweep: str | None = None,
+    window: TimeWindow | None = None,
+) -> Sources:
     """Everything in these files; raises ConfigError for what cannot be used."""
-    if not paths:
-        raise ConfigError("there is nothing to report on; give a store of results, or files of runs")
     named = [_named(path) for path in paths]
     kinds = [_kind(path) for _, path, _ in named]
     stores = [path for (_, path, _), kind in zip(named, kinds, strict=True) if kind == "store"]
-    if len(stores) > 1:
-        raise ConfigError(f"{len(stores)} stores were given ({', '.join(stores)}); make a report for each")
-    if sweep is not None and not stores:
-        raise ConfigError("--sweep chooses runs of a store of results; leave it out for single runs")
+    _check(paths, stores, sweep)
     sources = _read_store(stores[0], sweep) if stores else Sources()
     parts: dict[str, dict[str, tuple[str, bool]]] = {}
     for (name, path, given), kind in zip(named, kinds, strict=True):
@@ -61,8 +63,21 @@ def read(paths: Sequence[str], *, sweep: str | None = None, window: TimeWindow |
     for name, files in parts.items():
         _add(sources, _read_run(name, files, window))
     if not sources.records:
-        raise ConfigError(f"{', '.join(paths)}: there is no run in it; make some with `rota sweep` first")
+        fix = "make some with `rota sweep` first"
+        raise ConfigError(f"{', '.join(paths)}: there is no run in it; {fix}")
     return sources
+
+
+def _check(paths: Sequence[str], stores: Sequence[str], sweep: str | None) -> None:
+    if not paths:
+        fix = "give a store of results, or files of runs"
+        raise ConfigError(f"there is nothing to report on; {fix}")
+    if len(stores) > 1:
+        fix = "make a report for each"
+        raise ConfigError(f"{len(stores)} stores were given ({', '.join(stores)}); {fix}")
+    if sweep is not None and not stores:
+        fix = "leave it out for single runs"
+        raise ConfigError(f"--sweep chooses runs of a store of results; {fix}")
 
 
 def _named(source: str) -> tuple[str, str, bool]:
@@ -85,8 +100,9 @@ def _kind(path: str) -> str:
             with gzip.open(path) as unpacked:
                 start = unpacked.read(64)
     except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read {path}: {why}; give a store of results or a file of a run") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        fix = "give a store of results or a file of a run"
+        raise ConfigError(f"cannot read {path}: {why}; {fix}") from error
     if start.startswith(SQLITE):
         return "store"
     if not start.strip():
@@ -96,8 +112,8 @@ def _kind(path: str) -> str:
     if b"job_id" in start:
         return "csv"
     raise ConfigError(
-        f"{path} is neither a store of results nor a file of a run; give what `rota sweep` or `rota simulate` with "
-        "--events, --jobs-csv or --json wrote"
+        f"{path} is neither a store of results nor a file of a run; give what `rota sweep` or "
+        "`rota simulate` with --events, --jobs-csv or --json wrote"
     )
 
 
@@ -121,7 +137,8 @@ def _read_store(path: str, sweep: str | None) -> Sources:
             blob = store.jobs(run.key) if run.status == OK else None
             records.append(Record(run=run, jobs=None if blob is None else _unpacked(blob, path, run)))
     if not records:
-        raise ConfigError(f"{path}: there is no run in this store yet; run `rota sweep --store {path}` first")
+        fix = f"run `rota sweep --store {path}` first"
+        raise ConfigError(f"{path}: there is no run in this store yet; {fix}")
     return Sources(records=records, store=path, sweep=", ".join(chosen) or None)
 
 
@@ -129,9 +146,8 @@ def _unpacked(blob: bytes, path: str, run: Run) -> Columns:
     try:
         return unpack(blob)
     except (zlib.error, ValueError) as error:
-        raise ConfigError(
-            f"{path}: the completion times of run {run.key[:12]} are damaged ({error}); run the sweep into a new store"
-        ) from error
+        fix = "run the sweep into a new store"
+        raise ConfigError(f"{path}: the completion times of run {run.key[:12]} are damaged ({error}); {fix}") from error
 
 
 # Single runs
@@ -152,11 +168,23 @@ def _read_run(name: str, files: dict[str, tuple[str, bool]], window: TimeWindow 
         jobs = None
         metrics = said or {}
     config.setdefault("policy", name)
-    run = Run(key=name, point={}, status=_status(metrics), metrics=metrics, error=None, config=config)
+    run = Run(
+        key=name,
+        point={},
+        status=_status(metrics),
+        metrics=metrics,
+        error=None,
+        config=config,
+    )
     return Record(run=run, name=given or (None if said else name), jobs=jobs)
 
 
-def _of_log(name: str, given: str | None, content: LogContent, said: dict[str, Any] | None) -> Record:
+def _of_log(
+    name: str,
+    given: str | None,
+    content: LogContent,
+    said: dict[str, Any] | None,
+) -> Record:
     cut = None if content.ended is not None else "the log ends before the run did; numbers are of what it has"
     run = Run(
         key=name,
@@ -184,9 +212,11 @@ def _read_json(path: str) -> dict[str, Any]:
         with opener(path, "rt", encoding="utf-8") as file:
             summary = json.load(file)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: {error}; give what `rota simulate --json` printed") from error
+        fix = "give what `rota simulate --json` printed"
+        raise ConfigError(f"cannot read {path}: {error}; {fix}") from error
     if not isinstance(summary, dict) or "mean_jct_s" not in summary:
-        raise ConfigError(f"{path}: there is no mean_jct_s in it; give what `rota simulate --json` printed")
+        fix = "give what `rota simulate --json` printed"
+        raise ConfigError(f"{path}: there is no mean_jct_s in it; {fix}")
     return summary
 
 
@@ -210,7 +240,10 @@ def _status(metrics: dict[str, Any]) -> str:
 
 
 def _add(sources: Sources, record: Record) -> None:
-    """A log of a run that the store has belongs to it; any other run comes after those of the store."""
+    """A log of a run that the store has belongs to it.
+
+    Any other run comes after those of the store.
+    """
     own = _identity(record.run.config)
     for i, other in enumerate(sources.records):
         if sources.store and record.schedule is not None and other.run.config and _identity(other.run.config) == own:
@@ -228,7 +261,10 @@ def _identity(config: dict[str, Any]) -> str:
 
 
 def names_for_equals(records: Iterable[Record]) -> list[str | None]:
-    """The names that users gave; runs of files that differ in nothing are told apart by the name of their file."""
+    """The names that users gave.
+
+    Runs of files that differ in nothing are told apart by the name of their file.
+    """
     every = list(records)
     seen: dict[str, int] = {}
     for record in every:

@@ -1,8 +1,8 @@
 """From the configuration of a run back to the command that makes it again.
 
-Everything is checked as far as it can be without running: a cluster is named only if that name still means the same
-servers. What cannot be written on a command line (jobs handed in from Python, a cluster from a file that is not known)
-is said in a note instead of being guessed.
+Everything is checked as far as it can be without running: a cluster is named only if that name
+still means the same servers. What cannot be written on a command line (jobs handed in from Python,
+a cluster from a file that is not known) is said in a note instead of being guessed.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ class Record:
     name: str | None = None
     """Given by the user; stands in the legend."""
     jobs: Columns | None = None
-    """Jobs that count: job_id, arrival_s, jct_s (NaN: not finished), and profile, tenant, gpus where known."""
+    """Jobs that count: job_id, arrival_s, jct_s (NaN: not finished), and profile, tenant, gpus
+    where known."""
     every_job: Columns | None = None
     """All jobs of the log, for the Gantt chart."""
     series: Series | None = None
@@ -34,7 +35,10 @@ class Record:
 
 
 def counted(jobs: Columns, measure: Any) -> Columns:
-    """The jobs that metrics count: those of `measure`; without it those marked as measured, if only some are."""
+    """The jobs that metrics count: those of `measure`.
+
+    Without it those marked as measured, if only some are.
+    """
     if isinstance(measure, list | tuple) and len(measure) == 2:
         chosen = (jobs["job_id"] >= measure[0]) & (jobs["job_id"] < measure[1])
     elif "measured" in jobs:

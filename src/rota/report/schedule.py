@@ -1,7 +1,8 @@
 """Who held which GPU when, in few bytes: columns of whole numbers that a browser can draw.
 
-GPUs of a server that begin and end together are one bar with several rows. A run with more bars than a page can hold is
-cut: what is shown is its beginning (or the window that was asked for), and `Schedule.cut` says so.
+GPUs of a server that begin and end together are one bar with several rows. A run with more bars
+than a page can hold is cut: what is shown is its beginning (or the window that was asked for), and
+`Schedule.cut` says so.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class ScheduleChart:
 
 
 def schedule_of(held: Occupancy, most: int = MOST_BARS) -> ScheduleChart | None:
-    """The bars that were observed, cut to the first `most`; None where nobody held a GPU (the ideal mechanism)."""
+    """The bars that were observed, cut to the first `most`.
+
+    None where nobody held a GPU (the ideal mechanism).
+    """
     if not held.bars:
         return None
     offset = np.concatenate([[0], np.cumsum(held.cluster.server_gpus)])

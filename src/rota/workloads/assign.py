@@ -10,8 +10,8 @@ A rule gives each job a profile, in order of arrival:
     keep     the model the log names, whether it was measured or not
     NAME     this profile for every job
 
-Steps are then those which fill the duration of the job on the reference type, at the speed of the profile with its
-GPUs (with the next smaller measured number if it was not measured with these).
+Steps are then those which fill the duration of the job on the reference type, at the speed of the
+profile with its GPUs (with the next smaller measured number if it was not measured with these).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ STAND_INS = {
     "cifar10": "res18", "resnet18": "res18", "imagenet": "res50", "resnet50": "res50", "inception3": "res50",
     "yolov3": "res50", "vgg16": "alexnet", "deepspeech2": "deepspeech", "gpt2": "transformer", "gpt": "transformer",
 }  # fmt: skip
-"""Models that Sia's and ElasticFlow's traces name, and what we have measured of their kind (catalogue synergy)."""
+"""Models that Sia's and ElasticFlow's traces name, and what we have measured of their kind
+(catalogue synergy)."""
 REFERENCE_TYPE = "v100"
 CATALOGUE = "synergy"
 
@@ -72,7 +73,12 @@ class Logged:
 class Assignment:
     """A rule, its seed and the catalogue with the speeds."""
 
-    def __init__(self, rule: str = "mix", seed: int | None = None, profiles: str | None = None) -> None:
+    def __init__(
+        self,
+        rule: str = "mix",
+        seed: int | None = None,
+        profiles: str | None = None,
+    ) -> None:
         self._rule = rule
         self._seed = seed
         self._profiles = profiles
@@ -107,14 +113,19 @@ class Assignment:
             requests=None if log.requests is None else log.requests.take(order),
         )
 
-    def _given(self, gpus: IntArray, models: Sequence[str] | None) -> tuple[tuple[str, ...], IntArray]:
+    def _given(
+        self,
+        gpus: IntArray,
+        models: Sequence[str] | None,
+    ) -> tuple[tuple[str, ...], IntArray]:
         """The profile of each job."""
         count = len(gpus)
         if self._rule == "random":
             return self._random(gpus)
         if self._rule == "keep":
             if models is None:
-                raise ConfigError("assign = 'keep', but this trace names no models; give mix, random or a profile")
+                fix = "give mix, random or a profile"
+                raise ConfigError(f"assign = 'keep', but this trace names no models; {fix}")
             return intern(models)
         if self._rule == "mix" or (self._rule == "like" and models is None):
             return MODELS, self._mix(count)
@@ -125,16 +136,17 @@ class Assignment:
             return intern([profile_of[name] or other for name, other in zip(models, mixed, strict=True)])
         if not self._catalogue().known(self._rule):
             raise ConfigError(
-                f"assign = {self._rule!r} is neither a rule (mix, random, like, keep) nor a profile of catalogue "
-                f"{self._catalogue().name!r}; `rota profiles {self._catalogue().name}` lists its profiles"
+                f"assign = {self._rule!r} is neither a rule (mix, random, like, keep) nor a "
+                f"profile of catalogue {self._catalogue().name!r}; `rota profiles "
+                f"{self._catalogue().name}` lists its profiles"
             )
         return (self._rule,), np.zeros(count, dtype=np.int64)
 
     def _mix(self, count: int) -> IntArray:
         if self._profiles is not None and not all(map(self._catalogue().known, MODELS)):
             raise ConfigError(
-                f"assign needs Synergy's models, which catalogue {self._profiles!r} has not; give assign=random or a "
-                f"profile, or profiles=synergy"
+                f"assign needs Synergy's models, which catalogue {self._profiles!r} has not; give "
+                "assign=random or a profile, or profiles=synergy"
             )
         models = Mix().take(count)
         return models if self._seed is None else np.random.default_rng(self._seed).permutation(models)
@@ -150,7 +162,13 @@ class Assignment:
             profile[these] = candidates[(drawn[these] * len(candidates)).astype(np.int64)]
         return catalogue.names, profile
 
-    def _steps(self, profiles: tuple[str, ...], profile: IntArray, gpus: IntArray, duration: FloatArray) -> FloatArray:
+    def _steps(
+        self,
+        profiles: tuple[str, ...],
+        profile: IntArray,
+        gpus: IntArray,
+        duration: FloatArray,
+    ) -> FloatArray:
         catalogue = self._catalogue()
         combinations, which = np.unique(np.stack((profile, gpus)), axis=1, return_inverse=True)
         step_s = np.array([_step_s(catalogue, profiles[p], g) for p, g in combinations.T.tolist()])

@@ -10,7 +10,8 @@ from rota.core.errors import OutputError
 def amount(name: str, value: float, *, exact: bool) -> str:
     """Steps or a weight: truncated to a whole number, unless exact."""
     if math.isnan(value):
-        raise OutputError(f"{name} is unknown for a job; fill it in with with_durations before writing this format")
+        fix = "fill it in with with_durations before writing this format"
+        raise OutputError(f"{name} is unknown for a job; {fix}")
     if exact:
         return whole_or_exact(value)
     if value < 1:

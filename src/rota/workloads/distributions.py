@@ -1,4 +1,7 @@
-"""How the jobs of a trace are distributed: counts by time, length, size, tenant and model, ready to be drawn."""
+"""How the jobs of a trace are distributed.
+
+Counts by time, length, size, tenant and model, ready to be drawn.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,10 @@ def arrivals(submitted: FloatArray) -> Histogram:
 
 
 def hour_of_day(submitted: FloatArray) -> Histogram:
-    """Jobs by hour of the day, the first arriving at midnight; nothing for a trace shorter than two days."""
+    """Jobs by hour of the day, the first arriving at midnight.
+
+    Nothing for a trace shorter than two days.
+    """
     since = submitted - submitted[0]
     if since[-1] < 48 * HOUR:
         return Histogram("Arrivals by hour of the day", (), ())
@@ -67,7 +73,10 @@ def hour_of_day(submitted: FloatArray) -> Histogram:
 
 
 def durations(duration: FloatArray) -> Histogram:
-    """Jobs by duration in steps of about half a power of ten; empty ones at either end are left out."""
+    """Jobs by duration in steps of about half a power of ten.
+
+    Empty ones at either end are left out.
+    """
     known = duration[~np.isnan(duration)]
     if not len(known):
         return Histogram("Durations", (), ())

@@ -12,7 +12,8 @@ from rota.core.errors import ConfigError
 from rota.workloads.problems import Problems
 
 LONGEST_LOOK = 100_000
-"""Characters of the first line that are shown to formats: JSON may be one line of many megabytes."""
+"""Characters of the first line that are shown to formats: JSON may be one line of many
+megabytes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,10 @@ class TraceFile:
 
     @cached_property
     def first_line(self) -> tuple[int, str]:
-        """The first line that is not blank, cut short if it is very long, and its number; empty if there is none."""
+        """The first line that is not blank, cut short if it is very long, and its number.
+
+        Empty if there is none.
+        """
         start = self.data[: 4 * LONGEST_LOOK].decode("utf-8-sig", errors="replace")
         if not start.strip():
             start = self.text

@@ -1,7 +1,8 @@
 """Everything that is wrong with a trace at once, and what is worth a second look though it can be used.
 
-Errors come from the reader itself, so that lint and a run never disagree. Remarks are about jobs that can be read: what
-no built-in catalogue has measured, deadlines that cannot be kept, a beginning long after 0.
+Errors come from the reader itself, so that lint and a run never disagree. Remarks are about jobs
+that can be read: what no built-in catalogue has measured, deadlines that cannot be kept, a
+beginning long after 0.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ def lint(
     most: int = MOST,
     catalogues: Sequence[str] = ("gavel", "synergy"),
 ) -> Findings:
-    """Read a trace to its end whatever is in it. Raises ConfigError only if there is nothing to read."""
+    """Read a trace to its end whatever is in it.
+
+    Raises ConfigError only if there is nothing to read.
+    """
     problems = Collected(str(path), most=most)
     file = opened(path, problems)
     name = format

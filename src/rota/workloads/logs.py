@@ -16,7 +16,8 @@ from rota.workloads.files import TraceFile
 def chosen(setting: str, value: str, known: Sequence[str]) -> str:
     """A setting that is one of a few words."""
     if value not in known:
-        raise ConfigError(f"{setting} = {value!r} is not one of {', '.join(known)}; give one of these")
+        fix = "give one of these"
+        raise ConfigError(f"{setting} = {value!r} is not one of {', '.join(known)}; {fix}")
     return value
 
 
@@ -50,5 +51,6 @@ class Left:
     def jobs(self, log: Logged, assignment: Assignment) -> Jobs:
         """The jobs that are left, with profiles."""
         if not self.keep.any():
-            raise TraceError(self._file.path, 1, "no job of the log ran on GPUs; give at least one that did")
+            fix = "give at least one that did"
+            raise TraceError(self._file.path, 1, f"no job of the log ran on GPUs; {fix}")
         return assignment.jobs(log.only(np.flatnonzero(self.keep)))

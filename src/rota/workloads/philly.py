@@ -1,8 +1,8 @@
 """The Philly log: what is shipped of it, and how jobs without a model become jobs with one.
 
-The log tells when a job was submitted, how long it ran on how many GPUs, and for whom, but not what it trained. Its
-jobs get the models of Synergy's workloads in the mix of `synergy_models`, in order of arrival, and as many steps as
-take the duration on one V100 each with its fair share of CPUs.
+The log tells when a job was submitted, how long it ran on how many GPUs, and for whom, but not what
+it trained. Its jobs get the models of Synergy's workloads in the mix of `synergy_models`, in order
+of arrival, and as many steps as take the duration on one V100 each with its fair share of CPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ LONGEST_S = 10**4 * 60
 GPU_COUNTS = (1, 2, 4, 8, 16)
 """Synergy keeps these, if it looks at GPUs at all."""
 SINGLE_GPU_JOBS = 31_725
-"""Jobs between the two limits, whatever their GPUs: known here, so that single-GPU streams need not read the log."""
+"""Jobs between the two limits, whatever their GPUs: known here, so that single-GPU streams need not
+read the log."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,16 +73,22 @@ def shipped() -> PhillyLog:
 
 @cache
 def synergy_gpus() -> list[int]:
-    """GPU counts in the order of the log as Synergy keeps them: one it does not know becomes 1, beyond 16 the job goes.
+    """GPU counts in the order of the log as Synergy keeps them.
 
-    They follow from the log; a file of its own, one digit per job (the power of two), is read a hundred times faster.
+    One it does not know becomes 1, beyond 16 the job goes.
+
+    They follow from the log; a file of its own, one digit per job (the power of two), is read a
+    hundred times faster.
     """
     powers = np.frombuffer(gzip.decompress(SYNERGY_GPUS.read_bytes()), dtype=np.uint8) - ord("0")
     return [int(g) for g in (1 << powers.astype(np.int64))]
 
 
 def a_log(
-    submitted: FloatArray, duration: FloatArray, gpus: Sequence[str] | Sequence[int] | IntArray, tenants: Sequence[str]
+    submitted: FloatArray,
+    duration: FloatArray,
+    gpus: Sequence[str] | Sequence[int] | IntArray,
+    tenants: Sequence[str],
 ) -> PhillyLog:
     """A log from columns."""
     names, tenant = intern(tenants)
@@ -112,7 +119,10 @@ def with_models(log: PhillyLog, profiles: str = "synergy") -> Jobs:
 
 
 def seconds(text: object) -> float | None:
-    """A time such as `2017-10-09 07:01:55` as seconds, only good for differences; None if it is none."""
+    """A time such as `2017-10-09 07:01:55` as seconds, only good for differences.
+
+    None if it is none.
+    """
     if not isinstance(text, str) or len(text) != 19:
         return None
     try:

@@ -27,7 +27,10 @@ NO_TIME = {"", "none", "unknown", "n/a", "null"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRows:
-    """A trace cut into cells, still text. A bad cell is reported; if that is survived, a harmless value stands in."""
+    """A trace cut into cells, still text.
+
+    A bad cell is reported; if that is survived, a harmless value stands in.
+    """
 
     problems: Problems
     lines: Sequence[int]
@@ -38,7 +41,12 @@ class TraceRows:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def floats(self, column: str, accept: Callable[[FloatArray], BoolArray], wanted: str) -> FloatArray:
+    def floats(
+        self,
+        column: str,
+        accept: Callable[[FloatArray], BoolArray],
+        wanted: str,
+    ) -> FloatArray:
         """A column of finite numbers, all of which `accept` (a test on the whole array) allows."""
         values, good = self._numbers(column, accept, wanted)
         return np.where(good, values, 1.0)
@@ -72,7 +80,10 @@ class TraceRows:
         return cells
 
     def times(self, column: str, *, needed: bool) -> FloatArray:
-        """A column of times as seconds that are only good for differences; NaN where there is none."""
+        """A column of times as seconds that are only good for differences.
+
+        NaN where there is none.
+        """
         times = np.full(len(self), np.nan)
         for row, cell in enumerate(self.cells[column]):
             text = cell.strip()
@@ -92,7 +103,10 @@ class TraceRows:
         return self.floats(column, lambda v: v > 0, "a weight; give a number > 0 (1 is normal)")
 
     def slos(self, column: str) -> FloatArray:
-        """A column of deadlines as multiples of the duration; NaN where negative, which means none."""
+        """A column of deadlines as multiples of the duration.
+
+        NaN where negative, which means none.
+        """
         wanted = "a deadline; give a multiple of the duration > 0, or -1 for none"
         values = self.floats(column, lambda v: v != 0, wanted)
         return np.where(values < 0, np.nan, values)
@@ -161,8 +175,17 @@ def comma_separated(file: TraceFile, columns: Sequence[str]) -> TraceRows:
     return _separated(file, columns, ",", "comma")
 
 
-def with_header(file: TraceFile, required: Sequence[str], separator: str = ",", *, kind: str = "trace") -> TraceRows:
-    """A table whose first line names its columns; lines with another number of cells are reported and skipped."""
+def with_header(
+    file: TraceFile,
+    required: Sequence[str],
+    separator: str = ",",
+    *,
+    kind: str = "trace",
+) -> TraceRows:
+    """A table whose first line names its columns.
+
+    Lines with another number of cells are reported and skipped.
+    """
     reader = csv.reader(  # Python 3.10 refuses NUL without a place
         io.StringIO(file.text.replace("\0", "?"), newline=""),
         delimiter=separator,
@@ -171,14 +194,16 @@ def with_header(file: TraceFile, required: Sequence[str], separator: str = ",", 
     try:
         numbered = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as problem:
-        raise TraceError(file.path, reader.line_num, f"not CSV: {problem}; is a quote left open?") from None
+        fix = "is a quote left open?"
+        raise TraceError(file.path, reader.line_num, f"not CSV: {problem}; {fix}") from None
     if not numbered:
         raise TraceError(file.path, 1, f"the {kind} is empty; give a header and at least one job")
     (first, header), jobs = numbered[0], numbered[1:]
     columns = [name.strip() for name in header]
     _check_header(columns, required, file.path, first)
     if not jobs:
-        raise TraceError(file.path, first, f"the {kind} has a header but no jobs; give at least one line")
+        fix = "give at least one line"
+        raise TraceError(file.path, first, f"the {kind} has a header but no jobs; {fix}")
     good = []
     for line, row in jobs:
         if len(row) == len(columns):
@@ -225,7 +250,11 @@ def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: st
     return _cut(good, columns, file.problems)
 
 
-def _cut(numbered: Sequence[tuple[int, Sequence[str]]], columns: Sequence[str], problems: Problems) -> TraceRows:
+def _cut(
+    numbered: Sequence[tuple[int, Sequence[str]]],
+    columns: Sequence[str],
+    problems: Problems,
+) -> TraceRows:
     if not numbered:
         raise TraceError(problems.path, 1, "no line can be read; see the errors above")
     cells = dict(zip(columns, zip(*(row for _, row in numbered), strict=True), strict=True))

@@ -42,5 +42,6 @@ def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
     except ValueError:
         raise ConfigError(f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36") from None
     if any(count < 0 for count in capacity.values()):
-        raise ConfigError(f"capacity = {given!r} has a negative count; give GPUs by type, e.g. v100=36,p100=36")
+        fix = "give GPUs by type, e.g. v100=36,p100=36"
+        raise ConfigError(f"capacity = {given!r} has a negative count; {fix}")
     return dict(sorted(capacity.items()))

@@ -1,4 +1,7 @@
-"""Generated jobs as a source: made in growing blocks as simulated time goes on, so that a stream may be endless."""
+"""Generated jobs as a source.
+
+Made in growing blocks as simulated time goes on, so that a stream may be endless.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from rota.core.errors import ConfigError
 from rota.core.jobs import COLUMNS, Jobs, Source
 
 Draw: TypeAlias = Callable[[int], Jobs]
-"""The next jobs, a number of them; fewer only when the stream has ended. All answers share their text tables."""
+"""The next jobs, a number of them; fewer only when the stream has ended. All answers share their
+text tables."""
 
 SMALLEST_BLOCK = 256
 LARGEST_BLOCK = 65_536
@@ -38,7 +42,8 @@ class Stream:
     def take(self, now: float) -> Jobs | None:
         """All jobs that have arrived by `now` and were not taken before."""
         if self.endless and now == np.inf:
-            raise ConfigError("an endless workload cannot be taken whole; give jobs=N or ask for the next N jobs")
+            fix = "give jobs=N or ask for the next N jobs"
+            raise ConfigError(f"an endless workload cannot be taken whole; {fix}")
         parts: list[Jobs] = []
         while (block := self._current()) is not None:
             stop = int(block.submitted.searchsorted(now, side="right"))
@@ -49,7 +54,10 @@ class Stream:
         return joined(parts) if parts else None
 
     def next(self, count: int) -> Jobs | None:
-        """The next `count` jobs whatever their arrival, or as many as are left; None if there are none."""
+        """The next `count` jobs whatever their arrival, or as many as are left.
+
+        None if there are none.
+        """
         parts: list[Jobs] = []
         while count > 0 and (block := self._current()) is not None:
             part = self._advance(block, min(len(block), self._next + count))

@@ -2,13 +2,15 @@
 
 What is fitted, and what comes out:
 
-- The rate of arrivals by hour of the day (24 values, jobs per second over the time that the trace covers of each hour)
-  if the trace covers two days or more, one rate otherwise. The clock of the trace is taken to begin at midnight.
-- Gaps, measured in expected arrivals rather than seconds, so that day and night are out of them. New gaps are drawn
-  from these, scaled by a uniform factor of 1 +- jitter, and turned back into seconds: bursts stay, and so does the
-  daily wave.
-- Jobs as whole rows (model, GPUs, duration, weight, deadline, tenant, requests), drawn with replacement, `block`
-  consecutive ones at a time. Durations and steps are scaled by a log-normal factor with median 1 and sigma `jitter`.
+- The rate of arrivals by hour of the day (24 values, jobs per second over the time that the trace
+  covers of each hour) if the trace covers two days or more, one rate otherwise. The clock of the
+  trace is taken to begin at midnight.
+- Gaps, measured in expected arrivals rather than seconds, so that day and night are out of them.
+  New gaps are drawn from these, scaled by a uniform factor of 1 +- jitter, and turned back into
+  seconds: bursts stay, and so does the daily wave.
+- Jobs as whole rows (model, GPUs, duration, weight, deadline, tenant, requests), drawn with
+  replacement, `block` consecutive ones at a time. Durations and steps are scaled by a log-normal
+  factor with median 1 and sigma `jitter`.
 
 `load` multiplies the rate of arrivals. The same trace, settings and seed give the same jobs.
 """
@@ -51,7 +53,8 @@ def fit_arrivals(submitted: FloatArray) -> Arrivals:
         seen = np.bincount(hours, minlength=24)
         full, rest = divmod(span, DAY)
         covered = full * HOUR + np.clip(rest - HOUR * np.arange(24), 0.0, HOUR)
-        # An hour in which nothing ever arrived gets a thousandth of the mean rate, so that time can pass it.
+        # An hour in which nothing ever arrived gets a thousandth of the mean rate, so that time can
+        # pass it.
         rate = np.maximum(seen / covered, 1e-3 * len(since) / span)
     return Arrivals(rate, np.diff(_expected(since, rate)))
 
@@ -109,7 +112,13 @@ def _enough(fitted: Arrivals, hours: float, load: float) -> int:
     return int(expected + 10 * (1 + spread) * np.sqrt(expected + 1)) + 10
 
 
-def _arrivals(fitted: Arrivals, count: int, load: float, jitter: float, random: np.random.Generator) -> FloatArray:
+def _arrivals(
+    fitted: Arrivals,
+    count: int,
+    load: float,
+    jitter: float,
+    random: np.random.Generator,
+) -> FloatArray:
     if not fitted.rate.any():
         return np.zeros(count)
     gaps = random.choice(fitted.gaps, size=count - 1) * random.uniform(1 - jitter, 1 + jitter, size=count - 1)

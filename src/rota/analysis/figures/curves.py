@@ -1,6 +1,7 @@
 """Lines: a metric over what was varied, with its uncertainty, and distributions of completion times.
 
-Drawn in the width of one column of a paper, with the legend below, so that nothing has to be scaled down.
+Drawn in the width of one column of a paper, with the legend below, so that nothing has to be scaled
+down.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Point:
 
     x: float
     mean: float | None
-    """None where a run was unstable: a mean over the runs that happened to be stable would flatter it."""
+    """None where a run was unstable: a mean over the runs that happened to be stable would flatter
+    it."""
     low: float | None
     high: float | None
     """Ends of the 95 % interval of the mean; None with fewer than two runs."""
@@ -64,7 +66,10 @@ def point(x: float, values: Sequence[float], unstable: int) -> Point:
 
 
 def jct_vs_load(curves: Sequence[PlotLine]) -> Figure:
-    """Mean completion time over jobs per hour, input in seconds; crosses on top are loads that were too much."""
+    """Mean completion time over jobs per hour, input in seconds.
+
+    Crosses on top are loads that were too much.
+    """
     return _metric(curves, xlabel="load (jobs per hour)", ylabel="mean completion time (hours)")
 
 
@@ -74,7 +79,10 @@ def makespan_vs_jobs(curves: Sequence[PlotLine]) -> Figure:
 
 
 def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
-    """The part of jobs done within a time; NaN is a job that did not finish, which keeps its line below 1."""
+    """The part of jobs done within a time.
+
+    NaN is a job that did not finish, which keeps its line below 1.
+    """
     return _cdf({name: v / plots.HOUR for name, v in jct_s.items()}, xlabel="completion time (hours)")
 
 
@@ -133,7 +141,10 @@ def _cdf(values: Mapping[str, FloatArray], *, xlabel: str, mark: float | None = 
 
 
 def _ticks_around(axes: Axes, which: str) -> None:
-    """Ticks at 1, 2 and 5 of every decade that is seen; a plain axis where that would be fewer than two."""
+    """Ticks at 1, 2 and 5 of every decade that is seen.
+
+    A plain axis where that would be fewer than two.
+    """
     from matplotlib.ticker import FuncFormatter, NullFormatter  # an extra
 
     axis, (low, high) = (axes.xaxis, axes.get_xlim()) if which == "x" else (axes.yaxis, axes.get_ylim())
@@ -148,7 +159,13 @@ def _ticks_around(axes: Axes, which: str) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _metric(curves: Sequence[PlotLine], *, xlabel: str, ylabel: str, unit: float = plots.HOUR) -> Figure:
+def _metric(
+    curves: Sequence[PlotLine],
+    *,
+    xlabel: str,
+    ylabel: str,
+    unit: float = plots.HOUR,
+) -> Figure:
     with plots.styled():
         figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
         axes = figure.add_subplot()

@@ -19,9 +19,13 @@ MOST_RUNS = 4
 
 
 def stranded(runs: Mapping[str, Stranded]) -> Figure:
-    """A column per run, CPUs above memory, servers from top to bottom; one scale of colours for all."""
+    """A column per run, CPUs above memory, servers from top to bottom.
+
+    One scale of colours for all.
+    """
     if len(runs) > MOST_RUNS:
-        raise ConfigError(f"{len(runs)} logs do not fit side by side, at most {MOST_RUNS} do; leave some out")
+        fix = "leave some out"
+        raise ConfigError(f"{len(runs)} logs do not fit side by side, at most {MOST_RUNS} do; {fix}")
     top = max(0.05, *(float(v.max()) for run in runs.values() for v in (run.cpus, run.memory)))
     with plots.styled():
         figure = plots.new_figure(3.5 if len(runs) == 1 else 1.2 + 2.1 * len(runs), 3.3)

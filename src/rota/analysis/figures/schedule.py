@@ -33,7 +33,8 @@ class Bar:
 
     server: int
     gpu: int
-    """Which one of the server. Logs only say how many a job holds; it keeps its own as long as it stays."""
+    """Which one of the server. Logs only say how many a job holds; it keeps its own as long as it
+    stays."""
     start: float
     end: float
     job: int
@@ -125,14 +126,18 @@ class Occupancy:
 
 
 def gantt(held: Occupancy, by: str = "gpu") -> Figure:
-    """By `gpu`: a row per GPU, coloured by job, hatched where two share it. By `server`: GPUs in use, as shades."""
+    """By `gpu`: a row per GPU, coloured by job, hatched where two share it.
+
+    By `server`: GPUs in use, as shades.
+    """
     cluster = held.cluster
     rows, most = (cluster.gpus, MOST_GPUS) if by == "gpu" else (len(cluster.ordered), MOST_SERVERS)
     if rows > most:
         hint = "draw it by server" if by == "gpu" else "draw a run on a smaller cluster"
         raise ConfigError(f"{rows:,} rows do not fit into a figure, at most {most} do; {hint}")
     if not held.bars:
-        raise ConfigError("nothing ran on a GPU in that window; give another one (a run with `ideal` has no slots)")
+        fix = "give another one (a run with `ideal` has no slots)"
+        raise ConfigError(f"nothing ran on a GPU in that window; {fix}")
     row_height = min(0.16, 6.0 / rows)
     with plots.styled():
         figure = plots.new_figure(6.8, 0.8 + max(1.0, row_height * rows))
@@ -172,7 +177,14 @@ def _by_gpu(axes: Axes, held: Occupancy, row_height: float) -> None:
         axes.axhline(edge, color="#777777", linewidth=0.6)
     if any(shared for _, shared in looks):
         axes.legend(
-            handles=[Patch(facecolor="#777777", edgecolor="white", hatch="/////", label="two jobs share the GPU")],
+            handles=[
+                Patch(
+                    facecolor="#777777",
+                    edgecolor="white",
+                    hatch="/////",
+                    label="two jobs share the GPU",
+                )
+            ],
             loc="lower right",
             bbox_to_anchor=(1.0, 1.0),
             fontsize=8,
@@ -201,7 +213,13 @@ def _job_numbers(axes: Axes, held: Occupancy, offset: Any, row_height: float) ->
             fontsize=6,
             color="white" if bar.partner == NO_JOB and bar.job % len(plots.COLOURS) in _DARK else "black",
             clip_on=True,
-            bbox=None if bar.partner == NO_JOB else {"pad": 0.6, "facecolor": "white", "linewidth": 0},
+            bbox=None
+            if bar.partner == NO_JOB
+            else {
+                "pad": 0.6,
+                "facecolor": "white",
+                "linewidth": 0,
+            },
         )
 
 

@@ -37,7 +37,12 @@ def fairness_over_time(shares: Shares) -> Figure:
             axes.set_visible(False)
         figure.supxlabel("simulated hours", fontsize=8)
         figure.supylabel("part of GPU time", fontsize=8)
-        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=7.5)
+        figure.legend(
+            *grid[0].get_legend_handles_labels(),
+            loc="outside upper right",
+            ncols=2,
+            fontsize=7.5,
+        )
     return figure
 
 

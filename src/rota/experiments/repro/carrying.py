@@ -1,4 +1,7 @@
-"""Carry out a reproduction: sweeps through the runner and its store, the other kinds here; then compare."""
+"""Carry out a reproduction: sweeps through the runner and its store, the other kinds here.
+
+Then compare.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,13 @@ def reproduce(
         computed = 0
         interrupted = False
     elif wanted.kind == "sweep":
-        measured, computed, interrupted = _swept(wanted, quick=quick, store=store, workers=workers, watching=watching)
+        measured, computed, interrupted = _swept(
+            wanted,
+            quick=quick,
+            store=store,
+            workers=workers,
+            watching=watching,
+        )
     else:
         settings = {**wanted.settings, **(wanted.settings.get("quick", {}) if quick else {})}
         made = {"entities": filled_levels, "solve": solve_times}[wanted.kind](settings)
@@ -81,7 +90,12 @@ def reproduce(
 
 
 def _swept(
-    wanted: Reproduction, *, quick: bool, store: str | Path, workers: int | None, watching: Watching | None
+    wanted: Reproduction,
+    *,
+    quick: bool,
+    store: str | Path,
+    workers: int | None,
+    watching: Watching | None,
 ) -> tuple[list[Measured], int, bool]:
     measured: list[Measured] = []
     computed = 0

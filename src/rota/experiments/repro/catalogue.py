@@ -1,4 +1,7 @@
-"""The reproductions that ship with Rota: one TOML file each in `data/`, with the published numbers and their source."""
+"""The reproductions that ship with Rota.
+
+One TOML file each in `data/`, with the published numbers and their source.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,10 @@ def _ratio(table: Mapping[str, Any], where: str) -> Ratio:
 
 
 def specs(reproduction: Reproduction, *, quick: bool) -> list[Spec]:
-    """The sweeps of a reproduction; each has its own name in the store, so that quick ones replace nothing."""
+    """The sweeps of a reproduction.
+
+    Each has its own name in the store, so that quick ones replace nothing.
+    """
     chosen = []
     for number, part in enumerate(reproduction.parts, start=1):
         if quick and part.quick is None:

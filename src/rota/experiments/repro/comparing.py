@@ -1,4 +1,7 @@
-"""Our values beside the published ones: which belong together, how far apart they are, and what to call that."""
+"""Our values beside the published ones.
+
+Which belong together, how far apart they are, and what to call that.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ _GROWS = "the queue grows without end, so the run was stopped as unstable and ha
 def pooled(measured: Iterable[Measured]) -> list[Measured]:
     """One value per point; that of a later sweep replaces an earlier one, if it has one.
 
-    Overloaded points are run again without the guard; where that does not come to an end, they stay unstable.
+    Overloaded points are run again without the guard; where that does not come to an end, they stay
+    unstable.
     """
     by_point: dict[str, Measured] = {}
     for one in measured:
@@ -61,7 +65,13 @@ def compare(wanted: Reproduction, measured: Sequence[Measured]) -> tuple[list[Ro
     return rows, left_out
 
 
-def _row(wanted: Reproduction, line: Line, at: float | None, published: float, mine: Sequence[Measured]) -> Row:
+def _row(
+    wanted: Reproduction,
+    line: Line,
+    at: float | None,
+    published: float,
+    mine: Sequence[Measured],
+) -> Row:
     ours, verdict, reason = _mean(mine, line.metric)
     known = None if math.isnan(published) else published
     if ours is None:

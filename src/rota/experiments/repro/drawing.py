@@ -1,4 +1,7 @@
-"""The figure of a reproduction: our lines in the look of `rota plot`, published points as rings on top."""
+"""The figure of a reproduction.
+
+Our lines in the look of `rota plot`, published points as rings on top.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,15 @@ def _rings(axes: Axes, names: Sequence[str], published: dict[str, Any], *, log: 
                   color=plots.COLOURS[i % len(plots.COLOURS)])  # fmt: skip
         high = max([high, *((2.0 if log else 1.05) * v for v in values)])
     axes.set_ylim(None if log else low, high)
-    axes.plot([], [], "o", markersize=6.5, markerfacecolor="none", color="#555555", label="published")
+    axes.plot(
+        [],
+        [],
+        "o",
+        markersize=6.5,
+        markerfacecolor="none",
+        color="#555555",
+        label="published",
+    )
     axes.legend(handles=axes.lines[-1:], loc="upper left", fontsize=7.5)
 
 

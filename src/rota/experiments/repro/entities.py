@@ -1,9 +1,9 @@
 """Gavel's figure 11: entities with weights fill the cluster job by job, once knowing throughputs and once not.
 
-The instance is that of the published notebook: three GPUs of each of three types, eighteen jobs with models drawn by a
-seeded generator, six to an entity, one more at every step; entities weigh 1, 2 and 3, jobs 1 and 2 in turn. What is
-measured is the sum of levels: throughput over that of an equal part of all types (share of time where throughputs are
-not known).
+The instance is that of the published notebook: three GPUs of each of three types, eighteen jobs
+with models drawn by a seeded generator, six to an entity, one more at every step; entities weigh 1,
+2 and 3, jobs 1 and 2 in turn. What is measured is the sum of levels: throughput over that of an
+equal part of all types (share of time where throughputs are not known).
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ ENTITIES = 3
 
 
 def filled_levels(settings: Mapping[str, Any]) -> list[Measured]:
-    """Total and by-entity level after each step, for both policies; `settings` has jobs, steps, seed, cluster."""
+    """Total and by-entity level after each step, for both policies.
+
+    `settings` has jobs, steps, seed, cluster.
+    """
     jobs = _instance(settings["jobs"], settings["seed"])
     measured = []
     for policy, name in POLICIES.items():
@@ -39,7 +42,14 @@ def filled_levels(settings: Mapping[str, Any]) -> list[Measured]:
             by_entity = np.bincount(jobs.tenant[:step], weights=level, minlength=ENTITIES)
             metrics = {"total": float(level.sum())} | {f"entity{e}": float(by_entity[e]) for e in range(ENTITIES)}
             spent = time.process_time() - started
-            measured.append(Measured(point={"policy": policy, "step": step}, status="ok", metrics=metrics, cpu_s=spent))
+            measured.append(
+                Measured(
+                    point={"policy": policy, "step": step},
+                    status="ok",
+                    metrics=metrics,
+                    cpu_s=spent,
+                )
+            )
     return measured
 
 

@@ -1,4 +1,7 @@
-"""What a reproduction is, and what comes of it: plain values that can be written to a file and read again."""
+"""What a reproduction is, and what comes of it.
+
+Plain values that can be written to a file and read again.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ class Tolerance:
     close: float
     why: str
     sense: str = "both"
-    """`both`: either side counts. `at most`: being below the published number is no fault (times of a solver)."""
+    """`both`: either side counts. `at most`: being below the published number is no fault (times of
+    a solver)."""
 
     def verdict(self, ours: float, published: float) -> tuple[float, str]:
         """Difference in percent of the published number, and what to call it."""
@@ -60,7 +64,8 @@ class Line:
     metric: str
     unit: str
     runs: int = 1
-    """How many runs the published number is the mean of; with fewer of ours there is no comparison."""
+    """How many runs the published number is the mean of; with fewer of ours there is no
+    comparison."""
     source: str = ""
     """Where these come from, if not from where the others do."""
     tolerance: Tolerance | None = None
@@ -96,13 +101,15 @@ class Reproduction:
     paper: str
     item: str
     kind: str
-    """Who computes: `sweep`, `entities` (hierarchical water filling) or `solve` (time of one solve)."""
+    """Who computes: `sweep`, `entities` (hierarchical water filling) or `solve` (time of one
+    solve)."""
     metric: str
     unit: str
     x: str | None
     """What is on the axis, by its name in a sweep."""
     figure: str
-    """`load`, `jobs` (hours over that), `lines`, `log` (both axes), `values` (bars) or `bars` (ours over published)."""
+    """`load`, `jobs` (hours over that), `lines`, `log` (both axes), `values` (bars) or `bars` (ours
+    over published)."""
     axes: tuple[str, str]
     """Labels of the figure."""
     source: str

@@ -34,7 +34,10 @@ licence.
 
 
 def read_results(sources: Iterable[str | Path]) -> list[ReproductionResult]:
-    """Results in files that hold one or a list of them, or in folders of such files; ordered as in the list."""
+    """Results in files that hold one or a list of them, or in folders of such files.
+
+    Ordered as in the list.
+    """
     result_by_name: dict[str, ReproductionResult] = {}
     for source in sources:
         path = Path(source)
@@ -42,7 +45,8 @@ def read_results(sources: Iterable[str | Path]) -> list[ReproductionResult]:
             for one in _read(file):
                 result_by_name[one.name] = one
     if not result_by_name:
-        raise ConfigError("there are no results to report; make some with `rota repro NAME -o DIR` and give DIR")
+        fix = "make some with `rota repro NAME -o DIR` and give DIR"
+        raise ConfigError(f"there are no results to report; {fix}")
     order = {name: i for i, name in enumerate(names())}
     return sorted(result_by_name.values(), key=lambda r: order.get(r.name, len(order)))
 
@@ -52,9 +56,11 @@ def _read(file: Path) -> list[ReproductionResult]:
         document = json.loads(file.read_text(encoding="utf-8"))
         return [result_from(one) for one in (document if isinstance(document, list) else [document])]
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}; give a file or folder that exists") from None
+        fix = "give a file or folder that exists"
+        raise ConfigError(f"cannot read {file}: {error.strerror}; {fix}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise ConfigError(f"{file} is not a result of `rota repro`; give a folder made with -o") from None
+        fix = "give a folder made with -o"
+        raise ConfigError(f"{file} is not a result of `rota repro`; {fix}") from None
 
 
 def page(results: Sequence[ReproductionResult]) -> str:

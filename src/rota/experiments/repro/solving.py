@@ -18,7 +18,10 @@ WEIGHTS = (1, 2, 3)
 
 
 def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
-    """CPU seconds, the best of `repeats`; `settings` has policies, jobs, multi_gpu and, for some, entities."""
+    """CPU seconds, the best of `repeats`.
+
+    `settings` has policies, jobs, multi_gpu and, for some, entities.
+    """
     measured = []
     for policy in settings["policies"]:
         for jobs in settings["jobs"]:
@@ -31,12 +34,22 @@ def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
                 chosen.allocate(view)
                 times.append(time.process_time() - started)
             point = {"policy": policy, "jobs": jobs}
-            measured.append(Measured(point=point, status="ok", metrics={"solve_s": min(times)}, cpu_s=sum(times)))
+            measured.append(
+                Measured(
+                    point=point,
+                    status="ok",
+                    metrics={"solve_s": min(times)},
+                    cpu_s=sum(times),
+                )
+            )
     return measured
 
 
 def _entities(policy: str, view: View, count: int) -> Policy:
-    """Jobs go to this number of entities in turn, whose weights are 1, 2, 3 in turn; within one, jobs share fairly."""
+    """Jobs go to this number of entities in turn, whose weights are 1, 2, 3 in turn.
+
+    Within one, jobs share fairly.
+    """
     names = tuple(f"entity{e}" for e in range(count))
     view.tenants = names
     view.tenant = np.arange(len(view)) % count

@@ -1,10 +1,11 @@
 """The jobs of Gavel's simulator (Narayanan et al., OSDI 2020), number for number.
 
-A duration is 60 * 10**u seconds on a V100, with u uniform in [1.5, 3] for four jobs of five and in [3, 4] for the
-rest; steps = duration * speed on V100s, unrounded. The model is one of 26. With multi-GPU jobs 70 % ask for one GPU,
-10 % for two, 15 % for four, 5 % for eight. Gaps between arrivals are exponential. The random numbers are those of
-CPython's Mersenne Twister in the order in which the artifact draws them: attributes of jobs from seed + 2, gaps from
-seed + 3, deadlines from seed + 6.
+A duration is 60 * 10**u seconds on a V100, with u uniform in [1.5, 3] for four jobs of five and in
+[3, 4] for the rest; steps = duration * speed on V100s, unrounded. The model is one of 26. With
+multi-GPU jobs 70 % ask for one GPU, 10 % for two, 15 % for four, 5 % for eight. Gaps between
+arrivals are exponential. The random numbers are those of CPython's Mersenne Twister in the order in
+which the artifact draws them: attributes of jobs from seed + 2, gaps from seed + 3, deadlines from
+seed + 6.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class ContinuousRecipe:
     slos: bool
     fixed_duration_s: float | None
     opening: tuple[int, ...]
-    """GPUs by type that jobs at time 0 fill before the stream begins; empty unless steady state is asked for."""
+    """GPUs by type that jobs at time 0 fill before the stream begins; empty unless steady state is
+    asked for."""
     seed: int
     profiles: str
 
@@ -63,14 +65,16 @@ def continuous(
 ) -> Stream:
     """Gavel's Poisson stream of jobs.
 
-    `interarrival_s` is the mean gap, 0 for all at once; without `jobs` the stream has no end. With `steady_state`,
-    jobs that fill the `capacity` (GPUs by type) come first, at time 0; they count among `jobs`.
+    `interarrival_s` is the mean gap, 0 for all at once; without `jobs` the stream has no end. With
+    `steady_state`, jobs that fill the `capacity` (GPUs by type) come first, at time 0; they count
+    among `jobs`.
     """
     gap = at_least("interarrival_s", interarrival_s, 0, "3000")
     if jobs is not None:
         whole("jobs", jobs, 1, "100")
     elif gap == 0:
-        raise ConfigError("jobs is not given, and without gaps there is no end to time 0; give jobs=N, e.g. jobs=100")
+        fix = "give jobs=N, e.g. jobs=100"
+        raise ConfigError(f"jobs is not given, and without gaps there is no end to time 0; {fix}")
     recipe = ContinuousRecipe(
         interarrival_s=gap,
         jobs=jobs,
@@ -178,7 +182,10 @@ def _slos(source: Random) -> Iterator[float]:
         yield 1.2 if draw < 0.33 else 2.0 if draw < 0.67 else 10.0
 
 
-def _columns(rows: Iterator[Attributes], count: int) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
+def _columns(
+    rows: Iterator[Attributes],
+    count: int,
+) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
     gpus, duration, template, weight = zip(*islice(rows, count), strict=True) if count else ((), (), (), ())
     return (
         np.array(gpus, dtype=np.int64),

@@ -1,8 +1,9 @@
 """The jobs of Gavel's trace writer (`generate_trace.py` of the artifact, OSDI 2020), number for number.
 
-Durations are one of `num_durations` values evenly spaced between `min_hours` and `max_hours` on a V100; steps and
-arrivals are truncated to whole numbers, as in the file it writes. Random numbers come from CPython's Mersenne Twister:
-models and priorities from the seed, gaps from seed + 1, durations from seed + 2, numbers of GPUs from seed + 3.
+Durations are one of `num_durations` values evenly spaced between `min_hours` and `max_hours` on a
+V100; steps and arrivals are truncated to whole numbers, as in the file it writes. Random numbers
+come from CPython's Mersenne Twister: models and priorities from the seed, gaps from seed + 1,
+durations from seed + 2, numbers of GPUs from seed + 3.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def trace(
     shortest = positive("min_hours", min_hours, "1")
     longest = positive("max_hours", max_hours, "4")
     if longest < shortest:
-        raise ConfigError(f"max_hours = {longest} is less than min_hours = {shortest}; exchange them")
+        fix = "exchange them"
+        raise ConfigError(f"max_hours = {longest} is less than min_hours = {shortest}; {fix}")
     recipe = TraceRecipe(
         jobs=whole("jobs", jobs, 1, "100"),
         interarrival_s=at_least("interarrival_s", interarrival_s, 0, "600"),

@@ -1,7 +1,9 @@
-"""The Philly log as it was recorded: every job with a duration and GPUs, when it was submitted and for whom.
+"""The Philly log as it was recorded.
 
-Its jobs have no models; they get those of Synergy's workloads by the rule of `rota.workloads.philly`. (The stream that
-Synergy derives from the log is `philly-derived`.)
+Every job with a duration and GPUs, when it was submitted and for whom.
+
+Its jobs have no models; they get those of Synergy's workloads by the rule of
+`rota.workloads.philly`. (The stream that Synergy derives from the log is `philly-derived`.)
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from rota.workloads.stream import Stream
 
 
 @workloads.register("philly-log")
-def philly_log(*, jobs: int | None = None, from_hour: float = 0.0, profiles: str = "synergy") -> Stream:
+def philly_log(
+    *,
+    jobs: int | None = None,
+    from_hour: float = 0.0,
+    profiles: str = "synergy",
+) -> Stream:
     """The 82,247 jobs of the Philly log, or some of them from an hour of it on."""
     if jobs is not None:
         whole("jobs", jobs, 1, "10000")

@@ -1,10 +1,13 @@
-"""Logs of SenseTime's Helios clusters: CSV with a header (Hu et al., SC 2021; S-Lab-System-Group/HeliosData).
+"""Logs of SenseTime's Helios clusters.
 
-job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration (seconds), queue. A job
-arrives at submit_time and takes duration, or from start_time to end_time where that column is missing. Jobs without
-GPUs (about half of the log), and those that never ran, are left out. The tenant is vc (tenant=user for the user);
-cpu_num is kept as a request. Jobs that failed or were cancelled or timed out held their GPUs and are kept; with
-failed=drop only COMPLETED ones stay.
+CSV with a header (Hu et al., SC 2021; S-Lab-System-Group/HeliosData).
+
+job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration
+(seconds), queue. A job arrives at submit_time and takes duration, or from start_time to end_time
+where that column is missing. Jobs without GPUs (about half of the log), and those that never ran,
+are left out. The tenant is vc (tenant=user for the user); cpu_num is kept as a request. Jobs that
+failed or were cancelled or timed out held their GPUs and are kept; with failed=drop only COMPLETED
+ones stay.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from rota.core.jobs import Jobs, requests
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen, read_only
-from rota.workloads.registry import formats
+from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows, header_of, with_header
 
 REQUIRED = ("gpu_num", "submit_time")
@@ -27,6 +30,8 @@ REQUIRED = ("gpu_num", "submit_time")
 @formats.register("helios")
 class HeliosTrace:
     """Logs of the Helios clusters. Only read; models are given by a rule."""
+
+    holds = EVERYTHING
 
     def __init__(
         self,

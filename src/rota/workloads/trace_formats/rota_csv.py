@@ -1,10 +1,11 @@
 """Our own trace: CSV with a header, easy to write by hand or from a spreadsheet.
 
-Needed are arrival_s, profile, gpus, and steps or duration_s (seconds on the reference type). Optional: job_id (only
-checked for repetitions: jobs are numbered in order of arrival), weight, slo (multiple of the duration, empty or -1 for
-none), tenant; cpus, memory_gb (of the whole job), min_gpus and max_gpus, which are kept but not used yet; and for
-real machines command, working_directory, steps_argument, needs_data_dir. Other columns are
-ignored. With duration_s but no steps, total_steps is NaN until `with_durations` fills it in.
+Needed are arrival_s, profile, gpus, and steps or duration_s (seconds on the reference type).
+Optional: job_id (only checked for repetitions: jobs are numbered in order of arrival), weight, slo
+(multiple of the duration, empty or -1 for none), tenant; cpus, memory_gb (of the whole job),
+min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
+working_directory, steps_argument, needs_data_dir. Other columns are ignored. With duration_s but no
+steps, total_steps is NaN until `with_durations` fills it in.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rota.core.errors import TraceError
 from rota.core.jobs import REQUESTS, Jobs, Launch, Requests, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
-from rota.workloads.registry import formats
+from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows, header_of, launches, with_header
 
 REQUIRED = ("arrival_s", "profile", "gpus")
@@ -36,6 +37,8 @@ COLUMNS = (*REQUIRED, *AMOUNTS, "job_id", "weight", "slo", "tenant", *REQUESTS, 
 @formats.register("csv")
 class CsvTrace:
     """A CSV file with a header: arrival_s, profile, gpus, steps or duration_s, weight, slo, tenant."""
+
+    holds = EVERYTHING
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header with at least two of the needed columns."""
@@ -58,7 +61,8 @@ class CsvTrace:
 def from_rows(rows: TraceRows) -> Jobs:
     """The jobs of a table whose columns have our names."""
     if not any(name in rows.cells for name in AMOUNTS):
-        raise TraceError(rows.problems.path, 1, "the header has neither 'steps' nor 'duration_s'; give one of them")
+        fix = "give one of them"
+        raise TraceError(rows.problems.path, 1, f"the header has neither 'steps' nor 'duration_s'; {fix}")
     for name in rows.cells:
         near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
         if name not in COLUMNS and near:

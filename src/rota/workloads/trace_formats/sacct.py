@@ -1,12 +1,13 @@
 """Accounting of Slurm: what `sacct -P` prints, cut at `|`, with a header.
 
-For example `sacct -aPX -S 2026-01-01 -o JobID,User,Account,Partition,Submit,Start,End,State,AllocTRES`. Needed are
-JobID (or JobIDRaw) and Submit; the duration is End - Start, ElapsedRaw or Elapsed, the first of them that is there;
-GPUs, CPUs and memory come from AllocTRES, or ReqTRES where that is empty, GPUs also from AllocGRES or ReqGRES of older
-versions. Lines of job steps (`123.batch`) are skipped; jobs without GPUs, and those not started or not ended yet, are
-left out. The tenant is the account (tenant=user, partition or qos for another column). Jobs that failed, were cancelled
-or timed out held their GPUs and are kept; with failed=drop only COMPLETED ones stay. Times may be seconds since
-1970 as well.
+For example `sacct -aPX -S 2026-01-01 -o
+JobID,User,Account,Partition,Submit,Start,End,State,AllocTRES`. Needed are JobID (or JobIDRaw) and
+Submit; the duration is End - Start, ElapsedRaw or Elapsed, the first of them that is there; GPUs,
+CPUs and memory come from AllocTRES, or ReqTRES where that is empty, GPUs also from AllocGRES or
+ReqGRES of older versions. Lines of job steps (`123.batch`) are skipped; jobs without GPUs, and
+those not started or not ended yet, are left out. The tenant is the account (tenant=user, partition
+or qos for another column). Jobs that failed, were cancelled or timed out held their GPUs and are
+kept; with failed=drop only COMPLETED ones stay. Times may be seconds since 1970 as well.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from rota.core.jobs import Jobs, requests
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen, read_only
-from rota.workloads.registry import formats
+from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows, header_of, with_header
 
 IDS = ("JobID", "JobIDRaw")
@@ -36,6 +37,8 @@ GRES = re.compile(r"(?:gres/)?gpu(?::[^:,=(]+)?[:=](\d+)")
 @formats.register("sacct")
 class SacctTrace:
     """Accounting of Slurm (`sacct -P`). Only read; models are given by a rule."""
+
+    holds = EVERYTHING
 
     def __init__(
         self,
@@ -92,12 +95,15 @@ def _jobs_only(rows: TraceRows, file: TraceFile) -> TraceRows:
     """Without the lines of job steps."""
     ids = next((rows.cells[name] for name in IDS if name in rows.cells), None)
     if ids is None:
-        raise TraceError(file.path, 1, "the header has no column JobID; ask sacct for it with -o JobID,...")
+        fix = "ask sacct for it with -o JobID,..."
+        raise TraceError(file.path, 1, f"the header has no column JobID; {fix}")
     if not any(name in rows.cells for name in ALLOCATED):
-        raise TraceError(file.path, 1, "the header has no column AllocTRES; ask sacct for it with -o ...,AllocTRES")
+        fix = "ask sacct for it with -o ...,AllocTRES"
+        raise TraceError(file.path, 1, f"the header has no column AllocTRES; {fix}")
     keep = [i for i, cell in enumerate(ids) if cell.strip() and "." not in cell]
     if not keep:
-        raise TraceError(file.path, rows.lines[0] if rows.lines else 1, "there are only job steps; run sacct with -X")
+        fix = "run sacct with -X"
+        raise TraceError(file.path, rows.lines[0] if rows.lines else 1, f"there are only job steps; {fix}")
     cells = {name: [column[i] for i in keep] for name, column in rows.cells.items()}
     return TraceRows(problems=rows.problems, lines=[rows.lines[i] for i in keep], cells=cells)
 
@@ -109,9 +115,8 @@ def _durations(rows: TraceRows, file: TraceFile) -> FloatArray:
     if "ElapsedRaw" in rows.cells:
         return rows.optional("ElapsedRaw", "a duration; give seconds >= 0", zero=True)
     if "Elapsed" not in rows.cells:
-        raise TraceError(
-            file.path, 1, "the header has neither Start and End nor Elapsed; ask sacct for -o ...,Start,End"
-        )
+        fix = "ask sacct for -o ...,Start,End"
+        raise TraceError(file.path, 1, f"the header has neither Start and End nor Elapsed; {fix}")
     durations = np.full(len(rows), np.nan)
     for row, cell in enumerate(rows.cells["Elapsed"]):
         parts = ELAPSED.match(cell.strip())

@@ -1,11 +1,15 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 columns of numbers, comments after `;`.
+"""The Standard Workload Format of the Parallel Workloads Archive.
 
-Used are submit time, run time, allocated processors (requested ones where they are -1), requested memory (kB per
-processor), status and the user. Archived logs count processors; processors_per_gpu=N makes GPUs of them, rounded up,
-and 1 takes each processor for a GPU. A job that took no time or had no processors is left out, and so are the parts of
-checkpointed jobs (status 2 to 4), whose sum has a line of its own. Jobs that failed or were cancelled (status 0, 5)
-held their GPUs and are kept; failed=drop leaves them out. The tenant is the user (tenant=group, queue or partition for
-another column). Files we write name models in comments (`; Note: application 1 = res50`), and these are read again.
+18 columns of numbers, comments after `;`.
+
+Used are submit time, run time, allocated processors (requested ones where they are -1), requested
+memory (kB per processor), status and the user. Archived logs count processors; processors_per_gpu=N
+makes GPUs of them, rounded up, and 1 takes each processor for a GPU. A job that took no time or had
+no processors is left out, and so are the parts of checkpointed jobs (status 2 to 4), whose sum has
+a line of its own. Jobs that failed or were cancelled (status 0, 5) held their GPUs and are kept;
+failed=drop leaves them out. The tenant is the user (tenant=group, queue or partition for another
+column). Files we write name models in comments (`; Note: application 1 = res50`), and these are
+read again.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from rota.workloads import cells
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen
-from rota.workloads.registry import formats
+from rota.workloads.registry import Holds, formats
 from rota.workloads.rows import MOST_GPUS, TraceRows
 from rota.workloads.settings import whole
 
@@ -37,9 +41,12 @@ FAILED = (0, 5)
 
 @formats.register("swf")
 class SwfTrace:
-    """The Standard Workload Format, 18 columns of numbers. Models are given by a rule if no comment names them."""
+    """The Standard Workload Format, 18 columns of numbers.
 
-    holds = frozenset({"duration", "tenant"})
+    Models are given by a rule if no comment names them.
+    """
+
+    holds = Holds(durations=True, tenants=True)
 
     def __init__(
         self,
@@ -90,7 +97,8 @@ class SwfTrace:
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - always exact
         """Comments with the names, then one line per job."""
         if np.isnan(jobs.duration).any():
-            raise OutputError("the swf format needs durations; give --profiles to fill them in, or use csv")
+            fix = "give --profiles to fill them in, or use csv"
+            raise OutputError(f"the swf format needs durations; {fix}")
         if (jobs.weight != 1).any() or (jobs.slo == jobs.slo).any():
             raise OutputError("the swf format cannot hold weights or deadlines; use csv")
         yield "; Version: 2.2\n; Note: processors are GPUs\n"
@@ -102,8 +110,8 @@ class SwfTrace:
             zip(*(c.tolist() for c in columns), strict=True), 1
         ):
             yield (
-                f"{number} {text(at)} -1 {text(length)} {gpus} -1 -1 {gpus} -1 -1 1 {tenant + 1} -1 {profile + 1} "
-                f"-1 -1 -1 -1\n"
+                f"{number} {text(at)} -1 {text(length)} {gpus} -1 -1 {gpus} -1 -1 1 {tenant + 1} "
+                f"-1 {profile + 1} -1 -1 -1 -1\n"
             )
 
 

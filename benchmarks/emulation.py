@@ -74,7 +74,7 @@ Key = tuple[str, str, int]
 
 async def all_paced(keys: Sequence[Key], steps: int) -> dict[Key, tuple[float, float]]:
     """For each: how far the mean step is off, and p95 of single steps as a part of what is allowed."""
-    found: dict[Key, tuple[float, float]] = {}
+    errors_by_key: dict[Key, tuple[float, float]] = {}
     # Long steps slowest first and many at a time, short ones few at a time: some thousand steps per second in all.
     many = asyncio.Semaphore(600)
     few = asyncio.Semaphore(24)
@@ -85,10 +85,10 @@ async def all_paced(keys: Sequence[Key], steps: int) -> dict[Key, tuple[float, f
         async with many if step.seconds > 0.1 else few:
             mean = await paced(Device("d", key[1], 1e6), step, steps, errors)
         errors.sort()
-        found[key] = (abs(mean / step.seconds - 1.0), p95(errors) / max(0.03 * step.seconds, 0.002))
+        errors_by_key[key] = (abs(mean / step.seconds - 1.0), p95(errors) / max(0.03 * step.seconds, 0.002))
 
     await asyncio.gather(*(one(key) for key in sorted(keys, key=lambda key: -TIMES.step(*key).seconds)))
-    return found
+    return errors_by_key
 
 
 def a1(quick: bool) -> Verdict:
@@ -109,11 +109,11 @@ def a1(quick: bool) -> Verdict:
     steps = 20 if quick else A1_STEPS
     texts = []
     for _ in range(3):
-        found = asyncio.run(all_paced(left, steps))
-        worst = max(mean for mean, _ in found.values())
-        means, singles = (sum(pair[i] > bound for pair in found.values()) for i, bound in ((0, 0.01), (1, 1.0)))
+        errors_by_key = asyncio.run(all_paced(left, steps))
+        worst = max(mean for mean, _ in errors_by_key.values())
+        means, singles = (sum(pair[i] > bound for pair in errors_by_key.values()) for i, bound in ((0, 0.01), (1, 1.0)))
         texts.append(f"of {len(left)}: mean off by {worst:.2%} at worst, by over 1 % {means}, p95 outside {singles}")
-        left = [key for key, (mean, single) in found.items() if mean > 0.01 or single > 1.0]
+        left = [key for key, (mean, single) in errors_by_key.items() if mean > 0.01 or single > 1.0]
         if not left:
             break
     said = f"{count - len(left)} of {count} x {steps} steps within 1 % and p95 within bound; tries: {'; '.join(texts)}"
@@ -147,12 +147,12 @@ def a3(quick: bool) -> Verdict:
     return Verdict(abs(error) < 0.001, f"{steps} steps: {error:+.4%} (0.1 %); {late}; lost {report.lost_s:.2f} s")
 
 
-def a4(quick: bool) -> Verdict:  # noqa: ARG001
+def a4(quick: bool) -> Verdict:
     """Interpolation against batches that the table does not hold."""
     by_phase: dict[str, list[float]] = {}
     for row in rows(str(HELD_OUT)):
-        found = TIMES.seconds(row["model"], row["gpu"], int(row["batch"]), row["phase"])  # type: ignore[arg-type]
-        by_phase.setdefault(row["phase"], []).append(abs(found.value / float(row["seconds"]) - 1.0))
+        phase_time = TIMES.seconds(row["model"], row["gpu"], int(row["batch"]), row["phase"])  # type: ignore[arg-type]
+        by_phase.setdefault(row["phase"], []).append(abs(phase_time.value / float(row["seconds"]) - 1.0))
     texts = []
     met = True
     for phase, errors in by_phase.items():
@@ -204,7 +204,7 @@ def a7(quick: bool) -> Verdict:
     return Verdict(worst <= 0.01, f"k = 1, 2, 3, three ways to share: worst step {worst:.2%} off (1 %)")
 
 
-def a8(quick: bool) -> Verdict:  # noqa: ARG001
+def a8(quick: bool) -> Verdict:
     """Memory of a P100 and resnet50."""
 
     async def second_refused() -> bool:
@@ -223,7 +223,7 @@ def a8(quick: bool) -> Verdict:  # noqa: ARG001
     )
 
 
-def a9(quick: bool) -> Verdict:  # noqa: ARG001
+def a9(quick: bool) -> Verdict:
     """The largest batch that fits, where the measurements stopped below 256."""
     pairs = [(m, g) for m in TIMES.models for g in TIMES.gpus if TIMES.fitted_on_card(m, g) < 256]
     off = {p: TIMES.largest_that_fits(*p) / TIMES.fitted_on_card(*p) - 1.0 for p in pairs}
@@ -244,8 +244,8 @@ def throughput(dataset: Dataset, settings: LoaderSettings, step: StepTime, batch
         begun = time.monotonic()
         cpu = loader.cpu_s
         for _ in range(batches):
-            found = loader.next()
-            pacer.step(step, found.ready if found else None)
+            batch = loader.next()
+            pacer.step(step, batch.ready if batch else None)
         seconds = time.monotonic() - begun
         return batch * batches / seconds, (loader.cpu_s - cpu) / seconds
 
@@ -259,11 +259,11 @@ def a10(quick: bool) -> Verdict:
         dataset = generate(Path(folder) / "data", 512, 16384)
         for cores in range(1, len(allowed) + 1):
             os.sched_setaffinity(0, allowed[:cores])
-            found = [
+            rates = [
                 throughput(dataset, LoaderSettings(workers=cores, cpu_s=0.002), StepTime(0.02), 60 if quick else 300)
                 for _ in range(3)
             ]
-            rate, got = max(found)
+            rate, got = max(rates)
             expected = min(got / 0.002, 800.0)
             possible = min(cores / 0.002, 800.0)
             met &= abs(rate / expected - 1.0) <= 0.05
@@ -342,8 +342,10 @@ def a18(quick: bool) -> Verdict:
         runs = (paced(Device(g, g, 1e6), steps[g], 3 if quick else 50) for g in gpus)
         return await asyncio.gather(*runs)
 
-    found = dict(zip(gpus, asyncio.run(everything()), strict=True))
-    worst = max(abs(found["v100"] / found[g] / (steps["v100"].seconds / steps[g].seconds) - 1.0) for g in gpus)
+    rate_by_gpu = dict(zip(gpus, asyncio.run(everything()), strict=True))
+    worst = max(
+        abs(rate_by_gpu["v100"] / rate_by_gpu[g] / (steps["v100"].seconds / steps[g].seconds) - 1.0) for g in gpus
+    )
     means = {
         g: statistics.geometric_mean(
             TIMES.step(m, "v100", 64).compute_s / TIMES.step(m, g, 64).compute_s for m in TIMES.models

@@ -27,7 +27,7 @@ from rota.core import files
 from rota.core.jobs import Jobs, table
 
 SERVER = "cpus=24:memory=500"
-CLUSTER = ",".join(f"{kind}=32/8:{SERVER}" for kind in ("v100", "p100", "k80"))
+CLUSTER = ",".join(f"{gpu_type}=32/8:{SERVER}" for gpu_type in ("v100", "p100", "k80"))
 VISION = ("res18", "res50")
 LANGUAGE = ("transformer", "lstm")
 WAYS = {
@@ -121,7 +121,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str, list[float]]:
     """All ways on all seeds, as a table on the screen and as numbers."""
-    found: dict[str, list[float]] = {}
+    hours_by_way: dict[str, list[float]] = {}
     rate = "" if load is None else f" at {load:g} per hour"
     print(f"\n{part.title}{rate}; {vision:g} % vision; {seeds} seeds")
     print(f"{'way':28} {'policy':34} {'hours':>14} {'gain over baseline':>18}", end=" ")
@@ -129,10 +129,10 @@ def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str
     for way, (suffix, mechanism) in WAYS.items():
         start = time.process_time()
         runs = [run(part, way, load, vision, seed) for seed in range(1, seeds + 1)]
-        found[way] = [outcome.hours for outcome in runs]
-        mean, half = interval(found[way])
+        hours_by_way[way] = [outcome.hours for outcome in runs]
+        mean, half = interval(hours_by_way[way])
         tail, spread = interval([outcome.slowdown for outcome in runs])
-        ratio, width = interval([b / v for b, v in zip(found["baseline"], found[way], strict=True)])
+        ratio, width = interval([b / v for b, v in zip(hours_by_way["baseline"], hours_by_way[way], strict=True)])
         names = f"{part.policy}{suffix} + {mechanism}".replace("proportional", "prop.")
         print(
             f"{way:28} {names:34} {mean:6.2f} +- {half:4.2f} {ratio:9.3f} +- {width:5.3f} "
@@ -141,13 +141,14 @@ def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str
             flush=True,
         )
     product = [
-        b / t * b / c for b, t, c in zip(found["baseline"], found["types only"], found["CPUs only"], strict=True)
+        b / t * b / c
+        for b, t, c in zip(hours_by_way["baseline"], hours_by_way["types only"], hours_by_way["CPUs only"], strict=True)
     ]
-    edge = [a / u for a, u in zip(found["both, apart"], found["unified"], strict=True)]
+    edge = [a / u for a, u in zip(hours_by_way["both, apart"], hours_by_way["unified"], strict=True)]
     for what, values in (("product of the single gains", product), ("unified against apart", edge)):
         ratio, width = interval(values)
         print(f"{what:28} {'':34} {'':14} {ratio:9.3f} +- {width:5.3f}")
-    return found
+    return hours_by_way
 
 
 def main() -> None:
@@ -158,14 +159,14 @@ def main() -> None:
     parser.add_argument("--load", nargs="+", type=float, default=[14.0, 18.0, 22.0], help="jobs per hour of the stream")
     parser.add_argument("--json", metavar="FILE", help="write all numbers, hours by seed")
     asked = parser.parse_args()
-    found = {}
+    study_by_name = {}
     for name in asked.parts:
         for load in asked.load if name == "stream" else [None]:
             for vision in asked.vision:
                 key = name if load is None else f"{name} {load:g} per hour"
-                found[f"{key}, {vision:g} % vision"] = study(PARTS[name], load, vision, asked.seeds)
+                study_by_name[f"{key}, {vision:g} % vision"] = study(PARTS[name], load, vision, asked.seeds)
     if asked.json:
-        files.write_text(asked.json, json.dumps(found, indent=1) + "\n")
+        files.write_text(asked.json, json.dumps(study_by_name, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,13 @@ from rota.analysis.job_table import FINISHED, JobTable
 from rota.analysis.ledger import Ledger
 from rota.core.arrays import BoolArray, FloatArray
 
+Numbers = dict[str, int | float | None]
+"""Metrics of one tenant or one weight, by name."""
+
 
 def breakdown(
     table: JobTable, ledger: Ledger, rho: FloatArray, counted: BoolArray, now: float
-) -> dict[str, dict[str, dict[str, Any]]]:
+) -> dict[str, dict[str, Numbers]]:
     """Tables by tenant and by weight: one group of numbers for each."""
     columns = _Columns(table, ledger, rho, counted, now)
     tenants = list(table.tenants.known)
@@ -48,7 +51,7 @@ class _Columns:
         self._gpu_h = ledger.gpu_s(len(table)) / 3600.0
         self._cost = ledger.price(len(table))
 
-    def grouped(self, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, dict[str, Any]]:
+    def grouped(self, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, Numbers]:
         """The numbers of each group, by its name."""
         groups, index = np.unique(group, return_inverse=True)
         order = np.argsort(index, kind="stable")
@@ -56,7 +59,7 @@ class _Columns:
         rows = np.split(order, ends[:-1]) if len(groups) else []
         return {name(g): self._numbers(r) for g, r in zip(groups.tolist(), rows, strict=True)}
 
-    def _numbers(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+    def _numbers(self, rows: NDArray[np.int64]) -> Numbers:
         done = rows[self._done[rows]]
         jct = self._jct[done]
         p50, p99 = np.percentile(jct, [50, 99]).tolist() if len(jct) else (None, None)

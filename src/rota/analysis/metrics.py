@@ -15,10 +15,10 @@ warmup.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,13 +118,13 @@ class Metrics:
 
     def observe(self, event: Event) -> None:
         """Take an event into account; events come in the order in which they happened."""
-        handler = _HANDLERS.get(type(event))
+        handler = self._HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
 
     def handler(self, kind: type) -> Callable[[Any], None] | None:
         """The part of `observe` for events of a kind."""
-        handler = _HANDLERS.get(kind)
+        handler = self._HANDLERS.get(kind)
         return None if handler is None else partial(handler, self)
 
     def _planned(self, event: Planned) -> None:
@@ -262,6 +262,18 @@ class Metrics:
             "cost": self.ledger.price(len(table)),
         }
 
+    _HANDLERS: ClassVar[Mapping[type, Callable[[Metrics, Any], None]]] = {
+        Planned: _planned,
+        RoundsRan: _ran,
+        JobsSubmitted: _submitted,
+        JobsFinished: _finished,
+        JobsDropped: _dropped,
+        JobsRejected: _rejected,
+        Allocated: _allocated,
+        SolveFailed: _solve_failed,
+        CapacityChanged: _capacity_changed,
+    }
+
 
 def _means(values: FloatArray, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, float]:
     if not len(values):
@@ -269,16 +281,3 @@ def _means(values: FloatArray, group: NDArray[Any], name: Callable[[Any], str]) 
     groups, index = np.unique(group, return_inverse=True)
     means = np.bincount(index, weights=values) / np.bincount(index)
     return {name(g): float(m) for g, m in zip(groups, means, strict=True)}
-
-
-_HANDLERS: dict[type, Callable[[Metrics, Any], None]] = {
-    Planned: Metrics._planned,  # noqa: SLF001 - the table of handlers belongs to the class
-    RoundsRan: Metrics._ran,  # noqa: SLF001
-    JobsSubmitted: Metrics._submitted,  # noqa: SLF001
-    JobsFinished: Metrics._finished,  # noqa: SLF001
-    JobsDropped: Metrics._dropped,  # noqa: SLF001
-    JobsRejected: Metrics._rejected,  # noqa: SLF001
-    Allocated: Metrics._allocated,  # noqa: SLF001
-    SolveFailed: Metrics._solve_failed,  # noqa: SLF001
-    CapacityChanged: Metrics._capacity_changed,  # noqa: SLF001
-}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -30,12 +31,13 @@ def list_(store: str, *, as_json: bool) -> None:
     with _open(store) as file:
         sweeps = file.sweeps()
     if as_json:
-        echo_json(sweeps)
+        echo_json([asdict(sweep) for sweep in sweeps])
         return
     from rota.cli.tables import show_table  # kept off the path of --help
 
     counts = ("points", "done", "ok", "unstable", "failed")
-    rows = [(s["name"], _when(s["updated"]), *(str(s[c]) for c in counts)) for s in sweeps]
+    numbers = [(s.points, s.done, s.ok, s.unstable, s.failed) for s in sweeps]
+    rows = [(s.name, _when(s.updated), *map(str, counted)) for s, counted in zip(sweeps, numbers, strict=True)]
     show_table(None, ("sweep", "started", *counts), rows, numbers=len(counts))
 
 
@@ -122,7 +124,7 @@ def _runs(store: ResultStore, sweep: str | None, status: str | None) -> list[Run
     if status is not None and status not in STATUSES:
         raise UnknownName("status", status, STATUSES)
     if sweep is not None:
-        known = [s["name"] for s in store.sweeps()]
+        known = [s.name for s in store.sweeps()]
         if sweep not in known:
             raise UnknownName("sweep", sweep, known)
     return list(store.runs(sweep=sweep, status=status))

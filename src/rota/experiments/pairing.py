@@ -102,7 +102,7 @@ def pair_runs(
 
 
 def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[Run]]:
-    known = [s["name"] for s in store.sweeps()]
+    known = [s.name for s in store.sweeps()]
     if sweep is not None and sweep not in known:
         raise UnknownName("sweep", sweep, known)
     runs = {name: list(store.runs(sweep=name)) for name in ([sweep] if sweep else known)}

@@ -257,7 +257,7 @@ def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, 
 
 
 def _chosen(store: ResultStore, choice: RunSelection) -> list[Run]:
-    known = [s["name"] for s in store.sweeps()]
+    known = [s.name for s in store.sweeps()]
     if not known:
         fix = f"make one with `rota sweep --store {store.path}`"
         raise ConfigError(f"{store.path} has no sweep; {fix}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,18 @@ def _measured(jobs: dict[str, Any]) -> Any:
     return done & (jobs["measured"] == 1) if "measured" in jobs else done
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveTimes:
+    """CPU seconds of some solves of a policy with a number of active jobs."""
+
+    policy: str
+    jobs: int
+    cpu_s: tuple[float, ...]
+
+
 def solve_times(files: Sequence[str]) -> list[PlotLine]:
     """Lines of what `rota bench solve --json` printed, a JSON object or several, one per line."""
-    rows: list[dict[str, Any]] = []
+    rows: list[SolveTimes] = []
     for path in files:
         try:
             lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -94,14 +104,11 @@ def solve_times(files: Sequence[str]) -> list[PlotLine]:
     return _lines(rows)
 
 
-def _row(line: str, where: str) -> dict[str, Any]:
+def _row(line: str, where: str) -> SolveTimes:
     try:
         row = json.loads(line)
-        return {
-            "policy": str(row["policy"]),
-            "jobs": int(row["jobs"]),
-            "all_cpu_s": [float(t) for t in row["all_cpu_s"]],
-        }
+        times = tuple(float(t) for t in row["all_cpu_s"])
+        return SolveTimes(policy=str(row["policy"]), jobs=int(row["jobs"]), cpu_s=times)
     except (ValueError, KeyError, TypeError) as error:
         fix = "give its output"
         raise ConfigError(
@@ -125,14 +132,15 @@ def measured_solve_times(
                 start = time.process_time()
                 chosen.allocate(view)
                 times.append(time.process_time() - start)
-            rows.append({"policy": policy, "jobs": count, "all_cpu_s": times})
+            rows.append(SolveTimes(policy=policy, jobs=count, cpu_s=tuple(times)))
     return _lines(rows)
 
 
-def _lines(rows: Sequence[dict[str, Any]]) -> list[PlotLine]:
+def _lines(rows: Sequence[SolveTimes]) -> list[PlotLine]:
     times_by_policy: dict[str, dict[float, list[float]]] = {}
     for row in rows:
-        times_by_policy.setdefault(row["policy"], {}).setdefault(float(row["jobs"]), []).extend(row["all_cpu_s"])
+        times_by_jobs = times_by_policy.setdefault(row.policy, {})
+        times_by_jobs.setdefault(float(row.jobs), []).extend(row.cpu_s)
     return [
         PlotLine(name=name, points=tuple(_point(x, times) for x, times in sorted(by_jobs.items())))
         for name, by_jobs in times_by_policy.items()

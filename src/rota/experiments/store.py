@@ -47,6 +47,20 @@ CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, host TEXT NOT NULL, pid
 _COLUMNS = "config, metrics, error, started, cpu_s, wall_s, host, version"
 
 
+@dataclass(frozen=True, slots=True)
+class SweepCounts:
+    """How far a sweep is, in numbers of points."""
+
+    name: str
+    updated: float
+    """When it was last started, seconds since 1970."""
+    points: int
+    done: int
+    ok: int
+    unstable: int
+    failed: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A row of the store: one run and what came of it."""
@@ -189,20 +203,17 @@ class ResultStore:
                 rows,
             )
 
-    def sweeps(self) -> list[dict[str, Any]]:
-        """Name, time of the last start, points and results of each sweep."""
+    def sweeps(self) -> list[SweepCounts]:
+        """All sweeps, the one that was started last at the end."""
         query = """
             SELECT sweeps.name, sweeps.updated, count(members.key), sum(runs.status IS NOT NULL),
                    sum(runs.status = 'ok'), sum(runs.status = 'unstable'), sum(runs.status IN ('failed', 'timeout'))
             FROM sweeps LEFT JOIN members ON members.sweep = sweeps.name LEFT JOIN runs ON runs.key = members.key
             GROUP BY sweeps.name ORDER BY sweeps.updated
         """
-        names = ("name", "updated", "points", "done", "ok", "unstable", "failed")
         with self._explained():
-            return [
-                dict(zip(names, (n, t, *(c or 0 for c in counts)), strict=True))
-                for n, t, *counts in self._db.execute(query)
-            ]
+            rows = self._db.execute(query).fetchall()
+        return [SweepCounts(name, updated, *(count or 0 for count in counts)) for name, updated, *counts in rows]
 
     # Runs
 
@@ -230,7 +241,7 @@ class ResultStore:
 
         Raises ConfigError if they fit several.
         """
-        query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs WHERE key >= ? AND key < ? LIMIT 2"  # noqa: S608
+        query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs WHERE key >= ? AND key < ? LIMIT 2"
         with self._explained():
             rows = self._db.execute(query, (key, key + "g")).fetchall()
         if len(rows) > 1:
@@ -243,11 +254,11 @@ class ResultStore:
         Or all of the store.
         """
         if sweep is None:
-            query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs ORDER BY started"  # noqa: S608 - fixed text
+            query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs ORDER BY started"
             given: tuple[Any, ...] = ()
         else:
             query = (
-                f"SELECT members.key, point, status, {_COLUMNS} FROM members "  # noqa: S608 - fixed text
+                f"SELECT members.key, point, status, {_COLUMNS} FROM members "
                 "LEFT JOIN runs ON runs.key = members.key WHERE sweep = ? ORDER BY position"
             )
             given = (sweep,)

@@ -71,6 +71,7 @@ class _Solver(threading.local):
     """The HiGHS object of this thread, and the program whose model it holds."""
 
     def __init__(self) -> None:
+        # Some versions of highspy come with types, others do not.
         self.highs: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]
         self.holds: LinearProgram | None = None
         self._set(STRICT)

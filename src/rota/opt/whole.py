@@ -48,6 +48,7 @@ def solve_whole(
     """
     if time_limit_s <= 0:
         return None
+    # Some versions of highspy come with types, others do not.
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]
     settings = {
         "output_flag": False, "threads": 1, "random_seed": 0, "time_limit": time_limit_s, "mip_rel_gap": gap,

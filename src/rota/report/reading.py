@@ -122,7 +122,7 @@ def _kind(path: str) -> str:
 
 def _read_store(path: str, sweep: str | None) -> Sources:
     with ResultStore(path, create=False) as store:
-        known = [s["name"] for s in store.sweeps()]
+        known = [s.name for s in store.sweeps()]
         if sweep is not None and sweep not in known:
             raise UnknownName("sweep", sweep, known)
         chosen = [sweep] if sweep is not None else known

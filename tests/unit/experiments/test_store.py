@@ -56,8 +56,8 @@ def test_a_point_that_has_another_key_now_points_to_the_new_run(path):
         assert [(r.point["seed"], r.key, r.status) for r in store.runs(sweep="s")] == [
             (0, "new", "ok"), (1, "other", None), (2, "third", None),
         ]  # fmt: skip
-        assert store.sweeps()[0]["points"] == 3
-        assert store.sweeps()[0]["done"] == 1
+        assert store.sweeps()[0].points == 3
+        assert store.sweeps()[0].done == 1
 
 
 def test_completion_times_survive_packing():

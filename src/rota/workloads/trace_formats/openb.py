@@ -79,7 +79,7 @@ class OpenbTrace:
         )
         return left.jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: a list of pods has neither models nor steps."""
         raise read_only("openb", jobs)
 

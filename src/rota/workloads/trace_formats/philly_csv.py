@@ -64,6 +64,6 @@ class PhillyCsvTrace:
         )
         return left.jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: a log has neither models nor steps."""
         raise read_only("philly-csv", jobs)

@@ -81,7 +81,7 @@ class PhillyJsonTrace:
             )
         )
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: a log has neither models nor steps."""
         raise read_only("philly-json", jobs)
 
@@ -105,7 +105,7 @@ def _row(job: Any) -> tuple[float, float, int, str] | None:
     ValueError says what is wrong.
     """
     if not isinstance(job, dict):
-        raise ValueError(f"{job!r} is not an object")  # noqa: TRY004 - about what the file holds
+        raise ValueError(f"{job!r} is not an object")
     ran = [attempt for attempt in map(_attempt, _list(job, "attempts")) if attempt is not None]
     if not ran:
         return None
@@ -116,14 +116,14 @@ def _row(job: Any) -> tuple[float, float, int, str] | None:
 def _attempt(attempt: Any) -> tuple[float, int] | None:
     """Seconds and GPUs of an attempt; None if it does not count."""
     if not isinstance(attempt, dict):
-        raise ValueError(f"attempt {attempt!r} is not an object")  # noqa: TRY004
+        raise ValueError(f"attempt {attempt!r} is not an object")
     if any("None" in str(attempt.get(end)) for end in ("start_time", "end_time")):
         return None
     duration = _time(attempt, "end_time") - _time(attempt, "start_time")
     gpus = 0
     for machine in _list(attempt, "detail"):
         if not isinstance(machine, dict):
-            raise ValueError(f"detail {machine!r} is not an object")  # noqa: TRY004
+            raise ValueError(f"detail {machine!r} is not an object")
         gpus += len(_list(machine, "gpus"))
     return (duration, gpus) if duration > 0 and gpus > 0 else None
 
@@ -131,7 +131,7 @@ def _attempt(attempt: Any) -> tuple[float, int] | None:
 def _list(owner: dict[str, Any], name: str) -> list[Any]:
     value = owner.get(name)
     if not isinstance(value, list):
-        raise ValueError(f"{name} = {value!r} is not a list")  # noqa: TRY004
+        raise ValueError(f"{name} = {value!r} is not a list")
     return value
 
 

@@ -48,7 +48,7 @@ class CsvTrace:
         """The jobs of a trace."""
         return from_rows(with_header(file, REQUIRED))
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - always exact
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """A header and one line per job; columns that say nothing are left out."""
         columns = text_columns(jobs)
         buffer = io.StringIO()

@@ -54,7 +54,7 @@ class ParquetTrace:
             )
         )
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:  # noqa: ARG002 - always exact
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:
         """One row per job; columns that say nothing are left out."""
         arrow = _pyarrow()
         columns = {name: arrow.array([_value(name, t) for t in texts]) for name, texts in text_columns(jobs).items()}

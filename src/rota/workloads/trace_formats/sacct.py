@@ -79,7 +79,7 @@ class SacctTrace:
         )
         return left.jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: accounting has neither models nor steps."""
         raise read_only("sacct", jobs)
 

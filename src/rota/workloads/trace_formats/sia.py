@@ -79,7 +79,7 @@ class SiaTrace:
         )
         return Left(file, rows.lines).jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: a workload has neither lengths nor batch sizes."""
         raise read_only("sia", jobs)
 

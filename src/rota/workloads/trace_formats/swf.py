@@ -94,7 +94,7 @@ class SwfTrace:
         )
         return left.jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - always exact
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Comments with the names, then one line per job."""
         if np.isnan(jobs.duration).any():
             fix = "give --profiles to fill them in, or use csv"

@@ -120,7 +120,8 @@ def replay(path: str | Path) -> Result:
     try:
         cluster = cluster_from(config["cluster"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
+        problem = f"{path}:1: the log does not say on which cluster the run was made"
+        raise ConfigError(problem) from error
     mechanism = config.get("mechanism")
     waiting = waiting_under(mechanism, cluster) if mechanism in mechanisms.names() else None
     speeds, notes = _speeds_of(config)
@@ -158,7 +159,7 @@ def solve_view(
     multi_gpu: bool = False,
     seed: int = 0,
 ) -> tuple[Policy, View]:
-    """A policy and a view of that many active jobs with three quarters as many GPUs, for measuring one solve."""
+    """A policy and a view of active jobs on three quarters as many GPUs, for measuring one solve."""
     per_type = max(8, jobs // 4)
     state = State(clusters.load(f"v100={per_type},p100={per_type},k80={per_type}"), make_throughputs("gavel"), Rules())
     source = workloads.workload("gavel-static", jobs=jobs, multi_gpu=multi_gpu, seed=seed)
@@ -175,7 +176,7 @@ def place_view(
     seed: int = 42,
     rules: str = "default",
 ) -> tuple[View, Allocation]:
-    """A view of that many jobs of Synergy's mix and their order of arrival, for measuring one round of a mechanism."""
+    """Jobs of Synergy's mix in their order of arrival, for measuring one round of a mechanism."""
     how = preset(rules)
     state = State(clusters.load(cluster), make_throughputs("synergy"), how, by_need=True)
     source = workloads.workload(

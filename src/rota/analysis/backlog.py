@@ -117,12 +117,13 @@ class Backlog:
         )
 
     def _rates(self, state: State) -> FloatArray:
-        """[C] steps/s of each class where it is fastest, remembered by profile and GPUs for arrivals."""
+        """[C] steps/s of each class where it is fastest, kept by profile and GPUs for arrivals."""
         classes = state.classes
         best: FloatArray = classes.throughput.max(axis=1)
         if len(classes) != self._classes:
             self._classes = len(classes)
-            self._best = {key[:2]: rate for key, rate in zip(classes.keys(), best.tolist(), strict=True)}
+            pairs = zip(classes.keys(), best.tolist(), strict=True)
+            self._best = {key[:2]: rate for key, rate in pairs}
         return best
 
     def _count(self, jobs: Jobs, first: IntArray) -> None:
@@ -130,7 +131,8 @@ class Backlog:
         names = jobs.profiles
         best = self._best
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.total_steps.tolist())
-        rates = [(best.get((names[p], g), 0.0), g, steps) for p, g, steps in zip(*columns, strict=True)]
+        rows = zip(*columns, strict=True)
+        rates = [(best.get((names[p], g), 0.0), g, steps) for p, g, steps in rows]
         work = [steps * g / rate if rate > 0 else 0.0 for rate, g, steps in rates]
         self._work += work if len(first) == len(work) else np.add.reduceat(work, first).tolist()
         self._times += jobs.submitted[first].tolist()

@@ -126,7 +126,8 @@ def compare_jobs(
     rows_b = rows_b[both]
     if not len(rows_a):
         fix = "compare runs with the same --measure"
-        raise ConfigError(f"no job finished and was measured in both {names[0]} and {names[1]}; {fix}")
+        what = f"no job finished and was measured in both {names[0]} and {names[1]}"
+        raise ConfigError(f"{what}; {fix}")
     in_order = np.lexsort((a["job_id"][rows_a], a["arrival_s"][rows_a]))
     rows_a = rows_a[in_order]
     rows_b = rows_b[in_order]
@@ -258,9 +259,8 @@ def _counted(jobs: Columns) -> BoolArray:
 
 def _times(values: FloatArray) -> CompletionTimes:
     median, p99 = np.percentile(values, [50, 99])
-    return CompletionTimes(
-        mean_s=float(values.mean()), median_s=float(median), p99_s=float(p99), longest_s=float(values.max())
-    )
+    mean_s = float(values.mean())
+    return CompletionTimes(mean_s=mean_s, median_s=float(median), p99_s=float(p99), longest_s=float(values.max()))
 
 
 def _most(ids: IntArray, a: FloatArray, b: FloatArray, chosen: BoolArray) -> tuple[Change, ...]:

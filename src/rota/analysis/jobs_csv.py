@@ -102,7 +102,8 @@ def _columns(lines: Iterator[list[str]], path: str) -> dict[str, NDArray[Any]]:
         if not fields:
             continue
         if len(fields) != len(header):
-            raise ConfigError(f"{path}:{number}: {len(fields)} fields, but the header has {len(header)}")
+            problem = f"{path}:{number}: {len(fields)} fields, but the header has {len(header)}"
+            raise ConfigError(problem)
         for name, place in places.items():
             values[name].append(_value(name, fields[place], path, number))
     if not values["job_id"]:

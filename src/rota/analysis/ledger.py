@@ -77,7 +77,7 @@ def _per_gpu(cluster: Cluster, there: FloatArray) -> FloatArray:
 
 
 def _alike(cluster: Cluster) -> bool:
-    """Whether all servers of a type have the same per GPU, so that it does not matter on which one a task is."""
+    """Whether all servers of a type have the same per GPU, so that the server of a task is no matter."""
     first = np.array(cluster.server_bounds[:-1])[cluster.server_type]
     ratios = (cluster.server_cpus / cluster.server_gpus, cluster.server_memory_gb / cluster.server_gpus)
     return all(bool(np.all(ratio == ratio[first])) for ratio in ratios)

@@ -1,4 +1,4 @@
-"""Output that appears whole or not at all (`core/files.py`), with failures in words that a user can act on."""
+"""Output that appears whole or not at all (`core/files.py`), with failures in plain words."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_writable(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def writing(path: str | Path, *, text: bool = False) -> Iterator[IO[Any]]:
-    """A file to write to, that takes the place of `path` when the block ends well and vanishes when it does not.
+    """A file to write to, that takes the place of `path` if the block ends well, else vanishes.
 
     An OSError inside the block becomes an OutputError. A device or pipe is written directly.
     """

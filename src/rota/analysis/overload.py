@@ -1,4 +1,4 @@
-"""Is the cluster asked for more than it can do? Then the queue grows for ever, and a mean says nothing.
+"""Is the cluster asked for more than it can do? Then the queue grows, and means say nothing.
 
 There are two tests. Both need enough to look at: arrivals that asked for ten times the GPUs of the
 cluster, at 200 moments at least (jobs that come at the same moment are one).

@@ -45,7 +45,7 @@ HOUR = 3600.0
 
 
 def utilization_lines(series: Mapping[str, Series]) -> Figure:
-    """How busy the cluster was over time, one small panel per policy so that no line hides another."""
+    """How busy the cluster was over time, one small panel per policy."""
     names = list(series)
     columns = 2 if len(names) > 3 else 1
     rows = -(-len(names) // columns)

@@ -1,4 +1,4 @@
-"""Quantiles of Student's t for whole degrees of freedom, from the finite sums of Abramowitz and Stegun 26.7.3-4.
+"""Quantiles of Student's t for whole degrees of freedom (Abramowitz and Stegun 26.7.3-4).
 
 Intervals of comparisons need nothing else of scipy, which only `rota.opt` may import.
 """

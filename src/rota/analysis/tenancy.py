@@ -35,12 +35,10 @@ class Shares:
 
     def numbers(self) -> dict[str, Any]:
         """What is drawn, for JSON."""
+        rows = zip(self.tenants, self.weights, self.held, self.entitled, strict=True)
         return {
             "edge_s": self.edge,
-            "tenants": [
-                {"name": n, "weight": w, "held": h, "entitled": e}
-                for n, w, h, e in zip(self.tenants, self.weights, self.held, self.entitled, strict=True)
-            ],
+            "tenants": [{"name": n, "weight": w, "held": h, "entitled": e} for n, w, h, e in rows],
         }
 
 
@@ -94,7 +92,7 @@ class Tenancy:
         return Shares(tenants=names, weights=weights, edge=edge, held=part, entitled=entitled)
 
     def _entitled(self, edge: FloatArray, weights: FloatArray) -> FloatArray:
-        """[tenant, bin] weight over the weights of all that were there, at twenty moments of each bin."""
+        """[tenant, bin] weight over all weights that were there, at twenty moments of each bin."""
         moments = (edge[:-1, None] + np.diff(edge)[:, None] * (np.arange(20) + 0.5) / 20).ravel()
         tenant = self._table.ints("tenant")
         arrival = self._table.floats("arrival_s")

@@ -1,4 +1,4 @@
-"""A figure of a trace: when jobs arrive, how long they are, how many GPUs they ask for, and whose they are."""
+"""A figure of a trace: arrivals, durations, numbers of GPUs, tenants and models of its jobs."""
 
 from __future__ import annotations
 

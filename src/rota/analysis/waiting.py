@@ -1,4 +1,4 @@
-"""Jobs that wait although their GPUs are idle, as happens where CPUs or memory decide who may start."""
+"""Jobs that wait although their GPUs are idle, because CPUs or memory are short."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, Job
 
 
 class Waiting:
-    """Observes a run: idle GPUs while somebody waits for no more than them, and who waited longest at a stretch."""
+    """Observes a run: GPUs that idle beside jobs that would fit, and the longest wait of a job."""
 
     def __init__(self, mechanism: str, gpus: int) -> None:
         self._mechanism = mechanism

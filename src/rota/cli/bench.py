@@ -111,7 +111,10 @@ def place(
     seed: int,
     as_json: bool,
 ) -> None:
-    """CPU seconds of one round from nothing, the best of three, and what it loses against the bound if there is one."""
+    """Measure the CPU seconds of one round from nothing: the best of three.
+
+    Also what it loses against the bound on the total speed, where there is one.
+    """
     from rota import api  # numpy only when needed
     from rota.core.rules import preset
     from rota.mechanisms.registry import build

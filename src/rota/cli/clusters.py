@@ -92,7 +92,8 @@ def _show(cluster: Cluster) -> None:
 
 
 def _summary(cluster: Cluster) -> str:
-    parts = (f"{count} {gpu_type}" for gpu_type, count in zip(cluster.types, cluster.capacity.tolist(), strict=True))
+    pairs = zip(cluster.types, cluster.capacity.tolist(), strict=True)
+    parts = (f"{count} {gpu_type}" for gpu_type, count in pairs)
     text = f"{', '.join(parts)} on {len(cluster.servers)} servers"
     shapes = {server.capacity for server in cluster.servers}
     each = shapes.pop()

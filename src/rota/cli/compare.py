@@ -1,4 +1,4 @@
-"""`rota compare`: who gained and who lost between two runs, and whether the difference is beyond noise."""
+"""`rota compare`: which jobs gained and lost between two runs, and whether beyond noise."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def command(
     nothing else are paired.
     """
     if (store is None) != (axis is None):
-        raise click.UsageError("--store and --by go together: a store of results, and the axis to compare")
+        problem = "--store and --by go together: a store of results, and the axis to compare"
+        raise click.UsageError(problem)
     if store is None and (sweep or metric):
         fix = "give --store and --by too"
         raise click.UsageError(f"--sweep and --metric choose runs of a store; {fix}")
@@ -149,7 +150,8 @@ def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
             raise ConfigError(f"no run of {path} has a key that begins with {key!r}; {fix}")
         blob = store.jobs(run.key)
     if blob is None:
-        raise ConfigError(f"{path}: run {run.key[:12]} is {run.status}: there are no completion times of it")
+        problem = f"{path}: run {run.key[:12]} is {run.status}: there are no completion times of it"
+        raise ConfigError(problem)
     return unpack(blob)
 
 

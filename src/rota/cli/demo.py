@@ -1,4 +1,4 @@
-"""`rota demo`: policies and mechanisms compared on built-in workloads, with a table and an interactive report."""
+"""`rota demo`: policies and mechanisms compared on built-in workloads, with a report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scene:
 
 
 def scenes(jobs: int, seed: int) -> list[Scene]:
-    """Policies on GPUs of three types (as in Gavel), and CPUs divided by need or not (as in Synergy)."""
+    """Policies on three types of GPUs (as in Gavel), and CPUs divided by need (as in Synergy)."""
     types = {
         "workload": "gavel-continuous",
         "settings": {"interarrival_s": 3600.0},

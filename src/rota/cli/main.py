@@ -98,7 +98,7 @@ class Verbs(click.Group):
     help="Print the traceback of an error (or ROTA_DEBUG=1).",
 )
 def cli() -> None:
-    """Rota schedules jobs on clusters of several types of GPUs, in simulation, in emulation and on real servers."""
+    """Schedule jobs on clusters of several types of GPUs: simulated, emulated or real."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -72,7 +72,8 @@ def command(
     """
     if not 0 <= from_hour < to_hour:
         fix = "give a window"
-        raise click.UsageError(f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}; {fix}")
+        what = f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}"
+        raise click.UsageError(f"{what}; {fix}")
     from rota.analysis.output import check_writable  # kept off the path of --help
     from rota.report.logs import TimeWindow
     from rota.report.page import write_report

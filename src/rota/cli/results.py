@@ -37,7 +37,8 @@ def list_(store: str, *, as_json: bool) -> None:
 
     counts = ("points", "done", "ok", "unstable", "failed")
     numbers = [(s.points, s.done, s.ok, s.unstable, s.failed) for s in sweeps]
-    rows = [(s.name, _when(s.updated), *map(str, counted)) for s, counted in zip(sweeps, numbers, strict=True)]
+    pairs = zip(sweeps, numbers, strict=True)
+    rows = [(s.name, _when(s.updated), *map(str, counted)) for s, counted in pairs]
     show_table(None, ("sweep", "started", *counts), rows, numbers=len(counts))
 
 

@@ -174,7 +174,8 @@ def _options(options: dict[str, Any]) -> Any:
 
     heartbeat, dead_after, lease = (options.pop(name) for name in ("heartbeat", "dead_after", "lease"))
     if dead_after <= heartbeat:
-        raise click.UsageError(f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}")
+        problem = f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}"
+        raise click.UsageError(problem)
     spec = options.pop("cluster")
     if options["checkpoints"]:  # agents are told; they run in other folders
         options["checkpoints"] = str(Path(options["checkpoints"]).absolute())

@@ -97,7 +97,7 @@ TOML file, or an INI file of Synergy. Files ending in .gz are read as they are.
 @click.option("--resume", metavar="FILE", help="Go on from a checkpoint of the same run.")
 @json_option
 def command(*, jobs_csv: str | None, as_json: bool, **options: Any) -> int:
-    """Simulate a workload on a cluster under a policy, and print completion times, utilisation and cost."""
+    """Simulate a workload on a cluster under a policy, and print how well it went."""
     _check(jobs_csv, options)
     result = _run(options)
     if jobs_csv is not None:

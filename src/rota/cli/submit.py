@@ -163,7 +163,8 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     if argv and asked.get("emulated"):
         raise click.UsageError("give either a command or --emulated")
     if asked.get("emulated") and not ((asked.get("profile") or asked.get("model")) and asked.get("steps")):
-        raise click.UsageError("an emulated job needs --profile and --steps (or --model, --batch and --steps)")
+        problem = "an emulated job needs --profile and --steps (or --model, --batch and --steps)"
+        raise click.UsageError(problem)
     return {**asked, **({"argv": list(argv)} if argv else {})}
 
 

@@ -179,7 +179,8 @@ def _submitted(numbers: list[int], *, as_json: bool) -> int:
 def _interrupted(numbers: list[int], total: int, *, as_json: bool) -> int:
     if as_json:
         echo_json({"jobs": numbers, "interrupted": True})
-    click.echo(f"rota: interrupted; {len(numbers)} of {total} jobs were submitted and stay", err=True)
+    message = f"rota: interrupted; {len(numbers)} of {total} jobs were submitted and stay"
+    click.echo(message, err=True)
     return INTERRUPTED
 
 

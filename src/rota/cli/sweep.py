@@ -1,4 +1,4 @@
-"""`rota sweep`: many runs, from a file or from flags, into a store that never computes anything twice."""
+"""`rota sweep`: many runs, from a file or from flags, into a store of results."""
 
 from __future__ import annotations
 

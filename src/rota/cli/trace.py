@@ -1,4 +1,4 @@
-"""`rota trace`: look at trace files, check, convert, cut, lengthen and anonymize them, or generate one."""
+"""`rota trace`: describe, check, convert, sample, lengthen, anonymize or generate trace files."""
 
 from __future__ import annotations
 

@@ -53,5 +53,6 @@ def write(jobs: Jobs, target: str, to: str | None, *, exact: bool) -> None:
     write_trace(jobs, target, form, exact=exact)
     gone = lost(jobs, form)
     if gone:
-        click.echo(f"rota: note: {form} has no place for {', '.join(gone)}; csv and parquet have", err=True)
+        message = f"rota: note: {form} has no place for {', '.join(gone)}; csv and parquet have"
+        click.echo(message, err=True)
     click.echo(f"{len(jobs):,} jobs written to {target} ({form})", err=True)

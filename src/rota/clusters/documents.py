@@ -71,7 +71,8 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
         rack = _text(entry, "rack", place) if "rack" in entry else "rack0"
         count = _whole(entry, "count", place) if "count" in entry else 1
         if len(servers) + count > MOST:
-            raise ConfigError(f"{place}: count = {count} makes more than {MOST} servers; give fewer")
+            problem = f"{place}: count = {count} makes more than {MOST} servers; give fewer"
+            raise ConfigError(problem)
         for _ in range(count):
             servers.append(
                 Server(

@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 
 def load(spec: str | Path) -> Cluster:
-    """The cluster that a text (see above), a built-in name or the path of a TOML or INI file means."""
+    """The cluster of a text (see above), a built-in name, or the path of a TOML or INI file."""
     text = str(spec).strip()
     if text.endswith(".toml"):
         return _from_file(Path(text))
@@ -76,7 +76,8 @@ def _from_text(text: str) -> Cluster:
     for part in text.split(","):
         gpu_type, equals, rest = (piece.strip() for piece in part.partition("="))
         if not gpu_type or not equals:
-            raise ConfigError(f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. {EXAMPLE}")
+            problem = f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. {EXAMPLE}"
+            raise ConfigError(problem)
         if gpu_type in groups:
             fix = "use a TOML file for servers of several sizes"
             raise ConfigError(f"cluster {text!r}: {gpu_type} is given twice; {fix}")
@@ -126,5 +127,6 @@ def _amount(value: str, amount: str, text: str) -> float:
         number = math.nan
     if not 0 <= number < math.inf:
         fix = f"give a number >= 0, e.g. {EXAMPLE}"
-        raise ConfigError(f"cluster {text!r}: {value!r} in {amount!r} is not an amount per server; {fix}")
+        what = f"cluster {text!r}: {value!r} in {amount!r} is not an amount per server"
+        raise ConfigError(f"{what}; {fix}")
     return number

@@ -64,7 +64,8 @@ def execute(parameters: Mapping[str, Any], overload: str) -> RunOutcome:
             metrics["notes"] = result.notes
         if result.stopped is not None:
             return outcome(UNSTABLE, metrics={**metrics, "overload": guard.numbers()}, error=result.stopped)
-        return outcome(OK, metrics=metrics, jobs=pack(result.jobs, _counted(parameters.get("measure"), metrics)))
+        jobs = pack(result.jobs, _counted(parameters.get("measure"), metrics))
+        return outcome(OK, metrics=metrics, jobs=jobs)
     except RotaError as error:
         return outcome(FAILED, error=f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on

@@ -1,4 +1,4 @@
-"""Who carries out runs: what `pool.py` (processes of this machine) and `on_ray.py` (a Ray cluster) have in common."""
+"""What `pool.py` (processes of this machine) and `on_ray.py` (a Ray cluster) have in common."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A value in one spelling: numbers in text become numbers, whole floats become integers, tuples become lists."""
+    """A value in one spelling: text to numbers, whole floats to integers, tuples to lists."""
     if isinstance(value, Mapping):
         return {str(key): plain(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple | range):

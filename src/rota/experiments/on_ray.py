@@ -26,7 +26,8 @@ class RayCluster:
         try:
             import ray  # an extra
         except ImportError as error:
-            raise ConfigError("the executor ray needs Ray, which is not installed: pip install 'rota[ray]'") from error
+            problem = "the executor ray needs Ray, which is not installed: pip install 'rota[ray]'"
+            raise ConfigError(problem) from error
         self._ray: Any = ray
         self._started = not ray.is_initialized()
         if self._started:

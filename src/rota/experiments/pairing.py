@@ -112,7 +112,8 @@ def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[
         raise UnknownName("axis", axis, {key for of in runs.values() for run in of for key in run.point})
     if len(fitting) > 1:
         fix = "choose with --sweep"
-        raise ConfigError(f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}; {fix}")
+        what = f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}"
+        raise ConfigError(f"{what}; {fix}")
     return next(iter(fitting.items()))
 
 

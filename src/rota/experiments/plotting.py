@@ -148,7 +148,8 @@ def sensitivity(
     rows = [r for r in loaded.describe() if r.sensitivities]
     if not rows:
         fix = "try `synergy` or `pipeline`"
-        raise ConfigError(f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory; {fix}")
+        what = f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory"
+        raise ConfigError(f"{what}; {fix}")
     types = sorted({t for r in rows for t in r.sensitivities})
     type_ = _one_of("accelerator type", type_ or types[-1], types)
     tables: dict[str, Sensitivity] = {}
@@ -176,7 +177,8 @@ def colocation(
     known = [n for n in loaded.names if any(n in pair for pair in measured)]
     if not known:
         fix = "try `gavel`, --gpus 1"
-        raise ConfigError(f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}; {fix}")
+        what = f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}"
+        raise ConfigError(f"{what}; {fix}")
     for name in names:
         _one_of("profile", name, known)
     kept = [n for n in known if not names or n in names]
@@ -251,7 +253,8 @@ def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, 
                 parts[line].append(columns[column])
     if not parts:
         fix = f"see `rota results show {path}`"
-        raise ConfigError(f"{path}: no run that was asked for is ok and has {column} of its jobs; {fix}")
+        what = f"{path}: no run that was asked for is ok and has {column} of its jobs"
+        raise ConfigError(f"{what}; {fix}")
     _check_lines(parts)
     return {line: np.concatenate(pieces) for line, pieces in parts.items()}
 

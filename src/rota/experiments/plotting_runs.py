@@ -70,7 +70,8 @@ def ratios(reference: str, sources: Sequence[str]) -> dict[str, FloatArray]:
         counts = _measured(base)[mine] & _measured(other)[its]
         kept = counts & (own > 0)
         if not kept.any():
-            raise ConfigError(f"{path}: no job was measured and finished both here and in {base_path}")
+            problem = f"{path}: no job was measured and finished both here and in {base_path}"
+            raise ConfigError(problem)
         add_named(
             ratio_by_name, name if name != base_name else path, (other["jct_s"][its] / np.where(kept, own, 1.0))[kept]
         )
@@ -111,9 +112,8 @@ def _row(line: str, where: str) -> SolveTimes:
         return SolveTimes(policy=str(row["policy"]), jobs=int(row["jobs"]), cpu_s=times)
     except (ValueError, KeyError, TypeError) as error:
         fix = "give its output"
-        raise ConfigError(
-            f"{where}: not a line of `rota bench solve --json` ({type(error).__name__}: {error}); {fix}"
-        ) from error
+        what = f"{where}: not a line of `rota bench solve --json` ({type(error).__name__}: {error})"
+        raise ConfigError(f"{what}; {fix}") from error
 
 
 def measured_solve_times(

@@ -43,11 +43,12 @@ class Sweep:
         try:
             import pandas  # noqa: ICN001 - an extra
         except ImportError as error:
-            raise ConfigError("frame() needs pandas, which is not installed: pip install 'rota[frame]'") from error
+            problem = "frame() needs pandas, which is not installed: pip install 'rota[frame]'"
+            raise ConfigError(problem) from error
         return pandas.DataFrame(rows(self.runs), columns=columns(self.runs))
 
     def jobs(self, run: Run) -> dict[str, NDArray[Any]]:
-        """Arrays job_id, arrival_s, finish_s, gpus and jct_s of the measured jobs of a run that is ok."""
+        """Columns job_id, arrival_s, finish_s, gpus and jct_s of the measured jobs of a run."""
         with ResultStore(self.store, create=False) as store:
             blob = store.jobs(run.key)
         if blob is None:

@@ -165,12 +165,13 @@ def spec_from(document: Mapping[str, Any], where: str) -> Spec:
     for key in how:
         if key not in {*plain_keys, *special}:
             raise UnknownName(f"key in {where}, [sweep]:", key, [*plain_keys, *special])
+    exclude = tuple(flat(t, f"{where}, [[sweep.exclude]]") for t in _tables(how, "exclude", where))
     return Spec(
         **{key: how[key] for key in plain_keys if key in how},
         run=flat(document.get("run", {}), f"{where}, [run]"),
         axes=_axes(document.get("axes", {}), f"{where}, [axes]"),
         zipped=tuple(_zipped(_axes(t, f"{where}, [[sweep.zip]]"), where) for t in _tables(how, "zip", where)),
-        exclude=tuple(flat(t, f"{where}, [[sweep.exclude]]") for t in _tables(how, "exclude", where)),
+        exclude=exclude,
         only=tuple(_condition(t, f"{where}, [[sweep.only]]") for t in _tables(how, "only", where)),
         override=tuple(_condition(t, f"{where}, [[sweep.override]]") for t in _tables(how, "override", where)),
         auto_load=None if "auto_load" not in how else auto_load(how["auto_load"], f"{where}, [sweep.auto_load]"),
@@ -215,7 +216,8 @@ def _zipped(group: dict[str, tuple[Any, ...]], where: str) -> dict[str, tuple[An
     lengths = {key: len(values) for key, values in group.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{key} has {n}" for key, n in lengths.items())
-        raise ConfigError(f"{where}, [[sweep.zip]]: values go along with each other one by one, but {shown}")
+        problem = f"{where}, [[sweep.zip]]: values go along with each other one by one, but {shown}"
+        raise ConfigError(problem)
     return group
 
 
@@ -273,7 +275,7 @@ def _powers(first: float, factor: float) -> Iterable[float]:
 
 
 def axis_from_text(text: str, where: str) -> tuple[Any, ...]:
-    """Values on a command line: `1:9:1` and `0:3` are ranges with both ends, `a,b` is a list (or `a;b`)."""
+    """Values on a command line: ranges with both ends (`1:9:1`, `0:3`), lists (`a,b` or `a;b`)."""
     parts = text.split(":")
     if 2 <= len(parts) <= 3 and all(isinstance(plain(p), int | float) for p in parts):
         return _range(dict(zip(("from", "to", "step"), map(plain, parts), strict=False)), where)

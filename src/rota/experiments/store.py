@@ -90,7 +90,8 @@ class ResultStore:
             raise ConfigError(f"there is no store {str(path)!r}; {fix}")
         if not self.path.parent.is_dir():
             fix = "create it first"
-            raise OutputError(f"cannot write {path}: the folder {self.path.parent} does not exist; {fix}")
+            what = f"cannot write {path}: the folder {self.path.parent} does not exist"
+            raise OutputError(f"{what}; {fix}")
         self._me = (platform.node(), os.getpid())
         with self._explained():
             self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
@@ -106,7 +107,8 @@ class ResultStore:
         version = self._schema()
         if version is not None and version != SCHEMA:
             fix = "use another store"
-            raise ConfigError(f"{self.path} has schema {version}, this version of Rota reads {SCHEMA}; {fix}")
+            what = f"{self.path} has schema {version}, this version of Rota reads {SCHEMA}"
+            raise ConfigError(f"{what}; {fix}")
         self._db.execute("PRAGMA synchronous = NORMAL")
         if version is None:
             self._write_ahead()

@@ -1,4 +1,4 @@
-"""From the values of a point to a run that a worker can carry out, and to the key under which its result is kept.
+"""From the values of a point to a run for a worker, and to the key of its result.
 
 The key is a digest of everything that decides the result: the description that `rota.simulate` puts
 into results (jobs of a trace and servers of a cluster included), the contents of a catalogue file,
@@ -161,7 +161,8 @@ def _number(key: str, value: Any, number_type: type) -> Any:
         or not isinstance(number, int | float)
         or (number_type is int and not isinstance(number, int))
     ):
-        raise ConfigError(f"{key} = {value!r} is not a {'whole ' if number_type is int else ''}number")
+        problem = f"{key} = {value!r} is not a {'whole ' if number_type is int else ''}number"
+        raise ConfigError(problem)
     return number_type(number)
 
 

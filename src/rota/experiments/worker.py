@@ -1,4 +1,4 @@
-"""A worker process: reads runs from its standard input, writes outcomes to what was its standard output.
+"""A worker process: reads runs from standard input, writes outcomes to standard output.
 
 `python -m rota.experiments.worker`. It loads everything once and then does run after run. Messages
 are pickles between processes of one program, with their length before them. What a policy prints

@@ -150,7 +150,7 @@ def _ladder(dimensions: tuple[int, int], content: bytes) -> Ladder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Climb:
-    """The jobs of a problem on their ladders, sorted by class, so that sums by class are sums of slices."""
+    """The jobs of a problem on their ladders, sorted by class: sums by class are sums of slices."""
 
     ladder: Ladder
     sort: IntArray
@@ -189,7 +189,7 @@ class Climb:
     def program(
         self, rate: FloatArray, usage: FloatArray, cost: FloatArray, overuse: tuple[float, float]
     ) -> LinearProgram:
-        """The program in mu [K, C] and one last column, the overuse of all types by the same factor."""
+        """The program in mu [K, C]; its last column is the overuse of all types by one factor."""
         ladder = self.ladder
         types = self.use.shape[1]
         chains, classes = usage.shape[:2]
@@ -238,7 +238,7 @@ class Climb:
         return share
 
     def prices(self, price: FloatArray) -> FloatArray:
-        """[S, J] what each step costs, for steps that lie on the class's hull at these prices by type; else 0.
+        """[S, J] what each step costs, for steps on the hull of the class at these prices; else 0.
 
         The cost of rate r is then the sum over steps of this times f.
         """

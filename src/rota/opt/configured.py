@@ -1,4 +1,4 @@
-"""The polytope of feasible time shares when a job may also hold different amounts of CPUs and memory.
+"""The polytope of feasible time shares when jobs may hold different CPUs and memory.
 
 Variables are total times y_k of columns k = (group g, type j, configuration q); a configuration is
 a number of CPUs and GB of the whole job, with a speed v_q relative to the proportional share. s
@@ -158,12 +158,13 @@ class Configured:
         lower = np.zeros(many + 1)
         upper = np.full(many + 1, INFINITY)
         lower[-1], upper[-1] = bounds
+        row_upper = np.concatenate([-free[:groups], self.groups.count, self.columns.room.ravel()])
         return LinearProgram(
             cost=cost,
             lower=lower,
             upper=upper,
             row_lower=np.concatenate([need, free]),
-            row_upper=np.concatenate([-free[:groups], self.groups.count, self.columns.room.ravel()]),
+            row_upper=row_upper,
             start=np.arange(0, 5 * many + 1, 5, dtype=np.int32),
             index=np.concatenate([index.ravel(), np.arange(groups)]).astype(np.int32),
             value=np.concatenate([value.ravel(), -level]),
@@ -171,7 +172,7 @@ class Configured:
         )
 
     def costs(self, value: FloatArray) -> FloatArray:
-        """Costs that maximise the sum of value [G] x steps and, where that makes no difference, GPU time.
+        """Costs that maximise the sum of value [G] x steps and, where that is equal, GPU time.
 
         A job that waits for its CPUs does as much in all the time with 4 of them as in half the
         time with 8; the former leaves no GPU idle.
@@ -187,7 +188,7 @@ class Configured:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConfiguredTimes:
-    """The value of the goal, the times [K] that reach it, and where the stages of the next solve may start."""
+    """The value of the goal, the times [K] that reach it, and where the next solve may start."""
 
     value: float
     times: FloatArray
@@ -235,7 +236,7 @@ def most(
 
 
 def highest(problem: Configured, pace: Pace, value: FloatArray, trial: float) -> ConfiguredTimes:
-    """The highest common target v with gain_g >= r_g(v), then the most of value [G] x steps (see paced.py).
+    """The highest common target v with gain_g >= r_g(v), then the most value x steps (paced.py).
 
     r is convex: the program with its tangents at a trial overestimates the optimum, and its answer
     is the next trial. Every group is one job, and the pace is in the unit of the gains.

@@ -1,4 +1,4 @@
-"""Entities: tenants with a weight each, who divide it among their own jobs by fairness or first come, first served.
+"""Entities: tenants with weights, which they divide among their own jobs fairly or in order.
 
 Text form: `a=2:fairness,b=1:fifo` (tenant = weight : inner policy). Tenants that are not named have
 weight 1 and divide it fairly. See levels.py for what a schedule of needs is, and
@@ -50,7 +50,7 @@ def parse(text: str | None) -> dict[str, Entity] | None:
 
 
 def by_entity(view: View, entities: Mapping[str, Entity]) -> tuple[JobGroups, EntitySchedule]:
-    """Groups by class and tenant (by job where the tenant serves its jobs in order), and how they rise."""
+    """Groups by class and tenant (by job where a tenant serves in order), and how they rise."""
     table = [entities.get(name, Entity()) for name in view.tenants]
     ordered = np.array([e.inner == "fifo" for e in table])
     own = len(view.tenants) + np.arange(len(view))

@@ -1,4 +1,4 @@
-"""Water filling: raise everybody's level together, stop those that cannot rise further, go on with the rest.
+"""Water filling: raise all levels together, stop those that cannot rise, go on with the rest.
 
     needs(tau): the level that every group should have when the water stands at tau (a schedule, see below)
 
@@ -46,7 +46,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filled:
-    """Levels [G] by job of a group, times that reach them, and what the next solve may start from."""
+    """Levels [G] by job of a group, times that reach them, and where the next solve may start."""
 
     level: FloatArray
     times: Times
@@ -88,9 +88,8 @@ def fill(
     ceiling = np.where(count > 0, polytope.gain.max(axis=1, initial=0.0), 0.0)
     if not ceiling.any():
         return Filled(ceiling, polytope.read(np.zeros(polytope.size)), None, None, 0)
-    program = polytope.program(
-        cost=polytope.only(1.0), need=count * ceiling, level=None, bounds=(-1.0, np.inf), name="water filling"
-    )
+    cost = polytope.only(1.0)
+    program = polytope.program(cost=cost, need=count * ceiling, level=None, bounds=(-1.0, np.inf), name="water filling")
     if duals is None or len(duals) != len(program.row_lower):
         duals = np.zeros(len(program.row_lower))
     duals = _repaired(program, polytope, duals)
@@ -135,7 +134,7 @@ def _highest(
     polytope: Polytope,
     start: tuple[Int32Array | None, FloatArray],
 ) -> tuple[FloatArray, FloatArray, Solution]:
-    """One phase: levels at the highest feasible water level, and the duals that forbid a higher one."""
+    """One phase: the highest feasible water level, and the duals that forbid a higher one."""
     basis, duals = start
     count = polytope.groups.count
     marks = schedule.marks(ceiling)

@@ -129,7 +129,7 @@ class LinearProgram:
         self._integrality = np.zeros(columns, dtype=np.int32)
 
     def improve(self, basis: Int32Array | None = None) -> Solution:
-        """The optimum after a change of costs, from a basis of that stage before, or from where the last solve ended.
+        """The optimum after a change of costs, from a basis of that stage or of the last solve.
 
         That point is still feasible, so without such a basis the primal method is the fast one.
         """
@@ -201,7 +201,8 @@ class LinearProgram:
         entries = np.empty(len(x), dtype=np.int64)
         entries[:-1] = self.start[1:] - self.start[:-1]
         entries[-1] = len(self.value) - self.start[-1]
-        row = np.bincount(self.index, weights=self.value * np.repeat(x, entries), minlength=len(self.row_lower))
+        weights = self.value * np.repeat(x, entries)
+        row = np.bincount(self.index, weights=weights, minlength=len(self.row_lower))
         room = CREDIBLE * (1 + np.abs(row))
         return (
             every(row >= self.row_lower - room)

@@ -19,7 +19,7 @@ from rota.opt.shares import HELD, INFINITY, Polytope, Times
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaxMin:
-    """The fairest shares: level t, the times that reach it, and where the two stages of the next solve may start."""
+    """The fairest shares: level t, the times that reach it, and where the next solve may start."""
 
     level: float
     times: Times
@@ -46,6 +46,7 @@ def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
     )
     first = program.solve(recalled(view, "basis"), check=False)  # the second stage would not be feasible
     level = float(first.x[polytope.special])
-    program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, level * HELD, INFINITY))
+    column = (polytope.special, level * HELD, INFINITY)
+    program.change(cost=polytope.costs(value[:, None]), column=column)
     second = program.improve(recalled(view, "second_basis"))
     return MaxMin(level, polytope.read(second.x), {"basis": first.basis, "second_basis": second.basis})

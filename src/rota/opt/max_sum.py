@@ -51,9 +51,8 @@ def most(
     groups, types = polytope.rate.shape
     worth = np.broadcast_to(value, polytope.rate.shape)
     while True:
-        program = polytope.program(
-            cost=polytope.costs(worth), need=need, level=None, bounds=(0.0, 0.0), name="most total throughput"
-        )
+        cost = polytope.costs(worth)
+        program = polytope.program(cost=cost, need=need, level=None, bounds=(0.0, 0.0), name="most total throughput")
         try:
             solution = program.solve(basis)
         except InfeasibleError:
@@ -86,8 +85,9 @@ def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> P
     pairs = Pairs.none()
     while True:
         with_them = replace(polytope, pairs=pairs)
+        cost = with_them.only(1.0)
         solution = with_them.program(
-            cost=with_them.only(1.0), need=need, level=None, bounds=(0.0, INFINITY), name="least overuse"
+            cost=cost, need=need, level=None, bounds=(0.0, INFINITY), name="least overuse"
         ).solve()
         if solution.objective <= TOLERANCE:
             return pairs

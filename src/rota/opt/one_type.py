@@ -28,7 +28,7 @@ def fill(
     size: FloatArray,
     pool: float,
 ) -> tuple[FloatArray, float]:
-    """Times min(1, max(base, t speed)) with the largest t whose GPUs, the sum of size x time, fit into the pool.
+    """Times min(1, max(base, t speed)) with the largest t whose GPUs fit into the pool.
 
     Also returns t; infinity when everybody gets all the time. The bases must fit.
     """
@@ -50,7 +50,7 @@ def fill(
 
 
 def highest_target(pace: Pace, size: FloatArray, pool: float) -> float:
-    """The largest target whose needs, rate over the job's own rate, fit into the pool (Newton's method from above)."""
+    """The largest target whose needs fit into the pool (Newton's method from above)."""
     own = np.where(pace.fastest > 0, pace.fastest, 1.0)
     v = pace.limit()
     if v == np.inf:

@@ -104,7 +104,8 @@ def _second_stage(
     target, basis = start
     for _ in range(MOST_TRIALS):
         program = _tangent(polytope, pace, target, INFINITY)
-        program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, HELD, INFINITY))
+        column = (polytope.special, HELD, INFINITY)
+        program.change(cost=polytope.costs(value[:, None]), column=column)
         solution = program.solve(basis)
         more = _more(polytope, source, solution, value)
         if more is None:

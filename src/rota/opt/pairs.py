@@ -147,7 +147,7 @@ def _meetings(
     first: IntArray,
     second: IntArray,
 ) -> list[tuple[IntArray, IntArray, FloatArray]]:
-    """For each pair of groups: the members that run together (two columns), and which part of the pair's time each."""
+    """For each pair of groups: which members run together, and their parts of the pair's time."""
     # Small integers are sorted by radix, not by merging.
     member = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member
     order = np.argsort(member, kind="stable")

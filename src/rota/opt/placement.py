@@ -141,7 +141,7 @@ def most_speed_on_servers(
     gap: float = 0.0,
     nodes: int = 1_000_000,
 ) -> ServerCounts | None:
-    """The most total speed with these (GPUs, CPUs, GB) of each server, less `split_cost` per job on several servers.
+    """The most total speed on servers with (GPUs, CPUs, GB), less `split_cost` per cut job.
 
     Cutting a job gives each server a part in proportion to its GPUs there. None if nothing was
     found in time.

@@ -41,7 +41,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Met:
-    """The highest target that can be met, shares that meet it, and what to remember for the next solve."""
+    """The highest target that can be met, shares that meet it, and state for the next solve."""
 
     target: float
     share: FloatArray

@@ -65,7 +65,7 @@ class Polytope:
         bounds: tuple[float, float],
         name: str,
     ) -> LinearProgram:
-        """The linear program; its special column is a level (coefficients given) or, without, the overuse."""
+        """The linear program; its special column is a level (with coefficients) or the overuse."""
         groups, types = self.rate.shape
         start, index = _pattern(groups, types, has_level=level is not None)
         value, upper = self._alone(-self.capacity if level is None else -level, bounds[1])

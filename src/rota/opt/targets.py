@@ -200,7 +200,7 @@ def _affordable(
     price: FloatArray,
     start: float,
 ) -> tuple[float, FloatArray]:
-    """The largest v <= start whose needs cost no more than all GPUs at these prices, and the steps it takes."""
+    """The largest v <= start whose needs cost no more than all GPUs at these prices; its steps."""
     step = jobs.prices(price)
     worth = float(price.sum())
     slope = step * jobs.inverse
@@ -219,4 +219,5 @@ def _affordable(
         if not lower < v:
             return v, f
         v = lower
-    raise SolveError(f"no root of the cost of a common target after {MOST_TRIALS} steps; last {v!r}")
+    problem = f"no root of the cost of a common target after {MOST_TRIALS} steps; last {v!r}"
+    raise SolveError(problem)

@@ -159,7 +159,7 @@ class _References:
             self._values = np.array([self.row(catalogue, name)[0] for name in self.names])
 
     def row(self, catalogue: Catalogue, profile: str) -> tuple[FloatArray, BoolArray]:
-        """Speed beside each reference over speed alone, [T x R], and where that can be measured at all."""
+        """Speed beside each reference over speed alone, [T x R], and where that can be measured."""
         parts = []
         possible = []
         for type_ in self._types:

@@ -1,4 +1,4 @@
-"""The catalogue `gpemu`: speeds of the emulated GPUs (rota.emulate), so that scheduler and devices agree.
+"""The catalogue `gpemu`: speeds of the emulated GPUs (rota.emulate).
 
 A profile is a model with the batch size of the whole job, `resnet50 (batch size 64)`, and its rate
 is

@@ -76,7 +76,8 @@ def read_models(
         if key in model_of:
             count = "any number of" if key[1] is None else key[1]
             fix = "keep one of the two"
-            raise ConfigError(f"{place}: this model with {count} GPUs on {key[2]} was already given; {fix}")
+            what = f"{place}: this model with {count} GPUs on {key[2]} was already given"
+            raise ConfigError(f"{what}; {fix}")
         model_of[key] = _model(entry, axes, place, key[0], base.get(key))
     return model_of
 
@@ -98,6 +99,7 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
         speed = known.speed
     if "relative_to" in entry:
         speed = _rebased(entry["relative_to"], cpus, memory, speed, place)
+    ideal_memory_gb = _positive(entry, "memory_gb", place, known.ideal_memory_gb if known else None)
     return Model(
         step_s=step_s,
         sensitivity=Sensitivity(
@@ -106,7 +108,7 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
             memory_gb=memory,
             speed=speed,
             ideal_cpus=_positive(entry, "cpus", place, known.ideal_cpus if known else None),
-            ideal_memory_gb=_positive(entry, "memory_gb", place, known.ideal_memory_gb if known else None),
+            ideal_memory_gb=ideal_memory_gb,
             speedup=_positive(entry, "speedup", place, known.speedup if known else None),
         ),
     )
@@ -134,12 +136,14 @@ def _speeds(rows: Any, cpus: FloatArray, memory: FloatArray, place: str) -> Floa
     """[cpus, memory] relative speeds; NaN where a cell is nan or null."""
     if not _is_list(rows, len(cpus)):
         fix = f"it {_size(rows, 'row')}"
-        raise ConfigError(f"{place}: speed must have {len(cpus)} rows, one per entry of cpu_axis; {fix}")
+        what = f"{place}: speed must have {len(cpus)} rows, one per entry of cpu_axis"
+        raise ConfigError(f"{what}; {fix}")
     for cpu, row in zip(cpus, rows, strict=True):
         where = f"{place}: the row of speed for {cpu:g} CPUs"
         if not _is_list(row, len(memory)):
             fix = f"it {_size(row, 'number')}"
-            raise ConfigError(f"{where} must have {len(memory)} numbers, one per entry of memory_axis; {fix}")
+            what = f"{where} must have {len(memory)} numbers, one per entry of memory_axis"
+            raise ConfigError(f"{what}; {fix}")
         for amount, cell in zip(memory, row, strict=True):
             missing = cell is None or (_is_number(cell) and math.isnan(cell))
             if not missing and not (_is_number(cell) and 0 <= cell < math.inf):

@@ -74,7 +74,7 @@ class Pipeline:
         memory_gb: FloatArray | float,
         ratio: float = 1.0,
     ) -> FloatArray:
-        """Steps/s with these CPUs and GB per GPU, on a type whose GPUs are `ratio` times as fast as a v100."""
+        """Steps/s with these CPUs and GB per GPU, on GPUs `ratio` times as fast as a v100."""
         slowest = np.broadcast_to(self.gpu * ratio, np.broadcast_shapes(np.shape(cpus), np.shape(memory_gb)))
         if self.cpu is not None:
             slowest = np.minimum(slowest, self.cpu * np.asarray(cpus))
@@ -140,7 +140,8 @@ def catalogue(synergy: Catalogue, gavel: Catalogue) -> Catalogue:
     for profile in synergy.names:
         measured = synergy.sensitivity(profile, 1, MEASURED)
         if measured is None:
-            raise ProfileMissing(f"catalogue {synergy.name!r} has no speeds of {profile!r} by CPUs and memory")
+            problem = f"catalogue {synergy.name!r} has no speeds of {profile!r} by CPUs and memory"
+            raise ProfileMissing(problem)
         pipeline, error = fit(measured, synergy.step_s(profile, 1, MEASURED))
         counterpart = COUNTERPART.get(profile)
         ratios = {} if counterpart is None else _ratios(gavel, counterpart)
@@ -177,7 +178,7 @@ def _about(synergy: Catalogue, gavel: Catalogue) -> dict[str, str]:
 
 
 def _model(profile: str, fitted: Pipeline, ratio: float, mbps: float = 0.0) -> Model:
-    """What the engine reads: speeds on the grid, relative to the speed with the published CPUs and memory.
+    """What the engine reads: speeds on the grid, relative to published CPUs and memory.
 
     With less storage than published the curve is steep up to D, which lies between two amounts of
     the grid: D is added.

@@ -75,7 +75,7 @@ def numbers(
     accept: Callable[[V], bool],
     wanted: str,
 ) -> list[V]:
-    """A column as numbers; the first one that cannot be read or accepted is named with its place."""
+    """A column as numbers; the first that cannot be read or accepted is named with its place."""
     cells = rows.cells[column]
     try:
         values = [read(c) for c in cells]
@@ -171,7 +171,8 @@ def _from_entries(document: Any, path: str) -> ProfileRows:
     entries, models = (document.get(name, []) for name in lists)
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
-            raise ConfigError(f"{path}, entry {number}: {entry!r} is not a table with {', '.join(REQUIRED)}")
+            problem = f"{path}, entry {number}: {entry!r} is not a table with {', '.join(REQUIRED)}"
+            raise ConfigError(problem)
         _check_columns(list(entry), path, f"entry {number}")
     about = {key: str(document[key]) for key in ABOUT if key in document}
     columns = {name: [str(e.get(name, "")) for e in entries] for name in COLUMNS}

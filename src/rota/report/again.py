@@ -1,4 +1,4 @@
-"""Runs of a store made once more, with a log, because a store keeps no placements and a Gantt chart needs them."""
+"""Runs of a store made once more, for their placements, which a Gantt chart needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENOUGH_S = 5.0
 
 
 def chosen(records: Sequence[Record], where: Points, wanted: str) -> list[int]:
-    """Which runs to make again: none, the one with that key, or one run per line at one setting if that is cheap."""
+    """Which runs to make again: none, one by its key, or one per line at one setting if cheap."""
     if wanted == NONE:
         return []
     if wanted != AUTO:

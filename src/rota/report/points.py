@@ -119,7 +119,8 @@ def points(runs: Sequence[Run], names: Sequence[str | None] = ()) -> Points:
     scenario_keys = [_key(own, lambda k: _of_a_setting(k) and k != x) for own in axes]
     scenarios = list(dict.fromkeys(scenario_keys))
     labels = _scenario_labels(scenarios)
-    places = [(scenarios.index(s), _number(f.get(x)) if x else None) for s, f in zip(scenario_keys, axes, strict=True)]
+    pairs = zip(scenario_keys, axes, strict=True)
+    places = [(scenarios.index(s), _number(f.get(x)) if x else None) for s, f in pairs]
     order = sorted(dict.fromkeys(places), key=lambda p: (p[0], p[1] is None, p[1] or 0.0))
     settings = [
         Setting(

@@ -135,7 +135,8 @@ def _read_store(path: str, sweep: str | None) -> Sources:
         records = []
         for run in runs.values():
             blob = store.jobs(run.key) if run.status == OK else None
-            records.append(Record(run=run, jobs=None if blob is None else _unpacked(blob, path, run)))
+            jobs = None if blob is None else _unpacked(blob, path, run)
+            records.append(Record(run=run, jobs=jobs))
     if not records:
         fix = f"run `rota sweep --store {path}` first"
         raise ConfigError(f"{path}: there is no run in this store yet; {fix}")
@@ -147,7 +148,8 @@ def _unpacked(blob: bytes, path: str, run: Run) -> Columns:
         return unpack(blob)
     except (zlib.error, ValueError) as error:
         fix = "run the sweep into a new store"
-        raise ConfigError(f"{path}: the completion times of run {run.key[:12]} are damaged ({error}); {fix}") from error
+        what = f"{path}: the completion times of run {run.key[:12]} are damaged ({error})"
+        raise ConfigError(f"{what}; {fix}") from error
 
 
 # Single runs

@@ -133,7 +133,8 @@ class Assignment:
             mixed = [MODELS[i] for i in self._mix(count).tolist()]
             known = self._catalogue().known
             profile_of = {name: name if known(name) else STAND_INS.get(name.lower(), "") for name in set(models)}
-            return intern([profile_of[name] or other for name, other in zip(models, mixed, strict=True)])
+            pairs = zip(models, mixed, strict=True)
+            return intern([profile_of[name] or other for name, other in pairs])
         if not self._catalogue().known(self._rule):
             raise ConfigError(
                 f"assign = {self._rule!r} is neither a rule (mix, random, like, keep) nor a "
@@ -156,7 +157,8 @@ class Assignment:
         drawn = np.random.default_rng(self._seed or 0).random(len(gpus))
         profile = np.zeros(len(gpus), dtype=np.int64)
         for size in np.unique(gpus).tolist():
-            fit = [i for i, n in enumerate(catalogue.names) if catalogue.measured(n, size, REFERENCE_TYPE)]
+            numbered = enumerate(catalogue.names)
+            fit = [i for i, n in numbered if catalogue.measured(n, size, REFERENCE_TYPE)]
             candidates = np.array(fit or range(len(catalogue.names)), dtype=np.int64)
             these = gpus == size
             profile[these] = candidates[(drawn[these] * len(candidates)).astype(np.int64)]

@@ -25,7 +25,7 @@ def slo(value: float, *, exact: bool) -> str:
 
 
 def fixed(value: float, *, exact: bool) -> str:
-    """Six decimals; the shortest exact text if these would lose something and `exact` is asked for."""
+    """Six decimals; with `exact` the shortest exact text if these would lose something."""
     short = f"{value:.6f}"
     return short if not exact or float(short) == value else repr(value)
 

@@ -100,7 +100,8 @@ def gpu_counts(gpus: IntArray) -> Histogram:
 def by_name(title: str, names: Sequence[str], index: IntArray) -> Histogram:
     """Jobs by a text, most frequent first."""
     counts = np.bincount(index, minlength=len(names)).tolist()
-    ranked = sorted(((c, n) for n, c in zip(names, counts, strict=True) if c), key=lambda pair: (-pair[0], pair[1]))
+    pairs = zip(names, counts, strict=True)
+    ranked = sorted(((c, n) for n, c in pairs if c), key=lambda pair: (-pair[0], pair[1]))
     shown = ranked[:LONGEST_LIST]
     rest = ranked[LONGEST_LIST:]
     if len(rest) == 1:

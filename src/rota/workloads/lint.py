@@ -1,4 +1,4 @@
-"""Everything that is wrong with a trace at once, and what is worth a second look though it can be used.
+"""Everything that is wrong with a trace at once, and what is worth a second look.
 
 Errors come from the reader itself, so that lint and a run never disagree. Remarks are about jobs
 that can be read: what no built-in catalogue has measured, deadlines that cannot be kept, a

@@ -40,7 +40,8 @@ class Left:
         count = int(np.count_nonzero(gone))
         if count:
             line = self._lines[int(np.argmax(gone))]
-            self._file.problems.remark(line, f"{count:,} of {len(gone):,} lines {why} and are left out", fix)
+            message = f"{count:,} of {len(gone):,} lines {why} and are left out"
+            self._file.problems.remark(line, message, fix)
         self.keep = self.keep & ~which
 
     def unfinished(self, which: BoolArray, rule: str) -> None:

@@ -229,7 +229,8 @@ def _check_header(columns: Sequence[str], required: Sequence[str], path: str, li
         if name not in columns:
             near = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
             hint = f"; is it {near[0]!r}? Needed" if near else "; needed"
-            raise TraceError(path, line, f"the header has no column {name!r}{hint} are {', '.join(required)}")
+            problem = f"the header has no column {name!r}{hint} are {', '.join(required)}"
+            raise TraceError(path, line, problem)
     for name in columns:
         if name and columns.count(name) > 1:
             raise TraceError(path, line, f"column {name!r} stands twice in the header; remove one")
@@ -262,7 +263,7 @@ def _cut(
 
 
 def launches(keys: Iterable[tuple[str, str, str, bool]]) -> list[Launch]:
-    """How each job is started, from (command, working directory, steps argument, needs data directory)."""
+    """How jobs are started, from (command, working directory, steps argument, needs data)."""
     every = list(keys)
     distinct = {key: Launch(*key) for key in set(every)}
     return [distinct[key] for key in every]

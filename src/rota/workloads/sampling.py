@@ -26,7 +26,7 @@ def sample(
     seed: int = 0,
     keep_load: bool = False,
 ) -> Jobs:
-    """Jobs that arrive in [from_s, to_s) after the first, and of these a number or a part; the first arrives at 0."""
+    """A number or a part of the jobs that arrive in [from_s, to_s); the first arrives at 0."""
     if count is not None and fraction is not None:
         raise ConfigError("give a number of jobs or a fraction, not both")
     since = jobs.submitted - (jobs.submitted[0] if len(jobs) else 0.0)

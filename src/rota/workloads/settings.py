@@ -40,7 +40,8 @@ def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
     try:
         capacity = {str(gpu_type).strip(): int(count) for gpu_type, count in pairs}
     except ValueError:
-        raise ConfigError(f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36") from None
+        problem = f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36"
+        raise ConfigError(problem) from None
     if any(count < 0 for count in capacity.values()):
         fix = "give GPUs by type, e.g. v100=36,p100=36"
         raise ConfigError(f"capacity = {given!r} has a negative count; {fix}")

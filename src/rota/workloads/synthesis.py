@@ -73,7 +73,8 @@ def synthesize(
     _check(count, hours, load, jitter, block)
     fitted = fit_arrivals(jobs.submitted)
     if hours is not None and not fitted.rate.any():
-        raise ConfigError("all jobs of this trace arrive at once, so that hours cannot be filled; give jobs")
+        problem = "all jobs of this trace arrive at once, so that hours cannot be filled; give jobs"
+        raise ConfigError(problem)
     arrivals, rows, lengths = np.random.default_rng(seed).spawn(3)
     wanted = count if count is not None else _enough(fitted, hours or 0.0, load)
     submitted = _arrivals(fitted, wanted, load, jitter, arrivals)

@@ -1,4 +1,4 @@
-"""Heat maps of a catalogue: what CPUs and memory do for a model, and how models bear each other's company."""
+"""Heat maps of a catalogue: speed by CPUs and memory, and speed beside another model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sensitivity_numbers(tables: Sequence[Sensitivity]) -> list[dict[str, Any]]:
 
 
 def sensitivity(tables: Sequence[Sensitivity]) -> Figure:
-    """One panel per model: speed by CPUs and memory per GPU, relative to the fair share, on one colour scale."""
+    """One panel per model: speed by CPUs and memory per GPU, relative to the fair share."""
     columns = min(4, len(tables))
     rows = -(-len(tables) // columns)
     top = max(float(np.nanmax(t.speed)) for t in tables)

@@ -1,4 +1,4 @@
-"""Lines: a metric over what was varied, with its uncertainty, and distributions of completion times.
+"""Lines: a metric over what was varied, with its uncertainty, and distributions.
 
 Drawn in the width of one column of a paper, with the legend below, so that nothing has to be scaled
 down.
@@ -54,7 +54,7 @@ class PlotLine:
 
 
 def point(x: float, values: Sequence[float], unstable: int) -> Point:
-    """Mean and 95 % interval (Student's t) of the values of runs that differ in nothing but their seed."""
+    """Mean and 95 % interval (Student's t) of runs that differ in nothing but their seed."""
     count = len(values)
     if unstable or not count:
         return Point(x=x, mean=None, low=None, high=None, runs=count, unstable=unstable)
@@ -92,7 +92,7 @@ def ftf_cdf(rho: Mapping[str, FloatArray]) -> Figure:
 
 
 def ratio_cdf(ratios: Mapping[str, FloatArray], of: tuple[str, str]) -> Figure:
-    """The part of jobs whose completion time in one run, over that in the other, is at most this."""
+    """Distribution over jobs of the completion time in one run over that in the other."""
     return _cdf(ratios, xlabel=f"completion time, {of[0]} / {of[1]}", mark=1.0)
 
 
@@ -218,7 +218,7 @@ def _too_much(axes: Axes, curves: Sequence[PlotLine]) -> None:
 
 
 def _top(curves: Sequence[PlotLine], unit: float) -> float:
-    """Upper end of the axis: the bands, unless they would press the lines to the floor, and room for crosses."""
+    """Upper end of the axis: the bands, unless they would flatten the lines, and room for crosses."""
     points = [p for c in curves for p in c.points if p.mean is not None]
     mean = max([p.mean or 0.0 for p in points], default=unit)
     high = max([p.high or 0.0 for p in points], default=mean)

@@ -18,7 +18,7 @@ MOST_TENANTS = 8
 
 
 def fairness_over_time(shares: Shares) -> Figure:
-    """A panel per tenant: the part of GPU time that it held as an area, what it was entitled to as a line."""
+    """A panel per tenant: the part of GPU time that it held (area) and was entitled to (line)."""
     names = shares.tenants
     if len(names) > MOST_TENANTS:
         raise ConfigError(f"{len(names)} tenants do not fit into a figure, at most {MOST_TENANTS} do; see --json")

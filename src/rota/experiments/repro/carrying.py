@@ -46,7 +46,7 @@ def reproduce(
     watching: Watching | None = None,
     stored: bool = False,
 ) -> ReproductionOutcome:
-    """Make the runs that the store does not have yet, and put published numbers beside what they say.
+    """Make the runs that the store does not have yet, and compare them with published numbers.
 
     With `stored` no run is made: only what the store has is compared.
     """
@@ -106,7 +106,8 @@ def _swept(
             with watching(spec) if watching else contextlib.nullcontext(None) as progress:
                 sweep = sweeping.carry_out(spec, tasks, kept, sweeping.make_executor(spec), progress=progress)
             computed += sweep.computed
-            measured += [_measured(task.values, run) for task, run in zip(tasks, sweep.runs, strict=True)]
+            pairs = zip(tasks, sweep.runs, strict=True)
+            measured += [_measured(task.values, run) for task, run in pairs]
             if sweep.interrupted:
                 return measured, computed, True
     return measured, computed, False

@@ -79,7 +79,8 @@ def _line(table: Mapping[str, Any], document: Mapping[str, Any], *, own: bool) -
     at = table.get("at", [])
     values = table["values"] if "values" in table else [table.get("value", math.nan)]
     if at and len(at) != len(values):
-        raise ConfigError(f"published line {table['name']!r}: {len(at)} places, but {len(values)} values")
+        problem = f"published line {table['name']!r}: {len(at)} places, but {len(values)} values"
+        raise ConfigError(problem)
     return Line(
         name=table["name"],
         where=dict(table.get("where", {})) if own else flat(table.get("where", {}), table["name"]),

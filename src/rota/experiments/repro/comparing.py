@@ -47,7 +47,7 @@ def pooled(measured: Iterable[Measured]) -> list[Measured]:
 
 
 def compare(wanted: Reproduction, measured: Sequence[Measured]) -> tuple[list[Row], int]:
-    """A row for every published number that we have runs for, and how many numbers we have none for."""
+    """A row for every published number with runs of ours, and how many numbers have none."""
     rows: list[Row] = []
     left_out = 0
     for line in wanted.lines:

@@ -45,7 +45,7 @@ def figure(wanted: Reproduction, measured: Sequence[Measured], rows: Sequence[Ro
 
 
 def _lines(wanted: Reproduction, measured: Sequence[Measured]) -> list[curves.PlotLine]:
-    """A line per published line, over all runs of ours that it is about, also where nothing was published."""
+    """A line per published line, over all runs of ours, also where nothing was published."""
     lines: list[curves.PlotLine] = []
     for line in wanted.lines:
         if line.at and line.name not in {c.name for c in lines}:

@@ -1,4 +1,6 @@
-"""Gavel's figure 11: entities with weights fill the cluster job by job, once knowing throughputs and once not.
+"""Gavel's figure 11: entities with weights fill the cluster job by job, in two ways.
+
+Once the policy knows throughputs, and once it does not.
 
 The instance is that of the published notebook: three GPUs of each of three types, eighteen jobs
 with models drawn by a seeded generator, six to an entity, one more at every step; entities weigh 1,

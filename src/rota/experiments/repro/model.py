@@ -73,7 +73,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How many times larger a value is under one setting than under another, as a paper claims it."""
+    """How many times larger a value is under one setting than under another, as published."""
 
     name: str
     over: Values

@@ -81,7 +81,8 @@ def _summary(results: Sequence[ReproductionResult]) -> list[str]:
         cells = [str(counts.get(v, 0)) for v in (MET, CLOSE, NOT_MET, "unstable")]
         quick = " (quick)" if r.quick else ""
         cells += [str(r.runs), f"{r.cpu_s:,.0f}"]
-        lines.append(f"| [`{r.name}`](#{r.name}){quick} | {r.paper}, {r.item} | {' | '.join(cells)} |")
+        message = f"| [`{r.name}`](#{r.name}){quick} | {r.paper}, {r.item} | {' | '.join(cells)} |"
+        lines.append(message)
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The jobs of Gavel's trace writer (`generate_trace.py` of the artifact, OSDI 2020), number for number.
+"""The jobs of Gavel's trace writer (`generate_trace.py`, OSDI 2020), number for number.
 
 Durations are one of `num_durations` values evenly spaced between `min_hours` and `max_hours` on a
 V100; steps and arrivals are truncated to whole numbers, as in the file it writes. Random numbers

@@ -104,7 +104,8 @@ def philly_derived(
         step_s=tuple(step_seconds(profiles, model) for model in MODELS),
     )
     source = _original if original else _synthetic if synthetic else _lengths_of_the_list
-    return Stream(partial(_begin, recipe, source), endless=jobs is None and not original, static=static)
+    endless = jobs is None and not original
+    return Stream(partial(_begin, recipe, source), endless=endless, static=static)
 
 
 def _check_modes(*, original: bool, synthetic: bool, **others: bool) -> None:

@@ -1,4 +1,6 @@
-"""ElasticFlow's traces: CSV with a header (Gu et al., ASPLOS 2023; microsoft/elasticflow-traces, MIT).
+"""ElasticFlow's traces: CSV with a header (Gu et al., ASPLOS 2023).
+
+Published as microsoft/elasticflow-traces, MIT.
 
 Raw files have job_id, submission_time, duration (both seconds) and num_gpu; generated ones also
 num_iteration, model_name, deadline (on the clock of the submissions) and batch_size. The first job

@@ -1,4 +1,4 @@
-"""Gavel's trace: ten tab-separated columns, no header (the artifact of Narayanan et al., OSDI 2020).
+"""Gavel's trace: ten tab-separated columns, no header (Narayanan et al., OSDI 2020).
 
 job type, command, working directory, steps argument, needs data directory (0/1), total steps, GPUs,
 priority weight, SLO (-1 = none), arrival in seconds. The artifact truncates steps and weights to

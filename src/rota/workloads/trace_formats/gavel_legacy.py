@@ -36,7 +36,8 @@ class GavelLegacyTrace:
         rows = tab_separated(file, COLUMNS)
         commands = map(_split, rows.cells["command"])
         arguments = zip(rows.cells["num_steps_arg"], rows.flags("needs_data_dir"), strict=True)
-        starts = ((*command, *argument) for command, argument in zip(commands, arguments, strict=True))
+        pairs = zip(commands, arguments, strict=True)
+        starts = ((*command, *argument) for command, argument in pairs)
         return table(
             profile_names=rows.names("job_type"),
             gpus=rows.gpus("scale_factor"),

@@ -67,7 +67,8 @@ class PhillyJsonTrace:
             else:
                 jobs.append(row)
         if idle:
-            file.problems.remark(1, f"{idle:,} jobs have no attempt that counts, or failed, and are left out")
+            message = f"{idle:,} jobs have no attempt that counts, or failed, and are left out"
+            file.problems.remark(1, message)
         if not jobs:
             fix = "give at least one with an attempt that did"
             raise TraceError(file.path, 1, f"no job of the log has run; {fix}")

@@ -36,7 +36,7 @@ COLUMNS = (*REQUIRED, *AMOUNTS, "job_id", "weight", "slo", "tenant", *REQUESTS, 
 
 @formats.register("csv")
 class CsvTrace:
-    """A CSV file with a header: arrival_s, profile, gpus, steps or duration_s, weight, slo, tenant."""
+    """A CSV file with a header: arrival_s, profile, gpus, steps or duration_s, weight, tenant."""
 
     holds = EVERYTHING
 
@@ -62,7 +62,8 @@ def from_rows(rows: TraceRows) -> Jobs:
     """The jobs of a table whose columns have our names."""
     if not any(name in rows.cells for name in AMOUNTS):
         fix = "give one of them"
-        raise TraceError(rows.problems.path, 1, f"the header has neither 'steps' nor 'duration_s'; {fix}")
+        what = "the header has neither 'steps' nor 'duration_s'"
+        raise TraceError(rows.problems.path, 1, f"{what}; {fix}")
     for name in rows.cells:
         near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
         if name not in COLUMNS and near:

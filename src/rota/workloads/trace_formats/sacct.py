@@ -103,7 +103,8 @@ def _jobs_only(rows: TraceRows, file: TraceFile) -> TraceRows:
     keep = [i for i, cell in enumerate(ids) if cell.strip() and "." not in cell]
     if not keep:
         fix = "run sacct with -X"
-        raise TraceError(file.path, rows.lines[0] if rows.lines else 1, f"there are only job steps; {fix}")
+        what = "there are only job steps"
+        raise TraceError(file.path, rows.lines[0] if rows.lines else 1, f"{what}; {fix}")
     cells = {name: [column[i] for i in keep] for name, column in rows.cells.items()}
     return TraceRows(problems=rows.problems, lines=[rows.lines[i] for i in keep], cells=cells)
 

@@ -68,13 +68,14 @@ class SiaTrace:
             rows.refuse(
                 row, "application", f"one of {known}; give its length with the setting gpu_hours={models[row]}:HOURS"
             )
+        max_gpus = gpus.astype(np.float64)
         log = Logged(
             submitted=submitted,
             duration=3600 * np.where(np.isnan(hours), 1.0, hours) / gpus,
             gpus=gpus,
             tenants=["default"] * len(rows),
             models=models,
-            requests=requests(len(rows), min_gpus=np.ones(len(rows)), max_gpus=gpus.astype(np.float64)),
+            requests=requests(len(rows), min_gpus=np.ones(len(rows)), max_gpus=max_gpus),
             from_zero=True,
         )
         return Left(file, rows.lines).jobs(log, self._assignment)

@@ -1,4 +1,4 @@
-"""Synergy's recorded trace: five comma-separated columns, no header (the artifact of Mohan et al., OSDI 2022).
+"""Synergy's recorded trace: five comma-separated columns, no header (OSDI 2022).
 
 job id, model, arrival in seconds, iterations, GPUs. Ids are whole numbers but mean nothing: jobs
 are numbered by their order in the file. The artifact prints arrivals of a static trace as floats

@@ -116,7 +116,9 @@ def replay(path: str | Path) -> Result:
         raise ConfigError(f"{path}: the log does not begin with RunStarted")
     config = dict(first.config)
     asked = config.get("measure")
-    measure: tuple[int, int] | str | None = asked if asked is None or isinstance(asked, str) else (asked[0], asked[1])
+    measure: tuple[int, int] | str | None = asked
+    if isinstance(asked, list | tuple):
+        measure = (asked[0], asked[1])
     try:
         cluster = cluster_from(config["cluster"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -161,7 +163,8 @@ def solve_view(
 ) -> tuple[Policy, View]:
     """A policy and a view of active jobs on three quarters as many GPUs, for measuring one solve."""
     per_type = max(8, jobs // 4)
-    state = State(clusters.load(f"v100={per_type},p100={per_type},k80={per_type}"), make_throughputs("gavel"), Rules())
+    cluster = clusters.load(f"v100={per_type},p100={per_type},k80={per_type}")
+    state = State(cluster, make_throughputs("gavel"), Rules())
     source = workloads.workload("gavel-static", jobs=jobs, multi_gpu=multi_gpu, seed=seed)
     for event in World(source, state.classes, state.rules).advance(math.inf):
         state.apply(event)
@@ -201,9 +204,11 @@ def _result(session: Session, cpu: float, wall: float) -> Result:
     notes = watch.remarks() + session.remarks() + _about_the_window(session.metrics)
     if session.metrics.auto and watch.stopped() is not None:
         notes.append(f"the run was ended: {watch.stopped()}")
-    if watch.target is not None and not watch.satisfied() and world.exhausted and len(session.engine.state) == 0:
+    is_over = world.exhausted and len(session.engine.state) == 0
+    if watch.target is not None and not watch.satisfied() and is_over:
         missing = watch.target - watch.done
-        notes.append(f"{missing} of the measured jobs never arrived: the workload is shorter than --measure asks")
+        why = "the workload is shorter than --measure asks"
+        notes.append(f"{missing} of the measured jobs never arrived: {why}")
     return Result(
         summary=summary,
         jobs=session.metrics.jobs(),

@@ -58,7 +58,8 @@ class Estimate:
         if self.ratio == 1.0 and self.low == self.high == 1.0:
             return "no difference"
         percent = 100.0 * (1.0 - min(self.ratio, 1.0 / self.ratio))
-        faster = f"{b if self.ratio < 1.0 else a} is {percent:.{0 if percent >= 10 else 1}f} % faster"
+        digits = 0 if percent >= 10 else 1
+        faster = f"{b if self.ratio < 1.0 else a} is {percent:.{digits}f} % faster"
         if self.beyond_noise is None:
             return f"{faster}, but there is too little to tell it from noise"
         return f"{faster}, beyond noise" if self.beyond_noise else "no difference beyond noise"
@@ -131,7 +132,8 @@ def compare_jobs(
     in_order = np.lexsort((a["job_id"][rows_a], a["arrival_s"][rows_a]))
     rows_a = rows_a[in_order]
     rows_b = rows_b[in_order]
-    time_a, time_b = (np.asarray(x["jct_s"], dtype=np.float64)[r] for x, r in ((a, rows_a), (b, rows_b)))
+    time_a = np.asarray(a["jct_s"], dtype=np.float64)[rows_a]
+    time_b = np.asarray(b["jct_s"], dtype=np.float64)[rows_b]
     for name, time in zip(names, (time_a, time_b), strict=True):
         if not time.any():
             raise ConfigError(f"{name}: every job took 0 s; there is nothing to compare")
@@ -185,7 +187,8 @@ def mean_ratio(ratios: Sequence[float]) -> Estimate:
     middle = float(logs.mean())
     if len(logs) < 2:
         return Estimate(ratio=math.exp(middle))
-    half = student.quantile(CONFIDENCE, len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    quantile = student.quantile(CONFIDENCE, len(logs) - 1)
+    half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(logs))
     return Estimate(
         ratio=math.exp(middle),
         low=math.exp(middle - half),
@@ -248,7 +251,9 @@ def _other_work(a: Columns, b: Columns, rows: tuple[IntArray, IntArray]) -> int:
     if "profile" in a and "profile" in b:
         differs |= np.asarray(a["profile"][rows[0]] != b["profile"][rows[1]], dtype=np.bool_)
     if "steps" in a and "steps" in b:
-        differs |= ~np.isclose(a["steps"][rows[0]], b["steps"][rows[1]], rtol=TOLERANCE, equal_nan=True)
+        steps_a = a["steps"][rows[0]]
+        steps_b = b["steps"][rows[1]]
+        differs |= ~np.isclose(steps_a, steps_b, rtol=TOLERANCE, equal_nan=True)
     return int(np.count_nonzero(differs))
 
 
@@ -260,7 +265,12 @@ def _counted(jobs: Columns) -> BoolArray:
 def _times(values: FloatArray) -> CompletionTimes:
     median, p99 = np.percentile(values, [50, 99])
     mean_s = float(values.mean())
-    return CompletionTimes(mean_s=mean_s, median_s=float(median), p99_s=float(p99), longest_s=float(values.max()))
+    return CompletionTimes(
+        mean_s=mean_s,
+        median_s=float(median),
+        p99_s=float(p99),
+        longest_s=float(values.max()),
+    )
 
 
 def _most(ids: IntArray, a: FloatArray, b: FloatArray, chosen: BoolArray) -> tuple[Change, ...]:

@@ -66,9 +66,12 @@ def finish_time_fairness(
     arrival = table.floats("arrival_s")
     finish = table.floats("finish_s")
     there = status != REJECTED
-    company = mean_present(arrival[there], table.floats("left_s")[there], arrival[done], finish[done])
+    left = table.floats("left_s")
+    company = mean_present(arrival[there], left[there], arrival[done], finish[done])
     gpus = table.ints("gpus")[done]
-    rate = _rates(table.ints("profile")[done], gpus, list(table.profiles.known), cluster, on_servers(speeds, cluster))
+    profile = table.ints("profile")[done]
+    names = list(table.profiles.known)
+    rate = _rates(profile, gpus, names, cluster, on_servers(speeds, cluster))
     part = cluster.capacity / (company * gpus)[:, None]
     part /= np.maximum(1.0, part.sum(axis=1))[:, None]
     isolated = (rate * part).sum(axis=1)

@@ -30,13 +30,16 @@ class Names:
     def index(self, names: Sequence[str], values: IntArray) -> IntArray:
         """The numbers here of `names[values]`."""
         if names is not self._last and names != self._last:
-            self._map = np.array([self.known.setdefault(n, len(self.known)) for n in names], dtype=np.int64)
+            places = [self.known.setdefault(name, len(self.known)) for name in names]
+            self._map = np.array(places, dtype=np.int64)
         self._last = names
         return self._map[values]
 
     def text(self, index: IntArray) -> NDArray[np.object_]:
         """Names by number."""
-        return np.array(list(self.known), dtype=object)[index] if len(index) else np.zeros(0, dtype=object)
+        if not len(index):
+            return np.zeros(0, dtype=object)
+        return np.array(list(self.known), dtype=object)[index]
 
 
 class JobTable:

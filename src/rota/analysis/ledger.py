@@ -61,12 +61,14 @@ class Ledger:
     @property
     def cpu_s(self) -> float:
         """CPU-seconds held, if the cluster knows its CPUs."""
-        return float(self._beside[0] + self._unsaid @ _per_gpu(self._cluster, self._cluster.server_cpus))
+        per_gpu = _per_gpu(self._cluster, self._cluster.server_cpus)
+        return float(self._beside[0] + self._unsaid @ per_gpu)
 
     @property
     def memory_gb_s(self) -> float:
         """GB-seconds held, if the cluster knows its memory."""
-        return float(self._beside[1] + self._unsaid @ _per_gpu(self._cluster, self._cluster.server_memory_gb))
+        per_gpu = _per_gpu(self._cluster, self._cluster.server_memory_gb)
+        return float(self._beside[1] + self._unsaid @ per_gpu)
 
 
 def _per_gpu(cluster: Cluster, there: FloatArray) -> FloatArray:
@@ -79,13 +81,16 @@ def _per_gpu(cluster: Cluster, there: FloatArray) -> FloatArray:
 def _alike(cluster: Cluster) -> bool:
     """Whether all servers of a type have the same per GPU, so that the server of a task is no matter."""
     first = np.array(cluster.server_bounds[:-1])[cluster.server_type]
-    ratios = (cluster.server_cpus / cluster.server_gpus, cluster.server_memory_gb / cluster.server_gpus)
-    return all(bool(np.all(ratio == ratio[first])) for ratio in ratios)
+    cpus = cluster.server_cpus / cluster.server_gpus
+    memory_gb = cluster.server_memory_gb / cluster.server_gpus
+    return all(bool(np.all(ratio == ratio[first])) for ratio in (cpus, memory_gb))
 
 
 def cpus_of(placement: Placement, cluster: Cluster) -> FloatArray:
     """[K] CPUs that tasks hold."""
-    return in_proportion(placement, cluster, cluster.server_cpus) if placement.cpus is None else placement.cpus
+    if placement.cpus is None:
+        return in_proportion(placement, cluster, cluster.server_cpus)
+    return placement.cpus
 
 
 def memory_of(placement: Placement, cluster: Cluster) -> FloatArray:
@@ -112,4 +117,6 @@ def in_proportion(placement: Placement, cluster: Cluster, there: FloatArray) -> 
 
 
 def _first(column: FloatArray, jobs: int) -> FloatArray:
-    return column[:jobs].copy() if jobs <= len(column) else np.concatenate([column, np.zeros(jobs - len(column))])
+    if jobs <= len(column):
+        return column[:jobs].copy()
+    return np.concatenate([column, np.zeros(jobs - len(column))])

@@ -104,7 +104,8 @@ class Metrics:
 
         Asked once in a round.
         """
-        if self.auto and self._endless and self._window is None and len(self.table) >= self._next_look:
+        looking = self.auto and self._endless and self._window is None
+        if looking and len(self.table) >= self._next_look:
             self._window = on_the_way(self.table)
             self._next_look = next_look(len(self.table))
         return self._window
@@ -226,16 +227,20 @@ class Metrics:
         ledger = self.ledger
         cluster = self.cluster
         up_s = (self._past_up_s + self._up * (now - self._capacity_since))[cluster.server_type]
-        there = {"cpu_utilization": cluster.server_cpus @ up_s, "memory_utilization": cluster.server_memory_gb @ up_s}
+        there = {
+            "cpu_utilization": cluster.server_cpus @ up_s,
+            "memory_utilization": cluster.server_memory_gb @ up_s,
+        }
         held = {
             "cpu_utilization": ledger.cpu_s if ledger.knows_cpus else None,
             "memory_utilization": ledger.memory_gb_s if ledger.knows_memory else None,
         }
-        return {k: None if v is None else (v / float(there[k]) if there[k] > 0 else 0.0) for k, v in held.items()}
+        return {name: _part(amount, float(there[name])) for name, amount in held.items()}
 
     def _deadlines(self, counted: BoolArray, now: float) -> dict[str, int]:
         bound, missed = self.table.deadlines(counted, now)
-        return {"slo_jobs": int(np.count_nonzero(bound)), "slo_violations": int(np.count_nonzero(missed))}
+        violations = int(np.count_nonzero(missed))
+        return {"slo_jobs": int(np.count_nonzero(bound)), "slo_violations": violations}
 
     def jobs(self) -> dict[str, NDArray[Any]]:
         """One array per column, one entry per job; NaN where a job has no finish."""
@@ -244,6 +249,7 @@ class Metrics:
         finish = table.floats("finish_s")
         status = table.ints("status")
         window = self.window()
+        counted = table.counted(self.measure if window is None else window.range)
         return {
             "job_id": np.arange(len(table)),
             "arrival_s": arrival.copy(),
@@ -256,7 +262,7 @@ class Metrics:
             "steps": table.floats("steps").copy(),
             "deadline_s": table.floats("deadline_s").copy(),
             "status": np.array(STATUS_NAMES, dtype=object)[status],
-            "measured": table.counted(self.measure if window is None else window.range) & (status == FINISHED),
+            "measured": counted & (status == FINISHED),
             "ftf": finish_time_fairness(table, self.cluster, self.speeds),
             "gpu_s": self.ledger.gpu_s(len(table)),
             "cost": self.ledger.price(len(table)),
@@ -273,6 +279,12 @@ class Metrics:
         SolveFailed: _solve_failed,
         CapacityChanged: _capacity_changed,
     }
+
+
+def _part(held: float | None, there: float) -> float | None:
+    if held is None:
+        return None
+    return held / there if there > 0 else 0.0
 
 
 def _means(values: FloatArray, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, float]:

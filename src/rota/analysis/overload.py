@@ -37,7 +37,14 @@ import numpy as np
 
 from rota.analysis.backlog import Backlog, Rise
 from rota.core.arrays import FloatArray, IntArray
-from rota.core.events import Allocated, Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted
+from rota.core.events import (
+    Allocated,
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+)
 from rota.engine.state import State
 
 STRETCHES = 20
@@ -206,7 +213,8 @@ class Overload:
 
     def _enough(self) -> bool:
         limits = self._limits
-        return len(self._after) >= limits.arrivals and self._asked[-1] >= limits.turnover * self._capacity
+        enough_gpus = limits.turnover * self._capacity
+        return len(self._after) >= limits.arrivals and self._asked[-1] >= enough_gpus
 
     def _check_demand(self) -> None:
         limits = self._limits

@@ -16,7 +16,15 @@ import numpy as np
 
 from rota.analysis.job_table import JobTable
 from rota.core.arrays import FloatArray
-from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, Planned, RoundsRan
+from rota.core.events import (
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RoundsRan,
+)
 from rota.core.placement import Placement, nobody
 
 
@@ -101,7 +109,8 @@ class Tenancy:
         for t in range(len(weights)):
             mine = tenant == t
             gone = np.sort(left[mine & np.isfinite(left)])
-            count = np.searchsorted(np.sort(arrival[mine]), moments, "right") - np.searchsorted(gone, moments, "right")
+            arrived = np.searchsorted(np.sort(arrival[mine]), moments, "right")
+            count = arrived - np.searchsorted(gone, moments, "right")
             there[t] = weights[t] * (count > 0)
         total = there.sum(axis=0)
         part = np.divide(there, total, out=np.zeros(there.shape), where=total > 0)

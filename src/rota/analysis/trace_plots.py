@@ -63,7 +63,8 @@ def _upright(axes: Axes, histogram: Histogram, colour: str) -> None:
 
 def _flat(axes: Axes, histogram: Histogram, colour: str) -> None:
     axes.barh(range(len(histogram.counts)), histogram.counts, color=colour, height=0.7)
-    axes.set_yticks(range(len(histogram.labels)), [_short(label) for label in histogram.labels], fontsize=7)
+    labels = [_short(label) for label in histogram.labels]
+    axes.set_yticks(range(len(labels)), labels, fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("jobs")
     axes.set_title(histogram.title)

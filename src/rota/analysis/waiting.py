@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from rota.core.arrays import BoolArray, IntArray
-from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, Planned, RoundsRan
+from rota.core.events import (
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RoundsRan,
+)
 
 
 class Waiting:
@@ -90,7 +98,8 @@ class Waiting:
     def _ran(self, event: RoundsRan) -> None:
         self._now = event.at
         idle = self._gpus - self._busy
-        if idle > 0 and any(self._size[job] <= idle and at <= event.start for job, at in self._since.items()):
+        waiting = (job for job, at in self._since.items() if at <= event.start)
+        if idle > 0 and any(self._size[job] <= idle for job in waiting):
             self._idle_gpu_s += idle * (event.at - event.start)
             self._hungry_s += event.at - event.start
 
@@ -111,7 +120,8 @@ class Waiting:
         """One sentence if GPUs were idle beside waiting jobs."""
         if self._hungry_s <= 0:
             return []
-        seconds, job = max([self._longest, *((self._now - at, job) for job, at in self._since.items())])
+        still_waiting = [(self._now - at, job) for job, at in self._since.items()]
+        seconds, job = max([self._longest, *still_waiting])
         mean = self._idle_gpu_s / self._hungry_s
         hours = self._hungry_s / 3600
         idle = f"{self._mechanism} left {mean:.1f} GPUs idle on average for {hours:.1f} h while jobs waited"

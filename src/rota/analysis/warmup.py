@@ -73,7 +73,8 @@ def mser(values: FloatArray, batch: int = BATCH) -> int | None:
     squares = np.cumsum(means[::-1] ** 2)[::-1]
     rest = np.maximum(squares - total**2 / left, 1e-12 * squares[0])  # below that it is rounding
     error = rest / left**2.0
-    cut = int(np.argmin(error[: count - 2]))  # the last few differ little from each other by chance alone
+    # The last few differ little from each other by chance alone.
+    cut = int(np.argmin(error[: count - 2]))
     return None if cut > count // 2 else cut * batch
 
 

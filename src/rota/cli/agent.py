@@ -127,7 +127,8 @@ def command(
             sys.stdout.flush()
         offered = first.equipment
         what = f"{len(offered.devices)} x {offered.type}{' (emulated)' if offered.emulated else ''}"
-        whose = f"agent {nodes[0]} offers" if len(nodes) == 1 else f"agents {', '.join(nodes)} each offer"
+        alone = len(nodes) == 1
+        whose = f"agent {nodes[0]} offers" if alone else f"agents {', '.join(nodes)} each offer"
         click.echo(f"rota: {whose} {what} to {first.settings.address}", err=True)
 
     runs.run_agents(posts, ready, while_stdin=while_stdin, first=realtime)

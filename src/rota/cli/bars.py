@@ -18,7 +18,9 @@ def show_histogram(histogram: Histogram) -> None:
     """A title and one bar per label, the longest as wide as there is room."""
     total = sum(histogram.counts)
     largest = max(histogram.counts)
-    labels = [set_cell_size(_plain(label), min(cell_len(label), _LONGEST_LABEL)) for label in histogram.labels]
+    widths = [min(cell_len(label), _LONGEST_LABEL) for label in histogram.labels]
+    pairs = zip(histogram.labels, widths, strict=True)
+    labels = [set_cell_size(_plain(label), width) for label, width in pairs]
     left = max(map(cell_len, labels))
     numbers = [f"{count:,}  {100 * count / total:.1f} %" for count in histogram.counts]
     right = max(map(len, numbers))

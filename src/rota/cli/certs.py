@@ -83,7 +83,8 @@ def init(
     ]
     _show_issued(made, as_json=as_json)
     if not as_json:
-        click.echo(f"The key of the authority is {place / 'ca.key'}: keep it, and keep it to yourself.")
+        key = place / "ca.key"
+        click.echo(f"The key of the authority is {key}: keep it, and keep it to yourself.")
 
 
 @command.command("agent", epilog="Example: rota certs agent node17 --out ./for-node17")

@@ -23,7 +23,8 @@ def command(spec: str | None, *, as_json: bool) -> None:
     from rota import clusters  # kept off the path of --help
 
     if spec is None:
-        show_list("cluster", [(n, _summary(clusters.load(n))) for n in clusters.names()], as_json=as_json)
+        summaries = [(name, _summary(clusters.load(name))) for name in clusters.names()]
+        show_list("cluster", summaries, as_json=as_json)
         return
     cluster = clusters.load(spec)
     if as_json:

@@ -96,7 +96,8 @@ def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
         method = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "block_jobs": comparison.block}
         values = asdict(comparison)
         del values["block"]
-        verdict = {"beyond_noise": comparison.mean.beyond_noise, "verdict": comparison.mean.verdict()}
+        mean = comparison.mean
+        verdict = {"beyond_noise": mean.beyond_noise, "verdict": mean.verdict()}
         echo_json({"a_run": a, "b_run": b, **values, "method": method, **verdict})
         return
     _show_runs(a, b, comparison)
@@ -178,10 +179,12 @@ def _show_runs(a: str, b: str, comparison: Comparison) -> None:
         ("equal", comparison.equal),
     ]
     show_pairs("jobs", [(name, f"{count:,}") for name, count in counts])
-    for title, changes in (("gained most", comparison.most_gained), ("lost most", comparison.most_lost)):
+    extremes = {"gained most": comparison.most_gained, "lost most": comparison.most_lost}
+    for title, changes in extremes.items():
         if changes:
             click.echo()
-            show_table(f"{title}, hours", ("job", "A", "B", "B - A", "B / A"), map(_change, changes), numbers=4)
+            header = ("job", "A", "B", "B - A", "B / A")
+            show_table(f"{title}, hours", header, map(_change, changes), numbers=4)
     click.echo()
     click.echo(f"Mean of B over mean of A: {_interval(comparison.mean)}")
     if comparison.mean.low is not None:
@@ -254,7 +257,8 @@ def _compare_values(
     with ResultStore(store, create=False) as file:
         paired = pair_runs(file, axis, a, b, sweep=sweep, metric=metric)
     if as_json:
-        verdict = {"beyond_noise": paired.overall.beyond_noise, "verdict": paired.overall.verdict(a, b)}
+        overall = paired.overall
+        verdict = {"beyond_noise": overall.beyond_noise, "verdict": overall.verdict(a, b)}
         echo_json({"axis": axis, "a": a, "b": b, "metric": metric, **asdict(paired), **verdict})
         return
     _show_values(a, b, metric, paired)
@@ -269,7 +273,8 @@ def _show_values(a: str, b: str, metric: str, paired: Paired) -> None:
         known = s.estimate.low is not None and s.estimate.high is not None
         between = f"{s.estimate.low:.3f} to {s.estimate.high:.3f}" if known else "-"
         beyond = {None: "?", True: "yes", False: "no"}[s.estimate.beyond_noise]
-        cells = (str(len(s.ratios)), _hours(s.a), _hours(s.b), f"{s.estimate.ratio:.3f}", between, beyond)
+        ratio = f"{s.estimate.ratio:.3f}"
+        cells = (str(len(s.ratios)), _hours(s.a), _hours(s.b), ratio, between, beyond)
         rows.append((*(str(s.point.get(key, "-")) for key in varied), *cells))
     header = (*varied, "pairs", f"{a} h", f"{b} h", "ratio", "95 % interval", "beyond noise")
     show_table(f"{metric} of {b} over {a}, sweep {paired.sweep}", header, rows, numbers=6)

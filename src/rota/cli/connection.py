@@ -59,7 +59,8 @@ def needs_deploy(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in {"grpc", "google", "grpc_health", "cryptography"}:
+        package = (error.name or "").partition(".")[0]
+        if package in {"grpc", "google", "grpc_health", "cryptography"}:
             raise ConfigError(
                 f"this needs {error.name}, which is not installed; run: pip install 'rota[deploy]'"
             ) from error

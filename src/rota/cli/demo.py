@@ -104,7 +104,8 @@ def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
                 logs.append(str(log))
         made = write_report(logs, page, title="Rota demo: policies and mechanisms compared")
     if as_json:
-        summaries = {name: r.summary for results in results_of_scene.values() for name, r in results.items()}
+        every = results_of_scene.values()
+        summaries = {name: r.summary for results in every for name, r in results.items()}
         echo_json({"policies": summaries, "report": str(page), "bytes": made["bytes"]})
         return OK
     _show(results_of_scene)
@@ -126,7 +127,8 @@ def _show(results_of_scene: Mapping[str, Mapping[str, Result]]) -> None:
     for i, (title, results) in enumerate(results_of_scene.items()):
         if i:
             click.echo()
-        show_table(title, HEADER, [_row(name, r.summary) for name, r in results.items()], numbers=len(HEADER) - 1)
+        rows = [_row(name, result.summary) for name, result in results.items()]
+        show_table(title, HEADER, rows, numbers=len(HEADER) - 1)
 
 
 def _row(name: str, summary: Mapping[str, Any]) -> tuple[str, ...]:

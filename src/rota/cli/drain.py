@@ -31,5 +31,6 @@ def command(*, node: str, undo: bool, as_json: bool, **options: Any) -> None:
 
         echo_json(fields(answer))
         return
-    jobs = f"; jobs that leave it: {' '.join(map(str, answer.jobs))}" if answer.jobs and not undo else ""
+    numbers = " ".join(map(str, answer.jobs))
+    jobs = f"; jobs that leave it: {numbers}" if answer.jobs and not undo else ""
     click.echo(f"{answer.node} is {answer.state}{jobs}")

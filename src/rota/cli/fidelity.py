@@ -190,7 +190,8 @@ def _show(fidelity: Fidelity) -> None:
         (d.name, f"{d.simulated:,.0f} s", f"{d.emulated:,.0f} s", f"{100 * d.part:+.2f} %")
         for d in fidelity.differences()
     ]
-    show_table(f"{len(fidelity.simulated)} jobs", ("metric", "simulated", "emulated", "difference"), rows, numbers=3)
+    header = ("metric", "simulated", "emulated", "difference")
+    show_table(f"{len(fidelity.simulated)} jobs", header, rows, numbers=3)
     low, middle, high = _percentiles(fidelity)
     click.echo(
         f"Per job, emulated over simulated: median {middle:.3f}, 5 % below {low:.3f}, 5 % above "
@@ -206,7 +207,8 @@ def _write(path: str, fidelity: Fidelity) -> None:
     with writing(path, text=True) as file:
         lines = csv.writer(file)
         lines.writerow(("job_id", "simulated_jct_s", "emulated_jct_s", "ratio"))
-        for number, row in enumerate(zip(fidelity.simulated, fidelity.emulated, fidelity.ratios, strict=True)):
+        rows = zip(fidelity.simulated, fidelity.emulated, fidelity.ratios, strict=True)
+        for number, row in enumerate(rows):
             lines.writerow((number, *(f"{value:.3f}" for value in row)))
 
 

@@ -136,17 +136,41 @@ def _show(info: Any, *, as_json: bool) -> None:
         return
     from rota.cli.tables import show_pairs
 
+    name = f" {info.spec.name}" if info.spec.name else ""
+    show_pairs(f"job {info.job}{name}", [*_progress(info), *_wishes(info)])
+
+
+def _progress(info: Any) -> list[tuple[str, str]]:
+    """What the job is, where it runs and how far it is."""
     spec = info.spec
-    rows = [("phase", how(info)), ("tenant", spec.tenant)]
-    rows += [("command", " ".join(spec.argv) if spec.argv else "- (emulated)"), ("profile", spec.profile)]
-    rows += [("GPUs", str(spec.gpus)), ("steps", f"{info.step:,} of {spec.steps:,}; saved {info.saved_step:,}")]
+    rows = [
+        ("phase", how(info)),
+        ("tenant", spec.tenant),
+        ("command", " ".join(spec.argv) if spec.argv else "- (emulated)"),
+        ("profile", spec.profile),
+        ("GPUs", str(spec.gpus)),
+        ("steps", f"{info.step:,} of {spec.steps:,}; saved {info.saved_step:,}"),
+    ]
     for part in info.parts:
         devices = ", ".join(part.devices)
         rows.append((f"on {part.node}", f"{devices}; {part.cpus:g} CPUs, {part.memory_gb:g} GB"))
-    for name, at in (("submitted", info.submitted_at), ("started", info.started_at), ("ended", info.ended_at)):
+    moments = {
+        "submitted": info.submitted_at,
+        "started": info.started_at,
+        "ended": info.ended_at,
+    }
+    for name, at in moments.items():
         rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
     rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
-    asked = [f"{spec.cpus:g} CPUs"] * bool(spec.cpus) + [f"{spec.memory_gb:g} GB"] * bool(spec.memory_gb)
+    return rows
+
+
+def _wishes(info: Any) -> list[tuple[str, str]]:
+    """What was asked for beyond the usual, and how the job ended."""
+    spec = info.spec
+    rows = []
+    asked = [f"{spec.cpus:g} CPUs"] if spec.cpus else []
+    asked += [f"{spec.memory_gb:g} GB"] if spec.memory_gb else []
     if asked:
         rows.append(("asks for", ", ".join(asked)))
     if spec.deadline_s:
@@ -155,5 +179,4 @@ def _show(info: Any, *, as_json: bool) -> None:
         rows.append(("weight", f"{spec.weight:g}"))
     if info.exit_code:
         rows.append(("exit code", str(info.exit_code)))
-    name = f" {spec.name}" if spec.name else ""
-    show_pairs(f"job {info.job}{name}", rows)
+    return rows

@@ -106,7 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--traceback" in args or os.environ.get("ROTA_DEBUG", "0") not in {"", "0"}
     try:
-        code = cli.main([a for a in args if a != "--traceback"], prog_name="rota", standalone_mode=False)
+        words = [word for word in args if word != "--traceback"]
+        code = cli.main(words, prog_name="rota", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else FAILED

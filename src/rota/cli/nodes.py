@@ -33,7 +33,8 @@ def command(*, as_json: bool, **options: Any) -> None:
          f"{n.busy}/{n.gpus}", f"{n.cpus:g}", f"{n.memory_gb:g}", f"{n.last_seen_s:.0f} s")
         for n in nodes
     ]  # fmt: skip
-    show_table(None, ("node", "type", "state", "jobs", "GPUs", "CPUs", "GB", "seen"), rows, numbers=4)
+    header = ("node", "type", "state", "jobs", "GPUs", "CPUs", "GB", "seen")
+    show_table(None, header, rows, numbers=4)
 
 
 def fields(node: Any) -> dict[str, Any]:

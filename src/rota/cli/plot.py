@@ -33,11 +33,25 @@ Examples:
   rota plot sim-vs-real real.csv sim.csv -o ratio.pdf
 """
 _HOUR = 3600.0
-_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Name of the sweep, if the store has several.")
+_sweep = click.option(
+    "--sweep",
+    "sweep_name",
+    metavar="NAME",
+    help="Name of the sweep, if the store has several.",
+)
 _where = settings_option("--where", "where", "Take only runs with this value, e.g. load=0.5")
-_type = click.option("--type", "type_", metavar="NAME", help="Accelerator type (default: the last of the catalogue).")
+_type = click.option(
+    "--type",
+    "type_",
+    metavar="NAME",
+    help="Accelerator type (default: the last of the catalogue).",
+)
 _profile = click.option(
-    "--profile", "models", multiple=True, metavar="NAME", help="Model to draw (default: all); repeatable."
+    "--profile",
+    "models",
+    multiple=True,
+    metavar="NAME",
+    help="Model to draw (default: all); repeatable.",
 )
 
 
@@ -46,7 +60,8 @@ def _output(function: F) -> F:
     function = click.option("--json", "as_json", is_flag=True, help="Print the numbers instead of drawing them.")(
         function
     )
-    return click.option("-o", "--output", metavar="FILE", help="File for the figure: .png, .pdf or .svg.")(function)
+    text = "File for the figure: .png, .pdf or .svg."
+    return click.option("-o", "--output", metavar="FILE", help=text)(function)
 
 
 @click.group("plot", epilog=EXAMPLES)
@@ -397,7 +412,8 @@ def makespan_vs_jobs(
     from rota.analysis.figures import curves
     from rota.experiments import plotting
 
-    _draw_curves(plotting.makespan_vs_jobs, curves.makespan_vs_jobs, store, _choice(sweep_name, where), out)
+    selection = _choice(sweep_name, where)
+    _draw_curves(plotting.makespan_vs_jobs, curves.makespan_vs_jobs, store, selection, out)
 
 
 def _draw_curves(

@@ -29,7 +29,8 @@ def command(name: str | None, *, as_json: bool) -> None:
     from rota import profiles  # kept off the path of --help
 
     if name is None:
-        show_list("catalogue", [(n, _about(profiles.load(n))) for n in profiles.names()], as_json=as_json)
+        summaries = [(known, _about(profiles.load(known))) for known in profiles.names()]
+        show_list("catalogue", summaries, as_json=as_json)
         return
     catalogue = profiles.load(name)
     if as_json:
@@ -123,14 +124,16 @@ def _show_fits(catalogue: Catalogue) -> None:
         for fit in catalogue.fits
     ]
     header = ("profile", "GPU", "per CPU", "storage", "data GB", "mean error", "largest error")
-    show_table("fit on v100, steps/s per GPU; errors relative to the measured cells", header, cells, numbers=6)
+    title = "fit on v100, steps/s per GPU; errors relative to the measured cells"
+    show_table(title, header, cells, numbers=6)
     click.echo()
     ratios = [
         (fit.profile, f"{fit.counterpart}: " + ", ".join(f"{t} {r:.3f}" for t, r in fit.ratios.items()))
         for fit in catalogue.fits
         if fit.counterpart is not None
     ]
-    show_pairs("speed of the GPU relative to v100; models without a line have no counterpart there", ratios)
+    title = "speed of the GPU relative to v100; models without a line have no counterpart there"
+    show_pairs(title, ratios)
 
 
 def _ideal(sensitivity: Sensitivity | None) -> tuple[str, str, str]:

@@ -53,7 +53,8 @@ class Reproductions(click.Group):
         from click.shell_completion import CompletionItem
 
         completions = super().shell_complete(ctx, incomplete)
-        return completions + [CompletionItem(n) for n in names.reproductions() if n.startswith(incomplete)]
+        known = [name for name in names.reproductions() if name.startswith(incomplete)]
+        return completions + [CompletionItem(name) for name in known]
 
 
 @click.group("repro", cls=Reproductions, epilog=EXAMPLES, subcommand_metavar="NAME [OPTIONS]...")
@@ -195,7 +196,8 @@ def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet
         click.echo(_as_text([r.numbers() for r in results] if len(wanted) > 1 else results[0].numbers()), nl=False)
     if any(r.failed for r in results):
         return FAILED
-    return FAILED if strict and any(set(r.counts()) - {"met", "close", "not published"} for r in results) else OK
+    good = {"met", "close", "not published"}
+    return FAILED if strict and any(set(r.counts()) - good for r in results) else OK
 
 
 def _watching(

@@ -14,8 +14,17 @@ from rota.cli.options import echo_json, json_option
 if TYPE_CHECKING:
     from rota.experiments.store import ResultStore, Run
 
-_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Take only this sweep, with what it varied.")
-_status = click.option("--status", metavar="NAME", help="Take only runs that are ok, failed, timeout or unstable.")
+_sweep = click.option(
+    "--sweep",
+    "sweep_name",
+    metavar="NAME",
+    help="Take only this sweep, with what it varied.",
+)
+_status = click.option(
+    "--status",
+    metavar="NAME",
+    help="Take only runs that are ok, failed, timeout or unstable.",
+)
 
 
 @click.group("results", epilog="Example: rota results show results.db --status failed")
@@ -138,7 +147,9 @@ def show_runs(runs: Sequence[Run]) -> None:
     varied = list(dict.fromkeys(key for run in runs for key in _named(run)))
     rows = []
     for run in runs:
-        mean, tail, busy = (run.metrics.get(key) for key in ("mean_jct_s", "p99_jct_s", "utilization"))
+        mean = run.metrics.get("mean_jct_s")
+        tail = run.metrics.get("p99_jct_s")
+        busy = run.metrics.get("utilization")
         hours = ["-" if v is None or run.status != "ok" else f"{v / 3600:,.1f}" for v in (mean, tail)]
         point = _named(run)
         values = [str(point.get(key, "-")) for key in varied]
@@ -161,7 +172,8 @@ def _errors(runs: Iterable[Run]) -> list[str]:
     for run in runs:
         if run.error and run.status in {"failed", "timeout"}:
             keys_by_error.setdefault(run.error.splitlines()[0], []).append(run.key[:8])
-    return [f"rota: {len(keys)} failed ({', '.join(keys[:3])}): {error}" for error, keys in keys_by_error.items()]
+    errors = keys_by_error.items()
+    return [f"rota: {len(keys)} failed ({', '.join(keys[:3])}): {error}" for error, keys in errors]
 
 
 def _show_one(run: Run, *, as_json: bool) -> None:

@@ -172,7 +172,9 @@ def _options(options: dict[str, Any]) -> Any:
     from rota.deploy.floor import Timing
     from rota.deploy.scheduler import Options
 
-    heartbeat, dead_after, lease = (options.pop(name) for name in ("heartbeat", "dead_after", "lease"))
+    heartbeat = options.pop("heartbeat")
+    dead_after = options.pop("dead_after")
+    lease = options.pop("lease")
     if dead_after <= heartbeat:
         problem = f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}"
         raise click.UsageError(problem)

@@ -127,7 +127,8 @@ def _check(jobs_csv: str | None, options: dict[str, Any]) -> None:
             continue
         target = check_writable(path)
         other = used.setdefault(target, flag)
-        if other != flag and {flag, other} != {"--checkpoint", "--resume"} and not _is_device(target):
+        may_be_same = {flag, other} == {"--checkpoint", "--resume"} or _is_device(target)
+        if other != flag and not may_be_same:
             raise click.UsageError(f"{flag} and {other} name the same file: {path}")
 
 

@@ -136,7 +136,8 @@ def command(
 ) -> int:
     """Submit a command, an emulated job, or a file of jobs, and print the numbers of the jobs."""
     link = {key: options.pop(key) for key in ("scheduler", "certs", "token_file", "insecure")}
-    asked = {key: value for key, value in options.items() if value is not None and value is not False and value != {}}
+    given = {key: value for key, value in options.items() if value is not None}
+    asked = {key: value for key, value in given.items() if value is not False and value != {}}
     if file is not None:
         if asked or argv:
             flags = ", ".join(sorted(asked)) or "a command"
@@ -162,7 +163,8 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("nothing to run: give a command after --, or --emulated, or --file")
     if argv and asked.get("emulated"):
         raise click.UsageError("give either a command or --emulated")
-    if asked.get("emulated") and not ((asked.get("profile") or asked.get("model")) and asked.get("steps")):
+    speed_known = asked.get("profile") or asked.get("model")
+    if asked.get("emulated") and not (speed_known and asked.get("steps")):
         problem = "an emulated job needs --profile and --steps (or --model, --batch and --steps)"
         raise click.UsageError(problem)
     return {**asked, **({"argv": list(argv)} if argv else {})}

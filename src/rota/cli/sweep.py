@@ -176,7 +176,8 @@ def command(
 
     with ResultStore(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
         executor = sweeping.make_executor(wanted)
-        result = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=not no_retry)
+        retry = not no_retry
+        result = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=retry)
     _show(result, as_json=as_json)
     if result.interrupted:
         missing = sum(run.status is None for run in result.runs)
@@ -290,6 +291,7 @@ def _show(sweep: Sweep, *, as_json: bool) -> None:
     from rota.cli.results import show_runs
 
     show_runs(sweep.runs)
-    counts = {status: sum(r.status == status for r in sweep.runs) for status in ("ok", "unstable", "timeout", "failed")}
+    statuses = ("ok", "unstable", "timeout", "failed")
+    counts = {status: sum(r.status == status for r in sweep.runs) for status in statuses}
     said = ", ".join(f"{n} {status}" for status, n in counts.items() if n or status == "ok")
     click.echo(f"\n{len(sweep.runs)} runs: {said}; {sweep.computed} computed now. Results: {sweep.store}")

@@ -31,7 +31,8 @@ def sweep_progress(spec: Spec, *, quiet: bool) -> Iterator[Callable[[SweepProgre
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn(spec.name), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[detail]}"))
+    detail = TextColumn("{task.fields[detail]}")
+    columns = (TextColumn(spec.name), BarColumn(), MofNCompleteColumn(), detail)
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task(spec.name, total=None, detail="starting")

@@ -119,7 +119,8 @@ def summary_rows(summary: Mapping[str, Any]) -> list[Row]:
         if len(groups) > 1:
             rows += [(f"{label} {name}: mean JCT", duration(value)) for name, value in groups.items()]
     if summary.get("slo_jobs"):
-        rows.append(("Deadlines missed", f"{summary['slo_violations']:,} of {summary['slo_jobs']:,}"))
+        missed = f"{summary['slo_violations']:,} of {summary['slo_jobs']:,}"
+        rows.append(("Deadlines missed", missed))
     if summary.get("mean_jct_s") is None:
         rows.insert(0, ("Mean completion time", "- (no measured job has finished)"))
     return rows

@@ -90,7 +90,10 @@ def list_(*, folder: str | None, as_json: bool) -> None:
         return
     from rota.cli.tables import show_table
 
-    rows = [(r.id, r.tenant, "admin" if r.admin else "user", _day(r.created), _state(r, now), r.note) for r in records]
+    rows = [
+        (r.id, r.tenant, "admin" if r.admin else "user", _day(r.created), _state(r, now), r.note)
+        for r in records
+    ]  # fmt: skip
     show_table(None, ("token", "tenant", "role", "made", "state", "note"), rows)
 
 
@@ -123,7 +126,8 @@ def _state(record: TokenRecord, now: float) -> str:
         return f"revoked {_day(record.revoked)}"
     if record.expires is None:
         return "good"
-    return f"good until {_day(record.expires)}" if record.good_at(now) else f"ended {_day(record.expires)}"
+    end = _day(record.expires)
+    return f"good until {end}" if record.good_at(now) else f"ended {end}"
 
 
 def _day(at: float) -> str:

@@ -8,7 +8,14 @@ import click
 
 from rota.cli import names
 from rota.cli.options import completes, json_option, settings_option
-from rota.cli.trace_files import exact_option, from_option, read, settings_of_format, to_option, write
+from rota.cli.trace_files import (
+    exact_option,
+    from_option,
+    read,
+    settings_of_format,
+    to_option,
+    write,
+)
 
 
 @click.group("trace", epilog="Example: rota trace info some.trace.gz")

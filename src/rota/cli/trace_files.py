@@ -29,7 +29,7 @@ to_option = click.option(
 exact_option = click.option(
     "--exact", is_flag=True, help="Keep every float to the last bit where the format truncates."
 )
-settings_of_format = settings_option("--set-trace", "trace_settings", "Setting of the input's format")
+settings_of_format = settings_option("--set-trace", "trace_settings", "Setting of the trace format")
 
 
 def read(source: str, *, source_format: str | None, trace_settings: dict[str, str]) -> Jobs:

@@ -115,7 +115,8 @@ def lint(
     for problem in findings.remarks:
         click.echo(f"{click.style('remark', fg='yellow')}  {problem}")
     if findings.error_count:
-        click.echo(f"{findings.error_count:,} errors, {len(findings.remarks)} remarks: the trace cannot be used")
+        remarks = f"{len(findings.remarks)} remarks"
+        click.echo(f"{findings.error_count:,} errors, {remarks}: the trace cannot be used")
     else:
         click.echo(f"{findings.jobs:,} jobs ({findings.format}), no errors, {len(findings.remarks)} remarks")
     return code

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from rota.cli.trace_files import exact_option, from_option, read, settings_of_format, to_option, write
+from rota.cli.trace_files import (
+    exact_option,
+    from_option,
+    read,
+    settings_of_format,
+    to_option,
+    write,
+)
 
 _seed = click.option(
     "--seed",

@@ -197,7 +197,8 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
         )
         sys.stdout.flush()
         return
-    where = "" if cluster.folder.name == ".rota" else f" (from elsewhere: --certs and --token-file of {cluster.folder})"
+    elsewhere = f" (from elsewhere: --certs and --token-file of {cluster.folder})"
+    where = "" if cluster.folder.name == ".rota" else elsewhere
     count = cluster.servers
     click.echo(
         f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on "

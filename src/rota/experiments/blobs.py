@@ -22,7 +22,8 @@ COLUMNS = (("job_id", "<i8"), ("arrival_s", "<f8"), ("finish_s", "<f8"), ("gpus"
 def pack(jobs: Mapping[str, NDArray[Any]], measure: tuple[int, int] | None) -> bytes:
     """The columns of `Result.jobs` that a distribution or a comparison job by job needs."""
     counted = slice(None) if measure is None else slice(*measure)
-    columns = [np.ascontiguousarray(jobs[name][counted], dtype=dtype) for name, dtype in COLUMNS if name in jobs]
+    there = [(name, dtype) for name, dtype in COLUMNS if name in jobs]
+    columns = [np.ascontiguousarray(jobs[name][counted], dtype=dtype) for name, dtype in there]
     parts = [len(columns[0]).to_bytes(8, "little"), *(column.tobytes() for column in columns)]
     return zlib.compress(b"".join(parts), 1)
 

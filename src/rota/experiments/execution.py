@@ -59,11 +59,13 @@ def execute(parameters: Mapping[str, Any], overload: str) -> RunOutcome:
     guard = Overload(overload)
     try:
         result = api.simulate(**parameters, guard=guard)
-        metrics = {key: value for key, value in result.summary.items() if key not in _OF_THE_PROCESS}
+        summary = result.summary.items()
+        metrics = {key: value for key, value in summary if key not in _OF_THE_PROCESS}
         if result.notes:
             metrics["notes"] = result.notes
         if result.stopped is not None:
-            return outcome(UNSTABLE, metrics={**metrics, "overload": guard.numbers()}, error=result.stopped)
+            metrics["overload"] = guard.numbers()
+            return outcome(UNSTABLE, metrics=metrics, error=result.stopped)
         jobs = pack(result.jobs, _counted(parameters.get("measure"), metrics))
         return outcome(OK, metrics=metrics, jobs=jobs)
     except RotaError as error:

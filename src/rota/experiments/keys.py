@@ -31,7 +31,8 @@ ALIASES = {
     "traces": "trace", "loads": LOAD, "jobs_per_hour": LOAD, "split": "set.split", "splits": "set.split",
     "jobs": "set.jobs", "round": "round_s",
 }  # fmt: skip
-_PREFIXES = {**{prefix: prefix for prefix in GROUPS}, **{parameter: prefix for prefix, parameter in GROUPS.items()}}
+_PREFIXES = {prefix: prefix for prefix in GROUPS}
+_PREFIXES |= {parameter: prefix for prefix, parameter in GROUPS.items()}
 RANGE_KEYS = frozenset({"from", "to", "step", "factor"})
 
 
@@ -61,7 +62,8 @@ def flat(table: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
-        if name in _PREFIXES and isinstance(value, Mapping) and not (value and RANGE_KEYS.issuperset(value)):
+        is_table = isinstance(value, Mapping) and not (value and RANGE_KEYS.issuperset(value))
+        if name in _PREFIXES and is_table:
             for key, inner in value.items():
                 yield f"{name}.{key}", inner
         else:

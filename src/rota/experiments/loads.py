@@ -29,7 +29,8 @@ class LoadSearch:
         rest = repr(plain({key: value for key, value in task.values.items() if key != LOAD}))
         self._length[rest] += 1
         busy = run.metrics.get("utilization") or 0.0
-        if run.status != OK or busy >= self._how.utilization or self._length[rest] >= self._how.most:
+        is_full = busy >= self._how.utilization
+        if run.status != OK or is_full or self._length[rest] >= self._how.most:
             return ()
         following = self._make({**task.values, LOAD: self._how.after(float(task.values[LOAD]))})
         return () if following is None else (following,)

@@ -173,7 +173,8 @@ def colocation(
     """
     loaded = profiles.load(catalogue)
     type_ = _one_of("accelerator type", type_ or loaded.types[-1], loaded.types)
-    measured = {(p, q) for p, g, t, spread, q in loaded.pairs if (g, t, spread) == (gpus, type_, False)}
+    wanted = (gpus, type_, False)
+    measured = {(p, q) for p, g, t, spread, q in loaded.pairs if (g, t, spread) == wanted}
     known = [n for n in loaded.names if any(n in pair for pair in measured)]
     if not known:
         fix = "try `gavel`, --gpus 1"
@@ -205,7 +206,8 @@ def _curves(path: str | Path, choice: RunSelection, *, x: str, y: str, flag: str
     if not runs:
         fix = f"make one with `rota sweep {flag} FROM:TO:STEP`"
         raise ConfigError(f"the sweep does not vary {x}; {fix}")
-    return curves_of(runs, [float(run.point[x]) for run in runs], _line_names(runs, {x}), y, str(path))
+    at = [float(run.point[x]) for run in runs]
+    return curves_of(runs, at, _line_names(runs, {x}), y, str(path))
 
 
 def curves_of(
@@ -288,7 +290,8 @@ def _line_names(runs: Sequence[Run], apart_from: set[str]) -> list[str]:
     names = []
     for run in runs:
         said = [_text(run.point.get(k)) if k == "policy" else f"{k}={_text(run.point.get(k))}" for k in varied]
-        names.append(", ".join(said) or str(run.point.get("policy", run.config.get("policy", "all runs"))))
+        policy = run.point.get("policy", run.config.get("policy", "all runs"))
+        names.append(", ".join(said) or str(policy))
     return names
 
 

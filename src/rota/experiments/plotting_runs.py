@@ -97,7 +97,8 @@ def solve_times(files: Sequence[str]) -> list[PlotLine]:
     rows: list[SolveTimes] = []
     for path in files:
         try:
-            lines = [line for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+            text = Path(path).read_text(encoding="utf-8")
+            lines = [line for line in text.splitlines() if line.strip()]
         except (OSError, UnicodeDecodeError) as error:
             fix = "give what `rota bench solve --json` printed"
             raise ConfigError(f"cannot read {path}: {error}; {fix}") from error

@@ -122,7 +122,8 @@ class LocalPool:
             how = _in_words(worker.process.wait())
             self._fire(worker)
             when = "during the run" if worker.ready else "before it was ready"
-            return [] if task is None else [(task, Lost(reason=f"worker process {pid} {how} {when}"))]
+            lost = Lost(reason=f"worker process {pid} {how} {when}")
+            return [] if task is None else [(task, lost)]
         if isinstance(message, str) and message == READY:
             worker.ready = True
             worker.since = time.monotonic()

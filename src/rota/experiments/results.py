@@ -71,7 +71,8 @@ class Sweep:
             raise ConfigError(f"there is nothing to draw: no run of the sweep has a number {x}")
         runs = [run for run, _ in table]
         at = [float(values[x]) for _, values in table]
-        drawn = curves_of(runs, at, [str(values.get(by, "all")) for _, values in table], y, str(self.store))
+        lines = [str(values.get(by, "all")) for _, values in table]
+        drawn = curves_of(runs, at, lines, y, str(self.store))
         name, unit = (f"{y.removesuffix('_s')} (hours)", 3600.0) if y.endswith("_s") else (y, 1.0)
         return curves.metric(drawn.lines, xlabel=x, ylabel=name, unit=unit)
 

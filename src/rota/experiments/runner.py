@@ -153,7 +153,8 @@ class SweepRunner:
             reason = f"{ending.reason}; tried {TRIES} times (out of memory?)"
             ending = RunOutcome(status=FAILED, error=reason, started=time.time())
         if ending.version != version():
-            said = f"{ending.host} runs Rota {ending.version}, this is {version()}; install the same there"
+            other = f"{ending.host} runs Rota {ending.version}"
+            said = f"{other}, this is {version()}; install the same there"
             ending = RunOutcome(status=FAILED, error=said, started=ending.started, host=ending.host)
         self._store.write(task.key, task.config, ending)
         self._fresh.add(task.key)

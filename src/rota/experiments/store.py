@@ -134,7 +134,8 @@ class ResultStore:
                 return
 
     def _schema(self) -> int | None:
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        rows = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = {name for (name,) in rows}
         if not tables:
             return None
         if not {"meta", "runs", "members"} <= tables:
@@ -189,7 +190,8 @@ class ResultStore:
     def record_sweep(self, name: str, spec: Mapping[str, Any]) -> None:
         """Remember a sweep; its points follow."""
         with self._change():
-            self._db.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?, ?)", (name, _json(spec), time.time()))
+            row = (name, _json(spec), time.time())
+            self._db.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?, ?)", row)
 
     def add_members(self, sweep: str, members: Iterable[tuple[Mapping[str, Any], str]]) -> None:
         """Points of a sweep and their keys.
@@ -197,7 +199,8 @@ class ResultStore:
         The same point with another key (other code) replaces the old one.
         """
         with self._change():
-            (last,) = self._db.execute("SELECT max(position) FROM members WHERE sweep = ?", (sweep,)).fetchone()
+            query = "SELECT max(position) FROM members WHERE sweep = ?"
+            (last,) = self._db.execute(query, (sweep,)).fetchone()
             first = 0 if last is None else last + 1
             rows = [(sweep, _json(point), key, first + i) for i, (point, key) in enumerate(members)]
             self._db.executemany(
@@ -209,13 +212,15 @@ class ResultStore:
         """All sweeps, the one that was started last at the end."""
         query = """
             SELECT sweeps.name, sweeps.updated, count(members.key), sum(runs.status IS NOT NULL),
-                   sum(runs.status = 'ok'), sum(runs.status = 'unstable'), sum(runs.status IN ('failed', 'timeout'))
-            FROM sweeps LEFT JOIN members ON members.sweep = sweeps.name LEFT JOIN runs ON runs.key = members.key
+                   sum(runs.status = 'ok'), sum(runs.status = 'unstable'),
+                   sum(runs.status IN ('failed', 'timeout'))
+            FROM sweeps LEFT JOIN members ON members.sweep = sweeps.name
+            LEFT JOIN runs ON runs.key = members.key
             GROUP BY sweeps.name ORDER BY sweeps.updated
         """
         with self._explained():
             rows = self._db.execute(query).fetchall()
-        return [SweepCounts(name, updated, *(count or 0 for count in counts)) for name, updated, *counts in rows]
+        return [SweepCounts(name, at, *(n or 0 for n in counts)) for name, at, *counts in rows]
 
     # Runs
 
@@ -283,7 +288,8 @@ class ResultStore:
             row = self._db.execute("SELECT host, pid, until FROM claims WHERE key = ?", (key,)).fetchone()
             if row is not None and (row[0], row[1]) != self._me and _alive(*row):
                 return False
-            self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", (key, *self._me, _until()))
+            claim = (key, *self._me, _until())
+            self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return True
 
     def claimed(self, key: str) -> bool:
@@ -295,7 +301,8 @@ class ResultStore:
     def renew_claims(self) -> None:
         """Say that this process is still there."""
         with self._change():
-            self._db.execute("UPDATE claims SET until = ? WHERE host = ? AND pid = ?", (_until(), *self._me))
+            query = "UPDATE claims SET until = ? WHERE host = ? AND pid = ?"
+            self._db.execute(query, (_until(), *self._me))
 
 
 def _until() -> float:

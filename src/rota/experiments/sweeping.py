@@ -38,7 +38,8 @@ def sweep(
     wanted = make_spec(spec, settings)
     tasks = plan(wanted, limit)
     with ResultStore(wanted.store) as store:
-        return carry_out(wanted, tasks, store, make_executor(wanted), progress=progress, retry=retry)
+        executor = make_executor(wanted)
+        return carry_out(wanted, tasks, store, executor, progress=progress, retry=retry)
 
 
 def make_spec(
@@ -53,7 +54,8 @@ def make_spec(
     else:
         base = read_spec(given)
     how = {f.name for f in dataclasses.fields(Spec)} - {"run", "axes", "zipped", "exclude", "only", "override"}
-    changes: dict[str, Any] = {key: value for key, value in settings.items() if key in how and value is not None}
+    given_settings = {key: value for key, value in settings.items() if value is not None}
+    changes = {key: value for key, value in given_settings.items() if key in how}
     if isinstance(changes.get("auto_load"), Mapping):
         changes["auto_load"] = auto_load(changes["auto_load"], "auto_load")
     if "store" in changes:

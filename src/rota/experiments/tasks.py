@@ -101,13 +101,15 @@ def make_task(values: Values, overload: str = "auto") -> SweepTask:
 
 def parameters_of(values: Values) -> dict[str, Any]:
     """Keywords of `rota.simulate`."""
-    parameters: dict[str, Any] = {key: values[key] for key in PARAMETERS if values.get(key) is not None}
+    given = [key for key in PARAMETERS if values.get(key) is not None]
+    parameters: dict[str, Any] = {key: values[key] for key in given}
     for key, value in values.items():
         prefix, dot, name = key.partition(".")
         if dot:
             parameters.setdefault(GROUPS[prefix], {})[name] = value
     if values.get(LOAD) is not None:
-        parameters.setdefault("settings", {}).update(_load(parameters.get("workload"), values[LOAD]))
+        load = _load(parameters.get("workload"), values[LOAD])
+        parameters.setdefault("settings", {}).update(load)
     _check_complete(parameters)
     for key in _NAMES:
         if key in parameters:
@@ -226,7 +228,8 @@ def _described(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What `rota.simulate` says about a run, without building it."""
     absent = dict.fromkeys(f.name for f in dataclasses.fields(Request))
     request = Request(**{**absent, **parameters, "trace": None})
-    rules: Rules = make_rules(parameters["rules"], parameters.get("round_s"), parameters.get("rule_settings"))
+    changed = parameters.get("rule_settings")
+    rules: Rules = make_rules(parameters["rules"], parameters.get("round_s"), changed)
     cluster = priced(_cluster(parameters["cluster"], _stamp(parameters["cluster"])), rules)
     profiles = parameters.get("profiles")
     description = describe(
@@ -246,5 +249,6 @@ def _catalogue_digest(path: Path) -> str:
     """Of a catalogue and of the files beside it that it mentions (its pairs)."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode(errors="replace")
-    beside = sorted(p for p in path.parent.iterdir() if p.is_file() and p != path and p.name in text)
+    files = [file for file in path.parent.iterdir() if file.is_file() and file != path]
+    beside = sorted(file for file in files if file.name in text)
     return hashlib.sha256(b"".join([data, *(p.read_bytes() for p in beside)])).hexdigest()

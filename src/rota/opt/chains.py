@@ -120,7 +120,8 @@ def _ladder(dimensions: tuple[int, int], content: bytes) -> Ladder:
     shape = _shape(types)
     order = np.argsort(rate, axis=1, kind="stable")
     ordered = np.take_along_axis(rate, order, axis=1)
-    points = np.concatenate([ordered, np.zeros((classes, 1))], axis=1)  # position -1 is the last entry: idle
+    # Position -1 is the last entry: idle.
+    points = np.concatenate([ordered, np.zeros((classes, 1))], axis=1)
     low = points[:, shape.low].T
     high = points[:, shape.high].T
     exists = (high > low * (1 + _SAME)) & (high > 0) & ((low > 0) | (shape.low < 0)[:, None])

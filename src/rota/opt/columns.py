@@ -51,7 +51,8 @@ class PairSource:
         worth = self.rate[self.own] * reward[self.order][:, None, :]
         score = np.where(self.rate[self.own] > 0, worth + time[:, None, None], -np.inf)  # [G, P, T]
         best, who, next_best, next_who = self._best_members(score)
-        partner = best.transpose(1, 0, 2)[self.own]  # [G, P, T]: best partner of each class for this group's class
+        # [G, P, T]: best partner of each class for this group's class.
+        partner = best.transpose(1, 0, 2)[self.own]
         chosen = who.transpose(1, 0, 2)[self.own]
         here = np.arange(count)
         alone = self.groups.count[self.order] < 2

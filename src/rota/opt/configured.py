@@ -62,7 +62,9 @@ def columns(view: View, groups: JobGroups) -> Columns:
     known = view.classes.configurations
     up = (view.capacity > 0) & (view.classes.throughput > 0)
     job_classes = np.unique(groups.job_class)
-    options = {int(c): [(t, known.choices(int(c), t)) for t in up[c].nonzero()[0].tolist()] for c in job_classes}
+    options = {}
+    for c in job_classes.tolist():
+        options[c] = [(t, known.choices(c, t)) for t in up[c].nonzero()[0].tolist()]
     size = {c: sum(len(q) for _, q in rows_by_type) for c, rows_by_type in options.items()}
     group = np.repeat(np.arange(len(groups)), [size[c] for c in groups.job_class.tolist()])
     none = [np.zeros(0, dtype=np.int64)]
@@ -216,7 +218,8 @@ def fairest(
     level = float(first.x[-1])
     program.change(cost=problem.costs(value), column=(len(problem.columns), level * HELD, INFINITY))
     second = program.improve(start.get("second_basis"))
-    return ConfiguredTimes(level, _times(second.x), {"basis": first.basis, "second_basis": second.basis})
+    state = {"basis": first.basis, "second_basis": second.basis}
+    return ConfiguredTimes(level, _times(second.x), state)
 
 
 def most(

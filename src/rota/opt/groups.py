@@ -101,7 +101,8 @@ def _worth_of_a_step(
     capacity: bytes,
 ) -> FloatArray:
     """Asked for at every solve, and the same until a new class of jobs appears."""
-    by_class = proportional_rate(np.frombuffer(rate).reshape(shape), np.frombuffer(capacity, dtype=np.int64))
+    rates = np.frombuffer(rate).reshape(shape)
+    by_class = proportional_rate(rates, np.frombuffer(capacity, dtype=np.int64))
     worth: FloatArray = np.frombuffer(gpus) * ratio(np.ones(shape[0]), by_class)
     worth.setflags(write=False)
     return worth
@@ -109,7 +110,8 @@ def _worth_of_a_step(
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """Division in which x / 0 is 0: a class that cannot run anywhere has no normalised rate."""
-    return np.divide(numerator, denominator, out=np.zeros(np.shape(denominator)), where=denominator > 0)
+    zeros = np.zeros(np.shape(denominator))
+    return np.divide(numerator, denominator, out=zeros, where=denominator > 0)
 
 
 def can_run(rate: FloatArray) -> BoolArray:

@@ -124,7 +124,8 @@ class LinearProgram:
         columns = len(self.cost)
         rows = len(self.row_lower)
         lengths = (len(self.lower), len(self.upper), len(self.start), len(self.row_upper), len(self.index))
-        if lengths != (columns, columns, columns, rows, len(self.value)):  # HiGHS would read beyond the arrays
+        # HiGHS would read beyond the arrays.
+        if lengths != (columns, columns, columns, rows, len(self.value)):
             raise SolveError(f"{self.name}: arrays of lengths {lengths} for {columns} columns and {rows} rows")
         self._integrality = np.zeros(columns, dtype=np.int32)
 
@@ -194,7 +195,9 @@ class LinearProgram:
         self.row_lower[: len(need)] = need
         if _solver.holds is self:
             rows = _counting(len(need))
-            _solver.highs.changeRowsBounds(len(need), rows, self.row_lower[: len(need)], self.row_upper[: len(need)])
+            lower = self.row_lower[: len(need)]
+            upper = self.row_upper[: len(need)]
+            _solver.highs.changeRowsBounds(len(need), rows, lower, upper)
 
     def _satisfied_by(self, x: FloatArray) -> bool:
         """Whether the point satisfies all rows and bounds: the solver's word is not enough."""
@@ -284,7 +287,8 @@ def _start(
 
     Most solves start from the basis of the one before.
     """
-    columns, rows = ([_REST[pair] for pair in zip(*b, strict=True)] for b in ((open_, above), (row_open, row_above)))
+    columns = [_REST[pair] for pair in zip(open_, above, strict=True)]
+    rows = [_REST[pair] for pair in zip(row_open, row_above, strict=True)]
     for variable in np.frombuffer(basis, dtype=np.int32).tolist():
         if variable >= len(columns):
             return None
@@ -296,7 +300,8 @@ def _start(
     start.col_status = columns
     start.row_status = rows
     start.valid = True
-    start.alien = False  # it came from a program of this shape: not to be factored once more to find out
+    # It came from a program of this shape: not to be factored once more to find out.
+    start.alien = False
     return start
 
 

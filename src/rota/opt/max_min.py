@@ -44,9 +44,11 @@ def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
         bounds=(0.0, own),
         name="max-min fairness",
     )
-    first = program.solve(recalled(view, "basis"), check=False)  # the second stage would not be feasible
+    # Not checked: the second stage would not be feasible.
+    first = program.solve(recalled(view, "basis"), check=False)
     level = float(first.x[polytope.special])
     column = (polytope.special, level * HELD, INFINITY)
     program.change(cost=polytope.costs(value[:, None]), column=column)
     second = program.improve(recalled(view, "second_basis"))
-    return MaxMin(level, polytope.read(second.x), {"basis": first.basis, "second_basis": second.basis})
+    state = {"basis": first.basis, "second_basis": second.basis}
+    return MaxMin(level, polytope.read(second.x), state)

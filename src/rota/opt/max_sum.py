@@ -63,7 +63,8 @@ def most(
             continue
         if source is None or polytope.pairs is None:
             break
-        new = source.improving(solution, worth + (solution.row_dual[:groups] * polytope.scale)[:, None])
+        reward = worth + (solution.row_dual[:groups] * polytope.scale)[:, None]
+        new = source.improving(solution, reward)
         pairs = joined(polytope.pairs, new, groups, types)
         if len(pairs) == len(polytope.pairs):
             break
@@ -91,7 +92,8 @@ def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> P
         ).solve()
         if solution.objective <= TOLERANCE:
             return pairs
-        reward = np.broadcast_to((solution.row_dual[:groups] * polytope.scale)[:, None], polytope.rate.shape)
+        price = solution.row_dual[:groups] * polytope.scale
+        reward = np.broadcast_to(price[:, None], polytope.rate.shape)
         more = joined(pairs, source.improving(solution, reward), groups, types)
         if len(more) == len(pairs):
             raise InfeasibleError("the needs cannot be met, whichever jobs share GPUs")

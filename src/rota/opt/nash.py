@@ -111,10 +111,11 @@ class NashWelfare:
         at = np.stack([-point, np.ones(points)], axis=1).ravel()
         start = np.concatenate([np.arange(singles) * 3, 3 * singles + np.arange(points) * 2])
         able = np.where(self._fastest > 0, count, 0.0)
+        most = np.where(self._gain.ravel() > 0, np.inf, 0.0)
         return LinearProgram(
             cost=np.concatenate([np.zeros(singles), -np.log(point)]),
             lower=np.zeros(singles + points),
-            upper=np.concatenate([np.where(self._gain.ravel() > 0, np.inf, 0.0), np.full(points, np.inf)]),
+            upper=np.concatenate([most, np.full(points, np.inf)]),
             row_lower=np.concatenate([np.zeros(groups), np.full(groups + types, -np.inf), able]),
             row_upper=np.concatenate([np.full(groups, np.inf), count, self._capacity, able]),
             start=start.astype(np.int32),

@@ -167,7 +167,8 @@ def _meetings(
 def _line(mine: IntArray, theirs: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
     n = len(mine)
     m = len(theirs)
-    cuts = np.sort(np.concatenate([np.arange(n) * m, np.arange(m) * n]), kind="stable")  # merges two sorted runs
+    # A stable sort merges two sorted runs.
+    cuts = np.sort(np.concatenate([np.arange(n) * m, np.arange(m) * n]), kind="stable")
     cuts = cuts[np.diff(cuts, prepend=-1) > 0]
     part = np.diff(cuts, append=n * m) / (n * m)
     return mine[cuts // m], theirs[cuts // n], part

@@ -65,7 +65,8 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
     if len(view.capacity) > MOST_TYPES:
         scale = ratio(np.ones(len(view)), pace.fastest)
         polytope = _by_job(view, rate, scale)
-        paced = highest_paced_target(polytope, pace.scaled(scale), worth[view.job_class], None, _first_guess(view))
+        value = worth[view.job_class]
+        paced = highest_paced_target(polytope, pace.scaled(scale), value, None, _first_guess(view))
         return Met(paced.target, paced.times.alone, {"target": paced.target})
     capacity = view.capacity.astype(np.float64)
     gpus = view.classes.gpus.astype(np.float64)
@@ -127,7 +128,9 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
     scale = ratio(np.ones(len(view)), pace.fastest)
     polytope = _by_job(view, rate, scale / weight)
     source = pair_source(view, polytope.groups)
-    first, second, type_ = (recalled(view, name) for name in ("pair_first", "pair_second", "pair_type"))
+    first = recalled(view, "pair_first")
+    second = recalled(view, "pair_second")
+    type_ = recalled(view, "pair_type")
     start = Pairs.none()
     if first is not None:
         a = view.position(first)

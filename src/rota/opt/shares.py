@@ -130,7 +130,8 @@ class Polytope:
 
     def read(self, x: FloatArray) -> Times:
         """Total times of a solution."""
-        alone = np.where(self.rate > 0, np.maximum(x[: self.special], 0.0).reshape(self.rate.shape), 0.0)
+        times = np.maximum(x[: self.special], 0.0).reshape(self.rate.shape)
+        alone = np.where(self.rate > 0, times, 0.0)
         return Times(alone=alone, paired=np.maximum(x[self.special + 1 :], 0.0))
 
 
@@ -143,7 +144,8 @@ class Times:
 
     def share(self, groups: JobGroups) -> FloatArray:
         """[J, T] equal parts of the time alone."""
-        part: FloatArray = (self.alone / np.maximum(groups.count, 1.0)[:, None]).take(groups.member, axis=0)
+        by_job = self.alone / np.maximum(groups.count, 1.0)[:, None]
+        part: FloatArray = by_job.take(groups.member, axis=0)
         return part
 
 
@@ -154,9 +156,11 @@ def _pattern(groups: int, types: int, *, has_level: bool) -> tuple[Int32Array, I
     Then the special column.
     """
     group = np.repeat(np.arange(groups), types)
-    index = np.stack([group, groups + group, 2 * groups + np.tile(np.arange(types), groups)], axis=1)
+    type_row = 2 * groups + np.tile(np.arange(types), groups)
+    index = np.stack([group, groups + group, type_row], axis=1)
     special = np.arange(groups) if has_level else np.arange(2 * groups, 2 * groups + types)
-    return np.arange(0, index.size + 1, 3, dtype=np.int32), np.append(index.ravel(), special).astype(np.int32)
+    start = np.arange(0, index.size + 1, 3, dtype=np.int32)
+    return start, np.append(index.ravel(), special).astype(np.int32)
 
 
 @lru_cache(maxsize=4)

@@ -70,5 +70,6 @@ def _in_line(jobs: IntArray, rows: IntArray, time: FloatArray, speed: FloatArray
     middle = np.cumsum(total[line]) - total[line] / 2
     ends = np.cumsum(time.sum(axis=0)[order])
     taken = np.empty(len(jobs), dtype=np.int64)
-    taken[line] = rows[order[np.minimum(np.searchsorted(ends, middle, side="right"), len(order) - 1)]]
+    place = np.searchsorted(ends, middle, side="right")
+    taken[line] = rows[order[np.minimum(place, len(order) - 1)]]
     return taken

@@ -83,7 +83,8 @@ class Catalogue:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Profiles, in the order of the table."""
-        return tuple(dict.fromkeys([*(name for name, *_ in self.alone), *(name for name, *_ in self.models)]))
+        measured = [name for name, *_ in self.alone]
+        return tuple(dict.fromkeys([*measured, *(name for name, *_ in self.models)]))
 
     @cached_property
     def types(self) -> tuple[str, ...]:
@@ -104,7 +105,8 @@ class Catalogue:
         A model for any number counts as 1.
         """
         counts = {gpus for name, gpus, _, _ in self.alone if name == profile}
-        return tuple(sorted(counts | {gpus or 1 for name, gpus, _ in self.models if name == profile}))
+        modelled = {gpus or 1 for name, gpus, _ in self.models if name == profile}
+        return tuple(sorted(counts | modelled))
 
     def measured(self, profile: str, gpus: int, type_: str) -> float | None:
         """Steps/s on one server; None where it was not measured."""
@@ -163,7 +165,8 @@ class Catalogue:
         }
         if not changed:
             return self
-        return Catalogue(self.name, self.alone, lambda: self.pairs, self.about, {**self.models, **changed}, self.fits)
+        models = {**self.models, **changed}
+        return Catalogue(self.name, self.alone, lambda: self.pairs, self.about, models, self.fits)
 
     def _model(self, profile: str, gpus: int, type_: str) -> Model | None:
         if not self.models or (profile, gpus, type_, False) in self.alone:
@@ -232,7 +235,8 @@ class Catalogue:
         if type_ not in self.types:
             return UnknownName(f"accelerator type for catalogue {self.name!r}:", type_, self.types)
         counts = self.gpu_counts(profile)
-        if gpus not in counts and not any(name == profile and count is None for name, count, _ in self.models):
+        any_number = any(name == profile and count is None for name, count, _ in self.models)
+        if gpus not in counts and not any_number:
             return ProfileMissing(
                 f"profile {profile!r} was not measured with {gpus} GPUs in catalogue "
                 f"{self.name!r}, only with {_listed(counts)} (on "

@@ -131,7 +131,8 @@ class Estimator:
         """What `pair_rate` is taken to be before the two have run together, from 0 to `rate`."""
         if reference is None or partner_reference is None or (reference, partner_reference) == (profile, partner):
             return min(self.pair_rate(profile, partner, gpus, type_), self.rate(profile, gpus, type_))
-        return self._table(gpus).value(reference, partner_reference, type_) * self.rate(profile, gpus, type_)
+        part = self._table(gpus).value(reference, partner_reference, type_)
+        return part * self.rate(profile, gpus, type_)
 
     def _table(self, gpus: int) -> _References:
         if gpus not in self._tables:
@@ -151,7 +152,11 @@ class _References:
     def __init__(self, catalogue: Catalogue, models: tuple[str, ...], gpus: int) -> None:
         self._gpus = gpus
         self._types = catalogue.types
-        self.names = tuple(m for m in models if all(catalogue.measured(m, gpus, t) is not None for t in self._types))
+
+        def is_measured(model: str) -> bool:
+            return all(catalogue.measured(model, gpus, t) is not None for t in self._types)
+
+        self.names = tuple(model for model in models if is_measured(model))
         self._position = {name: k for k, name in enumerate(self.names)}
         self._column = {type_: k * len(self.names) for k, type_ in enumerate(self._types)}
         self._values: FloatArray = np.zeros((0, 0))
@@ -173,7 +178,8 @@ class _References:
         """Speed of one reference beside another over its speed alone."""
         if type_ not in self._column:
             raise UnknownName("accelerator type:", type_, self._types)
-        return float(self._values[self._position[reference], self._column[type_] + self._position[partner]])
+        column = self._column[type_] + self._position[partner]
+        return float(self._values[self._position[reference], column])
 
     def nearest(self, row: FloatArray, measured: BoolArray, rng: np.random.Generator) -> int:
         """The reference that is most similar, judged by the measured part of the row.

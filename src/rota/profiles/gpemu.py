@@ -43,7 +43,8 @@ def catalogue() -> Catalogue:
             for gpus in GPUS:
                 part = batch // gpus
                 if batch % gpus == 0 and part in batches:
-                    _add(rates, times, model, batch, gpus, {c.name: step.get((part, c.name)) for c in CARDS})
+                    step_of = {card.name: step.get((part, card.name)) for card in CARDS}
+                    _add(rates, times, model, batch, gpus, step_of)
     return Catalogue("gpemu", rates, about=ABOUT)
 
 

@@ -149,7 +149,8 @@ def _speeds(rows: Any, cpus: FloatArray, memory: FloatArray, place: str) -> Floa
             if not missing and not (_is_number(cell) and 0 <= cell < math.inf):
                 fix = "give a relative speed >= 0, or nan if it was not measured"
                 raise ConfigError(f"{where} has {cell!r} at {amount:g} GB; {fix}")
-    return np.array([[math.nan if cell is None else cell for cell in row] for row in rows], dtype=np.float64)
+    cells = [[math.nan if cell is None else cell for cell in row] for row in rows]
+    return np.array(cells, dtype=np.float64)
 
 
 def _rebased(
@@ -161,7 +162,9 @@ def _rebased(
 ) -> FloatArray:
     """The table divided by its value at a point, at which the step was timed."""
     on_axes = _is_list(point, 2) and point[0] in cpus.tolist() and point[1] in memory.tolist()
-    value = speed[cpus.tolist().index(point[0]), memory.tolist().index(point[1])] if on_axes else np.nan
+    value = np.nan
+    if on_axes:
+        value = speed[cpus.tolist().index(point[0]), memory.tolist().index(point[1])]
     if not value > 0:
         fix = "give [CPUs, GB] per GPU, e.g. [4, 62.5]"
         raise ConfigError(f"{place}: relative_to = {point!r} is no measured point; {fix}")

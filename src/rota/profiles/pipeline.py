@@ -75,16 +75,20 @@ class Pipeline:
         ratio: float = 1.0,
     ) -> FloatArray:
         """Steps/s with these CPUs and GB per GPU, on GPUs `ratio` times as fast as a v100."""
-        slowest = np.broadcast_to(self.gpu * ratio, np.broadcast_shapes(np.shape(cpus), np.shape(memory_gb)))
+        shape = np.broadcast_shapes(np.shape(cpus), np.shape(memory_gb))
+        slowest = np.broadcast_to(self.gpu * ratio, shape)
         if self.cpu is not None:
             slowest = np.minimum(slowest, self.cpu * np.asarray(cpus))
         if self.storage is not None and self.data_gb is not None:
-            slowest = np.minimum(slowest, self.storage * _relief(np.asarray(memory_gb), self.data_gb))
+            reading = self.storage * _relief(np.asarray(memory_gb), self.data_gb)
+            slowest = np.minimum(slowest, reading)
         return np.asarray(slowest, dtype=np.float64)
 
     def with_storage(self, mbps: float) -> Pipeline:
         """A fitted pipeline on servers with these MB/s per GPU."""
-        return self if self.storage is None else replace(self, storage=self.storage * (mbps / FAIR_MBPS))
+        if self.storage is None:
+            return self
+        return replace(self, storage=self.storage * (mbps / FAIR_MBPS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +149,8 @@ def catalogue(synergy: Catalogue, gavel: Catalogue) -> Catalogue:
         pipeline, error = fit(measured, synergy.step_s(profile, 1, MEASURED))
         counterpart = COUNTERPART.get(profile)
         ratios = {} if counterpart is None else _ratios(gavel, counterpart)
-        models |= {(profile, None, t): _model(profile, pipeline, ratio) for t, ratio in ratios.items()}
+        for gpu_type, ratio in ratios.items():
+            models[profile, None, gpu_type] = _model(profile, pipeline, ratio)
         fits.append(
             Fit(
                 profile=profile,
@@ -221,7 +226,8 @@ def _storage(plain: Pipeline, measured: Sensitivity) -> tuple[float, float] | No
     cap = np.broadcast_to(plain.rate(measured.cpus, 0.0)[:, None], measured.speed.shape)
     least = float(((cap / measured.speed - 1) ** 2).sum()) - TOLERANCE
     best = None
-    for data in np.arange(measured.memory_gb[0] + DATA_STEP_GB, measured.memory_gb[-1], DATA_STEP_GB).tolist():
+    smallest = measured.memory_gb[0] + DATA_STEP_GB
+    for data in np.arange(smallest, measured.memory_gb[-1], DATA_STEP_GB).tolist():
         relief = np.broadcast_to(_relief(measured.memory_gb, data)[None, :], cap.shape)
         factor, error = _best_factor(cap.ravel(), relief.ravel(), measured.speed.ravel())
         if error <= least + TOLERANCE * (best is not None):
@@ -236,7 +242,8 @@ def _relief(memory_gb: FloatArray, data_gb: float) -> FloatArray:
     Infinite if all is cached.
     """
     missed = np.maximum(0.0, 1 - memory_gb / data_gb)
-    served: FloatArray = np.divide(1.0, missed, out=np.full(np.shape(missed), np.inf), where=missed > 0)
+    endless = np.full(np.shape(missed), np.inf)
+    served: FloatArray = np.divide(1.0, missed, out=endless, where=missed > 0)
     return served
 
 

@@ -89,17 +89,20 @@ def numbers(
 
 def rates(rows: ProfileRows) -> list[float]:
     """The rates: finite and not negative."""
-    return numbers(rows, "rate", float, lambda r: 0 <= r < math.inf, "a speed; give steps/s >= 0 (0 = does not fit)")
+    wanted = "a speed; give steps/s >= 0 (0 = does not fit)"
+    return numbers(rows, "rate", float, lambda rate: 0 <= rate < math.inf, wanted)
 
 
 def gpu_counts(rows: ProfileRows) -> list[int]:
     """The numbers of GPUs."""
-    return numbers(rows, "gpus", int, lambda g: g >= 1, "a number of GPUs; give a whole number >= 1")
+    wanted = "a number of GPUs; give a whole number >= 1"
+    return numbers(rows, "gpus", int, lambda gpus: gpus >= 1, wanted)
 
 
 def spreads(rows: ProfileRows) -> list[bool]:
     """Whether each row is about GPUs on several servers."""
-    return numbers(rows, "spread", _flag, lambda _: True, "0 or 1; give 1 if the GPUs are on several servers")
+    wanted = "0 or 1; give 1 if the GPUs are on several servers"
+    return numbers(rows, "spread", _flag, lambda _: True, wanted)
 
 
 def _flag(text: str) -> bool:
@@ -137,7 +140,8 @@ def _from_csv(text: str, path: str) -> ProfileRows:
                 f"{path}, line {skipped + 1 + line}: {len(row)} cells in {','.join(row)!r}, but "
                 f"the header names {len(header)} columns; give each row {','.join(header)}"
             )
-    columns = dict(zip(header, zip(*(row for row, _ in rows), strict=True), strict=False)) if rows else {}
+    by_column = zip(*(row for row, _ in rows), strict=True)
+    columns = dict(zip(header, by_column, strict=False)) if rows else {}
     return _rows(path, about, columns, [f"line {skipped + 1 + line}" for _, line in rows])
 
 

@@ -45,7 +45,9 @@ def chosen(records: Sequence[Record], where: Points, wanted: str) -> list[int]:
                 if known is None or _seed(where, i) < _seed(where, known):
                     first[where.line[i]] = i
         cost = [records[i].run.cpu_s for i in first.values()]
-        if None not in cost and sum(c for c in cost if c is not None) <= ENOUGH_S and len(first) >= max(1, len(best)):
+        cpu_s = [seconds for seconds in cost if seconds is not None]
+        is_cheap = len(cpu_s) == len(cost) and sum(cpu_s) <= ENOUGH_S
+        if is_cheap and len(first) >= max(1, len(best)):
             best = list(first.values())
     return best
 
@@ -62,7 +64,8 @@ def run_again(sources: Sources, which: Sequence[int], window: TimeWindow | None)
             record = sources.records[i]
             how = recipe(record.run.config)
             if not how.keywords:
-                sources.notes.append(f"run {record.run.key[:8]} has no Gantt chart: {how.note or 'it needs a file'}")
+                why = how.note or "it needs a file"
+                sources.notes.append(f"run {record.run.key[:8]} has no Gantt chart: {why}")
                 continue
             log = Path(scratch) / f"{i}.jsonl"
             try:

@@ -41,7 +41,8 @@ class Pair:
         """For JSON."""
         e = self.estimate
         numbers = [None if v is None else round(v, 6) for v in (e.ratio, e.low, e.high)]
-        return [self.setting, self.a, self.b, [list(pair) for pair in self.runs], *numbers, self.method]
+        runs = [list(pair) for pair in self.runs]
+        return [self.setting, self.a, self.b, runs, *numbers, self.method]
 
 
 def pairs(records: Sequence[Record], where: Points) -> tuple[list[Pair], str | None]:

@@ -119,6 +119,15 @@ def _run(
 ) -> dict[str, Any]:
     run = record.run
     how = recipe(record.run.config)
+    known = {name: value for name, value in run.metrics.items() if value is not None}
+    metrics = {name: value for name, value in known.items() if name not in {"config", "notes"}}
+    about = {
+        "started": run.started,
+        "cpu_s": run.cpu_s,
+        "wall_s": run.wall_s,
+        "host": run.host,
+        "version": run.version,
+    }
     return {
         "key": run.key,
         "line": where.line[i],
@@ -126,12 +135,12 @@ def _run(
         "status": run.status or "to do",
         "error": run.error,
         "values": where.axes[i],
-        "metrics": {k: _rounded(v) for k, v in run.metrics.items() if k not in {"config", "notes"} and v is not None},
+        "metrics": {name: _rounded(metrics[name]) for name in metrics},
         "notes": list(run.metrics.get("notes") or []),
         "config": {k: _part(v, parts) for k, v in run.config.items()},
         "command": how.command,
         "note": how.note,
-        "about": {k: getattr(run, k) for k in ("started", "cpu_s", "wall_s", "host", "version") if getattr(run, k)},
+        "about": {name: value for name, value in about.items() if value},
         "jobs": _jobs(record.jobs, workloads) if record.jobs is not None and with_jobs else None,
         "busy": _series(record),
         "again": record.again,
@@ -153,7 +162,8 @@ def _jobs(jobs: Columns, workloads: Interned) -> dict[str, Any]:
         names["gpus"] = _compact([int(v) for v in jobs["gpus"].tolist()])
     names |= _texts(jobs)
     times = np.asarray(jobs["jct_s"], dtype=np.float64)
-    whole = np.where(np.isfinite(times), np.round(np.nan_to_num(times, nan=-1.0)), -1.0).astype(np.int64)
+    rounded = np.round(np.nan_to_num(times, nan=-1.0))
+    whole = np.where(np.isfinite(times), rounded, -1.0).astype(np.int64)
     return {"of": workloads.place(names), "t": whole.tolist()}
 
 
@@ -169,7 +179,8 @@ def _compact(values: list[int]) -> Any:
 def _series(record: Record) -> dict[str, Any] | None:
     if record.series is None:
         return None
-    return {"end": round(float(record.series.edge[-1]), 1), "value": np.round(record.series.value, 4).tolist()}
+    series = record.series
+    return {"end": round(float(series.edge[-1]), 1), "value": np.round(series.value, 4).tolist()}
 
 
 def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]:
@@ -190,7 +201,8 @@ def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]
             }
         )
     if len(gantts) < len(drawn):
-        notes.append(f"{len(drawn) - len(gantts)} Gantt charts are left out to keep the file small; give fewer logs")
+        left = len(drawn) - len(gantts)
+        notes.append(f"{left} Gantt charts are left out to keep the file small; give fewer logs")
     return gantts
 
 
@@ -198,7 +210,8 @@ def _about_jobs(jobs: Columns | None, count: int) -> dict[str, Any]:
     """Of the first `count` jobs of a log the profile, tenant and GPUs; ids count from 0."""
     if jobs is None or "profile" not in jobs:
         return {}
-    return {"gpus": _compact([int(v) for v in jobs["gpus"][:count].tolist()]), **_texts(jobs, count)}
+    gpus = [int(v) for v in jobs["gpus"][:count].tolist()]
+    return {"gpus": _compact(gpus), **_texts(jobs, count)}
 
 
 def _texts(jobs: Columns, count: int | None = None) -> dict[str, Any]:
@@ -230,8 +243,9 @@ def _group(records: Sequence[Record], setting: int, line: int, of: list[int]) ->
         p = point(0.0, known, unstable)
         if p.mean is not None:
             stats[name] = [_rounded(v) for v in (p.mean, p.low, p.high)] + [p.runs]
-    times = [records[i].jobs for i in usable if records[i].jobs is not None and records[i].run.status == OK]
-    cdf = _cdf(np.concatenate([jobs["jct_s"] for jobs in times if jobs is not None])) if times else None
+    done = [records[i].jobs for i in usable if records[i].run.status == OK]
+    times = [jobs["jct_s"] for jobs in done if jobs is not None]
+    cdf = _cdf(np.concatenate(times)) if times else None
     return {
         "setting": setting,
         "line": line,
@@ -249,7 +263,8 @@ def _cdf(times: FloatArray) -> dict[str, Any] | None:
         return None
     if len(done) > CDF_POINTS:
         done = np.quantile(done, np.arange(1, CDF_POINTS + 1) / CDF_POINTS)
-    return {"t": np.round(done, 1 if done[-1] < 1000 else 0).tolist(), "top": round(_finished(times), 5)}
+    digits = 1 if done[-1] < 1000 else 0
+    return {"t": np.round(done, digits).tolist(), "top": round(_finished(times), 5)}
 
 
 def _finished(times: FloatArray) -> float:

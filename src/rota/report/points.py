@@ -149,7 +149,10 @@ def _filled(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """
     axes = [axes_of(run) for run in runs]
     made = [own for run, own in zip(runs, axes, strict=True) if run.config and run.point]
-    common = {key: made[0][key] for key in _keys(made) if all(own.get(key) == made[0].get(key) for own in made)}
+    common = {}
+    for key in _keys(made):
+        if all(own.get(key) == made[0].get(key) for own in made):
+            common[key] = made[0][key]
     return [own if run.config else {**common, **own} for run, own in zip(runs, axes, strict=True)]
 
 
@@ -194,7 +197,8 @@ def _line_names(keys: Sequence[str]) -> list[str]:
         if RUN in own:
             names.append(str(own[RUN]))
             continue
-        alike = [other for other in lines if other.get("policy") == own.get("policy") and RUN not in other]
+        unnamed = [other for other in lines if RUN not in other]
+        alike = [other for other in unnamed if other.get("policy") == own.get("policy")]
         differs = [k for k in _keys(alike) if k != "policy" and len({_text(o.get(k)) for o in alike}) > 1]
         said = [_text(own.get(k)) if k == "mechanism" else f"{k}={_text(own.get(k))}" for k in differs]
         names.append(" · ".join([str(own.get("policy", "all runs")), *said]))
@@ -211,7 +215,8 @@ def _scenario_labels(keys: Sequence[str]) -> list[str]:
         differs = [k for k in _keys(alike) if len({_text(o.get(k)) for o in alike}) > 1]
         source = own.get("workload") or own.get("trace")
         head = " on ".join(str(part) for part in (source, own.get("cluster")) if part)
-        labels.append(", ".join([head or "all runs", *(f"{k} = {_text(own.get(k))}" for k in differs)]))
+        values = [f"{key} = {_text(own.get(key))}" for key in differs]
+        labels.append(", ".join([head or "all runs", *values]))
     return labels
 
 

@@ -130,7 +130,8 @@ def _read_store(path: str, sweep: str | None) -> Sources:
         for name in chosen:
             for run in store.runs(sweep=name):
                 runs.setdefault(run.key, run)
-        if not known:  # runs that no sweep points to any more are of other code; only without sweeps are they all
+        # Runs that no sweep points to any more are of other code; only without sweeps are they all.
+        if not known:
             runs = {run.key: run for run in store.runs()}
         records = []
         for run in runs.values():
@@ -187,7 +188,8 @@ def _of_log(
     content: LogContent,
     said: dict[str, Any] | None,
 ) -> Record:
-    cut = None if content.ended is not None else "the log ends before the run did; numbers are of what it has"
+    why = "the log ends before the run did; numbers are of what it has"
+    cut = None if content.ended is not None else why
     run = Run(
         key=name,
         point={},
@@ -248,7 +250,8 @@ def _add(sources: Sources, record: Record) -> None:
     """
     own = _identity(record.run.config)
     for i, other in enumerate(sources.records):
-        if sources.store and record.schedule is not None and other.run.config and _identity(other.run.config) == own:
+        may_belong = sources.store and record.schedule is not None and other.run.config
+        if may_belong and _identity(other.run.config) == own:
             sources.records[i] = replace(
                 other, every_job=record.every_job, series=record.series, schedule=record.schedule
             )

@@ -59,7 +59,8 @@ def recipe(config: Mapping[str, Any]) -> RunRecipe:
     words |= _rules(config.get("rules"))
     if config.get("measure"):
         words["measure"] = tuple(config["measure"])
-    usable = cluster != FILE and (config.get("trace") is None or config.get("jobs_sha256") is not None)
+    jobs_known = config.get("trace") is None or config.get("jobs_sha256") is not None
+    usable = cluster != FILE and jobs_known
     return RunRecipe(keywords=words if usable else {}, command=_command(words), note=note)
 
 
@@ -77,7 +78,8 @@ def _cluster(described: Any, rules: Any) -> tuple[str, str | None]:
             return name, None
     except (RotaError, OSError, KeyError, TypeError, ValueError, IndexError):
         pass
-    return FILE, f"{FILE} stands for a file with the servers listed under `cluster` in the configuration"
+    note = f"{FILE} stands for a file with the servers under `cluster` in the configuration"
+    return FILE, note
 
 
 def _rules(described: Any) -> dict[str, Any]:
@@ -89,7 +91,8 @@ def _rules(described: Any) -> dict[str, Any]:
     base = dataclasses.asdict(PRESETS[described["name"]])
     base["type_order"] = list(base["type_order"])
     changed = {key: value for key, value in described.items() if key in base and value != base[key]}
-    arguments: dict[str, Any] = {} if described["name"] == "default" else {"rules": described["name"]}
+    name = described["name"]
+    arguments: dict[str, Any] = {} if name == "default" else {"rules": name}
     if "round_s" in changed:
         arguments["round_s"] = changed.pop("round_s")
     return {**arguments, **({"rule_settings": changed} if changed else {})}
@@ -123,7 +126,8 @@ def _option(flag: str, value: Any) -> list[str]:
 
 
 def _settings(flag: str, settings: Mapping[str, Any] | None) -> list[str]:
-    return [f"{flag} {shlex.quote(f'{key}={_text(value)}')}" for key, value in (settings or {}).items()]
+    words = [f"{key}={_text(value)}" for key, value in (settings or {}).items()]
+    return [f"{flag} {shlex.quote(word)}" for word in words]
 
 
 def _text(value: Any) -> str:

@@ -55,7 +55,10 @@ def pseudonyms(kind: str, names: Sequence[str], key: str | None) -> list[str]:
         raise ConfigError("the key is empty; give a secret text, or none at all")
     if key is None:
         numbers: dict[str, int] = {}
-        return [f"{kind}-{numbers.setdefault(name, len(numbers) + 1)}" if name else "" for name in names]
+        for name in names:
+            if name:
+                numbers.setdefault(name, len(numbers) + 1)
+        return [f"{kind}-{numbers[name]}" if name else "" for name in names]
     return [f"{kind}-{_hash(key, kind, name)}" if name else "" for name in names]
 
 
@@ -72,7 +75,8 @@ def _rounded(jobs: Jobs, unit: float) -> Jobs:
         raise ConfigError(f"round = {unit!r} is not a number of seconds; give one > 0, e.g. 60")
     submitted = np.floor(jobs.submitted / unit) * unit
     duration = np.maximum(np.rint(jobs.duration / unit), 1.0) * unit
-    steps = np.where(np.isnan(duration), jobs.total_steps, jobs.total_steps * duration / jobs.duration)
+    scaled = jobs.total_steps * duration / jobs.duration
+    steps = np.where(np.isnan(duration), jobs.total_steps, scaled)
     deadline = submitted + jobs.slo * duration
     return replace(
         jobs,

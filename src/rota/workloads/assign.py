@@ -150,7 +150,9 @@ class Assignment:
                 "assign=random or a profile, or profiles=synergy"
             )
         models = Mix().take(count)
-        return models if self._seed is None else np.random.default_rng(self._seed).permutation(models)
+        if self._seed is None:
+            return models
+        return np.random.default_rng(self._seed).permutation(models)
 
     def _random(self, gpus: IntArray) -> tuple[tuple[str, ...], IntArray]:
         catalogue = self._catalogue()

@@ -23,8 +23,11 @@ def with_durations(jobs: Jobs, throughputs: Throughputs, reference_type: str = "
     missing = np.isnan(jobs.duration) | np.isnan(jobs.total_steps)
     if not missing.any():
         return jobs
-    combinations, which = np.unique(np.stack((jobs.profile[missing], jobs.gpus[missing])), axis=1, return_inverse=True)
-    speeds = np.array([throughputs.rate(jobs.profiles[p], int(g), reference_type) for p, g in combinations.T])
+    keys = np.stack((jobs.profile[missing], jobs.gpus[missing]))
+    combinations, which = np.unique(keys, axis=1, return_inverse=True)
+    names = jobs.profiles
+    rates = [throughputs.rate(names[p], int(g), reference_type) for p, g in combinations.T]
+    speeds = np.array(rates)
     speed = np.full(len(jobs), np.nan)
     speed[missing] = np.where(speeds > 0, speeds, np.nan)[which.ravel()]
     steps = np.where(np.isnan(jobs.total_steps), jobs.duration * speed, jobs.total_steps)
@@ -56,7 +59,8 @@ def with_known_durations(
     """
     duration = jobs.duration.copy()
     wanted = np.isnan(duration) & ~np.isnan(jobs.total_steps)
-    for profile, gpus in sorted(set(zip(jobs.profile[wanted].tolist(), jobs.gpus[wanted].tolist(), strict=True))):
+    pairs = zip(jobs.profile[wanted].tolist(), jobs.gpus[wanted].tolist(), strict=True)
+    for profile, gpus in sorted(set(pairs)):
         with contextlib.suppress(ProfileMissing, UnknownName):
             speed = throughputs.rate(jobs.profiles[profile], gpus, reference_type)
             these = wanted & (jobs.profile == profile) & (jobs.gpus == gpus)

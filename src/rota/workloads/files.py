@@ -50,7 +50,8 @@ def opened(path: str | Path, problems: Problems) -> TraceFile:
     """A file, compressed with gzip or not. Raises ConfigError if it cannot be read."""
     try:
         data = Path(path).read_bytes()
-        return TraceFile(str(path), gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, problems)
+        packed = data[:2] == b"\x1f\x8b"
+        return TraceFile(str(path), gzip.decompress(data) if packed else data, problems)
     except (OSError, EOFError, zlib.error) as problem:
         raise _unreadable(str(path), problem) from None
 

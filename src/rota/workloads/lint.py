@@ -105,7 +105,8 @@ def _look(jobs: Jobs, problems: Collected, catalogues: Sequence[str]) -> None:
 def _unmeasured(jobs: Jobs, problems: Collected, name: str) -> None:
     """Jobs that a run with this catalogue would refuse because of their GPUs."""
     catalogue = load(name)
-    combinations, counts = np.unique(np.stack((jobs.profile, jobs.gpus)), axis=1, return_counts=True)
+    keys = np.stack((jobs.profile, jobs.gpus))
+    combinations, counts = np.unique(keys, axis=1, return_counts=True)
     known = [
         any(catalogue.measured(jobs.profiles[p], g, gpu_type) is not None for gpu_type in catalogue.types)
         for p, g in combinations.T.tolist()

@@ -68,7 +68,8 @@ def shipped() -> PhillyLog:
     lines = gzip.decompress(DATA.read_bytes()).decode().splitlines()
     rows = [line.split(",") for line in lines if not line.startswith("#")][1:]
     submitted, duration, gpus, tenant = zip(*rows, strict=True)
-    return a_log(np.array(submitted, dtype=np.float64), np.array(duration, dtype=np.float64), gpus, tenant)
+    arrivals = np.array(submitted, dtype=np.float64)
+    return a_log(arrivals, np.array(duration, dtype=np.float64), gpus, tenant)
 
 
 @cache

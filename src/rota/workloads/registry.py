@@ -49,7 +49,11 @@ class TraceFormat(Protocol):
         """The contents of a file, in pieces; `exact` keeps every float to the last bit."""
 
 
-formats: Registry[TraceFormat] = Registry("trace format", "rota.workloads.trace_formats", "rota.trace_formats")
+formats: Registry[TraceFormat] = Registry(
+    "trace format",
+    "rota.workloads.trace_formats",
+    "rota.trace_formats",
+)
 workloads: Registry[Source] = Registry("workload", "rota.workloads.generators", "rota.workloads")
 
 

@@ -131,7 +131,8 @@ class TraceRows:
     def filled(self, column: str, default: str) -> TraceRows:
         """The same rows with a default where the column is absent or a cell empty."""
         texts = self.cells.get(column, [""] * len(self))
-        cells: Mapping[str, Sequence[str]] = {**self.cells, column: [t if t.strip() else default for t in texts]}
+        filled = [text if text.strip() else default for text in texts]
+        cells: Mapping[str, Sequence[str]] = {**self.cells, column: filled}
         return TraceRows(problems=self.problems, lines=self.lines, cells=cells)
 
     def optional(self, column: str, wanted: str, *, zero: bool = False) -> FloatArray:
@@ -237,7 +238,8 @@ def _check_header(columns: Sequence[str], required: Sequence[str], path: str, li
 
 
 def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: str) -> TraceRows:
-    numbered = [(n, line.rstrip("\r")) for n, line in enumerate(file.text.split("\n"), 1) if line.strip()]
+    every = enumerate(file.text.split("\n"), 1)
+    numbered = [(n, line.rstrip("\r")) for n, line in every if line.strip()]
     if not numbered:
         raise TraceError(file.path, 1, "the trace has no jobs; give at least one line")
     good = []

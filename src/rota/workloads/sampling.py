@@ -55,7 +55,9 @@ def shifted(jobs: Jobs, squeeze: float = 1.0) -> Jobs:
 
     Deadlines keep their distance.
     """
-    return moved(jobs, (jobs.submitted - jobs.submitted[0]) * squeeze if len(jobs) else jobs.submitted)
+    if not len(jobs):
+        return moved(jobs, jobs.submitted)
+    return moved(jobs, (jobs.submitted - jobs.submitted[0]) * squeeze)
 
 
 def moved(jobs: Jobs, submitted: FloatArray) -> Jobs:

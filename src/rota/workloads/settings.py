@@ -36,7 +36,8 @@ def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
     """GPUs by type, alphabetical, from a mapping or from text such as `v100=36,k80=36`."""
     if given is None:
         raise ConfigError("steady_state needs the cluster: give capacity, e.g. capacity=v100=36,p100=36,k80=36")
-    pairs = given.items() if isinstance(given, Mapping) else (part.split("=", 1) for part in given.split(","))
+    from_text = (part.split("=", 1) for part in given.split(",")) if isinstance(given, str) else ()
+    pairs = given.items() if isinstance(given, Mapping) else from_text
     try:
         capacity = {str(gpu_type).strip(): int(count) for gpu_type, count in pairs}
     except ValueError:

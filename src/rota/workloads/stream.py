@@ -97,10 +97,16 @@ class Stream:
 
 def materialise(source: Source, count: int | None = None) -> Jobs:
     """The next `count` jobs of a source as one table; all that are left without a count."""
-    jobs = source.next(count) if isinstance(source, Stream) and count is not None else source.take(np.inf)
+    if isinstance(source, Stream) and count is not None:
+        return _some(source.next(count)).rows(0, count)
+    jobs = _some(source.take(np.inf))
+    return jobs if count is None else jobs.rows(0, count)
+
+
+def _some(jobs: Jobs | None) -> Jobs:
     if jobs is None:
         raise ConfigError("the workload has no jobs left")
-    return jobs if count is None else jobs.rows(0, count)
+    return jobs
 
 
 def joined(parts: Sequence[Jobs]) -> Jobs:
@@ -108,5 +114,7 @@ def joined(parts: Sequence[Jobs]) -> Jobs:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
+        columns[name] = np.concatenate([getattr(part, name) for part in parts])
     return Jobs(profiles=first.profiles, tenants=first.tenants, launches=first.launches, **columns)

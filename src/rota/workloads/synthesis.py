@@ -81,7 +81,8 @@ def synthesize(
     if hours is not None:
         submitted = submitted[submitted < hours * HOUR]
     drawn = jobs.take(_rows(len(jobs), len(submitted), block, rows))
-    factor = np.exp(lengths.normal(0.0, jitter, len(submitted))) if jitter else np.ones(len(submitted))
+    many = len(submitted)
+    factor = np.exp(lengths.normal(0.0, jitter, many)) if jitter else np.ones(many)
     duration = drawn.duration * factor
     deadline = submitted + drawn.slo * duration
     return replace(
@@ -122,7 +123,8 @@ def _arrivals(
 ) -> FloatArray:
     if not fitted.rate.any():
         return np.zeros(count)
-    gaps = random.choice(fitted.gaps, size=count - 1) * random.uniform(1 - jitter, 1 + jitter, size=count - 1)
+    drawn = random.choice(fitted.gaps, size=count - 1)
+    gaps = drawn * random.uniform(1 - jitter, 1 + jitter, size=count - 1)
     return _seconds(np.concatenate(([0.0], np.cumsum(gaps))), fitted.rate * load)
 
 
@@ -135,7 +137,8 @@ def _expected(seconds: FloatArray, rate: FloatArray) -> FloatArray:
     """How many jobs are expected until then."""
     edges = np.concatenate(([0.0], np.cumsum(rate) * HOUR))
     days, rest = np.divmod(seconds, DAY)
-    return np.asarray(days * edges[-1] + np.interp(rest, HOUR * np.arange(25), edges), dtype=np.float64)
+    today = np.interp(rest, HOUR * np.arange(25), edges)
+    return np.asarray(days * edges[-1] + today, dtype=np.float64)
 
 
 def _seconds(expected: FloatArray, rate: FloatArray) -> FloatArray:

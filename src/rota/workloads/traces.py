@@ -60,7 +60,8 @@ def write_trace(
 def format_of(path: str | Path) -> str:
     """The format that a file name stands for: by its ending, `gavel` if that says nothing."""
     name = Path(path)
-    return SUFFIXES.get((name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower(), "gavel")
+    unpacked = name.with_suffix("") if name.suffix == ".gz" else name
+    return SUFFIXES.get(unpacked.suffix.lower(), "gavel")
 
 
 def recognised(file: TraceFile) -> str:

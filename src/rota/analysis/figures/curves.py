@@ -83,7 +83,8 @@ def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
 
     NaN is a job that did not finish, which keeps its line below 1.
     """
-    return _cdf({name: v / plots.HOUR for name, v in jct_s.items()}, xlabel="completion time (hours)")
+    hours = {name: seconds / plots.HOUR for name, seconds in jct_s.items()}
+    return _cdf(hours, xlabel="completion time (hours)")
 
 
 def ftf_cdf(rho: Mapping[str, FloatArray]) -> Figure:

@@ -78,7 +78,8 @@ class Occupancy:
             for slot in range(int(placement.slot_start[k]), int(placement.slot_start[k + 1])):
                 server = int(placement.slot_server[slot])
                 count = int(placement.slot_gpus[slot])
-                had = [g for job in _members(placement, k) if job != NO_JOB for g in before.get((job, server), [])]
+                jobs = [job for job in _members(placement, k) if job != NO_JOB]
+                had = [g for job in jobs for g in before.get((job, server), [])]
                 kept = [g for g in dict.fromkeys(had) if g in free[server]][:count]
                 free[server] -= set(kept)
                 gpus_of_task[k] += [(server, g) for g in kept]

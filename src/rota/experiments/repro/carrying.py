@@ -104,7 +104,8 @@ def _swept(
             spec = dataclasses.replace(spec, store=str(store), workers=workers)  # noqa: PLW2901 - the same sweep
             tasks = sweeping.plan(spec)
             with watching(spec) if watching else contextlib.nullcontext(None) as progress:
-                sweep = sweeping.carry_out(spec, tasks, kept, sweeping.make_executor(spec), progress=progress)
+                executor = sweeping.make_executor(spec)
+                sweep = sweeping.carry_out(spec, tasks, kept, executor, progress=progress)
             computed += sweep.computed
             pairs = zip(tasks, sweep.runs, strict=True)
             measured += [_measured(task.values, run) for task, run in pairs]

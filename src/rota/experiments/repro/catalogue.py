@@ -15,7 +15,14 @@ from typing import Any
 
 from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.keys import canonical_name, flat
-from rota.experiments.repro.model import Explanation, Line, Ratio, Reproduction, SweepPart, Tolerance
+from rota.experiments.repro.model import (
+    Explanation,
+    Line,
+    Ratio,
+    Reproduction,
+    SweepPart,
+    Tolerance,
+)
 from rota.experiments.spec import Spec, spec_from
 
 if sys.version_info >= (3, 11):
@@ -44,7 +51,8 @@ def load(name: str) -> Reproduction:
     """The reproduction of that name; raises UnknownName with the nearest."""
     if name not in names():
         raise UnknownName("reproduction", name, names())
-    text = resources.files(__package__).joinpath(_FOLDER, f"{name}.toml").read_text(encoding="utf-8")
+    file = resources.files(__package__).joinpath(_FOLDER, f"{name}.toml")
+    text = file.read_text(encoding="utf-8")
     return read(name, tomllib.loads(text))
 
 

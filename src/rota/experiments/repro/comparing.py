@@ -85,7 +85,8 @@ def _row(
 
 
 def _ratio_row(wanted: Reproduction, ratio: Ratio, measured: Sequence[Measured]) -> Row | None:
-    above, below = ([m for m in measured if matches(m.point, where)] for where in (ratio.over, ratio.under))
+    above = [m for m in measured if matches(m.point, ratio.over)]
+    below = [m for m in measured if matches(m.point, ratio.under)]
     if not above or len(above) != len(below):
         return None  # seeds that only one side has would tilt it
     over = _mean(above, wanted.metric)[0]

@@ -26,7 +26,10 @@ from rota.engine.state import State
 from rota.experiments.repro.model import Measured
 from rota.policies.registry import policies
 
-POLICIES = {"aware": "max-min-fairness-water-filling-perf", "agnostic": "max-min-fairness-water-filling"}
+POLICIES = {
+    "aware": "max-min-fairness-water-filling-perf",
+    "agnostic": "max-min-fairness-water-filling",
+}
 ENTITIES = 3
 
 
@@ -42,7 +45,8 @@ def filled_levels(settings: Mapping[str, Any]) -> list[Measured]:
             started = time.process_time()
             level = _levels(jobs.rows(0, step), name, settings["cluster"], aware=policy == "aware")
             by_entity = np.bincount(jobs.tenant[:step], weights=level, minlength=ENTITIES)
-            metrics = {"total": float(level.sum())} | {f"entity{e}": float(by_entity[e]) for e in range(ENTITIES)}
+            metrics = {"total": float(level.sum())}
+            metrics |= {f"entity{e}": float(by_entity[e]) for e in range(ENTITIES)}
             spent = time.process_time() - started
             measured.append(
                 Measured(

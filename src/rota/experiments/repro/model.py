@@ -181,7 +181,8 @@ class ReproductionResult:
 
     def counts(self) -> dict[str, int]:
         """How many rows have which verdict."""
-        count_of = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in VERDICTS}
+        verdicts = [row.verdict for row in self.rows]
+        count_of = {verdict: verdicts.count(verdict) for verdict in VERDICTS}
         return {verdict: count for verdict, count in count_of.items() if count}
 
     def numbers(self) -> dict[str, Any]:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from rota.core.errors import ConfigError
 from rota.experiments.repro.catalogue import names
-from rota.experiments.repro.model import CLOSE, MET, NOT_MET, UNPUBLISHED, ReproductionResult, Row, result_from
+from rota.experiments.repro.model import (
+    CLOSE,
+    MET,
+    NOT_MET,
+    UNPUBLISHED,
+    ReproductionResult,
+    Row,
+    result_from,
+)
 
 INTRODUCTION = """# Published results, reproduced
 
@@ -54,7 +62,8 @@ def read_results(sources: Iterable[str | Path]) -> list[ReproductionResult]:
 def _read(file: Path) -> list[ReproductionResult]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
-        return [result_from(one) for one in (document if isinstance(document, list) else [document])]
+        every = document if isinstance(document, list) else [document]
+        return [result_from(one) for one in every]
     except OSError as error:
         fix = "give a file or folder that exists"
         raise ConfigError(f"cannot read {file}: {error.strerror}; {fix}") from None
@@ -153,7 +162,9 @@ def _reasons(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
 
 
 def _places(where: Sequence[str]) -> str:
-    return ", ".join(where) if len(where) <= 8 else f"{', '.join(where[:7])} and {len(where) - 7} more"
+    if len(where) <= 8:
+        return ", ".join(where)
+    return f"{', '.join(where[:7])} and {len(where) - 7} more"
 
 
 def _published(row: Row) -> str:

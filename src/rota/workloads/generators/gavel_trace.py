@@ -78,7 +78,10 @@ class _Drawing:
     def __init__(self, recipe: TraceRecipe, kinds: Kinds) -> None:
         self._recipe = recipe
         self._kinds = kinds
-        self._models, self._gaps, self._durations, self._sizes = (Random(recipe.seed + k) for k in range(4))
+        self._models = Random(recipe.seed)
+        self._gaps = Random(recipe.seed + 1)
+        self._durations = Random(recipe.seed + 2)
+        self._sizes = Random(recipe.seed + 3)
         self._at = 0.0
         self._done = 0
 
@@ -89,7 +92,8 @@ class _Drawing:
         template = np.array([model for model, _ in models], dtype=np.int64)
         gpus = np.array([self._gpus(model) for model, _ in models], dtype=np.int64)
         hours = self._recipe.hours
-        duration = 3600 * np.array([self._durations.choice(hours) for _ in range(count)], dtype=np.float64)
+        drawn = [self._durations.choice(hours) for _ in range(count)]
+        duration = 3600 * np.array(drawn, dtype=np.float64)
         steps = np.maximum(1.0, np.floor(self._kinds.steps(template, gpus, duration)))
         return jobs_table(
             self._kinds,

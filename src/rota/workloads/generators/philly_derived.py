@@ -195,7 +195,8 @@ def _original(recipe: DerivedRecipe) -> Iterator[Asked]:
             f"{philly.shipped().submitted.max() / 3600:.0f}"
         )
     gpus = log.gpus.tolist() if recipe.multi_gpu else [1] * len(log.gpus)
-    return zip(log.submitted.tolist(), log.duration.tolist(), gpus, log.tenant.tolist(), strict=True)
+    submitted = log.submitted.tolist()
+    return zip(submitted, log.duration.tolist(), gpus, log.tenant.tolist(), strict=True)
 
 
 def _arrival(recipe: DerivedRecipe, job: int, previous: float, random: Random) -> float:

@@ -50,7 +50,8 @@ class GavelTrace:
         heads = ["\t".join(map(cells.plain, _head(launch))) for launch in jobs.launches]
         profiles = [cells.plain(name) for name in jobs.profiles]
         columns = (jobs.profile, jobs.launch, jobs.total_steps, jobs.gpus, jobs.weight, jobs.slo, jobs.submitted)
-        for profile, launch, steps, gpus, weight, slo, at in zip(*(c.tolist() for c in columns), strict=True):
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for profile, launch, steps, gpus, weight, slo, at in rows:
             asked = cells.amount("steps", steps, exact=exact)
             importance = cells.amount("weight", weight, exact=exact)
             yield (

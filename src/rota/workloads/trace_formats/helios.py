@@ -60,7 +60,8 @@ class HeliosTrace:
         left = Left(file, rows.lines)
         left.out(gpus == 0, "ask for no GPU")
         left.out(~(duration > 0), "never ran")
-        states = np.array([state.strip().upper() for state in rows.filled("state", "COMPLETED").cells["state"]])
+        said = rows.filled("state", "COMPLETED").cells["state"]
+        states = np.array([state.strip().upper() for state in said])
         left.unfinished(states != "COMPLETED", self._failed)
         cpus = rows.optional("cpu_num", "a number of CPUs; give a number >= 0", zero=True)
         log = Logged(

@@ -61,7 +61,8 @@ class OpenbTrace:
         left.out(gpus == 0, "ask for no GPU")
         left.out(np.isnan(duration), "were never scheduled")
         left.out(duration <= 0, "took no time")
-        phases = np.array([phase.strip() for phase in rows.filled("pod_phase", "Running").cells["pod_phase"]])
+        said = rows.filled("pod_phase", "Running").cells["pod_phase"]
+        phases = np.array([phase.strip() for phase in said])
         left.unfinished(~np.isin(phases, ENDED_WELL), self._failed)
         if self._fractions == "drop":
             left.out(milli < 1000, "ask for a part of a GPU", "fractions=whole keeps them, with a whole one")

@@ -60,7 +60,8 @@ class PhillyJsonTrace:
                 row = _row(job)
             except ValueError as problem:
                 what, _, fix = str(problem).partition("; ")
-                file.problems.error(_line(file.text, number), f"job {number} of the list: {what}", fix)
+                line = _line(file.text, number)
+                file.problems.error(line, f"job {number} of the list: {what}", fix)
                 continue
             if row is None or (self._failed == "drop" and job.get("status") != "Pass"):
                 idle += 1

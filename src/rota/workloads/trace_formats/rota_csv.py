@@ -155,8 +155,12 @@ def text_columns(jobs: Jobs) -> dict[str, list[str]]:
 def _launch_columns(jobs: Jobs) -> dict[str, list[str]]:
     if all(launch == Launch() for launch in jobs.launches):
         return {}
-    columns = {name: _texts([getattr(launch, name) for launch in jobs.launches], jobs.launch) for name in LAUNCH[:3]}
-    return columns | {"needs_data_dir": [str(int(jobs.launches[i].needs_data_dir)) for i in jobs.launch]}
+    columns = {}
+    for name in LAUNCH[:3]:
+        texts = [getattr(launch, name) for launch in jobs.launches]
+        columns[name] = _texts(texts, jobs.launch)
+    needs = [str(int(jobs.launches[i].needs_data_dir)) for i in jobs.launch]
+    return columns | {"needs_data_dir": needs}
 
 
 def _texts(names: Sequence[str], index: IntArray) -> list[str]:

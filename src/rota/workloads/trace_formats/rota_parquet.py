@@ -45,7 +45,8 @@ class ParquetTrace:
                 raise TraceError(file.path, 1, f"there is no column {name!r}; {fix}")
         if not table.num_rows:
             raise TraceError(file.path, 1, "the file has no rows; give at least one job")
-        cells = {name: [_text(v) for v in table.column(name).to_pylist()] for name in table.column_names}
+        values = {name: table.column(name).to_pylist() for name in table.column_names}
+        cells = {name: [_text(value) for value in column] for name, column in values.items()}
         return from_rows(
             TraceRows(
                 problems=file.problems,
@@ -57,7 +58,9 @@ class ParquetTrace:
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:
         """One row per job; columns that say nothing are left out."""
         arrow = _pyarrow()
-        columns = {name: arrow.array([_value(name, t) for t in texts]) for name, texts in text_columns(jobs).items()}
+        columns = {}
+        for name, texts in text_columns(jobs).items():
+            columns[name] = arrow.array([_value(name, text) for text in texts])
         buffer = io.BytesIO()
         arrow.parquet.write_table(arrow.table(columns), buffer, compression="zstd")
         yield buffer.getvalue()

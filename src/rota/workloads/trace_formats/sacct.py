@@ -63,12 +63,14 @@ class SacctTrace:
         rows = _jobs_only(with_header(file, ("Submit",), "|", kind="listing"), file)
         submitted = rows.times("Submit", needed=True)
         duration = _durations(rows, file)
-        asked = [_asked(*row) for row in zip(*(_column(rows, name) for name in ALLOCATED), strict=True)]
+        columns = [_column(rows, name) for name in ALLOCATED]
+        asked = [_asked(*row) for row in zip(*columns, strict=True)]
         gpus, cpus, memory = (np.array(column, dtype=np.float64) for column in zip(*asked, strict=True))
         left = Left(file, rows.lines)
         left.out(gpus == 0, "have no GPUs")
         left.out(~(duration > 0), "have not run, or not ended")
-        states = np.array([state.strip().split(" ")[0].rstrip("+") for state in _column(rows, "State", "COMPLETED")])
+        said = _column(rows, "State", "COMPLETED")
+        states = np.array([state.strip().split(" ")[0].rstrip("+") for state in said])
         left.unfinished(states != "COMPLETED", self._failed)
         log = Logged(
             submitted=submitted,
@@ -131,10 +133,12 @@ def _durations(rows: TraceRows, file: TraceFile) -> FloatArray:
 
 def _asked(alloc: str, req: str, alloc_gres: str, req_gres: str) -> tuple[int, float, float]:
     """GPUs, CPUs and GB of a job; NaN where a listing says nothing."""
-    tres = dict(part.partition("=")[::2] for part in (alloc.strip() or req.strip()).split(",") if part)
+    parts = (alloc.strip() or req.strip()).split(",")
+    tres = dict(part.partition("=")[::2] for part in parts if part)
     gpus = tres.get("gres/gpu", "")
     if not gpus.isdecimal():
-        typed = [count for name, count in tres.items() if name.startswith("gres/gpu:") and count.isdecimal()]
+        by_type = [count for name, count in tres.items() if name.startswith("gres/gpu:")]
+        typed = [count for count in by_type if count.isdecimal()]
         gres = GRES.findall(alloc_gres.strip() or req_gres.strip())
         gpus = str(sum(map(int, typed or gres)))
     memory = AMOUNT.match(tres.get("mem", ""))

@@ -66,7 +66,8 @@ class SwfTrace:
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a comment, or 18 numbers."""
         parts = first_line.split()
-        return first_line.lstrip().startswith(";") or (len(parts) == len(COLUMNS) and all(map(_is_number, parts)))
+        is_comment = first_line.lstrip().startswith(";")
+        return is_comment or (len(parts) == len(COLUMNS) and all(map(_is_number, parts)))
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""
@@ -103,7 +104,8 @@ class SwfTrace:
             raise OutputError("the swf format cannot hold weights or deadlines; use csv")
         yield "; Version: 2.2\n; Note: processors are GPUs\n"
         for kind, names in (("application", jobs.profiles), ("tenant", jobs.tenants)):
-            yield from (f"; Note: {kind} {n} = {cells.plain(name, LINE_ENDS)}\n" for n, name in enumerate(names, 1))
+            for number, name in enumerate(names, 1):
+                yield f"; Note: {kind} {number} = {cells.plain(name, LINE_ENDS)}\n"
         columns = (jobs.submitted, jobs.duration, jobs.gpus, jobs.tenant, jobs.profile)
         text = cells.whole_or_exact
         for number, (at, length, gpus, tenant, profile) in enumerate(

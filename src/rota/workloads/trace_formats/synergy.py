@@ -53,9 +53,11 @@ class SynergyTrace:
         profiles = [cells.plain(name, FORBIDDEN) for name in jobs.profiles]
         fractions = bool((jobs.submitted % 1 != 0).any())
         columns = (jobs.profile, jobs.submitted, jobs.total_steps, jobs.gpus)
-        for number, (profile, at, steps, gpus) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for number, (profile, at, steps, gpus) in enumerate(rows):
             arrival = repr(at) if fractions else str(int(at))
-            yield f"{number},{profiles[profile]},{arrival},{cells.amount('steps', steps, exact=exact)},{gpus}\n"
+            amount = cells.amount("steps", steps, exact=exact)
+            yield f"{number},{profiles[profile]},{arrival},{amount},{gpus}\n"
 
 
 def _whole(cell: str) -> bool:

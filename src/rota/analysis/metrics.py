@@ -195,6 +195,8 @@ class Metrics:
         measured = counted & (table.ints("status") == FINISHED)
         jct = (finish - arrival)[measured]
         rho = finish_time_fairness(table, self.cluster, self.speeds)
+        tenant = table.ints("tenant")
+        tenants = list(table.tenants.known)
         there_gpu_s = self._past_capacity_gpu_s + self._capacity * (now - self._capacity_since)
         return {
             "mean_jct_s": float(jct.mean()) if len(jct) else None,
@@ -218,7 +220,7 @@ class Metrics:
             "measured_to": None if window is None else window.last,
             "steady": None if window is None else window.steady,
             "mean_jct_s_by_weight": _means(jct, table.floats("weight")[measured], "{:g}".format),
-            "mean_jct_s_by_tenant": _means(jct, table.ints("tenant")[measured], list(table.tenants.known).__getitem__),
+            "mean_jct_s_by_tenant": _means(jct, tenant[measured], tenants.__getitem__),
             **breakdown(table, self.ledger, rho, counted, now),
         }
 

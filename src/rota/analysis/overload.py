@@ -156,7 +156,9 @@ class Overload:
         self._backlog.look(idle=self._idle)
         limits = self._limits
         rise = self._backlog.rise()
-        if not self._enough() or rise is None or rise.evidence(limits.load) < -math.log(limits.suspect):
+        if not self._enough() or rise is None:
+            return None
+        if rise.evidence(limits.load) < -math.log(limits.suspect):
             return None
         left = rise.left_s / 3600.0
         rose = rise.rise_s / 3600.0
@@ -246,7 +248,9 @@ class Overload:
     def _check_work(self) -> None:
         limits = self._limits
         rise = self._backlog.rise()
-        if self._verdict is not None or rise is None or rise.evidence(limits.load) < -math.log(limits.chance):
+        if self._verdict is not None or rise is None:
+            return
+        if rise.evidence(limits.load) < -math.log(limits.chance):
             return
         self.overhang = seen = self._overhang(rise)
         self._verdict = (

@@ -124,5 +124,6 @@ class Waiting:
         seconds, job = max([self._longest, *still_waiting])
         mean = self._idle_gpu_s / self._hungry_s
         hours = self._hungry_s / 3600
-        idle = f"{self._mechanism} left {mean:.1f} GPUs idle on average for {hours:.1f} h while jobs waited"
+        left = f"{self._mechanism} left {mean:.1f} GPUs idle on average"
+        idle = f"{left} for {hours:.1f} h while jobs waited"
         return [f"{idle} that asked for no more; job {job} waited longest ({seconds / 3600:.1f} h)"]

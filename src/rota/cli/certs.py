@@ -13,9 +13,16 @@ if TYPE_CHECKING:
     from rota.deploy.security.certs import Issued
 
 _dir = click.option(
-    "--dir", "folder", metavar="DIR", help="Folder of the authority (default: ROTA_CERTS, else ~/.config/rota/certs)."
+    "--dir",
+    "folder",
+    metavar="DIR",
+    help="Folder of the authority (default: ROTA_CERTS, else ~/.config/rota/certs).",
 )
-_out = click.option("--out", metavar="FOLDER", help="Folder to write for the holder: ca.pem, certificate and key.")
+_out = click.option(
+    "--out",
+    metavar="FOLDER",
+    help="Folder to write for the holder: ca.pem, certificate and key.",
+)
 _days = click.option(
     "--days",
     type=click.IntRange(1, 3650),

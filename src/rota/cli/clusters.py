@@ -98,4 +98,6 @@ def _summary(cluster: Cluster) -> str:
     text = f"{', '.join(parts)} on {len(cluster.servers)} servers"
     shapes = {server.capacity for server in cluster.servers}
     each = shapes.pop()
-    return text if shapes or not each.cpus else f"{text} with {each.cpus:g} CPUs, {each.memory_gb:g} GB"
+    if shapes or not each.cpus:
+        return text
+    return f"{text} with {each.cpus:g} CPUs, {each.memory_gb:g} GB"

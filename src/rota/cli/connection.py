@@ -16,15 +16,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option(
-        "--scheduler", metavar="HOST:PORT", help="Address of the scheduler (or ROTA_SCHEDULER, or client.toml)."
+        "--scheduler",
+        metavar="HOST:PORT",
+        help="Address of the scheduler (or ROTA_SCHEDULER, or client.toml).",
     ),
-    click.option("--certs", metavar="DIR", help="Folder with the certificates (or ROTA_CERTS, or client.toml)."),
+    click.option(
+        "--certs",
+        metavar="DIR",
+        help="Folder with the certificates (or ROTA_CERTS, or client.toml).",
+    ),
     click.option(
         "--token-file",
         metavar="FILE",
-        help="File with your token (or ROTA_TOKEN_FILE, or the token itself in ROTA_TOKEN, or client.toml).",
+        help="File with your token (or ROTA_TOKEN_FILE, ROTA_TOKEN, or client.toml).",
     ),
-    click.option("--insecure", is_flag=True, help="Use no certificates: only for a scheduler on this machine."),
+    click.option(
+        "--insecure",
+        is_flag=True,
+        help="Use no certificates: only for a scheduler on this machine.",
+    ),
 )
 
 

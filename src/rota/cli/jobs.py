@@ -69,7 +69,8 @@ def command(
         echo_json([fields(info) for info in page.jobs])
         return
     if not page.jobs:
-        click.echo("no jobs" if everything or phases else "no jobs that are not over; --all shows the others")
+        message = "no jobs that are not over; --all shows the others"
+        click.echo("no jobs" if everything or phases else message)
         return
     from rota.cli.tables import show_table
 

@@ -41,7 +41,9 @@ def command(name: str | None, *, as_json: bool) -> None:
             "types": catalogue.types,
             "rows": rows,
         }
-        echo_json(shown if not catalogue.fits else {**shown, "fits": [asdict(fit) for fit in catalogue.fits]})
+        if catalogue.fits:
+            shown["fits"] = [asdict(fit) for fit in catalogue.fits]
+        echo_json(shown)
         return
     _show(catalogue)
 

@@ -193,7 +193,8 @@ def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet
         if not as_json:
             _show(outcome.result, paths)
     if as_json:
-        click.echo(_as_text([r.numbers() for r in results] if len(wanted) > 1 else results[0].numbers()), nl=False)
+        every = [result.numbers() for result in results]
+        click.echo(_as_text(every if len(wanted) > 1 else every[0]), nl=False)
     if any(r.failed for r in results):
         return FAILED
     good = {"met", "close", "not published"}

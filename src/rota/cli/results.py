@@ -189,7 +189,8 @@ def _show_one(run: Run, *, as_json: bool) -> None:
         ("host", run.host or "-"),
     ]
     about += [("error", run.error)] if run.error else []
-    config = {key: value for key, value in run.config.items() if key not in {"cluster", "rules"} and value is not None}
+    given = {key: value for key, value in run.config.items() if value is not None}
+    config = {key: value for key, value in given.items() if key not in {"cluster", "rules"}}
     about += [(key, str(value)) for key, value in config.items()]
     show_pairs("run", about)
     if run.metrics:

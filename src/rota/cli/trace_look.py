@@ -118,7 +118,8 @@ def lint(
         remarks = f"{len(findings.remarks)} remarks"
         click.echo(f"{findings.error_count:,} errors, {remarks}: the trace cannot be used")
     else:
-        click.echo(f"{findings.jobs:,} jobs ({findings.format}), no errors, {len(findings.remarks)} remarks")
+        jobs = f"{findings.jobs:,} jobs ({findings.format})"
+        click.echo(f"{jobs}, no errors, {len(findings.remarks)} remarks")
     return code
 
 

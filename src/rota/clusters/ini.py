@@ -113,7 +113,8 @@ def _unreadable(path: Path, problem: configparser.Error) -> ConfigError:
 
 def _whole(key: str, text: str, path: Path) -> int:
     least = 1 if key in AT_LEAST_ONE else 0
-    good = text.isascii() and text.isdigit() and len(text) <= len(str(MOST)) and least <= int(text) <= MOST
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(MOST))
+    good = is_number and least <= int(text) <= MOST
     if not good:
         hint = "; begin each key in the first column" if "\n" in text else ""
         raise ConfigError(

@@ -52,8 +52,10 @@ def load(spec: str | Path) -> Cluster:
     if text in names():
         return _from_file(DATA / f"{text}.toml")
     if ":" in text:
-        raise ConfigError(f"cluster {text!r}: write the GPUs of each type as type=count, e.g. v100=36,p100=36,k80=36")
-    raise UnknownName("cluster (give a name, type=count,... or a .toml or .ini file)", text, names())
+        fix = "write the GPUs of each type as type=count, e.g. v100=36,p100=36,k80=36"
+        raise ConfigError(f"cluster {text!r}: {fix}")
+    what = "cluster (give a name, type=count,... or a .toml or .ini file)"
+    raise UnknownName(what, text, names())
 
 
 def _from_file(path: Path) -> Cluster:

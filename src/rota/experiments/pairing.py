@@ -73,7 +73,8 @@ def pair_runs(
     for text, side in runs_of_side.items():
         side.update({_rest(run.point, axis): run for run in runs if _text(run.point[axis]) == text})
         if not side:
-            raise UnknownName(f"value of {axis} in sweep {name!r}:", text, {_text(run.point[axis]) for run in runs})
+            known = {_text(run.point[axis]) for run in runs}
+            raise UnknownName(f"value of {axis} in sweep {name!r}:", text, known)
     pairs: list[tuple[Run, Run]] = []
     left_out: dict[str, int] = {}
     for rest in dict.fromkeys([*runs_of_side[a], *runs_of_side[b]]):
@@ -86,7 +87,8 @@ def pair_runs(
             left_out[str(why)] = left_out.get(str(why), 0) + 1
     if not pairs:
         reasons = "; ".join(f"{count} x {why}" for why, count in left_out.items())
-        raise ConfigError(f"sweep {name!r} has no two runs that differ in {axis} only and have {metric}: {reasons}")
+        problem = f"sweep {name!r} has no two runs that differ in {axis} only and have {metric}"
+        raise ConfigError(f"{problem}: {reasons}")
     settings = _settings(pairs, axis, metric)
     used, over, samples = _samples(settings)
     return Paired(
@@ -109,7 +111,8 @@ def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[
     fitting = {name: [r for r in of if axis in r.point] for name, of in runs.items()}
     fitting = {name: of for name, of in fitting.items() if of}
     if not fitting:
-        raise UnknownName("axis", axis, {key for of in runs.values() for run in of for key in run.point})
+        known_axes = {key for of in runs.values() for run in of for key in run.point}
+        raise UnknownName("axis", axis, known_axes)
     if len(fitting) > 1:
         fix = "choose with --sweep"
         what = f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}"

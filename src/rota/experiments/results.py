@@ -52,7 +52,8 @@ class Sweep:
         with ResultStore(self.store, create=False) as store:
             blob = store.jobs(run.key)
         if blob is None:
-            raise ConfigError(f"run {run.key[:12]} is {run.status or 'not done'}: there are no completion times of it")
+            problem = f"run {run.key[:12]} is {run.status or 'not done'}"
+            raise ConfigError(f"{problem}: there are no completion times of it")
         return unpack(blob)
 
     def figure(self, y: str = "mean_jct_s", x: str = "load", by: str = "policy") -> Figure:

@@ -35,16 +35,23 @@ CREATE TABLE IF NOT EXISTS runs (
     key TEXT PRIMARY KEY, status TEXT NOT NULL, config TEXT NOT NULL, metrics TEXT NOT NULL, error TEXT,
     started REAL, cpu_s REAL, wall_s REAL, host TEXT, version TEXT
 );
-CREATE TABLE IF NOT EXISTS jobs (key TEXT PRIMARY KEY REFERENCES runs (key) ON DELETE CASCADE, data BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS sweeps (name TEXT PRIMARY KEY, spec TEXT NOT NULL, updated REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (
+    key TEXT PRIMARY KEY REFERENCES runs (key) ON DELETE CASCADE, data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS sweeps (
+    name TEXT PRIMARY KEY, spec TEXT NOT NULL, updated REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS members (
     sweep TEXT NOT NULL, point TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT NULL,
     PRIMARY KEY (sweep, point)
 );
 CREATE INDEX IF NOT EXISTS members_by_key ON members (key);
-CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS claims (
+    key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, until REAL NOT NULL
+);
 """
 _COLUMNS = "config, metrics, error, started, cpu_s, wall_s, host, version"
+_CLAIM = "SELECT host, pid, until FROM claims WHERE key = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +255,8 @@ class ResultStore:
 
         Raises ConfigError if they fit several.
         """
-        query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs WHERE key >= ? AND key < ? LIMIT 2"
+        where = "WHERE key >= ? AND key < ? LIMIT 2"
+        query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs {where}"
         with self._explained():
             rows = self._db.execute(query, (key, key + "g")).fetchall()
         if len(rows) > 1:
@@ -285,7 +293,7 @@ class ResultStore:
     def claim(self, key: str) -> bool:
         """Whether this process is the one to do the run."""
         with self._change():
-            row = self._db.execute("SELECT host, pid, until FROM claims WHERE key = ?", (key,)).fetchone()
+            row = self._db.execute(_CLAIM, (key,)).fetchone()
             if row is not None and (row[0], row[1]) != self._me and _alive(*row):
                 return False
             claim = (key, *self._me, _until())
@@ -295,7 +303,7 @@ class ResultStore:
     def claimed(self, key: str) -> bool:
         """Whether another process is at it."""
         with self._explained():
-            row = self._db.execute("SELECT host, pid, until FROM claims WHERE key = ?", (key,)).fetchone()
+            row = self._db.execute(_CLAIM, (key,)).fetchone()
         return row is not None and (row[0], row[1]) != self._me and _alive(*row)
 
     def renew_claims(self) -> None:

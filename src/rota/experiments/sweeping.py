@@ -47,13 +47,9 @@ def make_spec(
     settings: Mapping[str, Any],
 ) -> Spec:
     """A spec with single settings changed or added."""
-    if isinstance(given, Spec):
-        base = given
-    elif given is None or isinstance(given, Mapping):
-        base = spec_from(given or {}, "the sweep")
-    else:
-        base = read_spec(given)
-    how = {f.name for f in dataclasses.fields(Spec)} - {"run", "axes", "zipped", "exclude", "only", "override"}
+    base = _base(given)
+    points = {"run", "axes", "zipped", "exclude", "only", "override"}
+    how = {field.name for field in dataclasses.fields(Spec)} - points
     given_settings = {key: value for key, value in settings.items() if value is not None}
     changes = {key: value for key, value in given_settings.items() if key in how}
     if isinstance(changes.get("auto_load"), Mapping):
@@ -62,7 +58,7 @@ def make_spec(
         changes["store"] = str(changes["store"])
     run = dict(base.run)
     axes = dict(base.axes)
-    others = {key: value for key, value in settings.items() if key not in how and value is not None}
+    others = {key: value for key, value in given_settings.items() if key not in how}
     try:
         values = flat(others, "the sweep")
     except UnknownName as error:
@@ -75,6 +71,14 @@ def make_spec(
         else:
             run[key] = value
     return dataclasses.replace(base, run=run, axes=axes, **changes)
+
+
+def _base(given: str | Path | Mapping[str, Any] | Spec | None) -> Spec:
+    if isinstance(given, Spec):
+        return given
+    if given is None or isinstance(given, Mapping):
+        return spec_from(given or {}, "the sweep")
+    return read_spec(given)
 
 
 def _culprit(settings: Mapping[str, Any], error: UnknownName) -> str:

@@ -83,7 +83,9 @@ def make_task(values: Values, overload: str = "auto") -> SweepTask:
     except OSError as error:
         config = {"version": __version__, **{k: plain(v) for k, v in parameters.items()}}
         problem = f"ConfigError: cannot read {error.filename}: {error.strerror}; check the path"
-    decides = {name: value for name, value in config.items() if not (name == "trace" and config.get("jobs_sha256"))}
+    decides = dict(config)
+    if config.get("jobs_sha256"):
+        decides.pop("trace", None)
     identity = {"config": plain(decides), "code": code_digest()}
     if overload != "auto":
         identity["overload"] = overload

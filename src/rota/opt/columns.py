@@ -115,7 +115,8 @@ class PairSource:
 def pair_source(view: View, groups: JobGroups) -> PairSource:
     """The useful pairs among groups of the view's classes."""
     order = np.argsort(groups.job_class, kind="stable")
-    present, starts, own = np.unique(groups.job_class[order], return_index=True, return_inverse=True)
+    sorted_classes = groups.job_class[order]
+    present, starts, own = np.unique(sorted_classes, return_index=True, return_inverse=True)
     stops = np.append(starts[1:], len(order))[: len(starts)]
     useful = useful_classes(view, present)
     rate = np.where(useful, view.classes.pair[present[:, None], present[None, :]], 0.0)

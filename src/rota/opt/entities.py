@@ -42,7 +42,8 @@ def parse(text: str | None) -> dict[str, Entity] | None:
         except ValueError:
             weight = -1.0
         if not equals or not name.strip() or not 0 < weight < np.inf:
-            raise ConfigError(f"entities: {part.strip()!r} is not of the form tenant=weight:inner, e.g. a=2:fairness")
+            form = "tenant=weight:inner, e.g. a=2:fairness"
+            raise ConfigError(f"entities: {part.strip()!r} is not of the form {form}")
         if inner not in INNER:
             raise UnknownName("inner policy of an entity", inner, INNER)
         entities[name.strip()] = Entity(weight, inner)

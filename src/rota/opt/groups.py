@@ -63,7 +63,8 @@ def by_job(view: View) -> JobGroups:
 def by_class_and(view: View, label: IntArray) -> JobGroups:
     """One group per class and label, for the combinations that occur."""
     width = int(label.max(initial=0)) + 1
-    keys, member, count = np.unique(view.job_class * width + label, return_inverse=True, return_counts=True)
+    labelled = view.job_class * width + label
+    keys, member, count = np.unique(labelled, return_inverse=True, return_counts=True)
     job_class = keys // width
     return JobGroups(
         member=member,

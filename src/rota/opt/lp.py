@@ -33,7 +33,10 @@ CREDIBLE = 1e-7
 _COLUMNWISE = 1
 _MINIMISE = 1
 _OPTIMAL = highspy.HighsModelStatus.kOptimal
-_INFEASIBLE = {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}
+_INFEASIBLE = {
+    highspy.HighsModelStatus.kInfeasible,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible,
+}
 _BASIC = highspy.HighsBasisStatus.kBasic
 _REST = {
     (0, 0): highspy.HighsBasisStatus.kLower,
@@ -126,7 +129,8 @@ class LinearProgram:
         lengths = (len(self.lower), len(self.upper), len(self.start), len(self.row_upper), len(self.index))
         # HiGHS would read beyond the arrays.
         if lengths != (columns, columns, columns, rows, len(self.value)):
-            raise SolveError(f"{self.name}: arrays of lengths {lengths} for {columns} columns and {rows} rows")
+            shape = f"{columns} columns and {rows} rows"
+            raise SolveError(f"{self.name}: arrays of lengths {lengths} for {shape}")
         self._integrality = np.zeros(columns, dtype=np.int32)
 
     def improve(self, basis: Int32Array | None = None) -> Solution:
@@ -243,7 +247,8 @@ class LinearProgram:
             self._integrality,
         )
         if status == highspy.HighsStatus.kError:
-            raise SolveError(f"{self.name}: the solver refused the model (a coefficient that is not a number?)")
+            why = "the solver refused the model (a coefficient that is not a number?)"
+            raise SolveError(f"{self.name}: {why}")
         _solver.holds = self
 
     def _start_from(self, basis: Int32Array) -> None:

@@ -214,7 +214,8 @@ def _affordable(
         climbing = (height > 0) & (height <= 1 + ROUNDING)
         gradient = float(np.vdot(slope, climbing * pace.slope(v)))
         if gradient <= 0:
-            raise SolveError(f"cost of the target {v!r} exceeds the cluster by {excess!r} but does not change with it")
+            problem = f"cost of the target {v!r} exceeds the cluster by {excess!r}"
+            raise SolveError(f"{problem} but does not change with it")
         lower = v - excess / gradient
         if not lower < v:
             return v, f

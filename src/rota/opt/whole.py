@@ -62,7 +62,8 @@ def solve_whole(
         program.start, program.index, program.value, np.ones(len(program.cost), dtype=np.int32),
     )  # fmt: skip
     if status == highspy.HighsStatus.kError:
-        raise SolveError(f"{program.name}: the solver refused the model (a coefficient that is not a number?)")
+        why = "the solver refused the model (a coefficient that is not a number?)"
+        raise SolveError(f"{program.name}: {why}")
     highs.run()
     info = highs.getInfo()
     if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):

@@ -130,7 +130,8 @@ class Estimator:
     ) -> float:
         """What `pair_rate` is taken to be before the two have run together, from 0 to `rate`."""
         if reference is None or partner_reference is None or (reference, partner_reference) == (profile, partner):
-            return min(self.pair_rate(profile, partner, gpus, type_), self.rate(profile, gpus, type_))
+            together = self.pair_rate(profile, partner, gpus, type_)
+            return min(together, self.rate(profile, gpus, type_))
         part = self._table(gpus).value(reference, partner_reference, type_)
         return part * self.rate(profile, gpus, type_)
 
@@ -193,7 +194,8 @@ class _References:
             if not row.any() and self._values.any():
                 return int(rng.integers(len(self.names)))
         lengths = np.linalg.norm(self._values, axis=1) * np.linalg.norm(row)
-        cosine = np.divide(self._values @ row, lengths, out=np.zeros(len(self.names)), where=lengths > 0)
+        zeros = np.zeros(len(self.names))
+        cosine = np.divide(self._values @ row, lengths, out=zeros, where=lengths > 0)
         distance = np.linalg.norm(self._values - row, axis=1)
         return int(np.where(cosine >= cosine.max() - _SAME, distance, np.inf).argmin())
 

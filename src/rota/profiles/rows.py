@@ -54,7 +54,8 @@ def read_rows(path: Path) -> ProfileRows:
     }
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if suffix.lower() not in readers:
-        raise ConfigError(f"catalogue file {str(path)!r} must end in .csv, .toml or .json (and .gz if compressed)")
+        endings = ".csv, .toml or .json (and .gz if compressed)"
+        raise ConfigError(f"catalogue file {str(path)!r} must end in {endings}")
     return readers[suffix.lower()](read_text(path), str(path))
 
 

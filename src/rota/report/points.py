@@ -199,7 +199,8 @@ def _line_names(keys: Sequence[str]) -> list[str]:
             continue
         unnamed = [other for other in lines if RUN not in other]
         alike = [other for other in unnamed if other.get("policy") == own.get("policy")]
-        differs = [k for k in _keys(alike) if k != "policy" and len({_text(o.get(k)) for o in alike}) > 1]
+        keys_alike = [key for key in _keys(alike) if key != "policy"]
+        differs = [k for k in keys_alike if len({_text(other.get(k)) for other in alike}) > 1]
         said = [_text(own.get(k)) if k == "mechanism" else f"{k}={_text(own.get(k))}" for k in differs]
         names.append(" · ".join([str(own.get("policy", "all runs")), *said]))
     return names

@@ -65,7 +65,8 @@ def schedule_of(held: Occupancy, most: int = MOST_BARS) -> ScheduleChart | None:
     cut = None
     if len(merged) > most:
         last = float(merged[most, 0])
-        cut = f"only the first {last / 3600:,.1f} hours: the whole run has more bars than a page can hold"
+        why = "the whole run has more bars than a page can hold"
+        cut = f"only the first {last / 3600:,.1f} hours: {why}"
         merged = merged[:most]
         merged[:, 1] = np.minimum(merged[:, 1], last)
         merged = merged[merged[:, 1] > merged[:, 0]]

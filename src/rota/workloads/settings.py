@@ -35,7 +35,8 @@ def whole(name: str, value: int | None, least: int, example: str) -> int:
 def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
     """GPUs by type, alphabetical, from a mapping or from text such as `v100=36,k80=36`."""
     if given is None:
-        raise ConfigError("steady_state needs the cluster: give capacity, e.g. capacity=v100=36,p100=36,k80=36")
+        fix = "give capacity, e.g. capacity=v100=36,p100=36,k80=36"
+        raise ConfigError(f"steady_state needs the cluster: {fix}")
     from_text = (part.split("=", 1) for part in given.split(",")) if isinstance(given, str) else ()
     pairs = given.items() if isinstance(given, Mapping) else from_text
     try:

@@ -28,7 +28,8 @@ def stranded(runs: Mapping[str, Stranded]) -> Figure:
     """
     if len(runs) > MOST_RUNS:
         fix = "leave some out"
-        raise ConfigError(f"{len(runs)} logs do not fit side by side, at most {MOST_RUNS} do; {fix}")
+        problem = f"{len(runs)} logs do not fit side by side"
+        raise ConfigError(f"{problem}, at most {MOST_RUNS} do; {fix}")
     top = max(0.05, *(float(v.max()) for run in runs.values() for v in (run.cpus, run.memory)))
     with plots.styled():
         figure = plots.new_figure(3.5 if len(runs) == 1 else 1.2 + 2.1 * len(runs), 3.3)

@@ -21,7 +21,8 @@ def fairness_over_time(shares: Shares) -> Figure:
     """A panel per tenant: the part of GPU time that it held (area) and was entitled to (line)."""
     names = shares.tenants
     if len(names) > MOST_TENANTS:
-        raise ConfigError(f"{len(names)} tenants do not fit into a figure, at most {MOST_TENANTS} do; see --json")
+        problem = f"{len(names)} tenants do not fit into a figure"
+        raise ConfigError(f"{problem}, at most {MOST_TENANTS} do; see --json")
     columns = 1 if len(names) <= 3 else 2
     rows = -(-len(names) // columns)
     top = min(1.0, 1.1 * float(np.nanmax([shares.held, shares.entitled])))

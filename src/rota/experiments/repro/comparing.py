@@ -113,7 +113,8 @@ def _mean(mine: Sequence[Measured], metric: str) -> tuple[float | None, str, str
         if one.status == STOPPED:
             return None, UNSTABLE, _GROWS
         if one.status != OK:
-            return None, MISSING, f"the run ended as {one.status}: {(one.error or 'no result').splitlines()[0]}"
+            why = (one.error or "no result").splitlines()[0]
+            return None, MISSING, f"the run ended as {one.status}: {why}"
     values = [one.metrics.get(metric) for one in mine]
     known: list[Any] = [v for v in values if isinstance(v, int | float)]
     if len(known) < len(values) or not known:

@@ -106,7 +106,8 @@ def _section(result: ReproductionResult) -> list[str]:
     if single:
         lines += [*_list(single), ""]
     if not result.rows:
-        none = "No run that a published number is about is recorded." if result.left_out else "No number was published."
+        unrecorded = "No run that a published number is about is recorded."
+        none = unrecorded if result.left_out else "No number was published."
         lines += [none, ""]
     lines += [f"- Source: {result.source} Licence: {result.licence}."]
     lines += [f"- Tolerance: {result.tolerance}"]

@@ -53,12 +53,14 @@ class ElasticFlowTrace:
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a trace."""
         rows = with_header(file, REQUIRED)
-        submitted = rows.floats("submission_time", lambda v: v >= 0, "an arrival; give seconds >= 0")
+        wanted = "an arrival; give seconds >= 0"
+        submitted = rows.floats("submission_time", lambda v: v >= 0, wanted)
         duration = rows.floats("duration", lambda v: v >= 0, "a duration; give seconds >= 0")
         gpus = rows.gpus("num_gpu", 0)
         left = Left(file, rows.lines)
         left.out((duration < SHORTEST_S) | (gpus <= 0), "have no duration or no GPUs")
-        deadline = rows.optional("deadline", "a deadline; give seconds on the clock of submission_time")
+        wanted = "a deadline; give seconds on the clock of submission_time"
+        deadline = rows.optional("deadline", wanted)
         for row in np.flatnonzero(left.keep & (deadline <= submitted)).tolist():
             rows.refuse(row, "deadline", "after the submission; give a later one, or nothing")
         log = Logged(

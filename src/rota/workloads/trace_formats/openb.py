@@ -56,7 +56,8 @@ class OpenbTrace:
         started = rows.optional("scheduled_time", wanted, zero=True)
         duration = rows.optional("deletion_time", wanted, zero=True) - started
         gpus = rows.gpus("num_gpu", 0)
-        milli = rows.floats("gpu_milli", lambda v: (v >= 0) & (v <= 1000), "a part of a GPU; give 0 to 1000")
+        wanted = "a part of a GPU; give 0 to 1000"
+        milli = rows.floats("gpu_milli", lambda v: (v >= 0) & (v <= 1000), wanted)
         left = Left(file, rows.lines)
         left.out(gpus == 0, "ask for no GPU")
         left.out(np.isnan(duration), "were never scheduled")
@@ -65,7 +66,8 @@ class OpenbTrace:
         phases = np.array([phase.strip() for phase in said])
         left.unfinished(~np.isin(phases, ENDED_WELL), self._failed)
         if self._fractions == "drop":
-            left.out(milli < 1000, "ask for a part of a GPU", "fractions=whole keeps them, with a whole one")
+            fix = "fractions=whole keeps them, with a whole one"
+            left.out(milli < 1000, "ask for a part of a GPU", fix)
         log = Logged(
             submitted=created,
             duration=duration,

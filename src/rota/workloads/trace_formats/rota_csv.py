@@ -67,7 +67,8 @@ def from_rows(rows: TraceRows) -> Jobs:
     for name in rows.cells:
         near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
         if name not in COLUMNS and near:
-            rows.problems.remark(1, f"column {name!r} is not read", f"did you mean {near[0]!r}?", name)
+            fix = f"did you mean {near[0]!r}?"
+            rows.problems.remark(1, f"column {name!r} is not read", fix, name)
     _check_ids(rows)
     steps, duration = _amounts(rows)
     return table(
@@ -98,7 +99,8 @@ def _amounts(rows: TraceRows) -> tuple[FloatArray, FloatArray]:
     steps = rows.optional("steps", "a number of steps; give a number > 0")
     duration = rows.optional("duration_s", "a duration; give seconds > 0")
     for row in np.flatnonzero(np.isnan(steps) & np.isnan(duration)).tolist():
-        rows.problems.error(rows.lines[row], "neither steps nor duration_s is given", "give one of them")
+        what = "neither steps nor duration_s is given"
+        rows.problems.error(rows.lines[row], what, "give one of them")
     return steps, duration
 
 

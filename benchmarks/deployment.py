@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from rota.core import files
 from rota.deploy.control import Client
 
 PROFILE = "ResNet-18 (batch size 32)"
@@ -96,12 +97,14 @@ def pacing(client: Client, folder: Path, jobs: int, meanwhile: Callable[[], None
         late = max(late, *(node.lateness_s for node in client.nodes()))
     meanwhile()
     client.wait(numbers)
-    started, took = {}, []
+    started = {}
+    took = []
     database = sqlite3.connect(folder / "rota" / "state.db")
     for (body,) in database.execute("SELECT body FROM events ORDER BY seq"):
         line = json.loads(body)
         if line["event"] == "AttemptStarted":
-            started[line["job"]], rate = line["at"], line["rate"]
+            started[line["job"]] = line["at"]
+            rate = line["rate"]
         elif line["event"] == "AttemptEnded" and line["job"] in numbers:
             took.append(line["at"] - started[line["job"]])
     return 600 / rate, np.array(took), late
@@ -133,28 +136,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rota-scale-") as place:
         folder = Path(place)
         process, client, seconds = up(folder, given.servers, given.gpus, given.per_process)
-        found = {"bring_up_s": seconds}
+        measured = {"bring_up_s": seconds}
         try:
             kinds = children_of(process)
-            found["idle_scheduler_core"] = cpu_part(kinds["serve"], 15)[0]
-            found["idle_agents_core"] = sum(cpu_part(kinds["agent"], 5))
+            measured["idle_scheduler_core"] = cpu_part(kinds["serve"], 15)[0]
+            measured["idle_agents_core"] = sum(cpu_part(kinds["agent"], 5))
             every = [psutil.Process(process.pid), *kinds["serve"], *kinds["agent"]]
-            found["agent_processes"] = len(kinds["agent"])
-            expected, took, late = pacing(client, folder, given.jobs, lambda: found.update(sizes(every)))
-            found |= {"pacing_mean_error": float(took.mean() / expected - 1),
+            measured["agent_processes"] = len(kinds["agent"])
+            expected, took, late = pacing(client, folder, given.jobs, lambda: measured.update(sizes(every)))
+            measured |= {"pacing_mean_error": float(took.mean() / expected - 1),
                       "pacing_worst_error": float(np.abs(took / expected - 1).max()),
                       "device_lateness_s": late}  # fmt: skip
-            found["submit_1000_s"], found["decision_s"] = queue(client, given.queue)
+            measured["submit_1000_s"], measured["decision_s"] = queue(client, given.queue)
         finally:
             process.send_signal(signal.SIGINT)
             try:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-    for name, value in found.items():
+    for name, value in measured.items():
         print(f"{name:22} {value:10.4f}")
     if out:
-        out.write_text(json.dumps(found, indent=1))
+        files.write_text(out, json.dumps(measured, indent=1))
 
 
 if __name__ == "__main__":

@@ -73,9 +73,10 @@ Key = tuple[str, str, int]
 
 async def all_paced(keys: Sequence[Key], steps: int) -> dict[Key, tuple[float, float]]:
     """For each: how far the mean step is off, and p95 of single steps as a part of what is allowed."""
-    found: dict[Key, tuple[float, float]] = {}
+    errors_by_key: dict[Key, tuple[float, float]] = {}
     # Long steps slowest first and many at a time, short ones few at a time: some thousand steps per second in all.
-    many, few = asyncio.Semaphore(600), asyncio.Semaphore(24)
+    many = asyncio.Semaphore(600)
+    few = asyncio.Semaphore(24)
 
     async def one(key: Key) -> None:
         step = TIMES.step(*key)
@@ -83,10 +84,10 @@ async def all_paced(keys: Sequence[Key], steps: int) -> dict[Key, tuple[float, f
         async with many if step.seconds > 0.1 else few:
             mean = await paced(Device("d", key[1], 1e6), step, steps, errors)
         errors.sort()
-        found[key] = (abs(mean / step.seconds - 1.0), p95(errors) / max(0.03 * step.seconds, 0.002))
+        errors_by_key[key] = (abs(mean / step.seconds - 1.0), p95(errors) / max(0.03 * step.seconds, 0.002))
 
     await asyncio.gather(*(one(key) for key in sorted(keys, key=lambda key: -TIMES.step(*key).seconds)))
-    return found
+    return errors_by_key
 
 
 def a1(quick: bool) -> Verdict:
@@ -103,13 +104,15 @@ def a1(quick: bool) -> Verdict:
         if batch <= TIMES.largest(model, gpu) and TIMES.step(model, gpu, batch).seconds >= 0.005
     ]
     left = left[::60] if quick else left
-    count, steps, texts = len(left), 20 if quick else A1_STEPS, []
+    count = len(left)
+    steps = 20 if quick else A1_STEPS
+    texts = []
     for _ in range(3):
-        found = asyncio.run(all_paced(left, steps))
-        worst = max(mean for mean, _ in found.values())
-        means, singles = (sum(pair[i] > bound for pair in found.values()) for i, bound in ((0, 0.01), (1, 1.0)))
+        errors_by_key = asyncio.run(all_paced(left, steps))
+        worst = max(mean for mean, _ in errors_by_key.values())
+        means, singles = (sum(pair[i] > bound for pair in errors_by_key.values()) for i, bound in ((0, 0.01), (1, 1.0)))
         texts.append(f"of {len(left)}: mean off by {worst:.2%} at worst, by over 1 % {means}, p95 outside {singles}")
-        left = [key for key, (mean, single) in found.items() if mean > 0.01 or single > 1.0]
+        left = [key for key, (mean, single) in errors_by_key.items() if mean > 0.01 or single > 1.0]
         if not left:
             break
     said = f"{count - len(left)} of {count} x {steps} steps within 1 % and p95 within bound; tries: {'; '.join(texts)}"
@@ -143,16 +146,18 @@ def a3(quick: bool) -> Verdict:
     return Verdict(abs(error) < 0.001, f"{steps} steps: {error:+.4%} (0.1 %); {late}; lost {report.lost_s:.2f} s")
 
 
-def a4(quick: bool) -> Verdict:  # noqa: ARG001
+def a4(quick: bool) -> Verdict:
     """Interpolation against batches that the table does not hold."""
     by_phase: dict[str, list[float]] = {}
     for row in rows(str(HELD_OUT)):
-        found = TIMES.seconds(row["model"], row["gpu"], int(row["batch"]), row["phase"])  # type: ignore[arg-type]
-        by_phase.setdefault(row["phase"], []).append(abs(found.value / float(row["seconds"]) - 1.0))
-    texts, met = [], True
+        phase_time = TIMES.seconds(row["model"], row["gpu"], int(row["batch"]), row["phase"])  # type: ignore[arg-type]
+        by_phase.setdefault(row["phase"], []).append(abs(phase_time.value / float(row["seconds"]) - 1.0))
+    texts = []
+    met = True
     for phase, errors in by_phase.items():
         errors.sort()
-        median, p95 = statistics.median(errors), errors[int(0.95 * len(errors))]
+        median = statistics.median(errors)
+        p95 = errors[int(0.95 * len(errors))]
         met &= median <= 0.01 and p95 <= 0.085
         texts.append(f"{phase} {median:.2%} / {p95:.2%} of {len(errors)}")
     return Verdict(met, f"median / p95: {', '.join(texts)} (1 % / 8.5 %)")
@@ -175,7 +180,8 @@ def a6(quick: bool) -> Verdict:
 def a7(quick: bool) -> Verdict:
     """Sharing: k jobs of 0.5753 s and 0.0067 s of copying."""
     step = StepTime(0.05753, 0.00067) if quick else StepTime(0.5753, 0.0067)
-    steps, worst = (20 if quick else 40), 0.0
+    steps = 20 if quick else 40
+    worst = 0.0
 
     async def shared(sharing: str, jobs: int) -> list[float]:
         device = Device("d", "p100", 1e6, sharing=sharing)
@@ -197,7 +203,7 @@ def a7(quick: bool) -> Verdict:
     return Verdict(worst <= 0.01, f"k = 1, 2, 3, three ways to share: worst step {worst:.2%} off (1 %)")
 
 
-def a8(quick: bool) -> Verdict:  # noqa: ARG001
+def a8(quick: bool) -> Verdict:
     """Memory of a P100 and resnet50."""
 
     async def second_refused() -> bool:
@@ -208,14 +214,15 @@ def a8(quick: bool) -> Verdict:  # noqa: ARG001
         return ended[0] is True and isinstance(ended[1], OutOfDeviceMemory)
 
     usable = DevicePool.of(["p100"])["gpu0"].memory.capacity_mib
-    small, large = TIMES.memory("resnet50", 128).peak_mib, TIMES.memory("resnet50", 256).peak_mib
+    small = TIMES.memory("resnet50", 128).peak_mib
+    large = TIMES.memory("resnet50", 256).peak_mib
     met = small <= usable < large and asyncio.run(second_refused())
     return Verdict(
         met, f"usable {usable:.0f}: batch 128 ({small:.0f}) runs, 256 ({large:.0f}) fails, second job fails alone"
     )
 
 
-def a9(quick: bool) -> Verdict:  # noqa: ARG001
+def a9(quick: bool) -> Verdict:
     """The largest batch that fits, where the measurements stopped below 256."""
     pairs = [(m, g) for m in TIMES.models for g in TIMES.gpus if TIMES.fitted_on_card(m, g) < 256]
     off = {p: TIMES.largest_that_fits(*p) / TIMES.fitted_on_card(*p) - 1.0 for p in pairs}
@@ -233,28 +240,31 @@ def throughput(dataset: Dataset, settings: LoaderSettings, step: StepTime, batch
         for _ in range(2 * settings.workers * settings.prefetch):
             first = loader.next()
             pacer.step(step, first.ready if first else None)
-        begun, cpu = time.monotonic(), loader.cpu_s
+        begun = time.monotonic()
+        cpu = loader.cpu_s
         for _ in range(batches):
-            found = loader.next()
-            pacer.step(step, found.ready if found else None)
+            batch = loader.next()
+            pacer.step(step, batch.ready if batch else None)
         seconds = time.monotonic() - begun
         return batch * batches / seconds, (loader.cpu_s - cpu) / seconds
 
 
 def a10(quick: bool) -> Verdict:
     """Stalls from CPUs: 2 ms of CPU per sample, a device for 800 samples/s, 1 to n cores."""
-    texts, met = [], True
+    texts = []
+    met = True
     allowed = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
         dataset = generate(Path(folder) / "data", 512, 16384)
         for cores in range(1, len(allowed) + 1):
             os.sched_setaffinity(0, allowed[:cores])
-            found = [
+            rates = [
                 throughput(dataset, LoaderSettings(workers=cores, cpu_s=0.002), StepTime(0.02), 60 if quick else 300)
                 for _ in range(3)
             ]
-            rate, got = max(found)
-            expected, possible = min(got / 0.002, 800.0), min(cores / 0.002, 800.0)
+            rate, got = max(rates)
+            expected = min(got / 0.002, 800.0)
+            possible = min(cores / 0.002, 800.0)
             met &= abs(rate / expected - 1.0) <= 0.05
             texts.append(f"{cores} cores: {rate:.0f}/s (got {got:.2f} cores: {expected:.0f}; with all: {possible:.0f})")
         os.sched_setaffinity(0, allowed)
@@ -263,7 +273,8 @@ def a10(quick: bool) -> Verdict:
 
 def a11(quick: bool) -> Verdict:
     """Stalls from reading: a cap on bytes per second, and a cache of a part of the data."""
-    texts, met = [], True
+    texts = []
+    met = True
     with tempfile.TemporaryDirectory() as folder:
         dataset = generate(Path(folder) / "data", 512, 16384)
         for bandwidth in (2e6, 8e6, 32e6):
@@ -311,9 +322,11 @@ def a15(quick: bool) -> Verdict:
         fleet = DevicePool.of(["v100"] * 256)
         return await asyncio.gather(*(paced(d, step, steps) for d in fleet.devices.values()))
 
-    texts, errors = [], []
+    texts = []
+    errors = []
     for step in (TIMES.step("resnet50", "v100", 64), StepTime(0.02)):
-        cpu, begun = time.process_time(), time.monotonic()
+        cpu = time.process_time()
+        begun = time.monotonic()
         means = asyncio.run(everything(step, int((4.0 if quick else 20.0) / step.seconds)))
         part = (time.process_time() - cpu) / (time.monotonic() - begun)
         errors.append(max(abs(mean / step.seconds - 1.0) for mean in means))
@@ -330,8 +343,10 @@ def a18(quick: bool) -> Verdict:
         runs = (paced(Device(g, g, 1e6), steps[g], 3 if quick else 50) for g in gpus)
         return await asyncio.gather(*runs)
 
-    found = dict(zip(gpus, asyncio.run(everything()), strict=True))
-    worst = max(abs(found["v100"] / found[g] / (steps["v100"].seconds / steps[g].seconds) - 1.0) for g in gpus)
+    rate_by_gpu = dict(zip(gpus, asyncio.run(everything()), strict=True))
+    worst = max(
+        abs(rate_by_gpu["v100"] / rate_by_gpu[g] / (steps["v100"].seconds / steps[g].seconds) - 1.0) for g in gpus
+    )
     means = {
         g: statistics.geometric_mean(
             TIMES.step(m, "v100", 64).compute_s / TIMES.step(m, g, 64).compute_s for m in TIMES.models
@@ -344,7 +359,8 @@ def a18(quick: bool) -> Verdict:
 
 def a19(quick: bool) -> Verdict:
     """Time compression by 20."""
-    steps, seconds = (20 if quick else 200), []
+    steps = 20 if quick else 200
+    seconds = []
     for k in (1.0, 20.0):
         pacer = Pacer(compression=k)
         begun = time.monotonic()

@@ -20,6 +20,7 @@ import numpy as np
 
 import rota
 from rota import clusters, workloads
+from rota.core import files
 from rota.core.jobs import Jobs
 from rota.deploy.fidelity import compare
 from rota.deploy.scheduler import Options
@@ -47,14 +48,18 @@ def settings(policy: str, mechanism: str) -> dict[str, Any]:
 
 def simulated_gains(seeds: Sequence[int]) -> dict[str, list[float]]:
     """For each policy what tune gains in mean JCT, trace by trace; printed with how busy the servers were."""
-    cluster, gains, busy = clusters.load(CLUSTER), {"las": [], "srtf": []}, []
+    cluster = clusters.load(CLUSTER)
+    gains = {"las": [], "srtf": []}
+    busy = []
     for seed in seeds:
         runs = {pair: rota.simulate(jobs=trace(seed), cluster=cluster, **settings(*pair)).summary for pair in PAIRS}
         busy.append(runs["las", "proportional"]["utilization"])
-        for policy, found in gains.items():
-            found.append(runs[policy, "proportional"]["mean_jct_s"] / runs[policy, "tune"]["mean_jct_s"])
-    for policy, found in gains.items():
-        print(f"{policy}, simulated, {len(found)} traces: tune is {min(found):.2f} to {max(found):.2f} times as good")
+        for policy, ratios in gains.items():
+            ratios.append(runs[policy, "proportional"]["mean_jct_s"] / runs[policy, "tune"]["mean_jct_s"])
+    for policy, ratios in gains.items():
+        print(
+            f"{policy}, simulated, {len(ratios)} traces: tune is {min(ratios):.2f} to {max(ratios):.2f} times as good"
+        )
     print(f"servers were busy for {100 * min(busy):.0f} to {100 * max(busy):.0f} % of the makespan, proportional")
     return gains
 
@@ -75,20 +80,22 @@ def emulated(pair: tuple[str, str], jobs: Jobs, time_scale: float) -> dict[str, 
         for d in (by_name["mean JCT"], by_name["p95 JCT"], by_name["makespan"])
     ]
     print(f"{pair[0]:5} {pair[1]:13}", *(f"{c:>27}" for c in cells), f"{result.preemptions:5}", flush=True)
-    found = {d.name: {"simulated": d.simulated, "emulated": d.emulated, "difference": d.part} for d in by_name.values()}
-    return found | {"preemptions": result.preemptions, "ratios": result.ratios.tolist()}
+    metrics = {
+        d.name: {"simulated": d.simulated, "emulated": d.emulated, "difference": d.part} for d in by_name.values()
+    }
+    return metrics | {"preemptions": result.preemptions, "ratios": result.ratios.tolist()}
 
 
-def judged(found: dict[tuple[str, str], dict[str, Any]]) -> bool:
+def judged(runs: dict[tuple[str, str], dict[str, Any]]) -> bool:
     """Whether everything asked is met; says what is."""
     close = all(
         abs(run["mean JCT"]["difference"]) <= 0.05 and abs(run["p95 JCT"]["difference"]) <= 0.10
-        for run in found.values()
+        for run in runs.values()
     )
     gains = [
-        found[policy, "proportional"]["mean JCT"][kind] / found[policy, "tune"]["mean JCT"][kind]
+        runs[policy, "proportional"]["mean JCT"][how] / runs[policy, "tune"]["mean JCT"][how]
         for policy in ("las", "srtf")
-        for kind in ("simulated", "emulated")
+        for how in ("simulated", "emulated")
     ]
     for policy, first in (("las", 0), ("srtf", 2)):
         print(f"{policy}: tune is {gains[first]:.3f} times as good simulated, {gains[first + 1]:.3f} times emulated")
@@ -109,11 +116,11 @@ def main() -> int:
     given = asked.parse_args()
     gains = simulated_gains(range(1, given.seeds + 1)) if given.seeds else {}
     print(f"{'':19} {'mean JCT':>27} {'p95 JCT':>27} {'makespan':>27} preemptions")
-    found = {pair: emulated(pair, trace(given.seed), given.time_scale) for pair in PAIRS}
-    good = judged(found)
+    run_of_pair = {pair: emulated(pair, trace(given.seed), given.time_scale) for pair in PAIRS}
+    good = judged(run_of_pair)
     if given.json:
-        runs = {" ".join(pair): run for pair, run in found.items()}
-        given.json.write_text(json.dumps({"runs": runs, "simulated_gains": gains}, indent=1))
+        runs = {" ".join(pair): run for pair, run in run_of_pair.items()}
+        files.write_text(given.json, json.dumps({"runs": runs, "simulated_gains": gains}, indent=1))
     return 0 if good else 1
 
 

@@ -65,7 +65,8 @@ def compared(
     print(f"{what:38} {'artifact s':>10} {'ours s':>8} {'ratio':>7} {'MB':>6}")
     ratios = []
     for run in facts["runs"]:
-        loop, best = math.inf, math.inf
+        loop = math.inf
+        best = math.inf
         for _ in range(repeats):
             loop = min(loop, calibrate())
             answer = ours(run)
@@ -73,7 +74,8 @@ def compared(
         best /= loop / facts["calibration_cpu_s"]
         ratios.append(ratio := run["artifact_cpu_s"] / best)
         print(f"{run['name']:38} {run['artifact_cpu_s']:10.1f} {best:8.3f} {ratio:6.1f}x {answer['peak_rss_mb']:6.0f}")
-    mean, least = math.exp(sum(map(math.log, ratios)) / len(ratios)), min(ratios)
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+    least = min(ratios)
     good = mean >= asked[0] and least >= asked[1]
     print(f"geometric mean {mean:.1f}x (asked {asked[0]}x), least {least:.1f}x (asked {asked[1]}x): {verdict(good)}\n")
     return good
@@ -91,7 +93,8 @@ def check_line(facts: dict[str, Any], repeats: int) -> bool:
     for _ in range(repeats):
         speed = calibrate() / facts["check_calibration_cpu_s"]
         best = min(best, synergy(run)["cpu_s"] / speed)
-    shipped, lean = facts["check"]["as_shipped"], facts["check"]["without_round_copy"]
+    shipped = facts["check"]["as_shipped"]
+    lean = facts["check"]["without_round_copy"]
     print(
         f"check line: {best:.2f} s (asked 2.4), {shipped / best:.0f}x as shipped, {lean / best:.0f}x without its copy: "
         f"{verdict(best <= 2.4)}\n"
@@ -118,7 +121,8 @@ def philly(facts: dict[str, Any]) -> bool:
         "simulate", "--workload", "philly-log", "--cluster", "philly-512", "--policy", "las", "--mechanism", "tune"
     )
     seconds = answer["cpu_s"] / speed
-    jobs, good = answer["jobs_finished"], seconds < 60
+    jobs = answer["jobs_finished"]
+    good = seconds < 60
     print(f"Philly log, {jobs:,} jobs on 512 GPUs, las + tune: {seconds:.1f} s (asked 60): {verdict(good)}\n")
     return good
 
@@ -129,7 +133,8 @@ def optimal(facts: dict[str, Any]) -> bool:
     for extra in ((), ("--multi-gpu",)):
         speed = calibrate() / facts["check_calibration_cpu_s"]
         answer = rota("bench", "place", "--jobs", "512", *extra)
-        seconds, gap = answer["cpu_s"] / speed, answer["gap"]
+        seconds = answer["cpu_s"] / speed
+        gap = answer["gap"]
         fine = seconds < 2 and gap < 0.005
         good &= fine
         print(
@@ -169,7 +174,8 @@ def scale(facts: dict[str, Any], jobs: int) -> bool:
     """Cost per round against active jobs, then a million jobs on 10,000 GPUs."""
     print(f"{'scale':>10} {'GPUs':>7} {'rounds':>8} {'cpu s':>8} {'us/round':>9} {'jobs/s':>8} {'MB':>7}")
     sizes = [(jobs // 100, 100), (jobs // 10, 1000), (jobs, 10_000)]
-    seconds, megabytes = 0.0, 0.0
+    seconds = 0.0
+    megabytes = 0.0
     for count, gpus in sizes:
         third = gpus // 3
         speed = calibrate() / facts["calibration_cpu_s"]
@@ -178,7 +184,8 @@ def scale(facts: dict[str, Any], jobs: int) -> bool:
             "--set", f"jobs={count}", "--cluster", f"v100={gpus - 2 * third},p100={third},k80={third}",
             "--policy", "max-min-fairness-perf",
         )  # fmt: skip
-        seconds, megabytes = answer["cpu_s"] / speed, answer["peak_rss_mb"]
+        seconds = answer["cpu_s"] / speed
+        megabytes = answer["peak_rss_mb"]
         rounds = max(1, answer["rounds"])
         per_round = 1e6 * seconds / rounds
         rate = count / seconds

@@ -17,18 +17,19 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from statistics import fmean, quantiles, stdev
 from typing import NamedTuple
 
 import rota
 from rota import profiles
+from rota.core import files
 from rota.core.jobs import Jobs, table
 
 SERVER = "cpus=24:memory=500"
-CLUSTER = ",".join(f"{kind}=32/8:{SERVER}" for kind in ("v100", "p100", "k80"))
-VISION, LANGUAGE = ("res18", "res50"), ("transformer", "lstm")
+CLUSTER = ",".join(f"{gpu_type}=32/8:{SERVER}" for gpu_type in ("v100", "p100", "k80"))
+VISION = ("res18", "res50")
+LANGUAGE = ("transformer", "lstm")
 WAYS = {
     "baseline": ("", "proportional"),
     "types only": ("-perf", "proportional"),
@@ -64,8 +65,12 @@ def jobs_of(part: Part, load: float | None, vision: float, seed: int) -> Jobs:
     Half an hour to 8 hours, 3 on average: with the lengths of its stream, up to a week, a run of some minutes would not
     come near a steady state. `load` is in jobs per hour; without one all jobs are there at the start.
     """
-    random, catalogue = Random(seed), profiles.load("pipeline")
-    names, steps, arrivals, at = [], [], [], 0.0
+    random = Random(seed)
+    catalogue = profiles.load("pipeline")
+    names = []
+    steps = []
+    arrivals = []
+    at = 0.0
     for _ in range(part.jobs):
         long = random.random() >= 0.8
         length = 60 * 10 ** (random.uniform(2.5, 2.7) if long else random.uniform(1.5, 2.5))
@@ -96,7 +101,8 @@ def run(part: Part, way: str, load: float | None, vision: float, seed: int) -> O
     )  # fmt: skip
     if result.summary["solve_failures"] or result.notes:
         print(f"{way}, seed {seed}: {result.summary['solve_failures']} solves failed; {result.notes}", file=sys.stderr)
-    jobs, step_s = result.jobs, profiles.load("pipeline").step_s
+    jobs = result.jobs
+    step_s = profiles.load("pipeline").step_s
     slowdown = [
         jct / (steps * step_s(str(name), 1, "v100"))
         for jct, steps, name, counts in zip(
@@ -115,7 +121,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str, list[float]]:
     """All ways on all seeds, as a table on the screen and as numbers."""
-    found: dict[str, list[float]] = {}
+    hours_by_way: dict[str, list[float]] = {}
     rate = "" if load is None else f" at {load:g} per hour"
     print(f"\n{part.title}{rate}; {vision:g} % vision; {seeds} seeds")
     print(f"{'way':28} {'policy':34} {'hours':>14} {'gain over baseline':>18}", end=" ")
@@ -123,10 +129,10 @@ def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str
     for way, (suffix, mechanism) in WAYS.items():
         start = time.process_time()
         runs = [run(part, way, load, vision, seed) for seed in range(1, seeds + 1)]
-        found[way] = [outcome.hours for outcome in runs]
-        mean, half = interval(found[way])
+        hours_by_way[way] = [outcome.hours for outcome in runs]
+        mean, half = interval(hours_by_way[way])
         tail, spread = interval([outcome.slowdown for outcome in runs])
-        ratio, width = interval([b / v for b, v in zip(found["baseline"], found[way], strict=True)])
+        ratio, width = interval([b / v for b, v in zip(hours_by_way["baseline"], hours_by_way[way], strict=True)])
         names = f"{part.policy}{suffix} + {mechanism}".replace("proportional", "prop.")
         print(
             f"{way:28} {names:34} {mean:6.2f} +- {half:4.2f} {ratio:9.3f} +- {width:5.3f} "
@@ -135,13 +141,14 @@ def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str
             flush=True,
         )
     product = [
-        b / t * b / c for b, t, c in zip(found["baseline"], found["types only"], found["CPUs only"], strict=True)
+        b / t * b / c
+        for b, t, c in zip(hours_by_way["baseline"], hours_by_way["types only"], hours_by_way["CPUs only"], strict=True)
     ]
-    edge = [a / u for a, u in zip(found["both, apart"], found["unified"], strict=True)]
+    edge = [a / u for a, u in zip(hours_by_way["both, apart"], hours_by_way["unified"], strict=True)]
     for what, values in (("product of the single gains", product), ("unified against apart", edge)):
         ratio, width = interval(values)
         print(f"{what:28} {'':34} {'':14} {ratio:9.3f} +- {width:5.3f}")
-    return found
+    return hours_by_way
 
 
 def main() -> None:
@@ -152,14 +159,14 @@ def main() -> None:
     parser.add_argument("--load", nargs="+", type=float, default=[14.0, 18.0, 22.0], help="jobs per hour of the stream")
     parser.add_argument("--json", metavar="FILE", help="write all numbers, hours by seed")
     asked = parser.parse_args()
-    found = {}
+    study_by_name = {}
     for name in asked.parts:
         for load in asked.load if name == "stream" else [None]:
             for vision in asked.vision:
                 key = name if load is None else f"{name} {load:g} per hour"
-                found[f"{key}, {vision:g} % vision"] = study(PARTS[name], load, vision, asked.seeds)
+                study_by_name[f"{key}, {vision:g} % vision"] = study(PARTS[name], load, vision, asked.seeds)
     if asked.json:
-        Path(asked.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        files.write_text(asked.json, json.dumps(study_by_name, indent=1) + "\n")
 
 
 if __name__ == "__main__":

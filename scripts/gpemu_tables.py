@@ -20,6 +20,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from rota.core import files
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "github.com/mengwanguc/gpemu, commit 27e9534, profiled_data"
 LICENCE = "MIT by its package metadata (no licence file at its root)"
@@ -94,14 +96,16 @@ def write(path: Path, notes: Sequence[str], header: Sequence[str], rows: Iterabl
     writer.writerow(header)
     writer.writerows(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.getvalue().encode(), compresslevel=9, mtime=0))
+    packed = gzip.compress(text.getvalue().encode(), compresslevel=9, mtime=0)
+    files.write_bytes(path, packed)
     print(f"{path}: {path.stat().st_size} bytes")
 
 
 def line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Intercept and slope by least squares."""
     n = len(points)
-    mean_x, mean_y = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+    mean_x = sum(x for x, _ in points) / n
+    mean_y = sum(y for _, y in points) / n
     slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
     return mean_y - slope * mean_x, slope
 

@@ -1,6 +1,7 @@
 """Rota from Python: `simulate` runs a workload, `replay` reads an event log back.
 
-Everything is named as on the command line; wherever a name is accepted, so is the object itself. See docs/python.md.
+Everything is named as on the command line; wherever a name is accepted, so is the object itself.
+See docs/python.md.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ def simulate(
 ) -> Result:
     """Run jobs (a trace, a generated workload or a table) on a cluster under a policy.
 
-    `measure` is a half-open range of job ids: only they count, and the run ends when they are done; with "auto" the
-    range is found where the run is steady (rota.analysis.warmup). `checkpoint` is a
-    file that is written every `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on from one.
-    With `profile_settings` (profiled_fraction, reference_models, seed) policies see estimates of how two jobs share
-    GPUs until these have run together (rota.profiles.estimator).
-    A `guard` (rota.analysis.overload.Overload) may end the run early; `Result.stopped` then says why.
+    `measure` is a half-open range of job ids: only they count, and the run ends when they are done;
+    with "auto" the range is found where the run is steady (rota.analysis.warmup). `checkpoint` is a
+    file that is written every `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on
+    from one. With `profile_settings` (profiled_fraction, reference_models, seed) policies see
+    estimates of how two jobs share GPUs until these have run together (rota.profiles.estimator). A
+    `guard` (rota.analysis.overload.Overload) may end the run early; `Result.stopped` then says why.
     Every random choice follows from `seed`; without it, it is the workload's own default, else 0.
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
@@ -119,7 +120,9 @@ def replay(path: str | Path) -> Result:
         raise ConfigError(f"{path}: the log does not begin with RunStarted")
     config = dict(first.config)
     asked = config.get("measure")
-    measure: tuple[int, int] | str | None = asked if asked is None or isinstance(asked, str) else (asked[0], asked[1])
+    measure: tuple[int, int] | str | None = asked
+    if isinstance(asked, list | tuple):
+        measure = (asked[0], asked[1])
     try:
         cluster = cluster_from(config["cluster"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -160,10 +163,17 @@ def _about_the_window(metrics: Metrics) -> list[str]:
     return [] if window is None else [window.why]
 
 
-def solve_view(policy: str, jobs: int, *, multi_gpu: bool = False, seed: int = 0) -> tuple[Policy, View]:
-    """A policy and a view of that many active jobs with three quarters as many GPUs, for measuring one solve."""
+def solve_view(
+    policy: str,
+    jobs: int,
+    *,
+    multi_gpu: bool = False,
+    seed: int = 0,
+) -> tuple[Policy, View]:
+    """A policy and a view of active jobs on three quarters as many GPUs, for measuring one solve."""
     per_type = max(8, jobs // 4)
-    state = State(clusters.load(f"v100={per_type},p100={per_type},k80={per_type}"), make_throughputs("gavel"), Rules())
+    cluster = clusters.load(f"v100={per_type},p100={per_type},k80={per_type}")
+    state = State(cluster, make_throughputs("gavel"), Rules())
     source = workloads.workload("gavel-static", jobs=jobs, multi_gpu=multi_gpu, seed=seed)
     for event in World(source, state.rules).advance(UNTIL_JOBS_CHANGE, math.inf):
         state.apply(event)
@@ -171,28 +181,43 @@ def solve_view(policy: str, jobs: int, *, multi_gpu: bool = False, seed: int = 0
 
 
 def place_view(
-    jobs: int, *, cluster: str = "philly-512", multi_gpu: bool = False, seed: int = 42, rules: str = "default"
+    jobs: int,
+    *,
+    cluster: str = "philly-512",
+    multi_gpu: bool = False,
+    seed: int = 42,
+    rules: str = "default",
 ) -> tuple[View, Allocation]:
-    """A view of that many jobs of Synergy's mix and their order of arrival, for measuring one round of a mechanism."""
+    """Jobs of Synergy's mix in their order of arrival, for measuring one round of a mechanism."""
     how = preset(rules)
     state = State(clusters.load(cluster), make_throughputs("synergy"), how, by_need=True)
-    source = workloads.workload("philly-derived", static=True, jobs=jobs, multi_gpu=multi_gpu, seed=seed)
+    source = workloads.workload(
+        "philly-derived",
+        static=True,
+        jobs=jobs,
+        multi_gpu=multi_gpu,
+        seed=seed,
+    )
     state.apply(JobsSubmitted(at=1.0, first_id=0, jobs=workloads.materialise(source)))
     view = state.view(1.0)
     return view, policies.create("fifo").allocate(view)
 
 
 def _result(session: Session, cpu: float, wall: float) -> Result:
-    watch, world = session.watch, session.world
+    watch = session.watch
+    world = session.world
     summary = session.metrics.summary(world.now())
-    summary["cpu_s"], summary["wall_s"] = cpu, wall
+    summary["cpu_s"] = cpu
+    summary["wall_s"] = wall
     summary["peak_rss_mb"] = _peak_rss_mb()
     notes = watch.remarks() + session.remarks() + _about_the_window(session.metrics)
     if session.metrics.auto and watch.stopped() is not None:
         notes.append(f"the run was ended: {watch.stopped()}")
-    if watch.target is not None and not watch.satisfied() and world.exhausted and len(session.engine.state) == 0:
+    is_over = world.exhausted and len(session.engine.state) == 0
+    if watch.target is not None and not watch.satisfied() and is_over:
         missing = watch.target - watch.done
-        notes.append(f"{missing} of the measured jobs never arrived: the workload is shorter than --measure asks")
+        why = "the workload is shorter than --measure asks"
+        notes.append(f"{missing} of the measured jobs never arrived: {why}")
     return Result(
         summary=summary,
         jobs=session.metrics.jobs(),
@@ -204,7 +229,10 @@ def _result(session: Session, cpu: float, wall: float) -> Result:
 
 
 def _peak_rss_mb() -> float:
-    """The most memory this process held; what `getrusage` says also counts the process that started it, if larger."""
+    """The most memory this process held.
+
+    What `getrusage` says also counts the process that started it, if larger.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError):
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return int(status.split("VmHWM:")[1].split()[0]) / 1024

@@ -1,4 +1,4 @@
-"""The shape of the code, checked: who may import whom, how long things may get, who may print."""
+"""The shape of the code, checked: who may import whom, who may print, who may read the clock."""
 
 import ast
 import subprocess
@@ -12,8 +12,6 @@ import rota
 ROOT = Path(rota.__file__).parent
 PROJECT = Path(__file__).parents[2]
 MODULES = sorted(path for path in ROOT.rglob("*.py") if "_pb2" not in path.name)  # but for generated ones
-LONGEST_MODULE = 400
-LONGEST_FUNCTION = 60
 
 
 def name_of(path):
@@ -44,16 +42,6 @@ def test_imports_point_down():
     done = subprocess.run([linter, "--no-cache"], check=False, capture_output=True, text=True, cwd=PROJECT)
 
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_modules_stay_short(module):
-    assert len(module.read_text(encoding="utf-8").splitlines()) <= LONGEST_MODULE
-
-
-def test_functions_stay_short(module):
-    long = {f.name: f.end_lineno - f.lineno + 1 for f in functions(module)}
-
-    assert {name: lines for name, lines in long.items() if lines > LONGEST_FUNCTION} == {}
 
 
 def test_every_function_says_what_it_returns(module):

@@ -12,8 +12,8 @@ import pytest
 import rota
 from rota.cli.main import main
 from rota.core.jobs import table
-from rota.experiments.execution import Outcome
-from rota.experiments.store import Store
+from rota.experiments.execution import RunOutcome
+from rota.experiments.store import ResultStore
 
 pytest.importorskip("matplotlib")
 
@@ -97,7 +97,7 @@ def jct_of(path):
     [("jct-vs-load", "loads.db", "load", "mean_jct_s"), ("makespan-vs-jobs", "jobs.db", "set.jobs", "makespan_s")],
 )
 def test_lines_are_means_over_seeds_with_their_interval(made, capsys, kind, file, x, y):
-    with Store(made / file, create=False) as store:
+    with ResultStore(made / file, create=False) as store:
         runs = list(store.runs(sweep="sweep"))
 
     lines = numbers(capsys, kind, made / file)["lines"]
@@ -116,11 +116,11 @@ def test_lines_are_means_over_seeds_with_their_interval(made, capsys, kind, file
 def test_an_unstable_run_takes_the_mean_of_its_point_away(tmp_path, capsys):
     path = tmp_path / "some.db"
     ends = {(1, 0): "ok", (1, 1): "ok", (2, 0): "ok", (2, 1): "unstable", (3, 0): "failed"}
-    with Store(path) as store:
+    with ResultStore(path) as store:
         store.record_sweep("one", {})
         store.add_members("one", [({"load": x, "policy": "fifo", "seed": s}, f"{x}{s}") for x, s in ends])
         for (x, s), status in ends.items():
-            done = Outcome(status=status, metrics={"mean_jct_s": 10.0 * x + s}, started=1.0, wall_s=0.5)
+            done = RunOutcome(status=status, metrics={"mean_jct_s": 10.0 * x + s}, started=1.0, wall_s=0.5)
             store.write(f"{x}{s}", {"policy": "fifo"}, done)
 
     found = numbers(capsys, "jct-vs-load", path)
@@ -143,7 +143,7 @@ def test_a_distribution_of_a_store_puts_seeds_together(made, capsys):
     lines = numbers(capsys, "jct-cdf", made / "loads.db", "--where", "load=0.2")["lines"]
 
     assert [(line["name"], line["jobs"]) for line in lines] == [("fifo", 30), ("las", 30)]
-    with Store(made / "loads.db", create=False) as store:
+    with ResultStore(made / "loads.db", create=False) as store:
         means = [r.metrics["mean_jct_s"] for r in store.runs(sweep="sweep") if r.point["load"] == 0.2]
     both = [t for line in lines for t in line["jct_s"]]
     assert statistics.mean(both) == pytest.approx(statistics.mean(means))
@@ -236,7 +236,7 @@ def test_the_distribution_of_fairness_is_that_of_the_jobs(made, capsys):
 def test_a_store_has_the_fairness_of_its_jobs(made, capsys):
     lines = numbers(capsys, "ftf-cdf", made / "loads.db")["lines"]
 
-    with Store(made / "loads.db", create=False) as store:
+    with ResultStore(made / "loads.db", create=False) as store:
         runs = [r for r in store.runs(sweep="sweep") if r.point["policy"] == "fifo" and r.point["load"] == 0.1]
     shown = next(line for line in lines if line["name"] == "fifo, load=0.1")
     assert len(shown["ftf"]) == 30

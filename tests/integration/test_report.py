@@ -12,8 +12,8 @@ import pytest
 import rota
 from rota.cli.main import main
 from rota.experiments.blobs import pack
-from rota.experiments.execution import Outcome
-from rota.experiments.store import Store
+from rota.experiments.execution import RunOutcome
+from rota.experiments.store import ResultStore
 from rota.report.page import embedded, render, write_report
 from rota.report.payload import payload
 from rota.report.points import points
@@ -54,7 +54,7 @@ def synthesized(path, *, seeds=5, jobs=1000):
     config = rota.simulate(
         workload="gavel-static", settings={"jobs": 1}, cluster="v100=36,p100=36,k80=36", policy="fifo"
     ).config
-    with Store(path) as store:
+    with ResultStore(path) as store:
         store.record_sweep("big", {})
         members = []
         for load in range(1, 6):
@@ -67,7 +67,7 @@ def synthesized(path, *, seeds=5, jobs=1000):
                     members.append(({"policy": policy, "load": load, "seed": seed}, f"{p}{load}{seed}".ljust(64, "0")))
                     metrics = {"mean_jct_s": jct.mean(), "p50_jct_s": np.median(jct), "p99_jct_s": jct.max()}
                     metrics |= {"makespan_s": 1e6, "utilization": 0.5, "mean_jct_s_by_tenant": {"default": 1.0}}
-                    done = Outcome(status="ok", metrics=metrics, started=1.0, cpu_s=900.0, wall_s=900.0, jobs=blob)
+                    done = RunOutcome(status="ok", metrics=metrics, started=1.0, cpu_s=900.0, wall_s=900.0, jobs=blob)
                     settings = {"interarrival_s": 3600 / load}
                     own = {**config, "policy": policy, "seed": seed, "settings": settings, "measure": None}
                     store.write(members[-1][1], own, done)
@@ -332,7 +332,7 @@ def test_a_window_of_the_gantt_chart_is_kept_and_said(made, tmp_path):
 
 
 def test_a_log_beside_a_store_belongs_to_its_run(made, tmp_path):
-    with Store(made / "results.db", create=False) as store:
+    with ResultStore(made / "results.db", create=False) as store:
         run = next(store.runs(sweep="sweep"))
     command = next(r for r in data_of(report(tmp_path, made / "results.db").read_text())["runs"] if r["key"] == run.key)
     log = tmp_path / "one.jsonl"
@@ -366,12 +366,12 @@ def test_unstable_failed_and_missing_runs_are_shown_with_their_reason(tmp_path):
         2: ("failed", "SolveError: <b>no</b>"),
         3: (None, None),
     }
-    with Store(tmp_path / "some.db") as store:
+    with ResultStore(tmp_path / "some.db") as store:
         store.record_sweep("one", {})
         store.add_members("one", [({"policy": "fifo", "load": 1, "seed": s}, f"{s}" * 8) for s in ends])
         for seed, (status, error) in ends.items():
             if status is not None:
-                done = Outcome(status=status, metrics={"mean_jct_s": 10.0}, error=error, started=1.0, wall_s=0.5)
+                done = RunOutcome(status=status, metrics={"mean_jct_s": 10.0}, error=error, started=1.0, wall_s=0.5)
                 store.write(f"{seed}" * 8, {"policy": "fifo", "seed": seed}, done)
 
     data = data_of(report(tmp_path, tmp_path / "some.db").read_text())
@@ -431,7 +431,7 @@ def test_what_cannot_be_reported_is_one_message_and_exit_code_2(made, monkeypatc
     (made / "text.txt").write_text("hello\n")
     (made / "nothing.db").write_bytes(b"")
     (made / "bad.json").write_text('{"mean_jct_s": ')
-    with Store(made / "empty.db"):
+    with ResultStore(made / "empty.db"):
         pass
     other = sqlite3.connect(made / "other.db")
     other.execute("CREATE TABLE IF NOT EXISTS x (y)")

@@ -17,7 +17,7 @@ from builders import command, started
 from rota.core.errors import ConfigError
 from rota.experiments import sweeping
 from rota.experiments.pool import LocalPool
-from rota.experiments.store import Store
+from rota.experiments.store import ResultStore
 from rota.experiments.tasks import make_task
 
 QUICK = {"workload": "gavel-continuous", "cluster": "v100=4,k80=4", "measure": (5, 15)}
@@ -159,7 +159,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_run_made_again(tmp_path):
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
 
-    with Store(tmp_path / "r.db") as store:
+    with ResultStore(tmp_path / "r.db") as store:
         found = sweeping.carry_out(spec, sweeping.plan(spec), store, pool, progress=kill)
 
     assert len(killed) == 2
@@ -351,7 +351,7 @@ def test_a_sweep_costs_less_than_20_ms_of_cpu_per_run(tmp_path):
     make_task(spec.points()[0])  # imports and the digest of the code are paid once
 
     before = time.process_time()
-    with Store(tmp_path / "r.db") as store:
+    with ResultStore(tmp_path / "r.db") as store:
         found = sweeping.carry_out(spec, sweeping.plan(spec), store, LocalPool(1))
     spent = time.process_time() - before
 

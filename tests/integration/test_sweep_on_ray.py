@@ -8,7 +8,7 @@ import pytest
 import rota as package
 from rota.experiments import sweeping
 from rota.experiments.executors import Lost
-from rota.experiments.store import Store
+from rota.experiments.store import ResultStore
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 RUN = {"workload": "gavel-continuous", "cluster": "v100=4,k80=4", "policy": "las", "load": 0.25, "measure": (50, 700)}
@@ -50,7 +50,7 @@ def test_the_runs_of_a_node_that_is_killed_are_made_on_another(cluster, tmp_path
         if report.done == 2:
             cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
 
-    with Store(tmp_path / "ray.db") as store:
+    with ResultStore(tmp_path / "ray.db") as store:
         found = sweeping.carry_out(spec, sweeping.plan(spec), store, executor, progress=kill)
 
     assert [run.status for run in found.runs] == ["ok"] * 6, [run.error for run in found.runs]

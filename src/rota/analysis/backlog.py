@@ -1,20 +1,23 @@
 """The work that is left: does it grow, however few jobs it belongs to.
 
-A policy that prefers short jobs hides an overload: nearly all jobs end as ever, and the few that never do are the long
-ones. Counted in jobs, or in the GPUs they ask for, that growth is slow; counted in work it is not. Work is the
-GPU-seconds that a job still needs on the type on which it is fastest.
+A policy that prefers short jobs hides an overload: nearly all jobs end as ever, and the few that
+never do are the long ones. Counted in jobs, or in the GPUs they ask for, that growth is slow;
+counted in work it is not. Work is the GPU-seconds that a job still needs on the type on which it is
+fastest.
 
-As long as no GPU is idle, this work is a random walk: up by the work of every arrival, down at the rate at which the
-cluster works. If that load were 95 %, the walk would go down on average, and the chance that it is ever so far above
-its lowest point falls with the height (Kingman, 1964, for many small steps):
+As long as no GPU is idle, this work is a random walk: up by the work of every arrival, down at the
+rate at which the cluster works. If that load were 95 %, the walk would go down on average, and the
+chance that it is ever so far above its lowest point falls with the height (Kingman, 1964, for many
+small steps):
 
     chance(rise) = exp(-2 (1 - load) rise / (m D)).
 
-m is the mean work of an arrival. D says how uneven the arrivals are: the squared coefficients of variation of work and
-of gaps, or the variance of the work that arrives in a fortieth of the time over its mean and m if that is more, as it
-is for arrivals with a rhythm; at least 1. Both are taken from the arrivals so far, so nothing must be known about the
-workload or the policy. A rise whose chance is below one in a million is not that of a load of 95 % or less. What the
-cluster does in one round does not count as a rise, because progress becomes known at the end of rounds only.
+m is the mean work of an arrival. D says how uneven the arrivals are: the squared coefficients of
+variation of work and of gaps, or the variance of the work that arrives in a fortieth of the time
+over its mean and m if that is more, as it is for arrivals with a rhythm; at least 1. Both are taken
+from the arrivals so far, so nothing must be known about the workload or the policy. A rise whose
+chance is below one in a million is not that of a load of 95 % or less. What the cluster does in one
+round does not count as a rise, because progress becomes known at the end of rounds only.
 """
 
 from __future__ import annotations
@@ -52,7 +55,10 @@ class Rise:
 
 
 class Backlog:
-    """Follows the work that is left; it is looked at now and then, which costs nothing in between."""
+    """Follows the work that is left.
+
+    It is looked at now and then, which costs nothing in between.
+    """
 
     def __init__(self) -> None:
         self._state: State | None = None
@@ -81,7 +87,10 @@ class Backlog:
             self._waiting.append((jobs, first))
 
     def look(self, *, idle: bool) -> None:
-        """Take the work that is left; `idle` says whether there were GPUs without a job since the last look."""
+        """Take the work that is left.
+
+        `idle` says whether there were GPUs without a job since the last look.
+        """
         if self._state is None:
             return
         rate = self._rates(self._state)
@@ -108,32 +117,41 @@ class Backlog:
         )
 
     def _rates(self, state: State) -> FloatArray:
-        """[C] steps/s of each class where it is fastest, remembered by profile and GPUs for arrivals."""
+        """[C] steps/s of each class where it is fastest, kept by profile and GPUs for arrivals."""
         classes = state.classes
         best: FloatArray = classes.value.throughput.max(axis=1)
         if len(classes) != self._classes:
             self._classes = len(classes)
-            self._best = {key[:2]: rate for key, rate in zip(classes.keys(), best.tolist(), strict=True)}
+            pairs = zip(classes.keys(), best.tolist(), strict=True)
+            self._best = {key[:2]: rate for key, rate in pairs}
         return best
 
     def _count(self, jobs: Jobs, first: IntArray) -> None:
         """Work by moment; jobs that can run nowhere bring none."""
-        names, best = jobs.profiles, self._best
+        names = jobs.profiles
+        best = self._best
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.total_steps.tolist())
-        rates = [(best.get((names[p], g), 0.0), g, steps) for p, g, steps in zip(*columns, strict=True)]
+        rows = zip(*columns, strict=True)
+        rates = [(best.get((names[p], g), 0.0), g, steps) for p, g, steps in rows]
         work = [steps * g / rate if rate > 0 else 0.0 for rate, g, steps in rates]
         self._work += work if len(first) == len(work) else np.add.reduceat(work, first).tolist()
         self._times += jobs.submitted[first].tolist()
 
 
 def dispersion(times: FloatArray, work: FloatArray) -> float:
-    """How uneven the work that arrives is: 1 + 1 for exponential gaps and works, 0 for a conveyor belt."""
-    span, total = float(times[-1] - times[0]), float(work.sum())
+    """How uneven the work that arrives is.
+
+    1 + 1 for exponential gaps and works, 0 for a conveyor belt.
+    """
+    span = float(times[-1] - times[0])
+    total = float(work.sum())
     if span <= 0 or total <= 0:
         return math.inf
     gaps = np.diff(times)
     singly = float(work.var() / work.mean() ** 2 + gaps.var() / gaps.mean() ** 2)
     ends = np.searchsorted(times, np.linspace(times[0], times[-1], STRETCHES + 1)[1:-1])
-    sums = np.diff(np.concatenate(([0.0], np.cumsum(work)))[np.concatenate(([0], ends, [len(work)]))])
+    so_far = np.concatenate(([0.0], np.cumsum(work)))
+    bounds = np.concatenate(([0], ends, [len(work)]))
+    sums = np.diff(so_far[bounds])
     together = float(sums.var(ddof=1) / sums.mean() / work.mean())
     return max(singly, together)

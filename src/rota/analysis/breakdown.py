@@ -1,7 +1,7 @@
 """The numbers of a run by tenant and by weight (priority).
 
-Completion times, fairness and deadlines are those of the jobs that count, GPU-hours and cost those of all jobs, so that
-they add up to the whole; two jobs that share GPUs are charged half each.
+Completion times, fairness and deadlines are those of the jobs that count, GPU-hours and cost those
+of all jobs, so that they add up to the whole; two jobs that share GPUs are charged half each.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from rota.analysis.job_table import FINISHED, JobTable
 from rota.analysis.ledger import Ledger
 from rota.core.arrays import BoolArray, FloatArray
 
+Numbers = dict[str, int | float | None]
+"""Metrics of one tenant or one weight, by name."""
+
 
 def breakdown(
     table: JobTable, ledger: Ledger, rho: FloatArray, counted: BoolArray, now: float
-) -> dict[str, dict[str, dict[str, Any]]]:
+) -> dict[str, dict[str, Numbers]]:
     """Tables by tenant and by weight: one group of numbers for each."""
     columns = _Columns(table, ledger, rho, counted, now)
     tenants = list(table.tenants.known)
@@ -33,7 +36,14 @@ def breakdown(
 class _Columns:
     """What is summed up, one entry per job."""
 
-    def __init__(self, table: JobTable, ledger: Ledger, rho: FloatArray, counted: BoolArray, now: float) -> None:
+    def __init__(
+        self,
+        table: JobTable,
+        ledger: Ledger,
+        rho: FloatArray,
+        counted: BoolArray,
+        now: float,
+    ) -> None:
         self._rho = rho
         self._done = counted & (table.ints("status") == FINISHED)
         self._jct = table.floats("finish_s") - table.floats("arrival_s")
@@ -41,7 +51,7 @@ class _Columns:
         self._gpu_h = ledger.gpu_s(len(table)) / 3600.0
         self._cost = ledger.price(len(table))
 
-    def grouped(self, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, dict[str, Any]]:
+    def grouped(self, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, Numbers]:
         """The numbers of each group, by its name."""
         groups, index = np.unique(group, return_inverse=True)
         order = np.argsort(index, kind="stable")
@@ -49,7 +59,7 @@ class _Columns:
         rows = np.split(order, ends[:-1]) if len(groups) else []
         return {name(g): self._numbers(r) for g, r in zip(groups.tolist(), rows, strict=True)}
 
-    def _numbers(self, rows: NDArray[np.int64]) -> dict[str, Any]:
+    def _numbers(self, rows: NDArray[np.int64]) -> Numbers:
         done = rows[self._done[rows]]
         jct = self._jct[done]
         p50, p99 = np.percentile(jct, [50, 99]).tolist() if len(jct) else (None, None)

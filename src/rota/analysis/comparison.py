@@ -1,13 +1,13 @@
 """Whether one run is better than another, job by job, and whether the difference is more than luck.
 
-Two runs of the same jobs are paired by job. The ratio of their mean completion times (B over A) gets a 95 % interval
-from a paired bootstrap in blocks of consecutive jobs (circular block bootstrap, Politis and Romano 1992): neighbours
-in a queue wait for the same reasons, so jobs drawn one by one would promise too much. Few blocks make a percentile
-interval too short; its percentiles are moved out to what Student's t would need (Hesterberg 2015, expanded
-percentiles).
+Two runs of the same jobs are paired by job. The ratio of their mean completion times (B over A)
+gets a 95 % interval from a paired bootstrap in blocks of consecutive jobs (circular block
+bootstrap, Politis and Romano 1992): neighbours in a queue wait for the same reasons, so jobs drawn
+one by one would promise too much. Few blocks make a percentile interval too short; its percentiles
+are moved out to what Student's t would need (Hesterberg 2015, expanded percentiles).
 
-Several runs of each kind are paired by what they share (seed, load), and the interval is Student's t over the
-logarithms of their ratios.
+Several runs of each kind are paired by what they share (seed, load), and the interval is Student's
+t over the logarithms of their ratios.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from rota.analysis import student
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import ConfigError
+from rota.core.tolerance import TOLERANCE
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -31,14 +32,17 @@ FEWEST_JOBS = 20
 SHOWN = 10
 """How many of those that gained and lost most are named."""
 SAME_S = 1e-6
-"""Times closer than that, or by 1e-9 of their size, are equal."""
+"""Times closer than that, or by TOLERANCE of their size, are equal."""
 
 Columns = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The ratio of B to A with its interval; no interval (None) where there is too little to judge by."""
+    """The ratio of B to A with its interval.
+
+    No interval (None) where there is too little to judge by.
+    """
 
     ratio: float
     low: float | None = None
@@ -54,14 +58,15 @@ class Estimate:
         if self.ratio == 1.0 and self.low == self.high == 1.0:
             return "no difference"
         percent = 100.0 * (1.0 - min(self.ratio, 1.0 / self.ratio))
-        faster = f"{b if self.ratio < 1.0 else a} is {percent:.{0 if percent >= 10 else 1}f} % faster"
+        digits = 0 if percent >= 10 else 1
+        faster = f"{b if self.ratio < 1.0 else a} is {percent:.{digits}f} % faster"
         if self.beyond_noise is None:
             return f"{faster}, but there is too little to tell it from noise"
         return f"{faster}, beyond noise" if self.beyond_noise else "no difference beyond noise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class CompletionTimes:
     """Completion times of one run in four numbers."""
 
     mean_s: float
@@ -92,35 +97,47 @@ class Comparison:
     only_b: int
     other_work: int
     """Compared jobs whose model or number of steps differs between the runs."""
-    a: Times
-    b: Times
+    a: CompletionTimes
+    b: CompletionTimes
     mean: Estimate
     block: int
     most_gained: tuple[Change, ...]
     most_lost: tuple[Change, ...]
 
 
-def compare_jobs(a: Columns, b: Columns, *, names: tuple[str, str] = ("A", "B"), seed: int = 0) -> Comparison:
-    """Compare two runs given as the columns of `Result.jobs`; job_id, arrival_s and jct_s are needed.
+def compare_jobs(
+    a: Columns,
+    b: Columns,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    seed: int = 0,
+) -> Comparison:
+    """Compare two runs given as the columns of `Result.jobs`.
+
+    job_id, arrival_s and jct_s are needed.
 
     Raises ConfigError when the runs are not of the same jobs.
     """
     rows_a, rows_b = _common(a["job_id"], b["job_id"], names)
     _same_workload(a, b, (rows_a, rows_b), names)
-    counted_a, counted_b = _counted(a), _counted(b)
+    counted_a = _counted(a)
+    counted_b = _counted(b)
     both = counted_a[rows_a] & counted_b[rows_b]
-    rows_a, rows_b = rows_a[both], rows_b[both]
+    rows_a = rows_a[both]
+    rows_b = rows_b[both]
     if not len(rows_a):
-        raise ConfigError(
-            f"no job finished and was measured in both {names[0]} and {names[1]}; compare runs with the same --measure"
-        )
+        fix = "compare runs with the same --measure"
+        what = f"no job finished and was measured in both {names[0]} and {names[1]}"
+        raise ConfigError(f"{what}; {fix}")
     in_order = np.lexsort((a["job_id"][rows_a], a["arrival_s"][rows_a]))
-    rows_a, rows_b = rows_a[in_order], rows_b[in_order]
-    time_a, time_b = (np.asarray(x["jct_s"], dtype=np.float64)[r] for x, r in ((a, rows_a), (b, rows_b)))
+    rows_a = rows_a[in_order]
+    rows_b = rows_b[in_order]
+    time_a = np.asarray(a["jct_s"], dtype=np.float64)[rows_a]
+    time_b = np.asarray(b["jct_s"], dtype=np.float64)[rows_b]
     for name, time in zip(names, (time_a, time_b), strict=True):
         if not time.any():
             raise ConfigError(f"{name}: every job took 0 s; there is nothing to compare")
-    equal = np.isclose(time_a, time_b, rtol=1e-9, atol=SAME_S)
+    equal = np.isclose(time_a, time_b, rtol=TOLERANCE, atol=SAME_S)
     block = block_length(len(time_a))
     return Comparison(
         jobs=len(time_a),
@@ -162,17 +179,28 @@ def ratio_of_means(a: FloatArray, b: FloatArray, *, block: int, seed: int = 0) -
 
 
 def mean_ratio(ratios: Sequence[float]) -> Estimate:
-    """Geometric mean of independent ratios, with Student's t over their logarithms; one alone has no interval."""
+    """Geometric mean of independent ratios, with Student's t over their logarithms.
+
+    One alone has no interval.
+    """
     logs = np.log(np.asarray(ratios, dtype=np.float64))
     middle = float(logs.mean())
     if len(logs) < 2:
         return Estimate(ratio=math.exp(middle))
-    half = student.quantile(CONFIDENCE, len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return Estimate(ratio=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+    quantile = student.quantile(CONFIDENCE, len(logs) - 1)
+    half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return Estimate(
+        ratio=math.exp(middle),
+        low=math.exp(middle - half),
+        high=math.exp(middle + half),
+    )
 
 
 def _drawn_sums(values: FloatArray, starts: IntArray, block: int, rest: int) -> FloatArray:
-    """[R] sums of the drawn blocks; the end of the run is followed by its beginning, the last block is cut to fit."""
+    """[R] sums of the drawn blocks.
+
+    The end of the run is followed by its beginning, the last block is cut to fit.
+    """
     total = np.concatenate(([0.0], np.cumsum(np.concatenate((values, values[:block])))))
     first = np.arange(len(values))
     of_block = total[first + block] - total[first]
@@ -187,25 +215,34 @@ def _common(a: IntArray, b: IntArray, names: tuple[str, str]) -> tuple[IntArray,
     for name, ids in zip(names, (a, b), strict=True):
         seen, times = np.unique(ids, return_counts=True)
         if (times > 1).any():
-            raise ConfigError(f"{name}: job {seen[times > 1][0]} is there twice; give the jobs of one run")
+            fix = "give the jobs of one run"
+            raise ConfigError(f"{name}: job {seen[times > 1][0]} is there twice; {fix}")
     common, rows_a, rows_b = np.intersect1d(a, b, assume_unique=True, return_indices=True)
     if not len(common):
-        raise ConfigError(f"{names[0]} and {names[1]} have no job in common; compare runs of the same workload")
+        fix = "compare runs of the same workload"
+        raise ConfigError(f"{names[0]} and {names[1]} have no job in common; {fix}")
     return rows_a, rows_b
 
 
-def _same_workload(a: Columns, b: Columns, rows: tuple[IntArray, IntArray], names: tuple[str, str]) -> None:
+def _same_workload(
+    a: Columns,
+    b: Columns,
+    rows: tuple[IntArray, IntArray],
+    names: tuple[str, str],
+) -> None:
     """The same job must arrive at the same time and ask for as many GPUs in both runs."""
     for column, unit in (("arrival_s", "arrives at {:g} s"), ("gpus", "asks for {:g} GPUs")):
         if column not in a or column not in b:
             continue
-        of_a, of_b = a[column][rows[0]], b[column][rows[1]]
-        differs = ~np.isclose(of_a, of_b, rtol=1e-9, atol=SAME_S)
+        of_a = a[column][rows[0]]
+        of_b = b[column][rows[1]]
+        differs = ~np.isclose(of_a, of_b, rtol=TOLERANCE, atol=SAME_S)
         if differs.any():
             i = int(differs.argmax())
             raise ConfigError(
-                f"the workloads differ: job {a['job_id'][rows[0][i]]} {unit.format(of_a[i])} in {names[0]} and "
-                f"{unit.format(of_b[i])} in {names[1]}; compare runs with the same jobs and the same seed"
+                f"the workloads differ: job {a['job_id'][rows[0][i]]} {unit.format(of_a[i])} in "
+                f"{names[0]} and {unit.format(of_b[i])} in {names[1]}; compare runs with the same "
+                "jobs and the same seed"
             )
 
 
@@ -214,7 +251,9 @@ def _other_work(a: Columns, b: Columns, rows: tuple[IntArray, IntArray]) -> int:
     if "profile" in a and "profile" in b:
         differs |= np.asarray(a["profile"][rows[0]] != b["profile"][rows[1]], dtype=np.bool_)
     if "steps" in a and "steps" in b:
-        differs |= ~np.isclose(a["steps"][rows[0]], b["steps"][rows[1]], rtol=1e-9, equal_nan=True)
+        steps_a = a["steps"][rows[0]]
+        steps_b = b["steps"][rows[1]]
+        differs |= ~np.isclose(steps_a, steps_b, rtol=TOLERANCE, equal_nan=True)
     return int(np.count_nonzero(differs))
 
 
@@ -223,9 +262,15 @@ def _counted(jobs: Columns) -> BoolArray:
     return finished & jobs["measured"].astype(np.bool_) if "measured" in jobs else finished
 
 
-def _times(values: FloatArray) -> Times:
+def _times(values: FloatArray) -> CompletionTimes:
     median, p99 = np.percentile(values, [50, 99])
-    return Times(mean_s=float(values.mean()), median_s=float(median), p99_s=float(p99), longest_s=float(values.max()))
+    mean_s = float(values.mean())
+    return CompletionTimes(
+        mean_s=mean_s,
+        median_s=float(median),
+        p99_s=float(p99),
+        longest_s=float(values.max()),
+    )
 
 
 def _most(ids: IntArray, a: FloatArray, b: FloatArray, chosen: BoolArray) -> tuple[Change, ...]:

@@ -16,13 +16,6 @@ STATUS_NAMES = ("unfinished", "finished", "dropped", "rejected")
 
 _FLOATS = ("arrival_s", "finish_s", "left_s", "weight", "steps", "deadline_s")
 _INTS = ("gpus", "profile", "tenant", "status")
-_FROM_JOBS = {
-    "arrival_s": "submitted",
-    "weight": "weight",
-    "steps": "total_steps",
-    "deadline_s": "deadline",
-    "gpus": "gpus",
-}
 _AT_ONCE = 256
 
 
@@ -37,13 +30,16 @@ class Names:
     def index(self, names: Sequence[str], values: IntArray) -> IntArray:
         """The numbers here of `names[values]`."""
         if names is not self._last and names != self._last:
-            self._map = np.array([self.known.setdefault(n, len(self.known)) for n in names], dtype=np.int64)
+            places = [self.known.setdefault(name, len(self.known)) for name in names]
+            self._map = np.array(places, dtype=np.int64)
         self._last = names
         return self._map[values]
 
     def text(self, index: IntArray) -> NDArray[np.object_]:
         """Names by number."""
-        return np.array(list(self.known), dtype=object)[index] if len(index) else np.zeros(0, dtype=object)
+        if not len(index):
+            return np.zeros(0, dtype=object)
+        return np.array(list(self.known), dtype=object)[index]
 
 
 class JobTable:
@@ -53,7 +49,8 @@ class JobTable:
         self.count = 0
         self._profiles = Names()
         self._tenants = Names()
-        self._columns: dict[str, NDArray[np.generic]] = {}
+        self._floats: dict[str, FloatArray] = {name: np.zeros(0) for name in _FLOATS}
+        self._ints: dict[str, IntArray] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
         self._new: list[tuple[int, Jobs]] = []
         self._grow(256)
 
@@ -77,23 +74,23 @@ class JobTable:
         return self._tenants
 
     def _grow(self, room: int) -> None:
-        for names, kind in ((_FLOATS, np.float64), (_INTS, np.int64)):
-            for name in names:
-                column = np.full(room, np.nan if kind is np.float64 else 0, dtype=kind)
-                if self.count:
-                    column[: self.count] = self._columns[name][: self.count]
-                self._columns[name] = column
+        for name, floats in self._floats.items():
+            more = np.full(room - len(floats), np.nan)
+            self._floats[name] = np.concatenate([floats, more])
+        for name, ints in self._ints.items():
+            zeros = np.zeros(room - len(ints), dtype=np.int64)
+            self._ints[name] = np.concatenate([ints, zeros])
         self._room = room
 
     def floats(self, name: str) -> FloatArray:
         """A column of numbers."""
         self._write()
-        return self._columns[name][: self.count]  # type: ignore[return-value]
+        return self._floats[name][: self.count]
 
     def ints(self, name: str) -> IntArray:
         """A column of whole numbers."""
         self._write()
-        return self._columns[name][: self.count]  # type: ignore[return-value]
+        return self._ints[name][: self.count]
 
     def add(self, first_id: int, jobs: Jobs) -> None:
         """Append jobs; ids are consecutive from `first_id`."""
@@ -109,24 +106,30 @@ class JobTable:
         """Jobs mostly come one by one; their columns are filled for many at once."""
         if not self._new:
             return
-        new, self._new = self._new, []
+        new = self._new
+        self._new = []
         ids = np.concatenate([np.arange(first, first + len(jobs)) for first, jobs in new])
-        for name, source in _FROM_JOBS.items():
-            self._columns[name][ids] = np.concatenate([getattr(jobs, source) for _, jobs in new])
-        profile, tenant = self._profiles.index, self._tenants.index
-        self._columns["profile"][ids] = np.concatenate([profile(jobs.profiles, jobs.profile) for _, jobs in new])
-        self._columns["tenant"][ids] = np.concatenate([tenant(jobs.tenants, jobs.tenant) for _, jobs in new])
+        tables = [jobs for _, jobs in new]
+        self._floats["arrival_s"][ids] = np.concatenate([jobs.submitted for jobs in tables])
+        self._floats["weight"][ids] = np.concatenate([jobs.weight for jobs in tables])
+        self._floats["steps"][ids] = np.concatenate([jobs.total_steps for jobs in tables])
+        self._floats["deadline_s"][ids] = np.concatenate([jobs.deadline for jobs in tables])
+        self._ints["gpus"][ids] = np.concatenate([jobs.gpus for jobs in tables])
+        profiles = [self._profiles.index(jobs.profiles, jobs.profile) for jobs in tables]
+        self._ints["profile"][ids] = np.concatenate(profiles)
+        tenants = [self._tenants.index(jobs.tenants, jobs.tenant) for jobs in tables]
+        self._ints["tenant"][ids] = np.concatenate(tenants)
 
     def finish(self, ids: IntArray, at: FloatArray) -> None:
         """Jobs did their last step."""
-        self._columns["finish_s"][ids] = at
-        self._columns["left_s"][ids] = at
-        self._columns["status"][ids] = FINISHED
+        self._floats["finish_s"][ids] = at
+        self._floats["left_s"][ids] = at
+        self._ints["status"][ids] = FINISHED
 
     def give_up(self, ids: IntArray, status: int, at: float) -> None:
         """Jobs that will never finish: DROPPED or REJECTED."""
-        self._columns["left_s"][ids] = at
-        self._columns["status"][ids] = status
+        self._floats["left_s"][ids] = at
+        self._ints["status"][ids] = status
 
     def counted(self, measure: tuple[int, int] | None) -> BoolArray:
         """[N] whether a job is in the range that is measured; without a range all are."""
@@ -137,7 +140,8 @@ class JobTable:
 
     def deadlines(self, counted: BoolArray, now: float) -> tuple[BoolArray, BoolArray]:
         """[N] who of those that count has a deadline, and who of them missed it."""
-        status, deadline = self.ints("status"), self.floats("deadline_s")
+        status = self.ints("status")
+        deadline = self.floats("deadline_s")
         bound = counted & np.isfinite(deadline)
         end = np.where(status == FINISHED, self.floats("finish_s"), now)
         given_up = (status == DROPPED) | (status == REJECTED)

@@ -1,4 +1,7 @@
-"""One line per job. Floats are written so that reading them gives the same number; no value is an empty field."""
+"""One line per job. Floats are written so that reading them gives the same number.
+
+No value is an empty field.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import IO, Any, BinaryIO, TextIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rota.analysis.output import whole_file
+from rota.analysis.output import writing
 from rota.core.errors import ConfigError
 
 COLUMNS = (
@@ -31,7 +34,7 @@ def write_jobs_csv(path: str | Path, jobs: Mapping[str, NDArray[Any]]) -> None:
     """Write the columns of `Result.jobs`; gzip if the name ends in .gz. Raises OutputError."""
     names = [n for n in COLUMNS if n in jobs]
     count = len(jobs[names[0]])
-    with whole_file(path) as temporary, _open(temporary, gz=str(path).endswith(".gz")) as file:
+    with writing(path) as raw, _as_text(raw, packed=str(path).endswith(".gz")) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         for start in range(0, count, BLOCK):
@@ -48,12 +51,16 @@ def _text(value: object) -> str:
 
 
 @contextlib.contextmanager
-def _open(path: Path, *, gz: bool) -> Iterator[TextIO]:
-    with path.open("wb") as raw:
-        # No name and no time in the header, so that equal results are equal files.
-        binary = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if gz else raw
-        with io.TextIOWrapper(cast("BinaryIO", binary), encoding="utf-8", newline="") as text:
-            yield text
+def _as_text(raw: IO[Any], *, packed: bool) -> Iterator[TextIO]:
+    # No name and no time in the header, so that equal results are equal files.
+    zipped = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if packed else None
+    text = io.TextIOWrapper(cast("BinaryIO", zipped or raw), encoding="utf-8", newline="")
+    try:
+        yield text
+    finally:
+        text.detach()  # what is left of the text is written, the file below stays open
+    if zipped is not None:
+        zipped.close()
 
 
 NEEDED = ("job_id", "arrival_s", "jct_s")
@@ -62,7 +69,9 @@ _WHOLE = ("job_id", "gpus", "measured")
 
 
 def read_jobs_csv(path: str | Path) -> dict[str, NDArray[Any]]:
-    """The columns of a file that `write_jobs_csv` wrote; others are left out, an empty field is NaN.
+    """The columns of a file that `write_jobs_csv` wrote.
+
+    Others are left out, an empty field is NaN.
 
     Raises ConfigError with the line and column that cannot be used.
     """
@@ -77,26 +86,29 @@ def read_jobs_csv(path: str | Path) -> dict[str, NDArray[Any]]:
         ):
             return _columns(csv.reader(file), str(path))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read {path}: {error}; give a file written with --jobs-csv") from error
+        fix = "give a file written with --jobs-csv"
+        raise ConfigError(f"cannot read {path}: {error}; {fix}") from error
 
 
 def _columns(lines: Iterator[list[str]], path: str) -> dict[str, NDArray[Any]]:
     header = next(lines, [])
     missing = [name for name in NEEDED if name not in header]
     if missing:
-        raise ConfigError(f"{path}:1: no column {', '.join(missing)}; give a file written with --jobs-csv")
+        fix = "give a file written with --jobs-csv"
+        raise ConfigError(f"{path}:1: no column {', '.join(missing)}; {fix}")
     places = {name: header.index(name) for name in COLUMNS if name in header}
     values: dict[str, list[Any]] = {name: [] for name in places}
     for number, fields in enumerate(lines, start=2):
         if not fields:
             continue
         if len(fields) != len(header):
-            raise ConfigError(f"{path}:{number}: {len(fields)} fields, but the header has {len(header)}")
+            problem = f"{path}:{number}: {len(fields)} fields, but the header has {len(header)}"
+            raise ConfigError(problem)
         for name, place in places.items():
             values[name].append(_value(name, fields[place], path, number))
     if not values["job_id"]:
         raise ConfigError(f"{path}: there is no job in it; give a file written with --jobs-csv")
-    return {name: _array(name, found) for name, found in values.items()}
+    return {name: _array(name, column) for name, column in values.items()}
 
 
 def _value(name: str, text: str, path: str, line: int) -> Any:
@@ -107,15 +119,14 @@ def _value(name: str, text: str, path: str, line: int) -> Any:
             return int(text)
         value = float(text) if text or name == "arrival_s" else math.nan
     except ValueError:
-        kind = "a whole number" if name in _WHOLE else "a number"
-        raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not {kind}") from None
+        wanted = "a whole number" if name in _WHOLE else "a number"
+        raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not {wanted}") from None
     if text and not (math.isfinite(value) and (value >= 0 or name != "jct_s")):
-        raise ConfigError(
-            f"{path}:{line}, column {name}: {text!r} is not a possible value; leave it empty if there is none"
-        )
+        fix = "leave it empty if there is none"
+        raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not a possible value; {fix}")
     return value
 
 
 def _array(name: str, values: Sequence[Any]) -> NDArray[Any]:
-    kind: Any = object if name in _TEXTS else np.int64 if name in _WHOLE else np.float64
-    return np.array(values, dtype=kind)
+    dtype: Any = object if name in _TEXTS else np.int64 if name in _WHOLE else np.float64
+    return np.array(values, dtype=dtype)

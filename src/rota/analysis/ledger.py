@@ -1,7 +1,7 @@
 """What did every job hold? GPU-seconds and their price by job, CPU- and memory-seconds of all.
 
-Two jobs that share GPUs are charged half each. Where a placement does not say how many CPUs a task holds, it holds the
-same part of those of its servers as of their GPUs.
+Two jobs that share GPUs are charged half each. Where a placement does not say how many CPUs a task
+holds, it holds the same part of those of its servers as of their GPUs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ class Ledger:
         self._price: FloatArray = np.zeros(256)
 
     def ran(self, placement: Placement, seconds: FloatArray) -> None:
-        """Tasks of a placement held their slots for so long."""
-        cpus, memory = placement.cpus, placement.memory_gb
+        """Tasks of a placement held their slots for these seconds."""
+        cpus = placement.cpus
+        memory = placement.memory_gb
         if cpus is None or memory is None:
             if cpus is None and (self._alike or len(placement.slot_gpus) == 0):
                 cpus = memory = _NONE
             else:
-                cpus, memory = cpus_of(placement, self._cluster), memory_of(placement, self._cluster)
+                cpus = cpus_of(placement, self._cluster)
+                memory = memory_of(placement, self._cluster)
         what = (placement.type, placement.gpus, seconds, self._prices, cpus, memory)
         totals = (self.by_type, self._unsaid, self._beside)
         while not kernels.charge(placement.first, placement.second, *what, self._gpu_s, self._price, *totals):
@@ -59,31 +61,36 @@ class Ledger:
     @property
     def cpu_s(self) -> float:
         """CPU-seconds held, if the cluster knows its CPUs."""
-        return float(self._beside[0] + self._unsaid @ _per_gpu(self._cluster, self._cluster.server_cpus))
+        per_gpu = _per_gpu(self._cluster, self._cluster.server_cpus)
+        return float(self._beside[0] + self._unsaid @ per_gpu)
 
     @property
     def memory_gb_s(self) -> float:
         """GB-seconds held, if the cluster knows its memory."""
-        return float(self._beside[1] + self._unsaid @ _per_gpu(self._cluster, self._cluster.server_memory_gb))
+        per_gpu = _per_gpu(self._cluster, self._cluster.server_memory_gb)
+        return float(self._beside[1] + self._unsaid @ per_gpu)
 
 
 def _per_gpu(cluster: Cluster, there: FloatArray) -> FloatArray:
     """[T] what servers of a type have on average for each of their GPUs."""
     by_type = np.bincount(cluster.server_type, weights=there, minlength=len(cluster.types))
-    found: FloatArray = by_type / cluster.capacity
-    return found
+    per_gpu: FloatArray = by_type / cluster.capacity
+    return per_gpu
 
 
 def _alike(cluster: Cluster) -> bool:
-    """Whether all servers of a type have the same per GPU, so that it does not matter on which one a task is."""
+    """Whether all servers of a type have the same per GPU, so that the server of a task is no matter."""
     first = np.array(cluster.server_bounds[:-1])[cluster.server_type]
-    ratios = (cluster.server_cpus / cluster.server_gpus, cluster.server_memory_gb / cluster.server_gpus)
-    return all(bool(np.all(ratio == ratio[first])) for ratio in ratios)
+    cpus = cluster.server_cpus / cluster.server_gpus
+    memory_gb = cluster.server_memory_gb / cluster.server_gpus
+    return all(bool(np.all(ratio == ratio[first])) for ratio in (cpus, memory_gb))
 
 
 def cpus_of(placement: Placement, cluster: Cluster) -> FloatArray:
     """[K] CPUs that tasks hold."""
-    return in_proportion(placement, cluster, cluster.server_cpus) if placement.cpus is None else placement.cpus
+    if placement.cpus is None:
+        return in_proportion(placement, cluster, cluster.server_cpus)
+    return placement.cpus
 
 
 def memory_of(placement: Placement, cluster: Cluster) -> FloatArray:
@@ -94,10 +101,13 @@ def memory_of(placement: Placement, cluster: Cluster) -> FloatArray:
 
 
 def in_proportion(placement: Placement, cluster: Cluster, there: FloatArray) -> FloatArray:
-    """[K] the same part of what servers have as of their GPUs; without slots, of an average server of the type."""
+    """[K] the same part of what servers have as of their GPUs.
+
+    Without slots, of an average server of the type.
+    """
     if len(placement.slot_gpus) == 0:
-        found: FloatArray = placement.gpus * _per_gpu(cluster, there)[placement.type]
-        return found
+        average: FloatArray = placement.gpus * _per_gpu(cluster, there)[placement.type]
+        return average
     server = placement.slot_server
     amount = placement.slot_gpus * there[server] / cluster.server_gpus[server]
     task = np.repeat(np.arange(len(placement)), np.diff(placement.slot_start))
@@ -107,4 +117,6 @@ def in_proportion(placement: Placement, cluster: Cluster, there: FloatArray) -> 
 
 
 def _first(column: FloatArray, jobs: int) -> FloatArray:
-    return column[:jobs].copy() if jobs <= len(column) else np.concatenate([column, np.zeros(jobs - len(column))])
+    if jobs <= len(column):
+        return column[:jobs].copy()
+    return np.concatenate([column, np.zeros(jobs - len(column))])

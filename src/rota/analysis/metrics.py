@@ -1,22 +1,24 @@
 """How good was the schedule? Numbers from events, seen live or read back from a log.
 
-Completion time (JCT) is finish minus arrival. Utilisation is GPU-seconds held by tasks over GPU-seconds that were
-there; two jobs that share GPUs hold them once. Cost is the hourly price of the type x the hours held x GPUs. The
-lease extension fraction is, over all pairs of consecutive rounds, the part of the tasks whose jobs were still there
-that kept their very slots. Finish-time fairness is defined in fairness.py; CPU and memory utilisation are like that of
-GPUs, and None where the cluster does not say what it has. A deadline is missed by a job that finishes after it, or that
+Completion time (JCT) is finish minus arrival. Utilisation is GPU-seconds held by tasks over
+GPU-seconds that were there; two jobs that share GPUs hold them once. Cost is the hourly price of
+the type x the hours held x GPUs. The lease extension fraction is, over all pairs of consecutive
+rounds, the part of the tasks whose jobs were still there that kept their very slots. Finish-time
+fairness is defined in fairness.py; CPU and memory utilisation are like that of GPUs, and None where
+the cluster does not say what it has. A deadline is missed by a job that finishes after it, or that
 has not finished although it is past (or that was given up).
 
-`Planned` and `RoundsRan` come once per round, so their handlers do little; the ledger sums
-up what jobs hold in large portions. With `measure="auto"` the range of jobs that count is found in warmup.py.
+`Planned` and `RoundsRan` come once per round, so their handlers do little; the ledger sums up what
+jobs hold in large portions. With `measure="auto"` the range of jobs that count is found in
+warmup.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ from rota.analysis.breakdown import breakdown
 from rota.analysis.fairness import fairness, finish_time_fairness
 from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
 from rota.analysis.ledger import Ledger
-from rota.analysis.warmup import AUTO, Window, at_the_end, next_look, on_the_way
+from rota.analysis.warmup import AUTO, SteadyWindow, at_the_end, next_look, on_the_way
 from rota.core.arrays import BoolArray, FloatArray, IntArray, how_many
 from rota.core.cluster import Cluster
 from rota.core.events import (
@@ -65,7 +67,7 @@ class Metrics:
         self.table = JobTable()
         self.ledger = Ledger(cluster)
         self._endless = endless
-        self._window: Window | None = None
+        self._window: SteadyWindow | None = None
         self._next_look = next_look(0)
         self.rounds = 0
         self.solves = 0
@@ -94,32 +96,36 @@ class Metrics:
         return float(self.ledger.by_type @ self.cluster.prices) / 3600.0
 
     def __getstate__(self) -> dict[str, Any]:
-        """A checkpoint has no catalogue in it; whoever goes on attaches it again."""
+        """A checkpoint has no catalogue in it; it is attached again when the run goes on."""
         return {**self.__dict__, "speeds": None}
 
-    def settle(self) -> Window | None:
-        """The jobs that count of a workload without an end, as soon as that is known; asked once in a round."""
-        if self.auto and self._endless and self._window is None and len(self.table) >= self._next_look:
+    def settle(self) -> SteadyWindow | None:
+        """The jobs that count of a workload without an end, as soon as that is known.
+
+        Asked once in a round.
+        """
+        looking = self.auto and self._endless and self._window is None
+        if looking and len(self.table) >= self._next_look:
             self._window = on_the_way(self.table)
             self._next_look = next_look(len(self.table))
         return self._window
 
-    def window(self) -> Window | None:
+    def window(self) -> SteadyWindow | None:
         """The jobs that count with `measure="auto"`, from what is known now."""
         if not self.auto:
             return None
-        found = on_the_way(self.table) if self._endless else None
-        return found or at_the_end(self.table)
+        settled = on_the_way(self.table) if self._endless else None
+        return settled or at_the_end(self.table)
 
     def observe(self, event: Event) -> None:
         """Take an event into account; events come in the order in which they happened."""
-        handler = _HANDLERS.get(type(event))
+        handler = self._HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
 
     def handler(self, kind: type) -> Callable[[Any], None] | None:
         """The part of `observe` for events of a kind."""
-        handler = _HANDLERS.get(kind)
+        handler = self._HANDLERS.get(kind)
         return None if handler is None else partial(handler, self)
 
     def _planned(self, event: Planned) -> None:
@@ -147,7 +153,7 @@ class Metrics:
             return self._leases
         gone = np.concatenate(self._gone)
         self._gone.clear()
-        if self._alone:  # whoever is through was running, each as a task of its own
+        if self._alone:  # jobs that ended were running, each as a task of its own
             return max(0, self._leases - len(gone))
         ended = np.isin(self._placement.first, gone) | np.isin(self._placement.second, gone)
         return max(0, self._leases - int(np.count_nonzero(ended)))
@@ -183,12 +189,15 @@ class Metrics:
     def summary(self, now: float) -> dict[str, Any]:
         """The numbers of the run up to `now`; None where nothing was measured."""
         table = self.table
-        arrival, finish = table.floats("arrival_s"), table.floats("finish_s")
+        arrival = table.floats("arrival_s")
+        finish = table.floats("finish_s")
         window = self.window()
         counted = table.counted(self.measure if window is None else window.range)
         measured = counted & (table.ints("status") == FINISHED)
         jct = (finish - arrival)[measured]
         rho = finish_time_fairness(table, self.cluster, self.speeds)
+        tenant = table.ints("tenant")
+        tenants = list(table.tenants.known)
         there_gpu_s = self._past_capacity_gpu_s + self._capacity * (now - self._capacity_since)
         return {
             "mean_jct_s": float(jct.mean()) if len(jct) else None,
@@ -212,30 +221,38 @@ class Metrics:
             "measured_to": None if window is None else window.last,
             "steady": None if window is None else window.steady,
             "mean_jct_s_by_weight": _means(jct, table.floats("weight")[measured], "{:g}".format),
-            "mean_jct_s_by_tenant": _means(jct, table.ints("tenant")[measured], list(table.tenants.known).__getitem__),
+            "mean_jct_s_by_tenant": _means(jct, tenant[measured], tenants.__getitem__),
             **breakdown(table, self.ledger, rho, counted, now),
         }
 
     def _beside_gpus(self, now: float) -> dict[str, float | None]:
         """Utilisation of CPUs and memory; servers are up as far as GPUs of their type are."""
-        ledger, cluster = self.ledger, self.cluster
+        ledger = self.ledger
+        cluster = self.cluster
         up_s = (self._past_up_s + self._up * (now - self._capacity_since))[cluster.server_type]
-        there = {"cpu_utilization": cluster.server_cpus @ up_s, "memory_utilization": cluster.server_memory_gb @ up_s}
+        there = {
+            "cpu_utilization": cluster.server_cpus @ up_s,
+            "memory_utilization": cluster.server_memory_gb @ up_s,
+        }
         held = {
             "cpu_utilization": ledger.cpu_s if ledger.knows_cpus else None,
             "memory_utilization": ledger.memory_gb_s if ledger.knows_memory else None,
         }
-        return {k: None if v is None else (v / float(there[k]) if there[k] > 0 else 0.0) for k, v in held.items()}
+        return {name: _part(amount, float(there[name])) for name, amount in held.items()}
 
     def _deadlines(self, counted: BoolArray, now: float) -> dict[str, int]:
         bound, missed = self.table.deadlines(counted, now)
-        return {"slo_jobs": int(np.count_nonzero(bound)), "slo_violations": int(np.count_nonzero(missed))}
+        violations = int(np.count_nonzero(missed))
+        return {"slo_jobs": int(np.count_nonzero(bound)), "slo_violations": violations}
 
     def jobs(self) -> dict[str, NDArray[Any]]:
         """One array per column, one entry per job; NaN where a job has no finish."""
         table = self.table
-        arrival, finish, status = table.floats("arrival_s"), table.floats("finish_s"), table.ints("status")
+        arrival = table.floats("arrival_s")
+        finish = table.floats("finish_s")
+        status = table.ints("status")
         window = self.window()
+        counted = table.counted(self.measure if window is None else window.range)
         return {
             "job_id": np.arange(len(table)),
             "arrival_s": arrival.copy(),
@@ -248,11 +265,29 @@ class Metrics:
             "steps": table.floats("steps").copy(),
             "deadline_s": table.floats("deadline_s").copy(),
             "status": np.array(STATUS_NAMES, dtype=object)[status],
-            "measured": table.counted(self.measure if window is None else window.range) & (status == FINISHED),
+            "measured": counted & (status == FINISHED),
             "ftf": finish_time_fairness(table, self.cluster, self.speeds),
             "gpu_s": self.ledger.gpu_s(len(table)),
             "cost": self.ledger.price(len(table)),
         }
+
+    _HANDLERS: ClassVar[Mapping[type, Callable[[Metrics, Any], None]]] = {
+        Planned: _planned,
+        RoundsRan: _ran,
+        JobsSubmitted: _submitted,
+        JobsFinished: _finished,
+        JobsDropped: _dropped,
+        JobsRejected: _rejected,
+        Allocated: _allocated,
+        SolveFailed: _solve_failed,
+        ClusterChanged: _cluster_changed,
+    }
+
+
+def _part(held: float | None, there: float) -> float | None:
+    if held is None:
+        return None
+    return held / there if there > 0 else 0.0
 
 
 def _means(values: FloatArray, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, float]:
@@ -261,16 +296,3 @@ def _means(values: FloatArray, group: NDArray[Any], name: Callable[[Any], str]) 
     groups, index = np.unique(group, return_inverse=True)
     means = np.bincount(index, weights=values) / np.bincount(index)
     return {name(g): float(m) for g, m in zip(groups, means, strict=True)}
-
-
-_HANDLERS: dict[type, Callable[[Metrics, Any], None]] = {
-    Planned: Metrics._planned,  # noqa: SLF001 - the table of handlers belongs to the class
-    RoundsRan: Metrics._ran,  # noqa: SLF001
-    JobsSubmitted: Metrics._submitted,  # noqa: SLF001
-    JobsFinished: Metrics._finished,  # noqa: SLF001
-    JobsDropped: Metrics._dropped,  # noqa: SLF001
-    JobsRejected: Metrics._rejected,  # noqa: SLF001
-    Allocated: Metrics._allocated,  # noqa: SLF001
-    SolveFailed: Metrics._solve_failed,  # noqa: SLF001
-    ClusterChanged: Metrics._cluster_changed,  # noqa: SLF001
-}

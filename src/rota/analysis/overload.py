@@ -1,24 +1,27 @@
-"""Is the cluster asked for more than it can do? Then the queue grows for ever, and a mean says nothing.
+"""Is the cluster asked for more than it can do? Then the queue grows, and means say nothing.
 
-There are two tests. Both need enough to look at: arrivals that asked for ten times the GPUs of the cluster, at 200
-moments at least (jobs that come at the same moment are one).
+There are two tests. Both need enough to look at: arrivals that asked for ten times the GPUs of the
+cluster, at 200 moments at least (jobs that come at the same moment are one).
 
-The first finds a large overload early. What is watched is the demand: the GPUs that all jobs present ask for, running
-and waiting. From an empty cluster it rises to some level; at 95 % load that level is high and fluctuates wildly, so a
-rise alone proves nothing. The test is made on the last two thirds of all arrivals so far, cut into twenty stretches of
-as many arrivals each. A run is unstable when all of these hold:
+The first finds a large overload early. What is watched is the demand: the GPUs that all jobs
+present ask for, running and waiting. From an empty cluster it rises to some level; at 95 % load
+that level is high and fluctuates wildly, so a rise alone proves nothing. The test is made on the
+last two thirds of all arrivals so far, cut into twenty stretches of as many arrivals each. A run is
+unstable when all of these hold:
 
-1. the demand is at least three times the cluster, so that two jobs per GPU would not serve it either;
+1. the demand is at least three times the cluster, so that two jobs per GPU would not serve it
+   either;
 2. it was never below the size of the cluster in these two thirds;
 3. arrivals asked for at least 3 % more GPUs than left;
 4. the mean growth of a stretch is at least seven times its standard error.
 
-The fourth is what tells a drift from a walk without one: of a queue that only fluctuates, the growth over any time
-divided by its standard error is about normally distributed, reflection at zero included.
+The fourth is what tells a drift from a walk without one: of a queue that only fluctuates, the
+growth over any time divided by its standard error is about normally distributed, reflection at zero
+included.
 
-The second finds a slight overload, and one that only long jobs feel (backlog.py): since the demand was last below the
-size of the cluster (twice its size if two jobs may share GPUs), the work that is left has risen so far that at a load
-of 95 % the chance of it would be less than one in a million.
+The second finds a slight overload, and one that only long jobs feel (backlog.py): since the demand
+was last below the size of the cluster (twice its size if two jobs may share GPUs), the work that is
+left has risen so far that at a load of 95 % the chance of it would be less than one in a million.
 
 Only simulated events count, no clock of the machine, so the same run always ends in the same place.
 """
@@ -48,7 +51,7 @@ _NOT_SAVED = {"growth", "overhang", "_limits", "_backlog"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class OverloadLimits:
     """Where a queue that grows is called unstable."""
 
     arrivals: int = 200
@@ -97,11 +100,11 @@ class Overhang:
 class Overload(Guard):
     """Watches a run and says when it is unstable."""
 
-    def __init__(self, mode: str = "auto", limits: Limits | None = None) -> None:
+    def __init__(self, mode: str = "auto", limits: OverloadLimits | None = None) -> None:
         self.growth: Growth | None = None
         self.overhang: Overhang | None = None
         self._mode = mode
-        self._limits = limits or Limits()
+        self._limits = limits or OverloadLimits()
         self._watching = False
         self._verdict: str | None = None
         self._capacity = 0
@@ -118,7 +121,7 @@ class Overload(Guard):
         self._idle = True
 
     def begin(self, capacity: int, *, endless: bool) -> None:
-        """The run starts on so many GPUs."""
+        """The run starts on this number of GPUs."""
         self._capacity = capacity
         self._watching = self._mode == "on" or (self._mode == "auto" and endless)
 
@@ -146,14 +149,19 @@ class Overload(Guard):
         if not self._watching or self._verdict is not None:
             return None
         self._backlog.look(idle=self._idle)
-        limits, rise = self._limits, self._backlog.rise()
-        if not self._enough() or rise is None or rise.evidence(limits.load) < -math.log(limits.suspect):
+        limits = self._limits
+        rise = self._backlog.rise()
+        if not self._enough() or rise is None:
             return None
-        left, rose = rise.left_s / 3600.0, rise.rise_s / 3600.0
+        if rise.evidence(limits.load) < -math.log(limits.suspect):
+            return None
+        left = rise.left_s / 3600.0
+        rose = rise.rise_s / 3600.0
         return (
-            f"the load was at the limit of the cluster or beyond: at the end {left:,.0f} GPU hours of work were left, "
-            f"{rose:,.0f} of them added since GPUs were last idle (at {limits.load:.0%} load the chance of that is "
-            f"below {limits.suspect:g}), so completion times depend on the length of the run"
+            f"the load was at the limit of the cluster or beyond: at the end {left:,.0f} GPU "
+            f"hours of work were left, {rose:,.0f} of them added since GPUs were last idle (at "
+            f"{limits.load:.0%} load the chance of that is below {limits.suspect:g}), so "
+            "completion times depend on the length of the run"
         )
 
     def numbers(self) -> dict[str, float]:
@@ -213,10 +221,12 @@ class Overload(Guard):
 
     def _enough(self) -> bool:
         limits = self._limits
-        return len(self._after) >= limits.arrivals and self._asked[-1] >= limits.turnover * self._capacity
+        enough_gpus = limits.turnover * self._capacity
+        return len(self._after) >= limits.arrivals and self._asked[-1] >= enough_gpus
 
     def _check_demand(self) -> None:
-        limits, count = self._limits, len(self._after)
+        limits = self._limits
+        count = len(self._after)
         if self._demand < limits.demand * self._capacity:
             return
         first = count // 3
@@ -236,19 +246,23 @@ class Overload(Guard):
         )
         if excess >= limits.excess and errors >= limits.errors:
             self._verdict = (
-                f"overload: after {self._jobs:,} arrivals jobs ask for {self._demand:,} GPUs of {self._capacity:,} and "
-                f"the queue keeps growing (arrivals ask for {excess:.2f} times what is served)"
+                f"overload: after {self._jobs:,} arrivals jobs ask for {self._demand:,} GPUs of "
+                f"{self._capacity:,} and the queue keeps growing (arrivals ask for {excess:.2f} "
+                "times what is served)"
             )
 
     def _check_work(self) -> None:
-        limits, rise = self._limits, self._backlog.rise()
-        if self._verdict is not None or rise is None or rise.evidence(limits.load) < -math.log(limits.chance):
+        limits = self._limits
+        rise = self._backlog.rise()
+        if self._verdict is not None or rise is None:
+            return
+        if rise.evidence(limits.load) < -math.log(limits.chance):
             return
         self.overhang = seen = self._overhang(rise)
         self._verdict = (
-            f"overload: after {self._jobs:,} arrivals jobs need {seen.work_left_gpu_h:,.0f} more GPU hours, "
-            f"{seen.work_rise_gpu_h:,.0f} of them added since GPUs were last idle (at {limits.load:.0%} load the "
-            f"chance of that is below {limits.chance:g})"
+            f"overload: after {self._jobs:,} arrivals jobs need {seen.work_left_gpu_h:,.0f} more "
+            f"GPU hours, {seen.work_rise_gpu_h:,.0f} of them added since GPUs were last idle (at "
+            f"{limits.load:.0%} load the chance of that is below {limits.chance:g})"
         )
 
     def _overhang(self, rise: Rise) -> Overhang:

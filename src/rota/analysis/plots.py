@@ -1,7 +1,7 @@
 """Figures for a paper or a report. Needs matplotlib (the extra `plot`).
 
-Colours are those of Okabe and Ito, which people with colour blindness can tell apart; lines differ in dashes too, so
-that a figure survives a black-and-white printer.
+Colours are those of Okabe and Ito, which people with colour blindness can tell apart; lines differ
+in dashes too, so that a figure survives a black-and-white printer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ HOUR = 3600.0
 
 
 def utilization_lines(series: Mapping[str, Series]) -> Figure:
-    """How busy the cluster was over time, one small panel per policy so that no line hides another."""
+    """How busy the cluster was over time, one small panel per policy."""
     names = list(series)
     columns = 2 if len(names) > 3 else 1
     rows = -(-len(names) // columns)
@@ -54,7 +54,14 @@ def utilization_lines(series: Mapping[str, Series]) -> Figure:
         grid = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).ravel()
         for i, (axes, name) in enumerate(zip(grid, names, strict=False)):
             days = series[name].edge / 86400.0
-            axes.stairs(series[name].value, days, fill=True, color=COLOURS[0], alpha=0.75, linewidth=0)
+            axes.stairs(
+                series[name].value,
+                days,
+                fill=True,
+                color=COLOURS[0],
+                alpha=0.75,
+                linewidth=0,
+            )
             axes.set_ylim(0, 1.02)
             axes.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
             axes.set_title(name, fontsize=9, fontweight="normal")
@@ -81,7 +88,8 @@ def require_matplotlib() -> None:
     try:
         import matplotlib as mpl  # noqa: F401 - an extra
     except ImportError as error:
-        raise ConfigError("figures need matplotlib; install it with: pip install 'rota[plot]'") from error
+        fix = "install it with: pip install 'rota[plot]'"
+        raise ConfigError(f"figures need matplotlib; {fix}") from error
 
 
 @contextlib.contextmanager
@@ -98,11 +106,11 @@ def _kind_of_figure() -> type[Figure]:
     """Figures that a notebook shows when they are the last value of a cell, without any set-up."""
     from matplotlib.figure import Figure as Plain  # an extra
 
-    class Shown(Plain):
+    class NotebookFigure(Plain):
         def _repr_png_(self) -> bytes:
             return rendered(self, "png", dpi=100)
 
-    return Shown
+    return NotebookFigure
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -120,5 +128,7 @@ def _plain_ticks(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-styled, new_figure, plain_ticks = _style, _figure, _plain_ticks
+styled = _style
+new_figure = _figure
+plain_ticks = _plain_ticks
 """For figures that are drawn elsewhere in the same look."""

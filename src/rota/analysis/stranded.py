@@ -4,8 +4,9 @@ Of a server at a moment, with g, c and m the parts of its GPUs, CPUs and memory 
 
     stranded CPUs = max(0, g - c)        stranded memory = max(0, g - m)
 
-as parts of what the server has: what is idle beyond what its idle GPUs would get as their fair share. A mechanism that
-divides in proportion strands nothing in this sense; one that divides by need leaves behind what nobody asked for.
+as parts of what the server has: what is idle beyond what its idle GPUs would get as their fair
+share. A mechanism that divides in proportion strands nothing in this sense; one that divides by
+need leaves behind what nobody asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from rota.core.placement import Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stranded:
-    """Parts of servers over time: `cpus[s, i]` and `memory[s, i]` hold from `edge[i]` to `edge[i + 1]`, seconds."""
+    """Parts of servers over time.
+
+    `cpus[s, i]` and `memory[s, i]` hold from `edge[i]` to `edge[i + 1]`, seconds.
+    """
 
     servers: tuple[str, ...]
     edge: FloatArray
@@ -50,8 +54,8 @@ class Stranding:
     def __init__(self, cluster: Cluster) -> None:
         if not (np.all(cluster.server_cpus > 0) and np.all(cluster.server_memory_gb > 0)):
             raise ConfigError(
-                f"cluster {cluster.name!r} does not say how many CPUs and how much memory its servers have; "
-                f"give them, e.g. v100=32/8:cpus=24:memory=500"
+                f"cluster {cluster.name!r} does not say how many CPUs and how much memory its "
+                "servers have; give them, e.g. v100=32/8:cpus=24:memory=500"
             )
         self._cluster = cluster
         self._now: tuple[FloatArray, FloatArray] = _nothing(cluster)

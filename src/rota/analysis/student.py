@@ -1,4 +1,4 @@
-"""Quantiles of Student's t for whole degrees of freedom, from the finite sums of Abramowitz and Stegun 26.7.3-4.
+"""Quantiles of Student's t for whole degrees of freedom (Abramowitz and Stegun 26.7.3-4).
 
 Intervals of comparisons need nothing else of scipy, which only `rota.opt` may import.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 NORMAL_FROM = 10_000
-"""With so many degrees of freedom t and the normal distribution agree to four digits."""
+"""From this number of degrees of freedom on, t and the normal distribution agree to four digits."""
 
 
 def two_sided(t: float, freedom: int) -> float:
@@ -16,7 +16,8 @@ def two_sided(t: float, freedom: int) -> float:
     if freedom >= NORMAL_FROM:
         return math.erf(t / math.sqrt(2.0))
     angle = math.atan(t / math.sqrt(freedom))
-    cosine, sine = math.cos(angle), math.sin(angle)
+    cosine = math.cos(angle)
+    sine = math.sin(angle)
     odd = freedom % 2
     term, total = (cosine, 0.0) if odd else (1.0, 0.0)
     for power in range(odd, freedom - 1, 2):
@@ -27,7 +28,8 @@ def two_sided(t: float, freedom: int) -> float:
 
 def quantile(confidence: float, freedom: int) -> float:
     """The t with P(|T| <= t) = confidence, by bisection."""
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while two_sided(high, freedom) < confidence:
         high *= 2.0
     for _ in range(80):

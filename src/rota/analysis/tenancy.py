@@ -1,9 +1,9 @@
 """What tenants held over time, and what they were entitled to.
 
-In every bin of time a tenant has a part of all GPU time that was held, and a part that it was entitled to: its weight
-over the weights of all tenants that had a job in the system, averaged over the bin as far as anybody was
-there. Weights are those of the entities of a hierarchical policy, else 1 each. A tenant that asks for less than its
-part leaves the rest to the others.
+In every bin of time a tenant has a part of all GPU time that was held, and a part that it was
+entitled to: its weight over the weights of all tenants that had a job in the system, averaged over
+the bin as far as anybody was there. Weights are those of the entities of a hierarchical policy,
+else 1 each. A tenant that asks for less than its part leaves the rest to the others.
 """
 
 from __future__ import annotations
@@ -16,13 +16,24 @@ import numpy as np
 
 from rota.analysis.job_table import JobTable
 from rota.core.arrays import FloatArray
-from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, Planned, RoundsRan
+from rota.core.events import (
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RoundsRan,
+)
 from rota.core.placement import Placement, nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shares:
-    """`held[t, i]` and `entitled[t, i]` of tenant t hold from `edge[i]` to `edge[i + 1]`, seconds; NaN: nobody ran."""
+    """`held[t, i]` and `entitled[t, i]` of tenant t hold from `edge[i]` to `edge[i + 1]`, seconds.
+
+    NaN: nobody ran.
+    """
 
     tenants: tuple[str, ...]
     weights: tuple[float, ...]
@@ -32,12 +43,10 @@ class Shares:
 
     def numbers(self) -> dict[str, Any]:
         """What is drawn, for JSON."""
+        rows = zip(self.tenants, self.weights, self.held, self.entitled, strict=True)
         return {
             "edge_s": self.edge,
-            "tenants": [
-                {"name": n, "weight": w, "held": h, "entitled": e}
-                for n, w, h, e in zip(self.tenants, self.weights, self.held, self.entitled, strict=True)
-            ],
+            "tenants": [{"name": n, "weight": w, "held": h, "entitled": e} for n, w, h, e in rows],
         }
 
 
@@ -45,7 +54,7 @@ class Tenancy:
     """Observes a run."""
 
     def __init__(self, weights: Mapping[str, float] | None = None) -> None:
-        """`weights` by tenant; whoever is not named has 1."""
+        """`weights` by tenant; a tenant that is not named has 1."""
         self._weights = weights or {}
         self._table = JobTable()
         self._placement: Placement = nobody()
@@ -66,7 +75,8 @@ class Tenancy:
 
     def _by_tenant(self, seconds: FloatArray) -> FloatArray:
         """GPU-seconds of a round; two jobs that share GPUs have half each."""
-        tenant, placement = self._table.ints("tenant"), self._placement
+        tenant = self._table.ints("tenant")
+        placement = self._placement
         sums = np.zeros(len(self._table.tenants.known))
         shared = placement.second >= 0
         held = seconds * placement.gpus * np.where(shared, 0.5, 1.0)
@@ -90,15 +100,17 @@ class Tenancy:
         return Shares(tenants=names, weights=weights, edge=edge, held=part, entitled=entitled)
 
     def _entitled(self, edge: FloatArray, weights: FloatArray) -> FloatArray:
-        """[tenant, bin] weight over the weights of all that were there, at twenty moments of each bin."""
+        """[tenant, bin] weight over all weights that were there, at twenty moments of each bin."""
         moments = (edge[:-1, None] + np.diff(edge)[:, None] * (np.arange(20) + 0.5) / 20).ravel()
-        tenant, arrival = self._table.ints("tenant"), self._table.floats("arrival_s")
+        tenant = self._table.ints("tenant")
+        arrival = self._table.floats("arrival_s")
         left = self._table.floats("left_s")
         there = np.zeros((len(weights), len(moments)))
         for t in range(len(weights)):
             mine = tenant == t
             gone = np.sort(left[mine & np.isfinite(left)])
-            count = np.searchsorted(np.sort(arrival[mine]), moments, "right") - np.searchsorted(gone, moments, "right")
+            arrived = np.searchsorted(np.sort(arrival[mine]), moments, "right")
+            count = arrived - np.searchsorted(gone, moments, "right")
             there[t] = weights[t] * (count > 0)
         total = there.sum(axis=0)
         part = np.divide(there, total, out=np.zeros(there.shape), where=total > 0)

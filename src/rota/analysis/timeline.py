@@ -19,7 +19,7 @@ class Series:
     value: FloatArray
 
 
-class Timeline:
+class UtilizationTimeline:
     """Observes a run and tells how many GPUs were held when."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -35,12 +35,16 @@ class Timeline:
             self._spans.append((event.start, event.at, float(event.seconds @ self._gpus)))
 
     def utilization(self, bins: int = 120) -> Series:
-        """The part of all GPU time that was held, by bin; busy time is spread evenly over its rounds."""
+        """The part of all GPU time that was held, by bin.
+
+        Busy time is spread evenly over its rounds.
+        """
         if not self._spans:
             return Series(np.array([0.0, 1.0]), np.zeros(1))
         start, end, busy = np.array(self._spans).T
         edge = np.linspace(0.0, float(end.max()), bins + 1)
-        # Busy GPU-seconds up to a time t: piecewise linear, with a kink at every start and end of rounds.
+        # Busy GPU-seconds up to a time t: piecewise linear, with a kink at every start and end of
+        # rounds.
         kinks = np.unique(np.concatenate([start, end]))
         rate = np.zeros(len(kinks))
         np.add.at(rate, np.searchsorted(kinks, start), busy / (end - start))

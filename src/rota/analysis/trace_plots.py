@@ -1,4 +1,4 @@
-"""A figure of a trace: when jobs arrive, how long they are, how many GPUs they ask for, and whose they are."""
+"""A figure of a trace: arrivals, durations, numbers of GPUs, tenants and models of its jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rota.analysis import plots
-from rota.analysis.output import whole_file
+from rota.analysis.output import write_file
 from rota.core.errors import ConfigError
 from rota.workloads.distributions import Histogram
 
@@ -25,7 +25,8 @@ def form_of(path: str | Path) -> str:
     """The format of a figure by its name; raises ConfigError for one that is not offered."""
     form = Path(path).suffix.lower().removeprefix(".")
     if form not in plots.FORMATS:
-        raise ConfigError(f"cannot draw {str(path)!r}; give a name that ends in .{', .'.join(plots.FORMATS)}")
+        fix = f"give a name that ends in .{', .'.join(plots.FORMATS)}"
+        raise ConfigError(f"cannot draw {str(path)!r}; {fix}")
     return form
 
 
@@ -46,9 +47,7 @@ def distributions(histograms: Mapping[str, Histogram]) -> Figure:
 def save_distributions(histograms: Mapping[str, Histogram], path: str | Path) -> None:
     """Write the figure; the file appears whole or not at all."""
     form = form_of(path)
-    data = plots.rendered(distributions(histograms), form)
-    with whole_file(path) as temporary:
-        temporary.write_bytes(data)
+    write_file(path, plots.rendered(distributions(histograms), form))
 
 
 def _upright(axes: Axes, histogram: Histogram, colour: str) -> None:
@@ -64,7 +63,8 @@ def _upright(axes: Axes, histogram: Histogram, colour: str) -> None:
 
 def _flat(axes: Axes, histogram: Histogram, colour: str) -> None:
     axes.barh(range(len(histogram.counts)), histogram.counts, color=colour, height=0.7)
-    axes.set_yticks(range(len(histogram.labels)), [_short(label) for label in histogram.labels], fontsize=7)
+    labels = [_short(label) for label in histogram.labels]
+    axes.set_yticks(range(len(labels)), labels, fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("jobs")
     axes.set_title(histogram.title)

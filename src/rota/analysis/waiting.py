@@ -1,4 +1,4 @@
-"""Jobs that wait although their GPUs are idle, as happens where CPUs or memory decide who may start."""
+"""Jobs that wait although their GPUs are idle, because CPUs or memory are short."""
 
 from __future__ import annotations
 
@@ -8,14 +8,23 @@ from typing import Any
 import numpy as np
 
 from rota.core.arrays import BoolArray, IntArray
-from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, Planned, RoundsRan
+from rota.core.events import (
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsRejected,
+    JobsSubmitted,
+    Planned,
+    RoundsRan,
+)
 
 
 class Waiting:
-    """Observes a run: idle GPUs while somebody waits for no more than them, and who waited longest at a stretch."""
+    """Observes a run: GPUs that idle beside jobs that would fit, and the longest wait of a job."""
 
     def __init__(self, mechanism: str, gpus: int) -> None:
-        self._mechanism, self._gpus = mechanism, gpus
+        self._mechanism = mechanism
+        self._gpus = gpus
         self._size: dict[int, int] = {}
         self._since: dict[int, float] = {}
         """When each waiting job arrived or was stopped."""
@@ -47,9 +56,11 @@ class Waiting:
 
     def _submitted(self, event: JobsSubmitted) -> None:
         self._now = event.at
-        gpus, submitted = event.jobs.gpus.tolist(), event.jobs.submitted.tolist()
+        gpus = event.jobs.gpus.tolist()
+        submitted = event.jobs.submitted.tolist()
         for job, (size, at) in enumerate(zip(gpus, submitted, strict=True), event.first_id):
-            self._size[job], self._since[job] = size, at
+            self._size[job] = size
+            self._since[job] = at
         while event.first_id + len(event.jobs) > len(self._marked):
             self._marked = np.concatenate([self._marked, self._marked])
 
@@ -60,11 +71,13 @@ class Waiting:
 
     def _planned(self, event: Planned) -> None:
         self._now = event.at
-        placement, last = event.plan.placement, self._running
+        placement = event.plan.placement
+        last = self._running
         members = placement.first
         if placement.shared:
             members = np.concatenate([members, placement.second[placement.second >= 0]])
-        self._running, self._busy = members, int(np.add.reduce(placement.gpus))
+        self._running = members
+        self._busy = int(np.add.reduce(placement.gpus))
         if len(members) == len(self._size):  # nobody waits
             for job in list(self._since):
                 self._end(job, event.at)
@@ -78,14 +91,15 @@ class Waiting:
     def _without(self, jobs: IntArray, others: IntArray) -> list[int]:
         """Those who are not among the others."""
         self._marked[others] = True
-        found: list[int] = jobs[~self._marked[jobs]].tolist()
+        remaining: list[int] = jobs[~self._marked[jobs]].tolist()
         self._marked[others] = False
-        return found
+        return remaining
 
     def _ran(self, event: RoundsRan) -> None:
         self._now = event.at
         idle = self._gpus - self._busy
-        if idle > 0 and any(self._size[job] <= idle and at <= event.start for job, at in self._since.items()):
+        waiting = (job for job, at in self._since.items() if at <= event.start)
+        if idle > 0 and any(self._size[job] <= idle for job in waiting):
             self._idle_gpu_s += idle * (event.at - event.start)
             self._hungry_s += event.at - event.start
 
@@ -106,7 +120,10 @@ class Waiting:
         """One sentence if GPUs were idle beside waiting jobs."""
         if self._hungry_s <= 0:
             return []
-        seconds, job = max([self._longest, *((self._now - at, job) for job, at in self._since.items())])
-        mean, hours = self._idle_gpu_s / self._hungry_s, self._hungry_s / 3600
-        idle = f"{self._mechanism} left {mean:.1f} GPUs idle on average for {hours:.1f} h while jobs waited"
+        still_waiting = [(self._now - at, job) for job, at in self._since.items()]
+        seconds, job = max([self._longest, *still_waiting])
+        mean = self._idle_gpu_s / self._hungry_s
+        hours = self._hungry_s / 3600
+        left = f"{self._mechanism} left {mean:.1f} GPUs idle on average"
+        idle = f"{left} for {hours:.1f} h while jobs waited"
         return [f"{idle} that asked for no more; job {job} waited longest ({seconds / 3600:.1f} h)"]

@@ -1,18 +1,23 @@
-"""Where the warm-up of a run ends: before it, numbers are about a cluster that was empty at the beginning.
+"""Where the warm-up of a run ends.
 
-What is looked at is how many jobs every arriving job found in the system. MSER-5 (White, 1997) cuts off the beginning:
-of the means of five arrivals each, it leaves out as many as make the standard error of the mean of the others smallest,
+Before it, numbers are about a cluster that was empty at the beginning.
+
+What is looked at is how many jobs every arriving job found in the system. MSER-5 (White, 1997) cuts
+off the beginning: of the means of five arrivals each, it leaves out as many as make the standard
+error of the mean of the others smallest,
 
     d = argmin over d of  sum of (y_i - mean of y_d..y_k)^2 over i >= d, divided by (k - d)^2.
 
-If d falls into the second half there is no steady state. Nor is there one if the two halves of what is left differ by
-more than three standard errors (from twenty stretches), as they do while a queue grows.
+If d falls into the second half there is no steady state. Nor is there one if the two halves of what
+is left differ by more than three standard errors (from twenty stretches), as they do while a queue
+grows.
 
-A workload that ends is run to its end. Jobs that arrive within the 90th percentile of completion times before the last
-arrival are left out too, at most half of what was steady: nobody comes after them to compete. A workload without an
-end is looked at after 1,000 arrivals, and each time these have doubled, up to 8,000; the first look that finds a
-steady state decides, and the run ends when the jobs that it chose are done. If none does, the second half counts. A
-cluster that is asked for more than it can do (overload.py) ends such a run early.
+A workload that ends is run to its end. Jobs that arrive within the 90th percentile of completion
+times before the last arrival are left out too, at most half of what was steady: nobody comes after
+them to compete. A workload without an end is looked at after 1,000 arrivals, and each time these
+have doubled, up to 8,000; the first look that finds a steady state decides, and the run ends when
+the jobs that it chose are done. If none does, the second half counts. A cluster that is asked for
+more than it can do (overload.py) ends such a run early.
 """
 
 from __future__ import annotations
@@ -30,13 +35,15 @@ BATCH = 5
 STRETCHES = 20
 FEWEST = 2 * STRETCHES * BATCH
 """Arrivals below which nothing is said."""
-FIRST_LOOK, LAST_LOOK = 1_000, 8_000
+FIRST_LOOK = 1_000
+LAST_LOOK = 8_000
 LATER = 1.1
-"""A look waits for so many times the arrivals that it looks at, so that all that ended till then is known."""
+"""A look waits for this multiple of the arrivals that it looks at, so that all that ended till then
+is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class SteadyWindow:
     """Jobs that count, a half-open range of ids."""
 
     first: int
@@ -52,17 +59,22 @@ class Window:
 
 
 def mser(values: FloatArray, batch: int = BATCH) -> int | None:
-    """How many values at the beginning are warm-up; None if that would be more than half of them."""
+    """How many values at the beginning are warm-up.
+
+    None if that would be more than half of them.
+    """
     count = len(values) // batch
     if count < 4:
         return None
     means = values[: count * batch].reshape(count, batch).mean(axis=1)
     means = means - means.mean()  # so that squares lose nothing
     left = np.arange(count, 0, -1)
-    total, squares = np.cumsum(means[::-1])[::-1], np.cumsum(means[::-1] ** 2)[::-1]
+    total = np.cumsum(means[::-1])[::-1]
+    squares = np.cumsum(means[::-1] ** 2)[::-1]
     rest = np.maximum(squares - total**2 / left, 1e-12 * squares[0])  # below that it is rounding
     error = rest / left**2.0
-    cut = int(np.argmin(error[: count - 2]))  # the last few differ little from each other by chance alone
+    # The last few differ little from each other by chance alone.
+    cut = int(np.argmin(error[: count - 2]))
     return None if cut > count // 2 else cut * batch
 
 
@@ -77,23 +89,24 @@ def drift(values: FloatArray) -> float:
 
 
 def present(table: JobTable, arrivals: int) -> FloatArray:
-    """[N] how many jobs each of the first so many found in the system."""
+    """[N] number of jobs that each of the first N jobs met in the system."""
     there = table.ints("status")[:arrivals] != REJECTED
-    arrival, left = table.floats("arrival_s")[:arrivals], table.floats("left_s")[:arrivals]
+    arrival = table.floats("arrival_s")[:arrivals]
+    left = table.floats("left_s")[:arrivals]
     before = np.concatenate([[0], np.cumsum(there)[:-1]])
     gone = np.searchsorted(np.sort(left[there & np.isfinite(left)]), arrival, side="right")
     return (before - gone).astype(np.float64)
 
 
-def at_the_end(table: JobTable) -> Window:
+def at_the_end(table: JobTable) -> SteadyWindow:
     """The jobs that count of a workload that came to its end."""
     count = len(table)
     if count < FEWEST:
         why = f"{count} jobs are too few to tell a warm-up ({FEWEST} are the fewest): all of them count"
-        return Window(first=0, last=count, steady=False, why=why)
+        return SteadyWindow(first=0, last=count, steady=False, why=why)
     if float(np.ptp(table.floats("arrival_s"))) < 1.0:
         why = f"all {count} jobs arrive at once, so there is no steady state to look for: all of them count"
-        return Window(first=0, last=count, steady=False, why=why)
+        return SteadyWindow(first=0, last=count, steady=False, why=why)
     start, steady = _cut(present(table, count))
     arrival = table.floats("arrival_s")
     jct = (table.floats("finish_s") - arrival)[start:]
@@ -103,7 +116,7 @@ def at_the_end(table: JobTable) -> Window:
     return _window(table, start, max(last, start + (count - start + 1) // 2), steady=steady)
 
 
-def on_the_way(table: JobTable) -> Window | None:
+def on_the_way(table: JobTable) -> SteadyWindow | None:
     """The jobs that count of a workload without an end; None as long as more have to arrive."""
     look = FIRST_LOOK
     while len(table) >= LATER * look:
@@ -132,13 +145,13 @@ def _cut(values: FloatArray) -> tuple[int, bool]:
     return len(values) // 2, False
 
 
-def _window(table: JobTable, first: int, last: int, *, steady: bool) -> Window:
+def _window(table: JobTable, first: int, last: int, *, steady: bool) -> SteadyWindow:
     hours = float(table.floats("arrival_s")[first]) / 3600.0
     if steady:
         why = f"measured jobs {first}:{last} of {len(table)}: the warm-up ended after {hours:,.1f} h"
     else:
         why = (
-            f"no steady state was reached, so the numbers depend on the length of the run: measured jobs "
-            f"{first}:{last} of {len(table)}; lower the load, or give more jobs"
+            "no steady state was reached, so the numbers depend on the length of the run: "
+            f"measured jobs {first}:{last} of {len(table)}; lower the load, or give more jobs"
         )
-    return Window(first=first, last=last, steady=steady, why=why)
+    return SteadyWindow(first=first, last=last, steady=steady, why=why)

@@ -33,33 +33,86 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 
 
 @click.command("agent", epilog=EXAMPLES)
-@click.option("--scheduler", metavar="HOST:PORT", help="Where it is (or ROTA_SCHEDULER, or client.toml).")
-@click.option("--gpus", required=True, metavar="WHAT", help="auto, TYPE=N, or emulate:TYPE=N.")
 @click.option(
-    "--name", "names", multiple=True, metavar="NAME",
-    help="Of the server (default: that of the certificate, else of the machine); repeatable for emulated ones.",
-)  # fmt: skip
-@click.option("--folder", metavar="DIR", help="What it remembers (default: ~/.local/state/rota/NAME).")
-@click.option("--cpus", type=_AMOUNT, help="CPUs for jobs (default: all; emulated: 3 per GPU).")
-@click.option("--memory-gb", type=_AMOUNT, help="Memory for jobs (default: all; emulated: 62.5 per GPU).")
-@click.option("--storage-mbps", type=_AMOUNT, help="Storage bandwidth, MB/s.")
-@click.option("--network-gbps", type=_AMOUNT, help="Network, Gb/s.")
-@click.option("--rack", default="", metavar="NAME", help="Where it stands.")
-@click.option("--host", metavar="IP[:PORT]", help="Where ranks of a gang find this machine (default: 127.0.0.1).")
-@click.option("--connection-file", metavar="FILE", help="Synergy's: ip,port,first gpu,first cpu,numa on each line.")
-@click.option("--checkpoints", metavar="DIR", help="Root of checkpoints (default: what the scheduler says).")
-@click.option("--certs", metavar="DIR", help="Folder of certificates (or ROTA_CERTS, or client.toml).")
-@click.option("--insecure", is_flag=True, help="No certificates: only for a scheduler on this machine.")
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--scheduler",
+    metavar="HOST:PORT",
+    help="Address of the scheduler (or ROTA_SCHEDULER, or client.toml).",
 )
-@click.option("--realtime", is_flag=True, help="Emulated GPUs keep time on a busy machine, by real-time priority.")
+@click.option(
+    "--gpus",
+    required=True,
+    metavar="WHAT",
+    help="GPUs of the server: auto (those that are there), TYPE=N, or emulate:TYPE=N.",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name of the server (default: from the certificate, else of the machine); repeatable for emulated servers.",
+)
+@click.option(
+    "--folder",
+    metavar="DIR",
+    help="Folder of the agent's own state (default: ~/.local/state/rota/NAME).",
+)
+@click.option("--cpus", type=_AMOUNT, help="CPUs for jobs (default: all; emulated: 3 per GPU).")
+@click.option(
+    "--memory-gb",
+    type=_AMOUNT,
+    help="Memory for jobs in GB (10^9 bytes; default: all; emulated: 62.5 per GPU).",
+)
+@click.option("--storage-mbps", type=_AMOUNT, help="Bandwidth of the storage in MB/s.")
+@click.option("--network-gbps", type=_AMOUNT, help="Bandwidth of the network in Gb/s.")
+@click.option("--rack", default="", metavar="NAME", help="Rack in which the server stands.")
+@click.option(
+    "--host",
+    metavar="IP[:PORT]",
+    help="Address at which ranks of a job find this machine (default: 127.0.0.1).",
+)
+@click.option(
+    "--connection-file",
+    metavar="FILE",
+    help="Connection file of Synergy, with lines of ip,port,first gpu,first cpu,numa.",
+)
+@click.option(
+    "--checkpoints",
+    metavar="DIR",
+    help="Root folder of checkpoints (default: what the scheduler says).",
+)
+@click.option(
+    "--certs",
+    metavar="DIR",
+    help="Folder with the certificates (or ROTA_CERTS, or client.toml).",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Use no certificates: only for a scheduler on this machine.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severity of what is logged to standard error.",
+)
+@click.option(
+    "--realtime",
+    is_flag=True,
+    help="Give emulated GPUs real-time priority, for a busy machine.",
+)
 @click.option("--while-stdin", is_flag=True, hidden=True, help="Stop when standard input ends.")
-@click.option("--json", "as_json", is_flag=True, help='Print {"node": ...} on standard output once it is registered.')
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help='Print {"node": ...} on standard output once it is registered.',
+)
 def command(
     *, log_level: str, while_stdin: bool, as_json: bool, realtime: bool, names: tuple[str, ...], **options: Any
 ) -> None:  # fmt: skip
-    """Run the agent of a server until Ctrl-C or TERM."""
+    """Run the agent of a server, which starts and stops jobs there, until Ctrl-C or TERM."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     runs = needs_deploy("rota.deploy.agent.runs")
     _check_several(names, options)
@@ -74,7 +127,8 @@ def command(
             sys.stdout.flush()
         offered = first.equipment
         what = f"{len(offered.devices)} x {offered.type}{' (emulated)' if offered.emulated else ''}"
-        whose = f"agent {nodes[0]} offers" if len(nodes) == 1 else f"agents {', '.join(nodes)} each offer"
+        alone = len(nodes) == 1
+        whose = f"agent {nodes[0]} offers" if alone else f"agents {', '.join(nodes)} each offer"
         click.echo(f"rota: {whose} {what} to {first.settings.address}", err=True)
 
     runs.run_agents(posts, ready, while_stdin=while_stdin, first=realtime)
@@ -85,7 +139,8 @@ def _check_several(names: tuple[str, ...], options: dict[str, Any]) -> None:
     if len(names) <= 1:
         return
     if len(set(names)) < len(names):
-        raise ConfigError(f"--name: {', '.join(names)} are not different; every server needs a name of its own")
+        fix = "every server needs a name of its own"
+        raise ConfigError(f"--name: {', '.join(names)} are not different; {fix}")
     if not options["gpus"].strip().startswith("emulate:") or options["connection_file"]:
         raise ConfigError("--name can be given several times only for emulated servers without a connection file")
 

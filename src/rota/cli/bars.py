@@ -16,8 +16,11 @@ _LONGEST_LABEL = 28
 
 def show_histogram(histogram: Histogram) -> None:
     """A title and one bar per label, the longest as wide as there is room."""
-    total, largest = sum(histogram.counts), max(histogram.counts)
-    labels = [set_cell_size(_plain(label), min(cell_len(label), _LONGEST_LABEL)) for label in histogram.labels]
+    total = sum(histogram.counts)
+    largest = max(histogram.counts)
+    widths = [min(cell_len(label), _LONGEST_LABEL) for label in histogram.labels]
+    pairs = zip(histogram.labels, widths, strict=True)
+    labels = [set_cell_size(_plain(label), width) for label, width in pairs]
     left = max(map(cell_len, labels))
     numbers = [f"{count:,}  {100 * count / total:.1f} %" for count in histogram.counts]
     right = max(map(len, numbers))
@@ -33,7 +36,10 @@ def show_histogram(histogram: Histogram) -> None:
 
 
 def bar(length: float) -> str:
-    """A bar of that many characters, to an eighth of one; something for everything above nothing."""
+    """A bar of that many characters, to an eighth of one.
+
+    Something for everything above nothing.
+    """
     if not _blocks():
         return "#" * max(round(length), 1 if length > 0 else 0)
     whole, part = divmod(round(length * 8), 8)

@@ -13,18 +13,31 @@ from rota.cli.options import completes, echo_json, json_option
 REPEATS = 3
 
 
-@click.group("bench")
+@click.group("bench", epilog="Example: rota bench solve --policy max-min-fairness-perf --jobs 2048")
 def command() -> None:
     """Measure the speed of parts of Rota."""
 
 
-@command.command("solve", epilog="Example: rota bench solve --policy max-min-fairness-perf --jobs 2048 --json")
-@click.option(
-    "--policy", required=True, metavar="NAME", shell_complete=completes(names.policies), help="Policy to solve."
+@command.command(
+    "solve",
+    epilog="Example: rota bench solve --policy max-min-fairness-perf --jobs 2048 --json",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=2048, show_default=True, help="Active jobs.")
-@click.option("--multi-gpu", is_flag=True, help="Some jobs want 2, 4 or 8 GPUs.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which mix of jobs.")
+@click.option(
+    "--policy",
+    required=True,
+    metavar="NAME",
+    shell_complete=completes(names.policies),
+    help="Policy to solve.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=2048,
+    show_default=True,
+    help="Number of active jobs.",
+)
+@click.option("--multi-gpu", is_flag=True, help="Let some jobs ask for 2, 4 or 8 GPUs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the mix of jobs.")
 @json_option
 def solve(*, policy: str, jobs: int, multi_gpu: bool, seed: int, as_json: bool) -> None:
     """CPU seconds of one solve, model building included: the best of three."""
@@ -64,14 +77,44 @@ def solve(*, policy: str, jobs: int, multi_gpu: bool, seed: int, as_json: bool) 
     shell_complete=completes(names.mechanisms),
     help="Mechanism to measure.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=512, show_default=True, help="Jobs of Synergy's mix.")
-@click.option("--cluster", default="philly-512", show_default=True, metavar="NAME", help="Where they run.")
-@click.option("--rules", default="default", show_default=True, metavar="NAME", help="Rules of the run.")
-@click.option("--multi-gpu", is_flag=True, help="GPU counts of the Philly log.")
-@click.option("--seed", type=int, default=42, show_default=True, help="Which jobs.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=512,
+    show_default=True,
+    help="Number of jobs of Synergy's mix.",
+)
+@click.option(
+    "--cluster",
+    default="philly-512",
+    show_default=True,
+    metavar="NAME",
+    help="Cluster on which the jobs run.",
+)
+@click.option(
+    "--rules",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="Preset of rules.",
+)
+@click.option("--multi-gpu", is_flag=True, help="Take the numbers of GPUs from the Philly log.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Seed of the jobs.")
 @json_option
-def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: bool, seed: int, as_json: bool) -> None:
-    """CPU seconds of one round from nothing, the best of three, and what it loses against the bound if there is one."""
+def place(
+    *,
+    mechanism: str,
+    jobs: int,
+    cluster: str,
+    rules: str,
+    multi_gpu: bool,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Measure the CPU seconds of one round from nothing: the best of three.
+
+    Also what it loses against the bound on the total speed, where there is one.
+    """
     from rota import api  # numpy only when needed
     from rota.core.rules import preset
     from rota.mechanisms.registry import build
@@ -100,6 +143,8 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
         return
     from rota.cli.tables import show_pairs
 
-    rows = [("CPU, best of three", f"{1000 * min(times):.2f} ms"), ("Running", f"{len(placement):,}")]
+    best = ("CPU, best of three", f"{1000 * min(times):.2f} ms")
+    rows = [best, ("Running", f"{len(placement):,}")]
     gap = [] if result["gap"] is None else [("Below the bound", f"{100 * result['gap']:.3f} %")]
-    show_pairs(f"{mechanism}, {jobs:,} jobs", [*rows, ("Total speed", f"{result['total_speed']:.2f}"), *gap])
+    rows.append(("Total speed", f"{result['total_speed']:.2f}"))
+    show_pairs(f"{mechanism}, {jobs:,} jobs", [*rows, *gap])

@@ -19,11 +19,16 @@ Examples:
 
 @click.command("cancel", epilog=EXAMPLES)
 @click.argument("jobs", type=click.IntRange(0), nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All jobs that are not over, as far as the token goes.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Cancel all jobs that are not over and that the token covers.",
+)
 @connection
 @json_option
 def command(*, jobs: tuple[int, ...], everything: bool, as_json: bool, **options: Any) -> None:
-    """End jobs. One that runs is asked to save and stop."""
+    """Cancel jobs. A job that runs is asked to save and stop."""
     if bool(jobs) == everything:
         raise click.UsageError("give the numbers of jobs, or --all")
     with open_client(options) as client:

@@ -13,48 +13,85 @@ if TYPE_CHECKING:
     from rota.deploy.security.certs import Issued
 
 _dir = click.option(
-    "--dir", "folder", metavar="DIR", help="Where the authority is (default: ROTA_CERTS, else ~/.config/rota/certs)."
+    "--dir",
+    "folder",
+    metavar="DIR",
+    help="Folder of the authority (default: ROTA_CERTS, else ~/.config/rota/certs).",
 )
-_out = click.option("--out", metavar="FOLDER", help="Write a folder to hand over: ca.pem, certificate and key.")
+_out = click.option(
+    "--out",
+    metavar="FOLDER",
+    help="Folder to write for the holder: ca.pem, certificate and key.",
+)
 _days = click.option(
-    "--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they are good."
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=365,
+    show_default=True,
+    help="Days for which the certificates are valid.",
 )
-_force = click.option("--force", is_flag=True, help="Replace what is there.")
+_force = click.option("--force", is_flag=True, help="Replace files that are there.")
 
 
-@click.group("certs")
+@click.group("certs", epilog="Example: rota certs init ./certs --host gpu-head.example.org")
 def command() -> None:
     """Make and renew the certificates of a deployed scheduler, its agents and clients."""
 
 
-@command.command("init", epilog="Example: rota certs init ./certs --host gpu-head.example.org --host 10.0.0.5")
+@command.command(
+    "init",
+    epilog="Example: rota certs init ./certs --host gpu-head.example.org --host 10.0.0.5",
+)
 @click.argument("folder", metavar="[DIR]", required=False)
-@click.option("--host", "hosts", multiple=True, metavar="NAME|IP", help="How clients call the scheduler; repeatable.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME|IP",
+    help="Name or address of the scheduler's host; repeatable.",
+)
 @_days
 @_force
 @json_option
-def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, as_json: bool) -> None:
+def init(
+    folder: str | None,
+    *,
+    hosts: tuple[str, ...],
+    days: int,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Make an authority, the scheduler's certificate and one for a client, `admin`.
 
-    localhost, 127.0.0.1, ::1 and the name of this machine are always among the hosts. With --force, everything that the
-    old authority signed is worthless from then on.
+    localhost, 127.0.0.1, ::1 and the name of this machine are always among the hosts. With --force,
+    everything that the old authority signed is worthless from then on.
     """
     import socket  # kept off the path of --help
 
     from rota.deploy.security import certs
     from rota.deploy.security.subjects import Role, Subject
 
-    place, now = _place(folder), _now()
+    place = _place(folder)
+    now = _now()
     every = ("localhost", "127.0.0.1", "::1", socket.gethostname(), *hosts)
     certs.check_hosts(every)
     certs.create_authority(place, now, force=force)
     made = [
-        certs.issue(place, Subject(Role.SCHEDULER, "scheduler"), now, hosts=every, days=days, force=force, out=place),
+        certs.issue(
+            place,
+            Subject(Role.SCHEDULER, "scheduler"),
+            now,
+            hosts=every,
+            days=days,
+            force=force,
+            out=place,
+        ),
         certs.issue(place, Subject(Role.CLIENT, "admin"), now, days=days, force=force, out=place),
     ]
     _show_issued(made, as_json=as_json)
     if not as_json:
-        click.echo(f"The key of the authority is {place / 'ca.key'}: keep it, and keep it to yourself.")
+        key = place / "ca.key"
+        click.echo(f"The key of the authority is {key}: keep it, and keep it to yourself.")
 
 
 @command.command("agent", epilog="Example: rota certs agent node17 --out ./for-node17")
@@ -64,21 +101,43 @@ def init(folder: str | None, *, hosts: tuple[str, ...], days: int, force: bool, 
 @_days
 @_force
 @json_option
-def agent(name: str, *, folder: str | None, out: str | None, days: int, force: bool, as_json: bool) -> None:
+def agent(
+    name: str,
+    *,
+    folder: str | None,
+    out: str | None,
+    days: int,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Make the certificate of an agent."""
     _issue("agent", name, None, folder=folder, out=out, days=days, force=force, as_json=as_json)
 
 
-@command.command("client", epilog="Example: rota certs client alice --tenant vision --out ./for-alice")
+@command.command(
+    "client",
+    epilog="Example: rota certs client alice --tenant vision --out ./for-alice",
+)
 @click.argument("name")
-@click.option("--tenant", metavar="NAME", help="Only tokens of this tenant work with the certificate.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="Only tokens of this tenant work with the certificate.",
+)
 @_dir
 @_out
 @_days
 @_force
 @json_option
 def client(
-    name: str, *, tenant: str | None, folder: str | None, out: str | None, days: int, force: bool, as_json: bool
+    name: str,
+    *,
+    tenant: str | None,
+    folder: str | None,
+    out: str | None,
+    days: int,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Make the certificate of a user."""
     _issue("client", name, tenant, folder=folder, out=out, days=days, force=force, as_json=as_json)
@@ -87,7 +146,11 @@ def client(
 @command.command("renew", epilog="Example: rota certs renew ./certs --within 60")
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option(
-    "--within", type=click.IntRange(0, 3650), default=30, show_default=True, help="Those that end in so many days."
+    "--within",
+    type=click.IntRange(0, 3650),
+    default=30,
+    show_default=True,
+    help="Days: renew certificates that end within them.",
 )
 @_days
 @json_option
@@ -114,7 +177,8 @@ def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
     from rota.deploy.security.revocations import Revocations
     from rota.deploy.security.subjects import Role
 
-    place, now = _place(folder), _now()
+    place = _place(folder)
+    now = _now()
     read_certificate(place / "ca.pem")  # a wrong folder is noticed, not filled
     Revocations(revoked_file(place)).revoke(Role(role), name, now)
     if as_json:
@@ -130,16 +194,18 @@ def show(folder: str | None, *, as_json: bool) -> None:
     """List the certificates of a folder, whose they are and when they end."""
     from rota.deploy.security import certificates, certs
 
-    place, now = _place(folder), _now()
+    place = _place(folder)
+    now = _now()
     authority = certificates.read_certificate(place / "ca.pem")
-    found = [("ca.pem", "authority", authority, "")]
+    certificates_there = [("ca.pem", "authority", authority, "")]
     for path in certs.certificates_in(place):
         certificate = certificates.read_certificate(path)
-        holder, hosts = str(certificates.subject_of(certificate, path)), " ".join(certs.hosts_of(certificate))
-        found.append((path.relative_to(place).as_posix(), holder, certificate, hosts))
+        holder = str(certificates.subject_of(certificate, path))
+        hosts = " ".join(certs.hosts_of(certificate))
+        certificates_there.append((path.relative_to(place).as_posix(), holder, certificate, hosts))
     rows = [
         (file, holder, c.not_valid_after_utc, hosts, (c.not_valid_after_utc - now).days)
-        for file, holder, c, hosts in found
+        for file, holder, c, hosts in certificates_there
     ]
     if as_json:
         keys = ("file", "holder", "expires", "hosts", "days_left")
@@ -152,7 +218,14 @@ def show(folder: str | None, *, as_json: bool) -> None:
 
 
 def _issue(
-    role: str, name: str, tenant: str | None, *, folder: str | None, out: str | None, as_json: bool, **how: Any
+    role: str,
+    name: str,
+    tenant: str | None,
+    *,
+    folder: str | None,
+    out: str | None,
+    as_json: bool,
+    **how: Any,
 ) -> None:
     from rota.deploy.security import certs
     from rota.deploy.security.subjects import Role, Subject

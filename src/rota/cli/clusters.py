@@ -23,11 +23,19 @@ def command(spec: str | None, *, as_json: bool) -> None:
     from rota import clusters  # kept off the path of --help
 
     if spec is None:
-        show_list("cluster", [(n, _summary(clusters.load(n))) for n in clusters.names()], as_json=as_json)
+        summaries = [(name, _summary(clusters.load(name))) for name in clusters.names()]
+        show_list("cluster", summaries, as_json=as_json)
         return
     cluster = clusters.load(spec)
     if as_json:
-        echo_json({"name": cluster.name, "gpus": cluster.gpus, "types": _types(cluster), "servers": _kinds(cluster)})
+        echo_json(
+            {
+                "name": cluster.name,
+                "gpus": cluster.gpus,
+                "types": _types(cluster),
+                "servers": _kinds(cluster),
+            }
+        )
         return
     _show(cluster)
 
@@ -37,22 +45,25 @@ def _types(cluster: Cluster) -> list[dict[str, Any]]:
     facts = {a.name: a for a in cluster.accelerators}
     return [
         {
-            "type": kind,
+            "type": gpu_type,
             "gpus": int(count),
             "servers": int((cluster.server_type == i).sum()),
             "hourly_price": float(cluster.prices[i]),
-            "memory_gb": facts[kind].memory_gb if kind in facts else 0.0,
+            "memory_gb": facts[gpu_type].memory_gb if gpu_type in facts else 0.0,
         }
-        for i, (kind, count) in enumerate(zip(cluster.types, cluster.capacity, strict=True))
+        for i, (gpu_type, count) in enumerate(zip(cluster.types, cluster.capacity, strict=True))
     ]
 
 
 def _kinds(cluster: Cluster) -> list[dict[str, Any]]:
-    """Servers that are the same, with their number; amounts are of one server, 0 where they are unknown."""
+    """Servers that are the same, with their number.
+
+    Amounts are of one server, 0 where they are unknown.
+    """
     alike = Counter((s.type, s.capacity, s.rack) for s in cluster.ordered)
     return [
         {
-            "type": kind,
+            "type": gpu_type,
             "count": count,
             "gpus": each.gpus,
             "cpus": each.cpus,
@@ -61,7 +72,7 @@ def _kinds(cluster: Cluster) -> list[dict[str, Any]]:
             "network_gbps": each.network_gbps,
             "rack": rack,
         }
-        for (kind, each, rack), count in alike.items()
+        for (gpu_type, each, rack), count in alike.items()
     ]
 
 
@@ -82,8 +93,11 @@ def _show(cluster: Cluster) -> None:
 
 
 def _summary(cluster: Cluster) -> str:
-    parts = (f"{count} {kind}" for kind, count in zip(cluster.types, cluster.capacity.tolist(), strict=True))
+    pairs = zip(cluster.types, cluster.capacity.tolist(), strict=True)
+    parts = (f"{count} {gpu_type}" for gpu_type, count in pairs)
     text = f"{', '.join(parts)} on {len(cluster.servers)} servers"
     shapes = {server.capacity for server in cluster.servers}
     each = shapes.pop()
-    return text if shapes or not each.cpus else f"{text} with {each.cpus:g} CPUs, {each.memory_gb:g} GB"
+    if shapes or not each.cpus:
+        return text
+    return f"{text} with {each.cpus:g} CPUs, {each.memory_gb:g} GB"

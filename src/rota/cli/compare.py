@@ -1,4 +1,4 @@
-"""`rota compare`: who gained and who lost between two runs, and whether the difference is beyond noise."""
+"""`rota compare`: which jobs gained and lost between two runs, and whether beyond noise."""
 
 from __future__ import annotations
 
@@ -30,25 +30,56 @@ Examples:
 @click.command("compare", epilog=EPILOG)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
-@click.option("--store", metavar="FILE", help="A and B are values of an axis of a sweep in this store.")
-@click.option("--by", "axis", metavar="AXIS", help="With --store: the axis in which paired runs differ, e.g. policy.")
+@click.option(
+    "--store",
+    metavar="FILE",
+    help="A and B are values of an axis of a sweep in this store.",
+)
+@click.option(
+    "--by",
+    "axis",
+    metavar="AXIS",
+    help="With --store: the axis in which paired runs differ, e.g. policy.",
+)
 @click.option("--sweep", metavar="NAME", help="With --store: the sweep, if several have that axis.")
-@click.option("--metric", metavar="NAME", help="With --store: what is compared.  [default: mean_jct_s]")
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="With --store: the metric to compare (default: mean_jct_s).",
+)
 @json_option
 def command(
-    a: str, b: str, *, store: str | None, axis: str | None, sweep: str | None, metric: str | None, as_json: bool
+    a: str,
+    b: str,
+    *,
+    store: str | None,
+    axis: str | None,
+    sweep: str | None,
+    metric: str | None,
+    as_json: bool,
 ) -> None:
     """Compare two runs of the same jobs, or two values of an axis of a sweep.
 
-    A and B are files of --jobs-csv, event logs, or runs of a store (results.db:KEY); a job gains when it takes less
-    time in B. With --store and --by they are values, and runs that differ in nothing else are paired.
+    A and B are files of --jobs-csv, event logs, or runs of a store (results.db:KEY); a job gains
+    when it takes less time in B. With --store and --by they are values, and runs that differ in
+    nothing else are paired.
     """
     if (store is None) != (axis is None):
-        raise click.UsageError("--store and --by go together: a store of results, and the axis to compare")
+        problem = "--store and --by go together: a store of results, and the axis to compare"
+        raise click.UsageError(problem)
     if store is None and (sweep or metric):
-        raise click.UsageError("--sweep and --metric choose runs of a store; give --store and --by too")
+        fix = "give --store and --by too"
+        raise click.UsageError(f"--sweep and --metric choose runs of a store; {fix}")
     if store is not None and axis is not None:
-        _compare_values(a, b, store=store, axis=axis, sweep=sweep, metric=metric or "mean_jct_s", as_json=as_json)
+        _compare_values(
+            a,
+            b,
+            store=store,
+            axis=axis,
+            sweep=sweep,
+            metric=metric or "mean_jct_s",
+            as_json=as_json,
+        )
     else:
         _compare_runs(a, b, as_json=as_json)
 
@@ -60,20 +91,22 @@ def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
     from rota.analysis.comparison import CONFIDENCE, RESAMPLES, compare_jobs  # numpy only when needed
 
     names = (a, b) if a != b else ("A", "B")
-    found = compare_jobs(_jobs_of(a), _jobs_of(b), names=names)
+    comparison = compare_jobs(_jobs_of(a), _jobs_of(b), names=names)
     if as_json:
-        method = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "block_jobs": found.block}
-        values = asdict(found)
+        method = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "block_jobs": comparison.block}
+        values = asdict(comparison)
         del values["block"]
-        verdict = {"beyond_noise": found.mean.beyond_noise, "verdict": found.mean.verdict()}
+        mean = comparison.mean
+        verdict = {"beyond_noise": mean.beyond_noise, "verdict": mean.verdict()}
         echo_json({"a_run": a, "b_run": b, **values, "method": method, **verdict})
         return
-    _show_runs(a, b, found)
+    _show_runs(a, b, comparison)
 
 
 def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
     """The jobs of a run, from whichever kind of file it is."""
-    path, key = Path(spec), ""
+    path = Path(spec)
+    key = ""
     if not path.exists() and ":" in spec:
         text, _, key = spec.rpartition(":")
         return _jobs_in_store(text, key)
@@ -81,9 +114,8 @@ def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
     if start.startswith(b"SQLite format 3"):
         from rota.core.errors import ConfigError
 
-        raise ConfigError(
-            f"{spec} is a store of results; write {spec}:KEY for one run, or use --store {spec} --by AXIS"
-        )
+        fix = f"write {spec}:KEY for one run, or use --store {spec} --by AXIS"
+        raise ConfigError(f"{spec} is a store of results; {fix}")
     if start.lstrip().startswith(b"{"):
         from rota import api
 
@@ -110,25 +142,27 @@ def _start_of(path: Path) -> bytes:
 def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
     from rota.core.errors import ConfigError
     from rota.experiments.blobs import unpack
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
 
-    with Store(path, create=False) as store:
+    with ResultStore(path, create=False) as store:
         run = store.result(key) if key else None
         if run is None:
-            raise ConfigError(f"no run of {path} has a key that begins with {key!r}; see `rota results show {path}`")
+            fix = f"see `rota results show {path}`"
+            raise ConfigError(f"no run of {path} has a key that begins with {key!r}; {fix}")
         blob = store.jobs(run.key)
     if blob is None:
-        raise ConfigError(f"{path}: run {run.key[:12]} is {run.status}: there are no completion times of it")
+        problem = f"{path}: run {run.key[:12]} is {run.status}: there are no completion times of it"
+        raise ConfigError(problem)
     return unpack(blob)
 
 
-def _show_runs(a: str, b: str, found: Comparison) -> None:
+def _show_runs(a: str, b: str, comparison: Comparison) -> None:
     from rota.cli.tables import show_pairs, show_table
 
     show_pairs("runs", [("A", a), ("B", b)])
     click.echo()
     rows = [
-        (label, _hours(getattr(found.a, key)), _hours(getattr(found.b, key)), _over(found, key))
+        (label, _hours(getattr(comparison.a, key)), _hours(getattr(comparison.b, key)), _over(comparison, key))
         for label, key in (
             ("mean", "mean_s"),
             ("median", "median_s"),
@@ -139,40 +173,43 @@ def _show_runs(a: str, b: str, found: Comparison) -> None:
     show_table("completion time, hours", ("", "A", "B", "B / A"), rows, numbers=3)
     click.echo()
     counts = [
-        ("compared", found.jobs),
-        ("gained (B shorter)", found.gained),
-        ("lost (B longer)", found.lost),
-        ("equal", found.equal),
+        ("compared", comparison.jobs),
+        ("gained (B shorter)", comparison.gained),
+        ("lost (B longer)", comparison.lost),
+        ("equal", comparison.equal),
     ]
     show_pairs("jobs", [(name, f"{count:,}") for name, count in counts])
-    for title, changes in (("gained most", found.most_gained), ("lost most", found.most_lost)):
+    extremes = {"gained most": comparison.most_gained, "lost most": comparison.most_lost}
+    for title, changes in extremes.items():
         if changes:
             click.echo()
-            show_table(f"{title}, hours", ("job", "A", "B", "B - A", "B / A"), map(_change, changes), numbers=4)
+            header = ("job", "A", "B", "B - A", "B / A")
+            show_table(f"{title}, hours", header, map(_change, changes), numbers=4)
     click.echo()
-    click.echo(f"Mean of B over mean of A: {_interval(found.mean)}")
-    if found.mean.low is not None:
+    click.echo(f"Mean of B over mean of A: {_interval(comparison.mean)}")
+    if comparison.mean.low is not None:
         from rota.analysis.comparison import RESAMPLES
 
         click.echo(
-            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {found.block} consecutive jobs, because "
-            "neighbours are\ncorrelated; it says nothing about other seeds: for these, compare a sweep with\n"
-            "--store and --by)"
+            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {comparison.block} "
+            "consecutive jobs, because neighbours are\ncorrelated; it says nothing about other "
+            "seeds: for these, compare a sweep with\n--store and --by)"
         )
-    for note in _notes(found):
+    for note in _notes(comparison):
         click.echo(f"rota: note: {note}", err=True)
-    click.echo(found.mean.verdict())
+    click.echo(comparison.mean.verdict())
 
 
-def _notes(found: Comparison) -> list[str]:
+def _notes(comparison: Comparison) -> list[str]:
     notes = []
-    if found.only_a or found.only_b:
+    if comparison.only_a or comparison.only_b:
         notes.append(
-            f"{found.only_a:,} jobs count (measured and finished) in A only and {found.only_b:,} in B only; they are "
-            "left out. A run that leaves long jobs unfinished looks better than it is."
+            f"{comparison.only_a:,} jobs count (measured and finished) in A only and "
+            f"{comparison.only_b:,} in B only; they are left out. "
+            "A run that leaves long jobs unfinished looks better than it is."
         )
-    if found.other_work:
-        notes.append(f"{found.other_work:,} jobs have another model or number of steps in B")
+    if comparison.other_work:
+        notes.append(f"{comparison.other_work:,} jobs have another model or number of steps in B")
     return notes
 
 
@@ -182,8 +219,9 @@ def _change(change: Change) -> tuple[str, ...]:
     return str(change.job_id), _hours(change.a_s), _hours(change.b_s), f"{difference:+,.2f}", ratio
 
 
-def _over(found: Comparison, key: str) -> str:
-    a, b = getattr(found.a, key), getattr(found.b, key)
+def _over(comparison: Comparison, key: str) -> str:
+    a = getattr(comparison.a, key)
+    b = getattr(comparison.b, key)
     return "-" if a == 0 else f"{b / a:.3f}"
 
 
@@ -200,40 +238,51 @@ def _interval(estimate: Estimate) -> str:
 # Two values of an axis
 
 
-def _compare_values(a: str, b: str, *, store: str, axis: str, sweep: str | None, metric: str, as_json: bool) -> None:
+def _compare_values(
+    a: str,
+    b: str,
+    *,
+    store: str,
+    axis: str,
+    sweep: str | None,
+    metric: str,
+    as_json: bool,
+) -> None:
     from rota.core.errors import UnknownName
     from rota.experiments.pairing import METRICS, pair_runs
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
 
     if metric not in METRICS:
         raise UnknownName("metric", metric, METRICS)
-    with Store(store, create=False) as file:
-        found = pair_runs(file, axis, a, b, sweep=sweep, metric=metric)
+    with ResultStore(store, create=False) as file:
+        paired = pair_runs(file, axis, a, b, sweep=sweep, metric=metric)
     if as_json:
-        verdict = {"beyond_noise": found.overall.beyond_noise, "verdict": found.overall.verdict(a, b)}
-        echo_json({"axis": axis, "a": a, "b": b, "metric": metric, **asdict(found), **verdict})
+        overall = paired.overall
+        verdict = {"beyond_noise": overall.beyond_noise, "verdict": overall.verdict(a, b)}
+        echo_json({"axis": axis, "a": a, "b": b, "metric": metric, **asdict(paired), **verdict})
         return
-    _show_values(a, b, metric, found)
+    _show_values(a, b, metric, paired)
 
 
-def _show_values(a: str, b: str, metric: str, found: Paired) -> None:
+def _show_values(a: str, b: str, metric: str, paired: Paired) -> None:
     from rota.cli.tables import show_table
 
-    varied = list(dict.fromkeys(key for setting in found.settings for key in setting.point))
+    varied = list(dict.fromkeys(key for setting in paired.settings for key in setting.point))
     rows = []
-    for s in found.settings:
+    for s in paired.settings:
         known = s.estimate.low is not None and s.estimate.high is not None
         between = f"{s.estimate.low:.3f} to {s.estimate.high:.3f}" if known else "-"
         beyond = {None: "?", True: "yes", False: "no"}[s.estimate.beyond_noise]
-        cells = (str(len(s.ratios)), _hours(s.a), _hours(s.b), f"{s.estimate.ratio:.3f}", between, beyond)
+        ratio = f"{s.estimate.ratio:.3f}"
+        cells = (str(len(s.ratios)), _hours(s.a), _hours(s.b), ratio, between, beyond)
         rows.append((*(str(s.point.get(key, "-")) for key in varied), *cells))
     header = (*varied, "pairs", f"{a} h", f"{b} h", "ratio", "95 % interval", "beyond noise")
-    show_table(f"{metric} of {b} over {a}, sweep {found.sweep}", header, rows, numbers=6)
+    show_table(f"{metric} of {b} over {a}, sweep {paired.sweep}", header, rows, numbers=6)
     click.echo()
-    for why, count in found.left_out.items():
+    for why, count in paired.left_out.items():
         click.echo(f"rota: note: {count} pairs are left out: {why}", err=True)
     click.echo(
-        f"Together, {found.overall_pairs} of {found.pairs} pairs: {_interval(found.overall)} "
-        f"(Student's t over {found.samples} {found.over})"
+        f"Together, {paired.overall_pairs} of {paired.pairs} pairs: {_interval(paired.overall)} "
+        f"(Student's t over {paired.samples} {paired.over})"
     )
-    click.echo(found.overall.verdict(a, b))
+    click.echo(paired.overall.verdict(a, b))

@@ -6,10 +6,10 @@ import click
 from click.shell_completion import get_completion_class
 
 
-@click.command("completion")
+@click.command("completion", epilog="Example: rota completion bash")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    r"""Print a completion script for a shell.
+    r"""Print a script with which a shell completes commands, options and names.
 
     \b
     bash:  rota completion bash > ~/.local/share/bash-completion/completions/rota
@@ -18,7 +18,7 @@ def command(shell: str) -> None:
     """
     from rota.cli.main import cli  # main imports this module by name
 
-    kind = get_completion_class(shell)
-    assert kind is not None, shell  # click knows the three shells of the choice
-    completion = kind(cli, {}, "rota", "_ROTA_COMPLETE")
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, shell  # click knows the three shells of the choice
+    completion = completion_class(cli, {}, "rota", "_ROTA_COMPLETE")
     click.echo(completion.source_template % completion.source_vars())

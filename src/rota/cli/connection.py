@@ -15,10 +15,26 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--scheduler", metavar="HOST:PORT", help="Where it is (or ROTA_SCHEDULER, or client.toml)."),
-    click.option("--certs", metavar="DIR", help="Folder of certificates (or ROTA_CERTS, or client.toml)."),
-    click.option("--token-file", metavar="FILE", help="Your token (or ROTA_TOKEN, ROTA_TOKEN_FILE, or client.toml)."),
-    click.option("--insecure", is_flag=True, help="No certificates: only for a scheduler on this machine."),
+    click.option(
+        "--scheduler",
+        metavar="HOST:PORT",
+        help="Address of the scheduler (or ROTA_SCHEDULER, or client.toml).",
+    ),
+    click.option(
+        "--certs",
+        metavar="DIR",
+        help="Folder with the certificates (or ROTA_CERTS, or client.toml).",
+    ),
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        help="File with your token (or ROTA_TOKEN_FILE, ROTA_TOKEN, or client.toml).",
+    ),
+    click.option(
+        "--insecure",
+        is_flag=True,
+        help="Use no certificates: only for a scheduler on this machine.",
+    ),
 )
 
 
@@ -53,7 +69,8 @@ def needs_deploy(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in {"grpc", "google", "grpc_health", "cryptography"}:
+        package = (error.name or "").partition(".")[0]
+        if package in {"grpc", "google", "grpc_health", "cryptography"}:
             raise ConfigError(
                 f"this needs {error.name}, which is not installed; run: pip install 'rota[deploy]'"
             ) from error

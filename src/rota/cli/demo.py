@@ -1,4 +1,4 @@
-"""`rota demo`: policies and mechanisms compared on built-in workloads, with a table and an interactive report."""
+"""`rota demo`: policies and mechanisms compared on built-in workloads, with a report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scene:
 
 
 def scenes(jobs: int, seed: int) -> list[Scene]:
-    """Policies on GPUs of three types (as in Gavel), and CPUs divided by need or not (as in Synergy)."""
+    """Policies on three types of GPUs (as in Gavel), and CPUs divided by need (as in Synergy)."""
     types = {
         "workload": "gavel-continuous",
         "settings": {"interarrival_s": 3600.0},
@@ -51,7 +51,11 @@ def scenes(jobs: int, seed: int) -> list[Scene]:
         "seed": seed,
     }
     return [
-        Scene(title="GPUs of three types", run=types, sides={name: {"policy": name} for name in POLICIES}),
+        Scene(
+            title="GPUs of three types",
+            run=types,
+            sides={name: {"policy": name} for name in POLICIES},
+        ),
         Scene(
             title="CPUs and memory beside GPUs",
             run=shares,
@@ -60,19 +64,34 @@ def scenes(jobs: int, seed: int) -> list[Scene]:
     ]
 
 
-@click.command("demo")
-@click.option("--out", default="demo-report", show_default=True, metavar="FOLDER", help="Where the report goes.")
-@click.option("--jobs", type=click.IntRange(min=20), default=180, show_default=True, help="Jobs per run.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which jobs.")
+@click.command("demo", epilog="Example: rota demo --jobs 60 --out my-report")
+@click.option(
+    "--out",
+    default="demo-report",
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder for the report.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=20),
+    default=180,
+    show_default=True,
+    help="Number of jobs per run.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the jobs.")
 @json_option
 def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
-    """Compare policies and mechanisms on built-in workloads: a table, and an interactive report in one HTML file."""
+    """Compare policies and mechanisms on built-in workloads.
+
+    A table, and an interactive report in one HTML file.
+    """
     from rota.analysis.output import check_writable  # numpy only when needed
     from rota.report.page import write_report
 
     page = _folder(out) / "report.html"
     check_writable(page)
-    found: dict[str, dict[str, Result]] = {}
+    results_of_scene: dict[str, dict[str, Result]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         logs: list[str] = []
         for scene in scenes(jobs, seed):
@@ -81,14 +100,15 @@ def command(*, out: str, jobs: int, seed: int, as_json: bool) -> int:
                 result = _simulate(name, {**scene.run, **side}, log)
                 if result.interrupted:
                     return INTERRUPTED
-                found.setdefault(scene.title, {})[name] = result
+                results_of_scene.setdefault(scene.title, {})[name] = result
                 logs.append(str(log))
         made = write_report(logs, page, title="Rota demo: policies and mechanisms compared")
     if as_json:
-        summaries = {name: r.summary for results in found.values() for name, r in results.items()}
+        every = results_of_scene.values()
+        summaries = {name: r.summary for results in every for name, r in results.items()}
         echo_json({"policies": summaries, "report": str(page), "bytes": made["bytes"]})
         return OK
-    _show(found)
+    _show(results_of_scene)
     click.echo(f"\nInteractive report: {page}")
     return OK
 
@@ -101,13 +121,14 @@ def _simulate(name: str, run: Mapping[str, Any], log: Path) -> Result:
         return api.simulate(**run, events=log, progress=bar)
 
 
-def _show(found: Mapping[str, Mapping[str, Result]]) -> None:
+def _show(results_of_scene: Mapping[str, Mapping[str, Result]]) -> None:
     from rota.cli.tables import show_table
 
-    for i, (title, results) in enumerate(found.items()):
+    for i, (title, results) in enumerate(results_of_scene.items()):
         if i:
             click.echo()
-        show_table(title, HEADER, [_row(name, r.summary) for name, r in results.items()], numbers=len(HEADER) - 1)
+        rows = [_row(name, result.summary) for name, result in results.items()]
+        show_table(title, HEADER, rows, numbers=len(HEADER) - 1)
 
 
 def _row(name: str, summary: Mapping[str, Any]) -> tuple[str, ...]:

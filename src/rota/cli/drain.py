@@ -19,17 +19,18 @@ Examples:
 
 @click.command("drain", epilog=EXAMPLES)
 @click.argument("node")
-@click.option("--undo", is_flag=True, help="Let jobs back.")
+@click.option("--undo", is_flag=True, help="Let jobs run on the server again.")
 @connection
 @json_option
 def command(*, node: str, undo: bool, as_json: bool, **options: Any) -> None:
     """Keep jobs away from a server, or let them back. Takes an administrator's token."""
     with open_client(options) as client:
-        found = client.drain(node, undo=undo)
+        answer = client.drain(node, undo=undo)
     if as_json:
         from rota.cli.nodes import fields
 
-        echo_json(fields(found))
+        echo_json(fields(answer))
         return
-    jobs = f"; jobs that leave it: {' '.join(map(str, found.jobs))}" if found.jobs and not undo else ""
-    click.echo(f"{found.node} is {found.state}{jobs}")
+    numbers = " ".join(map(str, answer.jobs))
+    jobs = f"; jobs that leave it: {numbers}" if answer.jobs and not undo else ""
+    click.echo(f"{answer.node} is {answer.state}{jobs}")

@@ -26,18 +26,29 @@ _QUIET = frozenset({"LeasesExtended", "Allocated", "RoundsRan", "ProgressMade", 
 
 
 @click.command("events", epilog=EXAMPLES)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens.")
+@click.option("-f", "--follow", is_flag=True, help="Go on and print events as they happen.")
 @click.option(
-    "--after", type=click.IntRange(-1), default=0, metavar="N", help="Only behind event N; -1: only new ones."
+    "--after",
+    type=click.IntRange(-1),
+    default=0,
+    metavar="N",
+    help="Print events after number N; -1: only new ones.",
 )
-@click.option("--verbose", is_flag=True, help="Also what comes with every round.")
-@click.option("--export", metavar="FILE", help="Write the engine's events as `rota simulate --events` does.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, all events.")
+@click.option("--verbose", is_flag=True, help="Print also the events that every round has.")
+@click.option(
+    "--export",
+    metavar="FILE",
+    help="Write the event log of the engine to this file, as `rota simulate --events` does.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all events, one JSON object per line.")
 @connection
 def command(
     *, follow: bool, after: int, verbose: bool, export: str | None, as_json: bool, **options: Any
 ) -> None:  # fmt: skip
-    """Print what happens in a deployment, or export its event log. A tenant sees the events of its own jobs."""
+    """Print what happens in a deployment, or export its event log.
+
+    A tenant sees the events of its own jobs.
+    """
     if export is not None and (follow or after):
         raise click.UsageError("--export writes the whole log; leave out -f and --after")
     with open_client(options) as client:

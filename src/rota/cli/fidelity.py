@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import names
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import echo_json, json_option, settings_option
+from rota.cli.run_options import (
+    mechanism_option,
+    policy_option,
+    profiles_option,
+    rules_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from rota.deploy.fidelity import Fidelity
@@ -27,46 +33,85 @@ Examples:
 
 @click.command("fidelity", epilog=EXAMPLES)
 @click.argument("trace", metavar="TRACE")
-@click.option("--trace-format", metavar="NAME", help="Format of the trace, e.g. gavel.")
-@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
-@click.option("--cluster", required=True, metavar="SPEC", help="The machines, as for `rota simulate`.")
 @click.option(
-    "--policy", required=True, metavar="NAME", shell_complete=completes(names.policies), help="Who gets what."
+    "--trace-format",
+    metavar="NAME",
+    help="Format of the trace, e.g. gavel (`rota trace formats`).",
 )
+@settings_option("--set-trace", "trace_settings", "Setting of the trace format")
+@click.option(
+    "--cluster",
+    required=True,
+    metavar="SPEC",
+    help="Servers and their GPUs, as for `rota simulate`.",
+)
+@policy_option(required=True)
 @settings_option("--set-policy", "policy_settings", "Parameter of the policy")
-@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@mechanism_option()
 @settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
-@click.option("--profiles", default=None, metavar="NAME|FILE", help="How fast jobs go.")
-@click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
-@click.option("--rules", default="default", show_default=True, metavar="NAME", help="How a run is carried out.")
-@settings_option("--set-rules", "rule_settings", "Single field of the rules")
-@click.option("--time-scale", type=click.FloatRange(1.0, 10000.0), default=60.0, show_default=True,
-              help="How much faster than the wall the emulated cluster runs.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N jobs of the trace.")
-@click.option("--steps-divided-by", type=click.FloatRange(1.0), default=1.0, metavar="K",
-              help="Make every job K times as short.")  # fmt: skip
-@click.option("--jobs-csv", metavar="FILE", help="Write both completion times of every job.")
-@click.option("--figure", metavar="FILE", help="Draw the distribution of the ratios (PNG, PDF, SVG).")
+@profiles_option(default=None)
+@seconds_option("--round", "Length of a round in seconds.", name="round_s")
+@rules_option(default="default", show_default=True)
+@settings_option("--set-rules", "rule_settings", "One field of the rules")
+@click.option(
+    "--time-scale",
+    type=click.FloatRange(1.0, 10000.0),
+    default=60.0,
+    show_default=True,
+    metavar="K",
+    help="Seconds of the emulated cluster's clock per second on the wall.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of jobs to take from the begin of the trace.",
+)
+@click.option(
+    "--steps-divided-by",
+    type=click.FloatRange(1.0),
+    default=1.0,
+    metavar="K",
+    help="Divide the number of steps of every job by this.",
+)
+@click.option(
+    "--jobs-csv",
+    metavar="FILE",
+    help="Write both completion times of every job to this CSV file.",
+)
+@click.option(
+    "--figure",
+    metavar="FILE",
+    help="Draw the distribution of the ratios (.png, .pdf or .svg).",
+)
 @json_option
-def command(*, trace: str, jobs_csv: str | None, figure: str | None, as_json: bool, **options: Any) -> None:
+def command(
+    *,
+    trace: str,
+    jobs_csv: str | None,
+    figure: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Run a trace simulated and emulated, and compare job by job.
 
-    The emulation has a real scheduler, real agents, leases and checkpoints; only the GPUs are emulated, and time.
+    The emulation has a real scheduler, real agents, leases and checkpoints; only the GPUs are
+    emulated, and time.
     """
     from rota.analysis.output import check_writable  # numpy only when needed
 
     for path in (jobs_csv, figure):
         if path is not None:
             check_writable(path)
-    found = _run(trace, options)
+    fidelity = _run(trace, options)
     if jobs_csv is not None:
-        _write(jobs_csv, found)
+        _write(jobs_csv, fidelity)
     if figure is not None:
-        _draw(figure, found)
+        _draw(figure, fidelity)
     if as_json:
-        echo_json(_plain(found))
+        echo_json(_plain(fidelity))
     else:
-        _show(found)
+        _show(fidelity)
 
 
 def _run(trace: str, options: dict[str, Any]) -> Fidelity:
@@ -116,58 +161,61 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, _: bar.update(task, completed=done)
 
 
-def _plain(found: Fidelity) -> dict[str, Any]:
+def _plain(fidelity: Fidelity) -> dict[str, Any]:
     return {
-        "jobs": len(found.simulated),
+        "jobs": len(fidelity.simulated),
         "metrics": {
             d.name: {"simulated": d.simulated, "emulated": d.emulated, "difference": d.part}
-            for d in found.differences()
+            for d in fidelity.differences()
         },
-        "ratio_percentiles": dict(zip(("p5", "p50", "p95"), _percentiles(found), strict=True)),
-        "preemptions": found.preemptions,
-        "wall_s": found.wall_s,
-        "simulated_jct_s": found.simulated.tolist(),
-        "emulated_jct_s": found.emulated.tolist(),
+        "ratio_percentiles": dict(zip(("p5", "p50", "p95"), _percentiles(fidelity), strict=True)),
+        "preemptions": fidelity.preemptions,
+        "wall_s": fidelity.wall_s,
+        "simulated_jct_s": fidelity.simulated.tolist(),
+        "emulated_jct_s": fidelity.emulated.tolist(),
     }
 
 
-def _percentiles(found: Fidelity) -> list[float]:
+def _percentiles(fidelity: Fidelity) -> list[float]:
     import numpy as np
 
-    values: list[float] = np.percentile(found.ratios, [5, 50, 95]).tolist()
+    values: list[float] = np.percentile(fidelity.ratios, [5, 50, 95]).tolist()
     return values
 
 
-def _show(found: Fidelity) -> None:
+def _show(fidelity: Fidelity) -> None:
     from rota.cli.tables import show_table
 
     rows = [
-        (d.name, f"{d.simulated:,.0f} s", f"{d.emulated:,.0f} s", f"{100 * d.part:+.2f} %") for d in found.differences()
+        (d.name, f"{d.simulated:,.0f} s", f"{d.emulated:,.0f} s", f"{100 * d.part:+.2f} %")
+        for d in fidelity.differences()
     ]
-    show_table(f"{len(found.simulated)} jobs", ("metric", "simulated", "emulated", "difference"), rows, numbers=3)
-    low, middle, high = _percentiles(found)
+    header = ("metric", "simulated", "emulated", "difference")
+    show_table(f"{len(fidelity.simulated)} jobs", header, rows, numbers=3)
+    low, middle, high = _percentiles(fidelity)
     click.echo(
-        f"Per job, emulated over simulated: median {middle:.3f}, 5 % below {low:.3f}, 5 % above {high:.3f}. "
-        f"{found.preemptions} preemptions; {found.wall_s:,.0f} s on the wall."
+        f"Per job, emulated over simulated: median {middle:.3f}, 5 % below {low:.3f}, 5 % above "
+        f"{high:.3f}. {fidelity.preemptions} preemptions; {fidelity.wall_s:,.0f} s on the wall."
     )
 
 
-def _write(path: str, found: Fidelity) -> None:
+def _write(path: str, fidelity: Fidelity) -> None:
     import csv
 
-    from rota.analysis.output import whole_file
+    from rota.analysis.output import writing
 
-    with whole_file(path) as place, place.open("w", encoding="utf-8", newline="") as file:
+    with writing(path, text=True) as file:
         lines = csv.writer(file)
         lines.writerow(("job_id", "simulated_jct_s", "emulated_jct_s", "ratio"))
-        for number, row in enumerate(zip(found.simulated, found.emulated, found.ratios, strict=True)):
+        rows = zip(fidelity.simulated, fidelity.emulated, fidelity.ratios, strict=True)
+        for number, row in enumerate(rows):
             lines.writerow((number, *(f"{value:.3f}" for value in row)))
 
 
-def _draw(path: str, found: Fidelity) -> None:
+def _draw(path: str, fidelity: Fidelity) -> None:
     from rota.analysis.figures import curves
-    from rota.analysis.output import whole_file
+    from rota.analysis.output import writing
 
-    figure = curves.ratio_cdf({"jobs": found.ratios}, ("emulated", "simulated"))
-    with whole_file(path) as place:
-        figure.savefig(place, format=path.rpartition(".")[2].lower())
+    figure = curves.ratio_cdf({"jobs": fidelity.ratios}, ("emulated", "simulated"))
+    with writing(path) as file:
+        figure.savefig(file, format=path.rpartition(".")[2].lower())

@@ -15,19 +15,41 @@ LIVE = PHASES[:4]
 EXAMPLES = """
 \b
 Examples:
-  rota jobs                    those that are not over
+  rota jobs                    jobs that are not over
   rota jobs --all
   rota jobs --phase failed --json
-  rota jobs 17                 everything about one
+  rota jobs 17                 everything about job 17
 """
 
 
 @click.command("jobs", epilog=EXAMPLES)
 @click.argument("job", type=click.IntRange(0), required=False)
-@click.option("--all", "everything", is_flag=True, help="Also those that are over.")
-@click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES), help="Only these; repeatable.")
-@click.option("--tenant", default="", metavar="NAME", help="Only of one tenant (administrators).")
-@click.option("--limit", type=click.IntRange(0), default=0, help="Only the newest so many (default: all).")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List finished, failed and cancelled jobs too.",
+)
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    type=click.Choice(PHASES),
+    help="List only jobs in this phase; repeatable.",
+)
+@click.option(
+    "--tenant",
+    default="",
+    metavar="NAME",
+    help="List only jobs of this tenant (administrators).",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="List only the newest N jobs (0: all).",
+)
 @connection
 @json_option
 def command(
@@ -47,7 +69,8 @@ def command(
         echo_json([fields(info) for info in page.jobs])
         return
     if not page.jobs:
-        click.echo("no jobs" if everything or phases else "no jobs that are not over; --all shows the others")
+        message = "no jobs that are not over; --all shows the others"
+        click.echo("no jobs" if everything or phases else message)
         return
     from rota.cli.tables import show_table
 
@@ -63,11 +86,23 @@ def fields(info: Any) -> dict[str, Any]:
 
     plain = ("phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
              "preemptions", "epoch", "exit_code", "submitted_s", "ended_s")  # fmt: skip
-    found = {"job": info.job, **spec_fields(info.spec), **{name: getattr(info, name) for name in plain}}
+    values = {
+        "job": info.job,
+        **spec_fields(info.spec),
+        **{name: getattr(info, name) for name in plain},
+    }
     for name in ("started_at", "ended_at", "ended_s"):
-        found[name] = found[name] or None
-    parts = [{"node": p.node, "devices": list(p.devices), "cpus": p.cpus, "memory_gb": p.memory_gb} for p in info.parts]
-    return {**found, "parts": parts}
+        values[name] = values[name] or None
+    parts = [
+        {
+            "node": p.node,
+            "devices": list(p.devices),
+            "cpus": p.cpus,
+            "memory_gb": p.memory_gb,
+        }
+        for p in info.parts
+    ]
+    return {**values, "parts": parts}
 
 
 def _row(info: Any) -> tuple[str, ...]:
@@ -82,7 +117,8 @@ def _row(info: Any) -> tuple[str, ...]:
 
 def how(info: Any) -> str:
     """The phase of a job, and why, without saying it twice."""
-    phase, reason = str(info.phase), str(info.reason)
+    phase = str(info.phase)
+    reason = str(info.reason)
     return reason if reason.startswith(phase) else phase + (f": {reason}" if reason else "")
 
 
@@ -101,17 +137,41 @@ def _show(info: Any, *, as_json: bool) -> None:
         return
     from rota.cli.tables import show_pairs
 
+    name = f" {info.spec.name}" if info.spec.name else ""
+    show_pairs(f"job {info.job}{name}", [*_progress(info), *_wishes(info)])
+
+
+def _progress(info: Any) -> list[tuple[str, str]]:
+    """What the job is, where it runs and how far it is."""
     spec = info.spec
-    rows = [("phase", how(info)), ("tenant", spec.tenant)]
-    rows += [("command", " ".join(spec.argv) if spec.argv else "- (emulated)"), ("profile", spec.profile)]
-    rows += [("GPUs", str(spec.gpus)), ("steps", f"{info.step:,} of {spec.steps:,}; saved {info.saved_step:,}")]
+    rows = [
+        ("phase", how(info)),
+        ("tenant", spec.tenant),
+        ("command", " ".join(spec.argv) if spec.argv else "- (emulated)"),
+        ("profile", spec.profile),
+        ("GPUs", str(spec.gpus)),
+        ("steps", f"{info.step:,} of {spec.steps:,}; saved {info.saved_step:,}"),
+    ]
     for part in info.parts:
         devices = ", ".join(part.devices)
         rows.append((f"on {part.node}", f"{devices}; {part.cpus:g} CPUs, {part.memory_gb:g} GB"))
-    for name, at in (("submitted", info.submitted_at), ("started", info.started_at), ("ended", info.ended_at)):
+    moments = {
+        "submitted": info.submitted_at,
+        "started": info.started_at,
+        "ended": info.ended_at,
+    }
+    for name, at in moments.items():
         rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
     rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
-    asked = [f"{spec.cpus:g} CPUs"] * bool(spec.cpus) + [f"{spec.memory_gb:g} GB"] * bool(spec.memory_gb)
+    return rows
+
+
+def _wishes(info: Any) -> list[tuple[str, str]]:
+    """What was asked for beyond the usual, and how the job ended."""
+    spec = info.spec
+    rows = []
+    asked = [f"{spec.cpus:g} CPUs"] if spec.cpus else []
+    asked += [f"{spec.memory_gb:g} GB"] if spec.memory_gb else []
     if asked:
         rows.append(("asks for", ", ".join(asked)))
     if spec.deadline_s:
@@ -120,5 +180,4 @@ def _show(info: Any, *, as_json: bool) -> None:
         rows.append(("weight", f"{spec.weight:g}"))
     if info.exit_code:
         rows.append(("exit code", str(info.exit_code)))
-    name = f" {spec.name}" if spec.name else ""
-    show_pairs(f"job {info.job}{name}", rows)
+    return rows

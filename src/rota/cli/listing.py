@@ -68,14 +68,14 @@ def _explanation(entry: Entry[Any]) -> str:
 
 def _parameter(parameter: inspect.Parameter) -> dict[str, Any]:
     required = parameter.default is inspect.Parameter.empty
-    kind = parameter.annotation
+    annotation = parameter.annotation
     return {
         "name": parameter.name,
         "type": ""
-        if kind is inspect.Parameter.empty
-        else kind
-        if isinstance(kind, str)
-        else inspect.formatannotation(kind),
+        if annotation is inspect.Parameter.empty
+        else annotation
+        if isinstance(annotation, str)
+        else inspect.formatannotation(annotation),
         "required": required,
         "default": None if required else parameter.default,
     }

@@ -22,9 +22,21 @@ Examples:
 
 @click.command("logs", epilog=EXAMPLES)
 @click.argument("job", type=click.IntRange(0))
-@click.option("-f", "--follow", is_flag=True, help="Go on as long as it runs.")
-@click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="Of which process.")
-@click.option("--tail", type=click.IntRange(0), default=0, metavar="BYTES", help="Only the last so many.")
+@click.option("-f", "--follow", is_flag=True, help="Print what comes as long as the job runs.")
+@click.option(
+    "--rank",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Rank of the process whose output is printed.",
+)
+@click.option(
+    "--tail",
+    type=click.IntRange(0),
+    default=0,
+    metavar="BYTES",
+    help="Number of bytes to print, from the end (0: all).",
+)
 @connection
 @json_option
 def command(*, job: int, follow: bool, rank: int, tail: int, as_json: bool, **options: Any) -> None:

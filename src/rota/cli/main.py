@@ -17,9 +17,9 @@ from rota._version import __version__
 from rota.core.errors import ConfigError, RotaError
 
 VERBS = {
-    "simulate": "Run a workload on a cluster under a policy.",
+    "simulate": "Simulate a workload on a cluster under a policy.",
     "sweep": "Make many runs, each only once: policies x loads x seeds x anything.",
-    "results": "Look at a store of results, or export it.",
+    "results": "List and show the results in a store, or export them.",
     "replay": "Compute the metrics of a run again from its event log.",
     "compare": "Compare two runs, or two values of a sweep, and say whether they differ beyond noise.",
     "plot": "Draw a figure for a paper: completion times, utilisation, Gantt charts, heat maps.",
@@ -31,29 +31,32 @@ VERBS = {
     "workloads": "List job generators, or explain one.",
     "clusters": "List built-in clusters, or show one.",
     "rules": "List rules presets, or show one.",
-    "trace": "Look at a trace file, convert it, or write one from a generator.",
+    "trace": "Describe a trace file, check it, convert it, or write one from a generator.",
     "fidelity": "Run a trace simulated and emulated, and compare job by job.",
     "up": "Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.",
     "serve": "Run the scheduler of a deployment.",
-    "agent": "Run the agent of a server: it starts what the scheduler says.",
-    "submit": "Submit a job: any command, an emulated job, or a file of jobs.",
+    "agent": "Run the agent of a server, which starts and stops jobs there.",
+    "submit": "Submit a command, an emulated job, or a file of jobs.",
     "submit-trace": "Submit the jobs of a trace to a live cluster, each at its arrival.",
     "jobs": "List the jobs of a deployment, or show one.",
-    "cancel": "End jobs.",
+    "cancel": "Cancel jobs. A job that runs is asked to save and stop.",
     "logs": "Print the output of a job.",
     "nodes": "List the servers of a deployment.",
     "drain": "Keep jobs away from a server, or let them back.",
     "events": "Print what happens in a deployment, or export its event log.",
-    "status": "Say how the scheduler is.",
+    "status": "Print the state of the scheduler: settings, clock, number of jobs.",
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",
     "tokens": "Make, list and revoke the tokens with which tenants submit jobs.",
     "bench": "Measure the speed of parts of Rota.",
     "demo": "Compare policies and mechanisms on built-in workloads; a table and a report.",
-    "completion": "Print a completion script for a shell.",
+    "completion": "Print a script with which a shell completes commands, options and names.",
 }
 """Verb to one line of help. Kept here so that `rota --help` imports none of the verbs."""
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK = 0
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
 ISSUES = "the project's issue tracker"
 
 
@@ -68,10 +71,15 @@ class Verbs(click.Group):
         """The command object in `rota.cli.<verb>`, with an underscore for every hyphen."""
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = importlib.import_module(f"rota.cli.{cmd_name.replace('-', '_')}").command
+        module = importlib.import_module(f"rota.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
         """The table of verbs, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -83,9 +91,14 @@ class Verbs(click.Group):
     epilog="Try `rota demo`, or `rota simulate --help` for examples.",
 )
 @click.version_option(__version__, prog_name="rota")
-@click.option("--traceback", is_flag=True, expose_value=False, help="Show where an error came from (or ROTA_DEBUG=1).")
+@click.option(
+    "--traceback",
+    is_flag=True,
+    expose_value=False,
+    help="Print the traceback of an error (or ROTA_DEBUG=1).",
+)
 def cli() -> None:
-    """Rota schedules jobs on clusters of GPUs of several kinds, and simulates how well that goes."""
+    """Schedule jobs on clusters of several types of GPUs: simulated, emulated or real."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,7 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--traceback" in args or os.environ.get("ROTA_DEBUG", "0") not in {"", "0"}
     try:
-        code = cli.main([a for a in args if a != "--traceback"], prog_name="rota", standalone_mode=False)
+        words = [word for word in args if word != "--traceback"]
+        code = cli.main(words, prog_name="rota", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else FAILED
@@ -121,9 +135,9 @@ def _explain(error: Exception, *, debug: bool) -> int:
     if isinstance(error, OSError) and error.filename is not None:
         return _say(f"error: {error.filename}: {error.strerror}", USAGE)
     return _say(
-        f"internal error: {type(error).__name__}: {error}\n"
-        f"This is a bug in Rota {__version__}. Run again with --traceback (or ROTA_DEBUG=1) and report the output "
-        f"with the command to {ISSUES}.",
+        f"internal error: {type(error).__name__}: {error}\nThis is a bug in Rota {__version__}. "
+        "Run again with --traceback (or ROTA_DEBUG=1) and report the output with the command to "
+        f"{ISSUES}.",
         FAILED,
     )
 

@@ -1,4 +1,7 @@
-"""Where the lists of names come from. Everything heavy is imported inside, when a list is wanted."""
+"""Where the lists of names come from.
+
+Everything heavy is imported inside, when a list is wanted.
+"""
 
 from __future__ import annotations
 

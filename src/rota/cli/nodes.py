@@ -14,7 +14,10 @@ from rota.cli.options import echo_json, json_option
 @connection
 @json_option
 def command(*, as_json: bool, **options: Any) -> None:
-    """List the servers of a deployment: what they have, what runs there, when they were heard of."""
+    """List the servers of a deployment.
+
+    What they have, what runs there, when they were heard of.
+    """
     with open_client(options) as client:
         nodes = client.nodes()
     if as_json:
@@ -30,7 +33,8 @@ def command(*, as_json: bool, **options: Any) -> None:
          f"{n.busy}/{n.gpus}", f"{n.cpus:g}", f"{n.memory_gb:g}", f"{n.last_seen_s:.0f} s")
         for n in nodes
     ]  # fmt: skip
-    show_table(None, ("node", "type", "state", "jobs", "GPUs", "CPUs", "GB", "seen"), rows, numbers=4)
+    header = ("node", "type", "state", "jobs", "GPUs", "CPUs", "GB", "seen")
+    show_table(None, header, rows, numbers=4)
 
 
 def fields(node: Any) -> dict[str, Any]:

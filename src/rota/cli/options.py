@@ -12,20 +12,29 @@ from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on standard output.")
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object instead of text for people.",
+)
 
 
-def measure(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, int] | str | None:
+def measure(
+    _ctx: click.Context,
+    param: click.Parameter,
+    value: str | None,
+) -> tuple[int, int] | str | None:
     """Callback for `A:B`, a half-open range of job ids, or `auto`."""
     if value is None or value.strip() == "auto":
         return value if value is None else value.strip()
     first, colon, last = value.partition(":")
     if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
-        raise click.BadParameter(
-            f"{value!r} is not a range of job ids; write it as A:B, e.g. 4000:5000, or auto", param=param
-        )
+        fix = "write it as A:B, e.g. 4000:5000, or auto"
+        raise click.BadParameter(f"{value!r} is not a range of job ids; {fix}", param=param)
     if int(first) >= int(last):
-        raise click.BadParameter(f"{value!r} is empty; the first id must be below the second", param=param)
+        fix = "the first id must be below the second"
+        raise click.BadParameter(f"{value!r} is empty; {fix}", param=param)
     return int(first), int(last)
 
 
@@ -37,31 +46,49 @@ def seconds(_ctx: click.Context, param: click.Parameter, value: float | None) ->
 
 
 def completes(names: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
-    """What a shell offers for a name. Rota looks names up itself, so that it can offer the nearest one."""
+    """What a shell offers for a name.
 
-    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    Rota looks names up itself, so that it can offer the nearest one.
+    """
+
+    def complete(
+        _ctx: click.Context,
+        _param: click.Parameter,
+        incomplete: str,
+    ) -> list[CompletionItem]:
         return [CompletionItem(n) for n in names() if n.startswith(incomplete)]
 
     return complete
 
 
-def settings(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def settings(
+    _ctx: click.Context,
+    param: click.Parameter,
+    values: tuple[str, ...],
+) -> dict[str, str]:
     """Callback for repeated `key=value` options."""
-    found: dict[str, str] = {}
+    value_of: dict[str, str] = {}
     for value in values:
         key, equals, text = value.partition("=")
         key = key.strip()
         if not (key and equals):
             raise click.BadParameter(f"{value!r} is not of the form key=value", param=param)
-        if key in found:
+        if key in value_of:
             raise click.BadParameter(f"{key!r} is set twice", param=param)
-        found[key] = text.strip()
-    return found
+        value_of[key] = text.strip()
+    return value_of
 
 
 def settings_option(flag: str, name: str, text: str) -> Callable[[F], F]:
     """A repeatable `key=value` option that arrives as one dict."""
-    return click.option(flag, name, multiple=True, callback=settings, metavar="KEY=VALUE", help=f"{text}; repeatable.")
+    return click.option(
+        flag,
+        name,
+        multiple=True,
+        callback=settings,
+        metavar="KEY=VALUE",
+        help=f"{text}; repeatable.",
+    )
 
 
 def echo_json(payload: Mapping[str, Any] | list[Any]) -> None:

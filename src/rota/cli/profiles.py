@@ -17,20 +17,33 @@ if TYPE_CHECKING:
 
 
 @click.command("profiles", epilog="Example: rota profiles gavel")
-@click.argument("name", required=False, metavar="[NAME|FILE]", shell_complete=completes(names.profiles))
+@click.argument(
+    "name",
+    required=False,
+    metavar="[NAME|FILE]",
+    shell_complete=completes(names.profiles),
+)
 @json_option
 def command(name: str | None, *, as_json: bool) -> None:
     """List throughput catalogues, or show one (by name or from a file)."""
     from rota import profiles  # kept off the path of --help
 
     if name is None:
-        show_list("catalogue", [(n, _about(profiles.load(n))) for n in profiles.names()], as_json=as_json)
+        summaries = [(known, _about(profiles.load(known))) for known in profiles.names()]
+        show_list("catalogue", summaries, as_json=as_json)
         return
     catalogue = profiles.load(name)
     if as_json:
         rows = [_as_fields(row) for row in catalogue.describe()]
-        shown = {"name": catalogue.name, "about": catalogue.about, "types": catalogue.types, "rows": rows}
-        echo_json(shown if not catalogue.fits else {**shown, "fits": [asdict(fit) for fit in catalogue.fits]})
+        shown = {
+            "name": catalogue.name,
+            "about": catalogue.about,
+            "types": catalogue.types,
+            "rows": rows,
+        }
+        if catalogue.fits:
+            shown["fits"] = [asdict(fit) for fit in catalogue.fits]
+        echo_json(shown)
         return
     _show(catalogue)
 
@@ -44,7 +57,7 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
         "spread_rates": row.spread_rates,
         "step_s": row.step_s,
         "sensitivities": {
-            kind: {
+            gpu_type: {
                 "cpus": s.ideal_cpus,
                 "memory_gb": s.ideal_memory_gb,
                 "speedup": s.speedup,
@@ -52,7 +65,7 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
                 "memory_axis": s.memory_gb,
                 "speed": s.speed,
             }
-            for kind, s in row.sensitivities.items()
+            for gpu_type, s in row.sensitivities.items()
         },
     }
 
@@ -83,9 +96,9 @@ def _show_models(name: str, rows: list[ProfileRow]) -> None:
     from rota.cli.tables import show_table
 
     cells = [
-        (row.profile, kind, str(row.gpus or "any"), f"{rate:.3f}", *_ideal(row.sensitivities.get(kind)))
+        (row.profile, gpu_type, str(row.gpus or "any"), f"{rate:.3f}", *_ideal(row.sensitivities.get(gpu_type)))
         for row in rows
-        for kind, rate in row.rates.items()
+        for gpu_type, rate in row.rates.items()
     ]
     show_table(
         f"{name}: steps/s; CPUs and memory that pay, per GPU",
@@ -113,20 +126,22 @@ def _show_fits(catalogue: Catalogue) -> None:
         for fit in catalogue.fits
     ]
     header = ("profile", "GPU", "per CPU", "storage", "data GB", "mean error", "largest error")
-    show_table("fit on v100, steps/s per GPU; errors relative to the measured cells", header, cells, numbers=6)
+    title = "fit on v100, steps/s per GPU; errors relative to the measured cells"
+    show_table(title, header, cells, numbers=6)
     click.echo()
     ratios = [
         (fit.profile, f"{fit.counterpart}: " + ", ".join(f"{t} {r:.3f}" for t, r in fit.ratios.items()))
         for fit in catalogue.fits
         if fit.counterpart is not None
     ]
-    show_pairs("speed of the GPU relative to v100; models without a line have no counterpart there", ratios)
+    title = "speed of the GPU relative to v100; models without a line have no counterpart there"
+    show_pairs(title, ratios)
 
 
-def _ideal(found: Sensitivity | None) -> tuple[str, str, str]:
-    if found is None:
+def _ideal(sensitivity: Sensitivity | None) -> tuple[str, str, str]:
+    if sensitivity is None:
         return "-", "-", "-"
-    return f"{found.ideal_cpus:g}", f"{found.ideal_memory_gb:g}", f"{found.speedup:g}"
+    return f"{sensitivity.ideal_cpus:g}", f"{sensitivity.ideal_memory_gb:g}", f"{sensitivity.speedup:g}"
 
 
 def _about(catalogue: Catalogue) -> str:

@@ -32,8 +32,10 @@ def progress_bar(label: str) -> Iterator[Callable[[Progress], None] | None]:
         task = bar.add_task(label, total=None, detail="")
 
         def update(progress: Progress) -> None:
-            detail = f"{progress.finished:,} done, {progress.active:,} active, day {progress.now / 86400:,.0f}"
-            done = progress.finished if progress.target is None else min(progress.finished, progress.target)
+            day = progress.now / 86400
+            detail = f"{progress.finished:,} done, {progress.active:,} active, day {day:,.0f}"
+            target = progress.target
+            done = progress.finished if target is None else min(progress.finished, target)
             bar.update(task, completed=done, total=progress.target, detail=detail, refresh=True)
 
         yield update

@@ -9,7 +9,7 @@ from rota.cli.options import json_option
 
 @click.command("replay", epilog="Example: rota replay run.jsonl.gz --jobs-csv jobs.csv --json")
 @click.argument("log", metavar="LOG")
-@click.option("--jobs-csv", metavar="FILE", help="Write one line per job.")
+@click.option("--jobs-csv", metavar="FILE", help="Write one line per job to this CSV file.")
 @json_option
 def command(log: str, *, jobs_csv: str | None, as_json: bool) -> None:
     """Compute the metrics of a run again from its event log.

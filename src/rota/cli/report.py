@@ -22,15 +22,35 @@ Examples:
 
 @click.command("report", epilog=EPILOG)
 @click.argument("results", nargs=-1, required=True, metavar="STORE|[NAME=]FILE...")
-@click.option("-o", "--output", required=True, metavar="FILE", help="The page, e.g. report.html.")
-@click.option("--sweep", metavar="NAME", help="Only this sweep of the store.")
-@click.option("--title", metavar="TEXT", help="What the page is called.")
 @click.option(
-    "--gantt", default="auto", show_default=True, metavar="auto|none|KEY",
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="File for the page, e.g. report.html.",
+)
+@click.option("--sweep", metavar="NAME", help="Sweep of the store to report on (default: all).")
+@click.option("--title", metavar="TEXT", help="Title of the page.")
+@click.option(
+    "--gantt",
+    default="auto",
+    show_default=True,
+    metavar="auto|none|KEY",
     help="Runs of a store to make again for a Gantt chart: if it is cheap, none, or the one with this key.",
-)  # fmt: skip
-@click.option("--from-hour", type=float, default=0.0, show_default=True, help="Begin of Gantt charts.")
-@click.option("--to-hour", type=float, default=math.inf, help="End of Gantt charts (default: that of the run).")
+)
+@click.option(
+    "--from-hour",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Simulated hour at which Gantt charts begin.",
+)
+@click.option(
+    "--to-hour",
+    type=float,
+    default=math.inf,
+    help="Simulated hour at which Gantt charts end (default: the end of the run).",
+)
 @json_option
 def command(
     results: tuple[str, ...],
@@ -45,18 +65,21 @@ def command(
 ) -> None:
     """Write one interactive HTML file about a sweep or some runs.
 
-    It needs no network: table, figures, Gantt charts, differences of two policies, configurations. Give a store of
-    results (`rota sweep`), or files of runs: event logs, jobs CSVs, outputs of --json. Files of one name are parts of
-    one run. A log beside a store is drawn as the Gantt chart of its run.
+    It needs no network: table, figures, Gantt charts, differences of two policies, configurations.
+    Give a store of results (`rota sweep`), or files of runs: event logs, jobs CSVs, outputs of
+    --json. Files of one name are parts of one run. A log beside a store is drawn as the Gantt chart
+    of its run.
     """
     if not 0 <= from_hour < to_hour:
-        raise click.UsageError(f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}; give a window")
+        fix = "give a window"
+        what = f"--from-hour {from_hour:g} is not before --to-hour {to_hour:g}"
+        raise click.UsageError(f"{what}; {fix}")
     from rota.analysis.output import check_writable  # kept off the path of --help
-    from rota.report.logs import Window
+    from rota.report.logs import TimeWindow
     from rota.report.page import write_report
 
     _check_apart(results, check_writable(output))
-    window = Window(start=3600.0 * from_hour, end=3600.0 * to_hour)
+    window = TimeWindow(start=3600.0 * from_hour, end=3600.0 * to_hour)
     made = write_report(results, output, sweep=sweep, title=title, gantt=gantt, window=window)
     if as_json:
         echo_json({"report": output, **made})

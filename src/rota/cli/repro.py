@@ -14,9 +14,9 @@ from rota.cli.main import FAILED, INTERRUPTED, OK
 from rota.cli.options import echo_json, json_option
 
 if TYPE_CHECKING:
-    from rota.experiments.repro.carrying import Outcome
-    from rota.experiments.repro.model import Reproduction, Result, Row
-    from rota.experiments.runner import Report
+    from rota.experiments.repro.carrying import ReproductionOutcome
+    from rota.experiments.repro.model import Reproduction, ReproductionResult, Row
+    from rota.experiments.runner import SweepProgress
     from rota.experiments.spec import Spec
 
 STORE = "rota-repro.db"
@@ -33,7 +33,10 @@ Examples:
 
 
 class Reproductions(click.Group):
-    """Every reproduction is a command of its own; which there are is looked up when one is asked for."""
+    """Every reproduction is a command of its own.
+
+    Which there are is looked up when one is asked for.
+    """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         """`list`, `all`, `report`, or the reproduction of that name."""
@@ -49,8 +52,9 @@ class Reproductions(click.Group):
         """Names of reproductions as well."""
         from click.shell_completion import CompletionItem
 
-        found = super().shell_complete(ctx, incomplete)
-        return found + [CompletionItem(n) for n in names.reproductions() if n.startswith(incomplete)]
+        completions = super().shell_complete(ctx, incomplete)
+        known = [name for name in names.reproductions() if name.startswith(incomplete)]
+        return completions + [CompletionItem(name) for name in known]
 
 
 @click.group("repro", cls=Reproductions, epilog=EXAMPLES, subcommand_metavar="NAME [OPTIONS]...")
@@ -68,7 +72,7 @@ def list_(*, as_json: bool) -> None:
     """What can be reproduced."""
     from rota.experiments.repro.catalogue import load, specs
 
-    found = [load(name) for name in names.reproductions()]
+    reproductions = [load(name) for name in names.reproductions()]
     if as_json:
         echo_json(
             [
@@ -80,13 +84,13 @@ def list_(*, as_json: bool) -> None:
                     "runs": sum(len(s.points()) for s in specs(r, quick=False)),
                     "quick_runs": sum(len(s.points()) for s in specs(r, quick=True)),
                 }
-                for r in found
+                for r in reproductions
             ]
         )
         return
     from rota.cli.tables import show_table
 
-    rows = [(r.name, r.item, r.title, str(_published(r)), str(_runs_of(r))) for r in found]
+    rows = [(r.name, r.item, r.title, str(_published(r)), str(_runs_of(r))) for r in reproductions]
     show_table(None, ("name", "paper's", "what", "numbers", "runs"), rows, numbers=2)
 
 
@@ -102,10 +106,21 @@ def _runs_of(wanted: Reproduction) -> int | str:
 
 @command.command("report", epilog="Example: rota repro report out -o page.md")
 @click.argument("sources", nargs=-1, required=True, metavar="DIR|FILE...")
-@click.option("-o", "--output", metavar="FILE", help="The page (default: standard output).")
-@click.option("--json", "as_json", is_flag=True, help="All results as one list, instead of the page.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="File for the page (default: standard output).",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print all results as one JSON list instead of the page.",
+)
 def report(*, sources: Sequence[str], output: str | None, as_json: bool) -> None:
     """A page in Markdown out of recorded results, without running anything."""
+    from rota.analysis.output import write_file
     from rota.experiments.repro.page import page, read_results
 
     results = read_results(sources)
@@ -113,7 +128,7 @@ def report(*, sources: Sequence[str], output: str | None, as_json: bool) -> None
     if output is None:
         click.echo(text, nl=False)
         return
-    _write(Path(output), text)
+    write_file(output, text)
     click.echo(output)
 
 
@@ -121,13 +136,34 @@ def _runs(wanted: Sequence[str], name: str, text: str) -> click.Command:
     """The command that runs some reproductions."""
 
     @click.command(name, help=text, epilog=f"Example: rota repro {name} --quick -o out")
-    @click.option("--quick", is_flag=True, help="Fewer points, about a minute; says what is left out.")
-    @click.option("--store", default=STORE, show_default=True, metavar="FILE", help="Where results are kept.")
-    @click.option("-j", "--workers", type=int, metavar="N", help="Processes (default: one per CPU).")
-    @click.option("-o", "--output", metavar="DIR", help="Folder for the figure (PNG, PDF) and the JSON.")
+    @click.option(
+        "--quick",
+        is_flag=True,
+        help="Run fewer points, for about a minute, and say what is left out.",
+    )
+    @click.option(
+        "--store",
+        default=STORE,
+        show_default=True,
+        metavar="FILE",
+        help="Store of results.",
+    )
+    @click.option(
+        "-j",
+        "--workers",
+        type=int,
+        metavar="N",
+        help="Number of processes (default: one per CPU).",
+    )
+    @click.option(
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="Folder for the figure (PNG, PDF) and the JSON.",
+    )
     @click.option("--stored", is_flag=True, help="Run nothing: compare what the store has.")
     @click.option("--strict", is_flag=True, help="Exit code 1 if a number is not met.")
-    @click.option("--quiet", is_flag=True, help="No line per run.")
+    @click.option("--quiet", is_flag=True, help="Print no line per run.")
     @json_option
     def run(**options: Any) -> int:
         return _reproduce(list(wanted) or list(names.reproductions()), **options)
@@ -144,30 +180,34 @@ def _reproduce(wanted: Sequence[str], *, output: str | None, strict: bool, quiet
     from rota.experiments.repro.catalogue import load
 
     folder = None if output is None else _folder(output)
-    results: list[Result] = []
+    results: list[ReproductionResult] = []
     for name in wanted:
-        found = load(name)
-        outcome = reproduce(found, watching=_watching(quiet=quiet), **how)
+        reproduction = load(name)
+        outcome = reproduce(reproduction, watching=_watching(quiet=quiet), **how)
         if outcome.interrupted:
             kept = f"what had ended is in {how['store']}"
             click.echo(f"rota: interrupted: {kept}; run the same command again to go on", err=True)
             return INTERRUPTED
         results.append(outcome.result)
-        paths = [] if folder is None else _save(found, outcome, folder)
+        paths = [] if folder is None else _save(reproduction, outcome, folder)
         if not as_json:
             _show(outcome.result, paths)
     if as_json:
-        click.echo(_as_text([r.numbers() for r in results] if len(wanted) > 1 else results[0].numbers()), nl=False)
+        every = [result.numbers() for result in results]
+        click.echo(_as_text(every if len(wanted) > 1 else every[0]), nl=False)
     if any(r.failed for r in results):
         return FAILED
-    return FAILED if strict and any(set(r.counts()) - {"met", "close", "not published"} for r in results) else OK
+    good = {"met", "close", "not published"}
+    return FAILED if strict and any(set(r.counts()) - good for r in results) else OK
 
 
-def _watching(*, quiet: bool) -> Callable[[Spec], contextlib.AbstractContextManager[Callable[[Report], None] | None]]:
+def _watching(
+    *, quiet: bool
+) -> Callable[[Spec], contextlib.AbstractContextManager[Callable[[SweepProgress], None] | None]]:
     from rota.cli.sweep_progress import sweep_progress
 
     @contextlib.contextmanager
-    def watching(spec: Spec) -> Iterator[Callable[[Report], None] | None]:
+    def watching(spec: Spec) -> Iterator[Callable[[SweepProgress], None] | None]:
         with sweep_progress(spec, quiet=quiet) as progress:
             yield progress
 
@@ -181,30 +221,31 @@ def _folder(output: str) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot make the folder {output}: {error.strerror}; give another one") from error
+        fix = "give another one"
+        raise OutputError(f"cannot make the folder {output}: {error.strerror}; {fix}") from error
     return path
 
 
-def _save(wanted: Reproduction, outcome: Outcome, folder: Path) -> list[Path]:
+def _save(wanted: Reproduction, outcome: ReproductionOutcome, folder: Path) -> list[Path]:
     """The figure as PNG and PDF, and the JSON."""
     from rota.analysis import plots
-    from rota.analysis.output import whole_file
+    from rota.analysis.output import write_file
     from rota.experiments.repro.drawing import figure
 
     result = outcome.result
     path = folder / f"{wanted.name}.json"
-    _write(path, _as_text(result.numbers()))
+    write_file(path, _as_text(result.numbers()))
     if not outcome.measured:
         return [path]
-    drawn, paths = figure(wanted, outcome.measured, result.rows), [path]
+    drawn = figure(wanted, outcome.measured, result.rows)
+    paths = [path]
     for form in ("png", "pdf"):
         paths.append(folder / f"{wanted.name}.{form}")
-        with whole_file(paths[-1]) as place:
-            place.write_bytes(plots.rendered(drawn, form))
+        write_file(paths[-1], plots.rendered(drawn, form))
     return paths
 
 
-def _show(result: Result, paths: Sequence[Path]) -> None:
+def _show(result: ReproductionResult, paths: Sequence[Path]) -> None:
     from rota.cli.tables import reflow, show_table
 
     show_table(
@@ -247,10 +288,3 @@ def _as_text(numbers: Any) -> str:
     import json
 
     return json.dumps(numbers, indent=1, ensure_ascii=False) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    from rota.analysis.output import whole_file
-
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

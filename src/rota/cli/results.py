@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -11,15 +12,24 @@ import click
 from rota.cli.options import echo_json, json_option
 
 if TYPE_CHECKING:
-    from rota.experiments.store import Run, Store
+    from rota.experiments.store import ResultStore, Run
 
-_sweep = click.option("--sweep", "sweep_name", metavar="NAME", help="Only this sweep, with what it varied.")
-_status = click.option("--status", metavar="NAME", help="Only runs that are ok, failed, timeout or unstable.")
+_sweep = click.option(
+    "--sweep",
+    "sweep_name",
+    metavar="NAME",
+    help="Take only this sweep, with what it varied.",
+)
+_status = click.option(
+    "--status",
+    metavar="NAME",
+    help="Take only runs that are ok, failed, timeout or unstable.",
+)
 
 
-@click.group("results")
+@click.group("results", epilog="Example: rota results show results.db --status failed")
 def command() -> None:
-    """Look at a store of results, also while a sweep is writing to it, or export it."""
+    """List and show the results in a store, also while a sweep is writing to it, or export them."""
 
 
 @command.command("list", epilog="Example: rota results list results.db")
@@ -28,36 +38,47 @@ def command() -> None:
 def list_(store: str, *, as_json: bool) -> None:
     """The sweeps of a store and how far they are."""
     with _open(store) as file:
-        found = file.sweeps()
+        sweeps = file.sweeps()
     if as_json:
-        echo_json(found)
+        echo_json([asdict(sweep) for sweep in sweeps])
         return
     from rota.cli.tables import show_table  # kept off the path of --help
 
     counts = ("points", "done", "ok", "unstable", "failed")
-    rows = [(s["name"], _when(s["updated"]), *(str(s[c]) for c in counts)) for s in found]
+    numbers = [(s.points, s.done, s.ok, s.unstable, s.failed) for s in sweeps]
+    pairs = zip(sweeps, numbers, strict=True)
+    rows = [(s.name, _when(s.updated), *map(str, counted)) for s, counted in pairs]
     show_table(None, ("sweep", "started", *counts), rows, numbers=len(counts))
 
 
-@command.command("show", epilog="Example: rota results show results.db --sweep my-sweep --status failed")
+@command.command(
+    "show",
+    epilog="Example: rota results show results.db --sweep my-sweep --status failed",
+)
 @click.argument("store")
 @click.argument("key", required=False)
 @_sweep
 @_status
 @json_option
-def show(store: str, key: str | None, *, sweep_name: str | None, status: str | None, as_json: bool) -> None:
+def show(
+    store: str,
+    key: str | None,
+    *,
+    sweep_name: str | None,
+    status: str | None,
+    as_json: bool,
+) -> None:
     """Runs in a table, or one run by the first digits of its key."""
     from rota.core.errors import ConfigError
     from rota.experiments.results import row
 
     with _open(store) as file:
         if key is not None:
-            found = file.result(key)
-            if found is None:
-                raise ConfigError(
-                    f"no run of {store} has a key that begins with {key!r}; see `rota results show {store}`"
-                )
-            _show_one(found, as_json=as_json)
+            stored = file.result(key)
+            if stored is None:
+                fix = f"see `rota results show {store}`"
+                raise ConfigError(f"no run of {store} has a key that begins with {key!r}; {fix}")
+            _show_one(stored, as_json=as_json)
             return
         runs = _runs(file, sweep_name, status)
     if as_json:
@@ -66,13 +87,29 @@ def show(store: str, key: str | None, *, sweep_name: str | None, status: str | N
     show_runs(runs)
 
 
-@command.command("export", epilog="Example: rota results export results.db --csv results.csv --sweep my-sweep")
+@command.command(
+    "export",
+    epilog="Example: rota results export results.db --csv results.csv --sweep my-sweep",
+)
 @click.argument("store")
-@click.option("--csv", "csv_file", required=True, metavar="FILE", help="A line per run.")
+@click.option(
+    "--csv",
+    "csv_file",
+    required=True,
+    metavar="FILE",
+    help="CSV file to write, with a line per run.",
+)
 @_sweep
 @_status
 @json_option
-def export(store: str, *, csv_file: str, sweep_name: str | None, status: str | None, as_json: bool) -> None:
+def export(
+    store: str,
+    *,
+    csv_file: str,
+    sweep_name: str | None,
+    status: str | None,
+    as_json: bool,
+) -> None:
     """Write runs and their metrics to a CSV file."""
     from rota.experiments.results import write_csv
 
@@ -84,20 +121,20 @@ def export(store: str, *, csv_file: str, sweep_name: str | None, status: str | N
     click.echo(f"{count} runs: {csv_file}")
 
 
-def _open(path: str) -> Store:
-    from rota.experiments.store import Store
+def _open(path: str) -> ResultStore:
+    from rota.experiments.store import ResultStore
 
-    return Store(path, create=False)
+    return ResultStore(path, create=False)
 
 
-def _runs(store: Store, sweep: str | None, status: str | None) -> list[Run]:
+def _runs(store: ResultStore, sweep: str | None, status: str | None) -> list[Run]:
     from rota.core.errors import UnknownName
     from rota.experiments.execution import STATUSES
 
     if status is not None and status not in STATUSES:
         raise UnknownName("status", status, STATUSES)
     if sweep is not None:
-        known = [s["name"] for s in store.sweeps()]
+        known = [s.name for s in store.sweeps()]
         if sweep not in known:
             raise UnknownName("sweep", sweep, known)
     return list(store.runs(sweep=sweep, status=status))
@@ -110,7 +147,9 @@ def show_runs(runs: Sequence[Run]) -> None:
     varied = list(dict.fromkeys(key for run in runs for key in _named(run)))
     rows = []
     for run in runs:
-        mean, tail, busy = (run.metrics.get(key) for key in ("mean_jct_s", "p99_jct_s", "utilization"))
+        mean = run.metrics.get("mean_jct_s")
+        tail = run.metrics.get("p99_jct_s")
+        busy = run.metrics.get("utilization")
         hours = ["-" if v is None or run.status != "ok" else f"{v / 3600:,.1f}" for v in (mean, tail)]
         point = _named(run)
         values = [str(point.get(key, "-")) for key in varied]
@@ -129,11 +168,12 @@ def _named(run: Run) -> dict[str, object]:
 
 def _errors(runs: Iterable[Run]) -> list[str]:
     """Each error once, with how many runs have it."""
-    found: dict[str, list[str]] = {}
+    keys_by_error: dict[str, list[str]] = {}
     for run in runs:
         if run.error and run.status in {"failed", "timeout"}:
-            found.setdefault(run.error.splitlines()[0], []).append(run.key[:8])
-    return [f"rota: {len(keys)} failed ({', '.join(keys[:3])}): {error}" for error, keys in found.items()]
+            keys_by_error.setdefault(run.error.splitlines()[0], []).append(run.key[:8])
+    errors = keys_by_error.items()
+    return [f"rota: {len(keys)} failed ({', '.join(keys[:3])}): {error}" for error, keys in errors]
 
 
 def _show_one(run: Run, *, as_json: bool) -> None:
@@ -149,11 +189,21 @@ def _show_one(run: Run, *, as_json: bool) -> None:
         ("host", run.host or "-"),
     ]
     about += [("error", run.error)] if run.error else []
-    config = {key: value for key, value in run.config.items() if key not in {"cluster", "rules"} and value is not None}
+    given = {key: value for key, value in run.config.items() if value is not None}
+    config = {key: value for key, value in given.items() if key not in {"cluster", "rules"}}
     about += [(key, str(value)) for key, value in config.items()]
     show_pairs("run", about)
     if run.metrics:
-        show_pairs("metrics", summary_rows({**run.metrics, "cpu_s": run.cpu_s, "wall_s": run.wall_s}))
+        show_pairs(
+            "metrics",
+            summary_rows(
+                {
+                    **run.metrics,
+                    "cpu_s": run.cpu_s,
+                    "wall_s": run.wall_s,
+                }
+            ),
+        )
 
 
 def _when(at: float) -> str:

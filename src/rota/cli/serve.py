@@ -11,7 +11,14 @@ import click
 
 from rota.cli import names
 from rota.cli.connection import needs_deploy
-from rota.cli.options import completes, echo_json, seconds, settings_option
+from rota.cli.options import completes, echo_json, settings_option
+from rota.cli.run_options import (
+    mechanism_option,
+    policy_option,
+    profiles_option,
+    rules_option,
+    seconds_option,
+)
 
 EXAMPLES = """
 \b
@@ -31,47 +38,101 @@ certificate may.
 
 
 @click.command("serve", epilog=EXAMPLES)
-@click.option("--state", required=True, metavar="FILE", help="Where everything is kept; made if it is not there.")
-@click.option("--listen", default="127.0.0.1:7070", show_default=True, metavar="ADDR", help="HOST:PORT; port 0: any.")
-@click.option("--certs", metavar="DIR", help="Folder of certificates (default: ROTA_CERTS, else ~/.config/rota/certs).")
-@click.option("--insecure", is_flag=True, help="No certificates and no tokens: only on a loopback address.")
-@click.option("--cluster", metavar="SPEC", shell_complete=completes(names.clusters), help="The servers that may join.")
 @click.option(
-    "--policy", default="max-min-fairness-perf", show_default=True, metavar="NAME",
-    shell_complete=completes(names.policies), help="Who gets what.",
-)  # fmt: skip
+    "--state",
+    required=True,
+    metavar="FILE",
+    help="Journal of the scheduler; made if it is not there.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:7070",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address on which the scheduler listens; port 0 is any free one.",
+)
+@click.option(
+    "--certs",
+    metavar="DIR",
+    help="Folder with the certificates (default: ROTA_CERTS, else ~/.config/rota/certs).",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Use no certificates and no tokens: only on a loopback address.",
+)
+@click.option(
+    "--cluster",
+    metavar="SPEC",
+    shell_complete=completes(names.clusters),
+    help="Servers that may join.",
+)
+@policy_option(default="max-min-fairness-perf", show_default=True)
 @settings_option("--set-policy", "policy_settings", "Parameter of the policy")
-@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@mechanism_option()
 @settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
+@profiles_option(default="gavel", show_default=True)
+@rules_option(default="default", show_default=True)
+@settings_option("--set-rules", "rule_settings", "One field of the rules")
+@seconds_option("--round", "Length of a round in seconds.", name="round_s")
+@seconds_option(
+    "--time-scale",
+    "Seconds of the scheduler's clock per second on the wall; above 1 only with emulated jobs.",
+    default=1.0,
+    show_default=True,
+    metavar="K",
+)
 @click.option(
-    "--profiles", default="gavel", show_default=True, metavar="NAME|FILE", shell_complete=completes(names.profiles),
-    help="How fast jobs go.",
-)  # fmt: skip
+    "--checkpoints",
+    default="",
+    metavar="DIR",
+    help="Root folder of checkpoints, the same on every server.",
+)
+@seconds_option(
+    "--heartbeat",
+    "Seconds between two reports of an agent.",
+    default=2.0,
+    show_default=True,
+)
+@seconds_option(
+    "--dead-after",
+    "Seconds of silence after which an agent counts as lost.",
+    default=10.0,
+    show_default=True,
+)
+@seconds_option(
+    "--lease",
+    "Seconds that a job may run on after the end of its round.",
+    default=30.0,
+    show_default=True,
+)
 @click.option(
-    "--rules", default="default", show_default=True, metavar="NAME", shell_complete=completes(names.rules),
-    help="How rounds are carried out; `rota rules` lists presets.",
-)  # fmt: skip
-@settings_option("--set-rules", "rule_settings", "Single field of the rules")
-@click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of policies that draw at random.",
+)
 @click.option(
-    "--time-scale", type=float, default=1.0, callback=seconds, show_default=True, metavar="K",
-    help="Scheduler seconds per second on the wall; above 1 only with emulated jobs.",
-)  # fmt: skip
-@click.option("--checkpoints", default="", metavar="DIR", help="Root of checkpoints, the same on every server.")
-@click.option("--heartbeat", type=float, default=2.0, callback=seconds, show_default=True, help="Of agents, seconds.")
-@click.option("--dead-after", type=float, default=10.0, callback=seconds, show_default=True, help="Silent for so long.")
-@click.option("--lease", type=float, default=30.0, callback=seconds, show_default=True, help="Beyond a round, seconds.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of policies that draw.")
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Least severity of what is logged to standard error.",
 )
 @click.option("--while-stdin", is_flag=True, hidden=True, help="Stop when standard input ends.")
-@click.option("--json", "as_json", is_flag=True, help='Print {"address": ...} on standard output once it listens.')
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help='Print {"address": ...} on standard output once it listens.',
+)
 def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any) -> None:
     """Run the scheduler of a deployment until Ctrl-C or TERM."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     serving = needs_deploy("rota.deploy.serving")
-    port, made = _port(options, serving), _options(options)
+    port = _port(options, serving)
+    made = _options(options)
 
     import asyncio
 
@@ -95,7 +156,9 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
     from rota.deploy.security.addresses import is_unix, split
     from rota.deploy.security.places import certs_folder
 
-    address, given, insecure = options.pop("listen"), options.pop("certs"), options.pop("insecure")
+    address = options.pop("listen")
+    given = options.pop("certs")
+    insecure = options.pop("insecure")
     if not is_unix(address):
         split(address)  # an address that cannot be one is refused before anything is opened
     if insecure and given is not None:
@@ -109,9 +172,12 @@ def _options(options: dict[str, Any]) -> Any:
     from rota.deploy.floor import Timing
     from rota.deploy.scheduler import Options
 
-    heartbeat, dead_after, lease = (options.pop(name) for name in ("heartbeat", "dead_after", "lease"))
+    heartbeat = options.pop("heartbeat")
+    dead_after = options.pop("dead_after")
+    lease = options.pop("lease")
     if dead_after <= heartbeat:
-        raise click.UsageError(f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}")
+        problem = f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}"
+        raise click.UsageError(problem)
     spec = options.pop("cluster")
     if options["checkpoints"]:  # agents are told; they run in other folders
         options["checkpoints"] = str(Path(options["checkpoints"]).absolute())

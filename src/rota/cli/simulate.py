@@ -9,7 +9,15 @@ import click
 
 from rota.cli import names
 from rota.cli.main import INTERRUPTED, OK
-from rota.cli.options import completes, echo_json, json_option, measure, seconds, settings_option
+from rota.cli.options import completes, echo_json, json_option, measure, settings_option
+from rota.cli.run_options import (
+    MEASURE,
+    mechanism_option,
+    policy_option,
+    profiles_option,
+    rules_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from rota.api import Result
@@ -33,51 +41,63 @@ TOML file, or an INI file of Synergy. Files ending in .gz are read as they are.
 
 
 @click.command("simulate", epilog=EXAMPLES)
-@click.option("--trace", metavar="FILE", help="Jobs from a trace file; its format is detected.")
-@click.option("--trace-format", metavar="NAME", help="Format of the trace, e.g. gavel.")
-@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
-@click.option("--workload", metavar="NAME", shell_complete=completes(names.workloads), help="Jobs from a generator.")
+@click.option("--trace", metavar="FILE", help="Trace file with the jobs; its format is detected.")
+@click.option(
+    "--trace-format",
+    metavar="NAME",
+    help="Format of the trace, e.g. gavel (`rota trace formats`).",
+)
+@settings_option("--set-trace", "trace_settings", "Setting of the trace format")
+@click.option(
+    "--workload",
+    metavar="NAME",
+    shell_complete=completes(names.workloads),
+    help="Generator of the jobs, by name.",
+)
 @settings_option("--set", "settings", "Parameter of the workload")
 @click.option(
     "--cluster",
     required=True,
     metavar="SPEC",
     shell_complete=completes(names.clusters),
-    help="The machines; see below.",
+    help="Servers and their GPUs; see below.",
 )
-@click.option(
-    "--policy", required=True, metavar="NAME", shell_complete=completes(names.policies), help="Who gets what."
-)
+@policy_option(required=True)
 @settings_option("--set-policy", "policy_settings", "Parameter of the policy")
-@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
+@mechanism_option()
 @settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
-@click.option(
-    "--profiles", default=None, metavar="NAME|FILE", help="How fast jobs go (default: what the workload's models need)."
+@profiles_option(
+    default=None,
+    help="Catalogue of throughput profiles, a name or a file (default: the one that the workload needs).",
 )
 @settings_option("--set-profiles", "profile_settings", "Parameter of the estimator of pair speeds")
-@click.option("--round", "round_s", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
+@seconds_option("--round", "Length of a round in seconds.", name="round_s")
+@rules_option(default="default", show_default=True)
+@settings_option("--set-rules", "rule_settings", "One field of the rules")
 @click.option(
-    "--rules", default="default", show_default=True, metavar="NAME", shell_complete=completes(names.rules),
-    help="How a run is carried out; `rota rules` lists presets.",
-)  # fmt: skip
-@settings_option("--set-rules", "rule_settings", "Single field of the rules")
+    "--seed",
+    type=int,
+    show_default="the workload's own, mostly 0",
+    help="Seed from which all random choices follow.",
+)
+@click.option("--measure", callback=measure, metavar="A:B|auto", help=MEASURE)
+@seconds_option("--until", "Simulated time in seconds at which the run stops.")
+@click.option("--jobs-csv", metavar="FILE", help="Write one line per job to this CSV file.")
 @click.option(
-    "--seed", type=int, show_default="the workload's own, mostly 0", help="Every random choice follows from it."
+    "--events",
+    metavar="FILE",
+    help="Write the event log to this file (JSON lines; .gz to compress).",
 )
 @click.option(
-    "--measure", callback=measure, metavar="A:B|auto", help="Count jobs A..B-1 only; stop when they are done."
+    "--checkpoint",
+    metavar="FILE",
+    help="Save the state of the run to this file, to go on with --resume.",
 )
-@click.option("--until", type=float, callback=seconds, metavar="SECONDS", help="Stop the simulated clock there.")
-@click.option("--jobs-csv", metavar="FILE", help="Write one line per job.")
-@click.option("--events", metavar="FILE", help="Write the event log (JSON lines; .gz to compress).")
-@click.option("--checkpoint", metavar="FILE", help="Save the state of the run there, to go on with --resume.")
-@click.option(
-    "--checkpoint-every", type=float, callback=seconds, metavar="SECONDS", help="Simulated time between checkpoints."
-)
+@seconds_option("--checkpoint-every", "Simulated seconds between two checkpoints.")
 @click.option("--resume", metavar="FILE", help="Go on from a checkpoint of the same run.")
 @json_option
 def command(*, jobs_csv: str | None, as_json: bool, **options: Any) -> int:
-    """Run a workload on a cluster under a policy, and say how well it went."""
+    """Simulate a workload on a cluster under a policy, and print how well it went."""
     _check(jobs_csv, options)
     result = _run(options)
     if jobs_csv is not None:
@@ -97,13 +117,18 @@ def _check(jobs_csv: str | None, options: dict[str, Any]) -> None:
     for flag in ("trace", "resume"):
         if options[flag] is not None:
             used[Path(options[flag]).resolve()] = f"--{flag}"
-    outputs = {"--jobs-csv": jobs_csv, "--events": options["events"], "--checkpoint": options["checkpoint"]}
+    outputs = {
+        "--jobs-csv": jobs_csv,
+        "--events": options["events"],
+        "--checkpoint": options["checkpoint"],
+    }
     for flag, path in outputs.items():
         if path is None:
             continue
         target = check_writable(path)
         other = used.setdefault(target, flag)
-        if other != flag and {flag, other} != {"--checkpoint", "--resume"} and not _is_device(target):
+        may_be_same = {flag, other} == {"--checkpoint", "--resume"} or _is_device(target)
+        if other != flag and not may_be_same:
             raise click.UsageError(f"{flag} and {other} name the same file: {path}")
 
 
@@ -116,7 +141,8 @@ def _check_sources(options: dict[str, Any]) -> None:
     if options["trace_settings"] and options["trace"] is None:
         raise click.UsageError("--set-trace needs --trace; parameters of a workload go to --set")
     if options["settings"] and options["workload"] is None:
-        raise click.UsageError("--set is for --workload; parameters of the policy go to --set-policy")
+        fix = "parameters of the policy go to --set-policy"
+        raise click.UsageError(f"--set is for --workload; {fix}")
     if options["checkpoint_every"] is not None and options["checkpoint"] is None:
         raise click.UsageError("--checkpoint-every needs --checkpoint FILE")
 

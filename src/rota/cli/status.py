@@ -14,12 +14,13 @@ from rota.cli.options import echo_json, json_option
 @connection
 @json_option
 def command(*, as_json: bool, **options: Any) -> None:
-    """Say how the scheduler is: its settings, its clock, how many jobs there are."""
+    """Print the state of the scheduler: its settings, its clock, the number of jobs."""
     with open_client(options) as client:
-        found, address = client.status(), client.settings.address
+        status = client.status()
+        address = client.settings.address
     names = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running",
              "finished", "events", "last_decision_s", "late_solves", "tenant", "admin")  # fmt: skip
-    values = {"address": address, **{name: getattr(found, name) for name in names}}
+    values = {"address": address, **{name: getattr(status, name) for name in names}}
     if as_json:
         echo_json(values)
         return
@@ -28,14 +29,14 @@ def command(*, as_json: bool, **options: Any) -> None:
     show_pairs(
         f"scheduler {address}",
         [
-            ("jobs", f"{found.running} running, {found.queued} queued, {found.finished} finished"),
-            ("policy", found.policy),
-            ("mechanism", found.mechanism),
-            ("clock", f"{duration(found.now_s)}, {found.time_scale:g} x wall time"),
-            ("rounds", f"{found.rounds:,} of {found.round_s:g} s"),
-            ("late decisions", str(found.late_solves)),
-            ("events", f"{found.events:,}"),
-            ("version", found.version),
-            ("you", f"tenant {found.tenant}{', administrator' if found.admin else ''}"),
+            ("jobs", f"{status.running} running, {status.queued} queued, {status.finished} finished"),
+            ("policy", status.policy),
+            ("mechanism", status.mechanism),
+            ("clock", f"{duration(status.now_s)}, {status.time_scale:g} x wall time"),
+            ("rounds", f"{status.rounds:,} of {status.round_s:g} s"),
+            ("late decisions", str(status.late_solves)),
+            ("events", f"{status.events:,}"),
+            ("version", status.version),
+            ("you", f"tenant {status.tenant}{', administrator' if status.admin else ''}"),
         ],
     )

@@ -11,7 +11,8 @@ import click
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.jobs import how
 from rota.cli.main import FAILED, OK
-from rota.cli.options import echo_json, json_option, seconds, settings_option
+from rota.cli.options import echo_json, json_option, settings_option
+from rota.cli.run_options import seconds_option
 
 if TYPE_CHECKING:
     from rota.deploy.control import Client
@@ -27,7 +28,7 @@ Examples:
 A file has a table per job:
   [[job]]
   name = "sweep"
-  count = 3                      # as many alike
+  count = 3                      # three jobs like this
   gpus = 2
   profile = "resnet18-32"
   steps = 20000
@@ -36,42 +37,112 @@ A file has a table per job:
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
 max_restarts, checkpoint_every, hung_after, model, batch, mps.
 """
+_AMOUNT = click.FloatRange(0, min_open=True)
 
 
 @click.command("submit", epilog=EXAMPLES)
 @click.argument("argv", metavar="[-- COMMAND ...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--file", metavar="FILE", help="Jobs from a TOML file.")
-@click.option("--name", metavar="TEXT", help="For people.")
-@click.option("--gpus", type=click.IntRange(1), help="GPUs (default: 1).")
-@click.option("--profile", metavar="NAME", help="How fast it goes; without one it is scheduled as unknown.")
-@click.option("--steps", type=click.IntRange(1), help="Steps it has to do.")
-@click.option("--weight", type=click.FloatRange(0, min_open=True), help="Its part relative to others (default: 1).")
-@click.option("--deadline", "deadline_s", type=float, callback=seconds, metavar="SECONDS", help="After submission.")
-@click.option("--cpus", type=click.FloatRange(0, min_open=True), help="It asks for so many; the mechanism decides.")
-@click.option("--memory-gb", type=click.FloatRange(0, min_open=True), help="Memory, likewise.")
-@click.option("--image", metavar="NAME", help="Container image to run in.")
-@settings_option("--env", "env", "Variable of the job's environment")
-@click.option("--cwd", metavar="DIR", help="Where it runs (default: here, with an image /).")
-@click.option("--ranks", type=click.Choice(["server", "gpu"]), help="Processes: one per server (default) or per GPU.")
-@click.option("--max-restarts", type=click.IntRange(0), help="Failures before it is given up (default: 3).")
-@click.option("--checkpoint-every", "checkpoint_every_s", type=float, callback=seconds, metavar="SECONDS")
-@click.option("--hung-after", "hung_after_s", type=float, callback=seconds, metavar="SECONDS", help="No step: stopped.")
-@click.option("--emulated", is_flag=True, help="No command: an emulated device spends the time.")
-@click.option("--model", metavar="NAME", help="Of an emulated job: its memory, and without --profile its speed.")
-@click.option("--batch", type=click.IntRange(1), help="Batch size of the whole job, with --model.")
-@click.option("--mps", is_flag=True, help="Share real GPUs through NVIDIA's MPS.")
-@click.option("--tenant", metavar="NAME", help="Whose job it is (administrators; default: that of the token).")
-@click.option("--wait", is_flag=True, help="Wait until it is over; exit code 1 unless it finished.")
+@click.option("--file", metavar="FILE", help="TOML file with the jobs to submit (see below).")
+@click.option("--name", metavar="TEXT", help="Name of the job, for people; need not be unique.")
+@click.option(
+    "--gpus",
+    type=click.IntRange(1),
+    help="Number of GPUs that the job asks for (default: 1).",
+)
+@click.option(
+    "--profile",
+    metavar="NAME",
+    help="Throughput profile of the job (default: its speed is unknown).",
+)
+@click.option("--steps", type=click.IntRange(1), help="Number of training steps of the job.")
+@click.option(
+    "--weight",
+    type=_AMOUNT,
+    help="Weight of the job, relative to other jobs (default: 1).",
+)
+@seconds_option("--deadline", "Deadline in seconds after the submission.", name="deadline_s")
+@click.option(
+    "--cpus",
+    type=_AMOUNT,
+    help="CPUs that the job asks for; the mechanism decides how many it gets.",
+)
+@click.option(
+    "--memory-gb",
+    type=_AMOUNT,
+    help="Memory in GB (10^9 bytes) that the job asks for; the mechanism decides how much it gets.",
+)
+@click.option("--image", metavar="NAME", help="Container image in which the command runs.")
+@settings_option("--env", "env", "Environment variable of the job")
+@click.option(
+    "--cwd",
+    metavar="DIR",
+    help="Folder in which the command runs (default: this one; with an image: /).",
+)
+@click.option(
+    "--ranks",
+    type=click.Choice(["server", "gpu"]),
+    help="Processes of the job: one per server (default) or one per GPU.",
+)
+@click.option(
+    "--max-restarts",
+    type=click.IntRange(0),
+    help="Number of restarts after failures (default: 3).",
+)
+@seconds_option(
+    "--checkpoint-every",
+    "Seconds between two checkpoints of the job (default: 60; emulated: 5).",
+    name="checkpoint_every_s",
+)
+@seconds_option(
+    "--hung-after",
+    "Seconds without a finished step after which the job is stopped and tried again.",
+    name="hung_after_s",
+)
+@click.option(
+    "--emulated",
+    is_flag=True,
+    help="Run no command: emulated GPUs spend the time of the job.",
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Model of an emulated job: its GPU memory and, without --profile, its speed.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    help="Batch size of the whole job in samples, with --model.",
+)
+@click.option("--mps", is_flag=True, help="Share real GPUs with other jobs through NVIDIA's MPS.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="Tenant of the job (administrators only; default: that of the token).",
+)
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until the jobs are over; exit code 1 unless all finished.",
+)
 @connection
 @json_option
-def command(*, argv: tuple[str, ...], file: str | None, wait: bool, as_json: bool, **options: Any) -> int:
-    """Submit a job: any command, an emulated job, or a file of jobs. Prints the numbers of the jobs."""
+def command(
+    *,
+    argv: tuple[str, ...],
+    file: str | None,
+    wait: bool,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Submit a command, an emulated job, or a file of jobs, and print the numbers of the jobs."""
     link = {key: options.pop(key) for key in ("scheduler", "certs", "token_file", "insecure")}
-    asked = {key: value for key, value in options.items() if value is not None and value is not False and value != {}}
+    given = {key: value for key, value in options.items() if value is not None}
+    asked = {key: value for key, value in given.items() if value is not False and value != {}}
     if file is not None:
         if asked or argv:
             flags = ", ".join(sorted(asked)) or "a command"
-            raise click.UsageError(f"--file says it all; leave out {flags}, or write it into the file")
+            fix = f"leave out {flags}, or write it into the file"
+            raise click.UsageError(f"--file says it all; {fix}")
         jobs = needs_deploy("rota.deploy.job_files").read_jobs(file)
     else:
         jobs = [_job(argv, asked)]
@@ -92,13 +163,17 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("nothing to run: give a command after --, or --emulated, or --file")
     if argv and asked.get("emulated"):
         raise click.UsageError("give either a command or --emulated")
-    if asked.get("emulated") and not ((asked.get("profile") or asked.get("model")) and asked.get("steps")):
-        raise click.UsageError("an emulated job needs --profile and --steps (or --model, --batch and --steps)")
+    speed_known = asked.get("profile") or asked.get("model")
+    if asked.get("emulated") and not (speed_known and asked.get("steps")):
+        problem = "an emulated job needs --profile and --steps (or --model, --batch and --steps)"
+        raise click.UsageError(problem)
     return {**asked, **({"argv": list(argv)} if argv else {})}
 
 
 def placed(job: dict[str, Any]) -> dict[str, Any]:
-    """A command with the folder it runs in: a relative one is seen from here, and without one it is this folder.
+    """A command with the folder it runs in.
+
+    A relative one is seen from here, and without one it is this folder.
 
     A container has folders of its own, so there nothing is said for the user.
     """

@@ -13,7 +13,8 @@ import click
 from rota.cli import names
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.main import INTERRUPTED, OK
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import completes, echo_json, json_option, settings_option
+from rota.cli.run_options import seconds_option
 from rota.cli.submit import placed
 
 if TYPE_CHECKING:
@@ -37,15 +38,42 @@ administrator's token, or --tenant. Places in --command: {name}, {profile},
 
 @click.command("submit-trace", epilog=EXAMPLES)
 @click.argument("trace", metavar="FILE")
-@click.option("--trace-format", metavar="NAME", shell_complete=completes(names.trace_formats), help="Of the trace.")
-@settings_option("--set-trace", "trace_settings", "Setting of the trace's format")
-@click.option("--time-scale", type=float, callback=seconds, metavar="K", help="Must be that of the scheduler.")
-@click.option("--limit", type=click.IntRange(1), help="Only the first so many jobs.")
-@click.option("--emulated", is_flag=True, help="Emulated jobs (default without --command).")
-@click.option("--command", "template", metavar="TEMPLATE", help="What each job runs.")
-@click.option("--tenant", metavar="NAME", help="Whose jobs they are all (default: as the trace says).")
-@click.option("--wait", is_flag=True, help="Wait until all are over, and show completion times.")
-@click.option("--jobs-csv", metavar="FILE", help="One line per job, as of `rota simulate`; needs --wait.")
+@click.option(
+    "--trace-format",
+    metavar="NAME",
+    shell_complete=completes(names.trace_formats),
+    help="Format of the trace, e.g. gavel (default: detected).",
+)
+@settings_option("--set-trace", "trace_settings", "Setting of the trace format")
+@seconds_option(
+    "--time-scale",
+    "Time scale that the scheduler must have; otherwise nothing is submitted.",
+    metavar="K",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of jobs to take, in order of arrival.",
+)
+@click.option("--emulated", is_flag=True, help="Submit emulated jobs (default without --command).")
+@click.option(
+    "--command",
+    "template",
+    metavar="TEMPLATE",
+    help="Command line of each job; see below.",
+)
+@click.option("--tenant", metavar="NAME", help="Tenant of all jobs (default: as the trace says).")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until all jobs are over, and show completion times.",
+)
+@click.option(
+    "--jobs-csv",
+    metavar="FILE",
+    help="Write one line per job, as `rota simulate` does; needs --wait.",
+)
 @connection
 @json_option
 def command(
@@ -56,16 +84,12 @@ def command(
     """Submit the jobs of a trace to a live cluster, each at its arrival."""
     if emulated and template is not None:
         raise click.UsageError("give either --emulated or --command")
-    if jobs_csv is not None and not wait:
-        raise click.UsageError("--jobs-csv needs --wait: completion times are known in the end")
     runs = needs_deploy("rota.deploy.trace_runs")
-    if jobs_csv is not None:
-        from rota.analysis.output import check_writable
-
-        check_writable(jobs_csv)
+    _check_output(jobs_csv, wait=wait)
     jobs = _jobs(trace, trace_format, trace_settings, limit)
     specs = runs.specs_of(jobs, template, Path(trace).name.partition(".")[0] or "trace", tenant)
-    specs, run = [placed(spec) for spec in specs], runs.TraceRun(jobs=jobs)
+    specs = [placed(spec) for spec in specs]
+    run = runs.TraceRun(jobs=jobs)
     with open_client(options, tenant) as client:
         status = client.status()
         scale = _scale(status, time_scale)
@@ -84,7 +108,22 @@ def command(
     return OK
 
 
-def _jobs(trace: str, trace_format: str | None, trace_settings: dict[str, str], limit: int | None) -> Jobs:
+def _check_output(jobs_csv: str | None, *, wait: bool) -> None:
+    from rota.analysis.output import check_writable
+
+    if jobs_csv is None:
+        return
+    if not wait:
+        raise click.UsageError("--jobs-csv needs --wait: completion times are known in the end")
+    check_writable(jobs_csv)
+
+
+def _jobs(
+    trace: str,
+    trace_format: str | None,
+    trace_settings: dict[str, str],
+    limit: int | None,
+) -> Jobs:
     import numpy as np
 
     from rota.workloads import read_trace
@@ -109,8 +148,8 @@ def _scale(status: Any, asked: float | None) -> float:
     scale = float(status.time_scale)
     if asked is not None and asked != scale:
         raise ConfigError(
-            f"--time-scale {asked:g}: the scheduler runs with {scale:g}; leave it out, or start the scheduler with "
-            f"--time-scale {asked:g}"
+            f"--time-scale {asked:g}: the scheduler runs with {scale:g}; leave it out, or start "
+            f"the scheduler with --time-scale {asked:g}"
         )
     return scale
 
@@ -140,7 +179,8 @@ def _submitted(numbers: list[int], *, as_json: bool) -> int:
 def _interrupted(numbers: list[int], total: int, *, as_json: bool) -> int:
     if as_json:
         echo_json({"jobs": numbers, "interrupted": True})
-    click.echo(f"rota: interrupted; {len(numbers)} of {total} jobs were submitted and stay", err=True)
+    message = f"rota: interrupted; {len(numbers)} of {total} jobs were submitted and stay"
+    click.echo(message, err=True)
     return INTERRUPTED
 
 
@@ -150,14 +190,14 @@ def _show(runs: Any, run: Any, infos: list[Any], jobs_csv: str | None, *, as_jso
         from rota.analysis.jobs_csv import write_jobs_csv
 
         write_jobs_csv(jobs_csv, columns)
-    found = runs.summary(columns)
+    summary = runs.summary(columns)
     if as_json:
-        echo_json({**found, "jobs": run.numbers})
+        echo_json({**summary, "jobs": run.numbers})
         return
     from rota.cli.tables import show_pairs, summary_rows
 
-    rows = summary_rows(found)
+    rows = summary_rows(summary)
     rows += [
-        (f"Jobs {word}", f"{found[f'jobs_{word}']:,}") for word in ("failed", "cancelled") if found[f"jobs_{word}"]
+        (f"Jobs {word}", f"{summary[f'jobs_{word}']:,}") for word in ("failed", "cancelled") if summary[f"jobs_{word}"]
     ]
     show_pairs("trace on a live cluster", rows)

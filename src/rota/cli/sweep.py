@@ -1,4 +1,4 @@
-"""`rota sweep`: many runs, from a file or from flags, into a store that never computes anything twice."""
+"""`rota sweep`: many runs, from a file or from flags, into a store of results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import click
 
 from rota.cli import names
 from rota.cli.main import FAILED, INTERRUPTED, OK
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import completes, echo_json, json_option, settings_option
+from rota.cli.run_options import MEASURE, PROFILES, seconds_option
 
 if TYPE_CHECKING:
     from rota.experiments.results import Sweep
     from rota.experiments.spec import Spec
-    from rota.experiments.tasks import Task
+    from rota.experiments.tasks import SweepTask
 
 EXAMPLES = """
 \b
@@ -34,37 +35,120 @@ Options that are given change or add to what SPEC says. See docs/experiments.md.
 
 @click.command("sweep", epilog=EXAMPLES)
 @click.argument("spec", required=False)
-@click.option("--name", metavar="TEXT", help="Name of the sweep in the store (default: that of the file, or `sweep`).")
-@click.option("--store", metavar="FILE", help="Where results go (default: rota-results.db).")
-@click.option("--workload", metavar="NAME", shell_complete=completes(names.workloads), help="Jobs from a generator.")
-@click.option("--trace", multiple=True, metavar="FILE", help="Jobs from a trace file; repeat to vary.")
-@click.option("--cluster", multiple=True, metavar="SPEC", help="The machines; repeat to vary.")
-@click.option("--policies", metavar="LIST", shell_complete=completes(names.policies), help="Who gets what.")
-@click.option("--mechanisms", metavar="LIST", shell_complete=completes(names.mechanisms), help="Who runs where.")
-@click.option("--loads", metavar="RANGE", help="Jobs per hour.")
-@click.option("--jobs", metavar="RANGE", help="Number of jobs of the workload.")
-@click.option("--seeds", metavar="RANGE", help="Random streams.")
-@click.option("--split", multiple=True, metavar="V,L,S", help="Mix of models of philly-derived; repeat to vary.")
-@click.option("--measure", metavar="A:B|auto", help="Count jobs A..B-1 only; stop when they are done.")
-@click.option("--until", metavar="SECONDS", help="Stop the simulated clock there.")
-@click.option("--profiles", metavar="NAME|FILE", help="How fast jobs go.")
-@click.option("--rules", metavar="LIST", shell_complete=completes(names.rules), help="How runs are carried out.")
+@click.option(
+    "--name",
+    metavar="TEXT",
+    help="Name of the sweep in the store (default: that of the file, or `sweep`).",
+)
+@click.option("--store", metavar="FILE", help="Store of results (default: rota-results.db).")
+@click.option(
+    "--workload",
+    metavar="NAME",
+    shell_complete=completes(names.workloads),
+    help="Generator of the jobs, by name.",
+)
+@click.option(
+    "--trace",
+    multiple=True,
+    metavar="FILE",
+    help="Trace file with the jobs; repeat to vary.",
+)
+@click.option(
+    "--cluster",
+    multiple=True,
+    metavar="SPEC",
+    help="Servers and their GPUs; repeat to vary.",
+)
+@click.option(
+    "--policies",
+    metavar="LIST",
+    shell_complete=completes(names.policies),
+    help="Policies to vary.",
+)
+@click.option(
+    "--mechanisms",
+    metavar="LIST",
+    shell_complete=completes(names.mechanisms),
+    help="Mechanisms to vary.",
+)
+@click.option("--loads", metavar="RANGE", help="Loads to vary, in jobs per hour.")
+@click.option("--jobs", metavar="RANGE", help="Numbers of jobs of the workload to vary.")
+@click.option("--seeds", metavar="RANGE", help="Seeds of the workload to vary.")
+@click.option(
+    "--split",
+    multiple=True,
+    metavar="V,L,S",
+    help="Mix of models of philly-derived; repeat to vary.",
+)
+@click.option("--measure", metavar="A:B|auto", help=MEASURE)
+@click.option(
+    "--until",
+    metavar="SECONDS",
+    help="Simulated time in seconds at which every run stops.",
+)
+@click.option("--profiles", metavar="NAME|FILE", help=PROFILES)
+@click.option(
+    "--rules",
+    metavar="LIST",
+    shell_complete=completes(names.rules),
+    help="Presets of rules to vary.",
+)
 @settings_option("--set", "settings", "Parameter of the workload")
 @settings_option(
-    "--vary", "vary", "Any setting with its values: set.KEY, policy.KEY, mechanism.KEY, profiles.KEY, rules.KEY, ..."
+    "--vary",
+    "vary",
+    "Any setting with its values: set.KEY, policy.KEY, mechanism.KEY, profiles.KEY, rules.KEY, ...",
 )
-@click.option("--auto-load", type=float, callback=seconds, metavar="START", help="Raise the load until it is too much.")
-@click.option("--auto-factor", type=float, metavar="F", help="Next load = F x load (default 1.25).")
-@click.option("--auto-step", type=float, metavar="S", help="Next load = load + S, instead.")
-@click.option("--auto-utilization", type=float, metavar="U", help="Stop at this utilisation (default 0.99).")
-@click.option("-j", "--workers", type=int, metavar="N", help="Processes (default: one per CPU).")
-@click.option("--executor", metavar="NAME", help="local (default) or ray.")
-@click.option("--timeout", "timeout_s", type=float, callback=seconds, metavar="SECONDS", help="Longest run.")
-@click.option("--overload", metavar="MODE", help="Detect overload: auto (endless workloads; default), on, off.")
+@seconds_option(
+    "--auto-load",
+    "First load, in jobs per hour; it is raised until the cluster is full.",
+    metavar="START",
+)
+@click.option(
+    "--auto-factor",
+    type=float,
+    metavar="F",
+    help="Next load = F x load (default: 1.25).",
+)
+@click.option(
+    "--auto-step",
+    type=float,
+    metavar="S",
+    help="Next load = load + S, instead of a factor.",
+)
+@click.option(
+    "--auto-utilization",
+    type=float,
+    metavar="U",
+    help="GPU utilisation (0 to 1) at which to stop (default: 0.99).",
+)
+@click.option(
+    "-j",
+    "--workers",
+    type=int,
+    metavar="N",
+    help="Number of processes (default: one per CPU).",
+)
+@click.option("--executor", metavar="NAME", help="Where runs are made: local (default) or ray.")
+@seconds_option("--timeout", "Longest time of a run in seconds on the wall.", name="timeout_s")
+@click.option(
+    "--overload",
+    metavar="MODE",
+    help="Detect overload: auto (endless workloads; default), on, off.",
+)
 @click.option("--no-retry", is_flag=True, help="Leave runs that failed before as they are.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N points.")
-@click.option("--dry-run", is_flag=True, help="List the runs and whether the store has them; run nothing.")
-@click.option("--quiet", is_flag=True, help="No line per run.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of points to run, from the first.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="List the runs and whether the store has them; run nothing.",
+)
+@click.option("--quiet", is_flag=True, help="Print no line per run.")
 @json_option
 def command(
     *,
@@ -81,7 +165,7 @@ def command(
     Ctrl-C loses nothing: run the same command again to go on.
     """
     from rota.experiments import sweeping  # numpy only when needed
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
 
     wanted = sweeping.make_spec(spec, _settings(options))
     tasks = sweeping.plan(wanted, limit)
@@ -90,19 +174,20 @@ def command(
         return OK
     from rota.cli.sweep_progress import sweep_progress
 
-    with Store(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
+    with ResultStore(wanted.store) as store, sweep_progress(wanted, quiet=quiet) as progress:
         executor = sweeping.make_executor(wanted)
-        found = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=not no_retry)
-    _show(found, as_json=as_json)
-    if found.interrupted:
-        missing = sum(run.status is None for run in found.runs)
+        retry = not no_retry
+        result = sweeping.carry_out(wanted, tasks, store, executor, progress=progress, retry=retry)
+    _show(result, as_json=as_json)
+    if result.interrupted:
+        missing = sum(run.status is None for run in result.runs)
         click.echo(
-            f"rota: interrupted: {len(found.runs) - missing} of {len(found.runs)} runs are in {found.store}; "
-            "run the same command again to go on",
+            f"rota: interrupted: {len(result.runs) - missing} of {len(result.runs)} runs are in "
+            f"{result.store}; run the same command again to go on",
             err=True,
         )
         return INTERRUPTED
-    return FAILED if any(run.status in {"failed", "timeout"} for run in found.runs) else OK
+    return FAILED if any(run.status in {"failed", "timeout"} for run in result.runs) else OK
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -123,23 +208,23 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         "timeout_s",
         "overload",
     )
-    found: dict[str, Any] = {key: options[key] for key in plain if options[key] is not None}
+    settings: dict[str, Any] = {key: options[key] for key in plain if options[key] is not None}
     for key in ("policies", "mechanisms", "loads", "jobs", "seeds", "rules"):
         if options[key] is not None:
-            found[key] = _one_or_list(axis_from_text(options[key], f"--{key}"))
+            settings[key] = _one_or_list(axis_from_text(options[key], f"--{key}"))
     for key in ("trace", "cluster", "split"):
         if options[key]:
-            found[key] = _one_or_list(options[key])
-    found.update({f"set.{key}": value for key, value in options["settings"].items()})
+            settings[key] = _one_or_list(options[key])
+    settings.update({f"set.{key}": value for key, value in options["settings"].items()})
     for key, text in options["vary"].items():
-        found[canonical_name(key, "--vary")] = list(axis_from_text(text, f"--vary {key}"))
+        settings[canonical_name(key, "--vary")] = list(axis_from_text(text, f"--vary {key}"))
     auto = {key: options[f"auto_{key}"] for key in ("factor", "step", "utilization")}
     auto = {key: value for key, value in auto.items() if value is not None}
     if options["auto_load"] is not None:
-        found["auto_load"] = {"from": options["auto_load"], **auto}
+        settings["auto_load"] = {"from": options["auto_load"], **auto}
     elif auto:
         raise ConfigError(f"--auto-{next(iter(auto))} needs --auto-load START")
-    return found
+    return settings
 
 
 def _one_or_list(values: tuple[Any, ...]) -> Any:
@@ -147,18 +232,27 @@ def _one_or_list(values: tuple[Any, ...]) -> Any:
     return values[0] if len(values) == 1 else list(values)
 
 
-def _show_plan(spec: Spec, tasks: list[Task], *, as_json: bool) -> None:
+def _show_plan(spec: Spec, tasks: list[SweepTask], *, as_json: bool) -> None:
     from pathlib import Path
 
-    from rota.experiments.store import Store
+    from rota.experiments.store import ResultStore
     from rota.experiments.sweeping import label
 
     status: dict[str, str | None] = {}
     if Path(spec.store).is_file():
-        with Store(spec.store, create=False) as store:
+        with ResultStore(spec.store, create=False) as store:
             status = {task.key: store.status(task.key) for task in tasks}
     if as_json:
-        echo_json([{"key": t.key, "point": label(spec, t), "status": status.get(t.key)} for t in tasks])
+        echo_json(
+            [
+                {
+                    "key": t.key,
+                    "point": label(spec, t),
+                    "status": status.get(t.key),
+                }
+                for t in tasks
+            ]
+        )
         return
     from rota.cli.tables import show_table
 
@@ -182,7 +276,13 @@ def _show(sweep: Sweep, *, as_json: bool) -> None:
                 "computed": sweep.computed,
                 "interrupted": sweep.interrupted,
                 "runs": [
-                    {"key": r.key, "point": r.point, "status": r.status, "error": r.error, "metrics": r.metrics}
+                    {
+                        "key": r.key,
+                        "point": r.point,
+                        "status": r.status,
+                        "error": r.error,
+                        "metrics": r.metrics,
+                    }
                     for r in sweep.runs
                 ],
             }
@@ -191,6 +291,7 @@ def _show(sweep: Sweep, *, as_json: bool) -> None:
     from rota.cli.results import show_runs
 
     show_runs(sweep.runs)
-    counts = {status: sum(r.status == status for r in sweep.runs) for status in ("ok", "unstable", "timeout", "failed")}
+    statuses = ("ok", "unstable", "timeout", "failed")
+    counts = {status: sum(r.status == status for r in sweep.runs) for status in statuses}
     said = ", ".join(f"{n} {status}" for status, n in counts.items() if n or status == "ok")
     click.echo(f"\n{len(sweep.runs)} runs: {said}; {sweep.computed} computed now. Results: {sweep.store}")

@@ -33,7 +33,12 @@ def reflow(text: str) -> str:
     )
 
 
-def show_table(title: str | None, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> None:
+def show_table(
+    title: str | None,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    numbers: int = 0,
+) -> None:
     """A table; the last `numbers` columns are right-aligned."""
     table = _table(title)
     for i, name in enumerate(header):
@@ -77,7 +82,14 @@ def _print(table: Table) -> None:
         Console(width=width(), highlight=False, emoji=False, markup=False).print(table)
         return
     text = io.StringIO()
-    Console(file=text, width=width(), highlight=False, emoji=False, markup=False, color_system=None).print(table)
+    Console(
+        file=text,
+        width=width(),
+        highlight=False,
+        emoji=False,
+        markup=False,
+        color_system=None,
+    ).print(table)
     click.echo("\n".join(line.rstrip() for line in text.getvalue().rstrip().split("\n")))
 
 
@@ -107,7 +119,8 @@ def summary_rows(summary: Mapping[str, Any]) -> list[Row]:
         if len(groups) > 1:
             rows += [(f"{label} {name}: mean JCT", duration(value)) for name, value in groups.items()]
     if summary.get("slo_jobs"):
-        rows.append(("Deadlines missed", f"{summary['slo_violations']:,} of {summary['slo_jobs']:,}"))
+        missed = f"{summary['slo_violations']:,} of {summary['slo_jobs']:,}"
+        rows.append(("Deadlines missed", missed))
     if summary.get("mean_jct_s") is None:
         rows.insert(0, ("Mean completion time", "- (no measured job has finished)"))
     return rows

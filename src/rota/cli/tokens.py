@@ -21,24 +21,45 @@ _dir = click.option(
 )
 
 
-@click.group("tokens")
+@click.group("tokens", epilog="Example: rota tokens create --tenant vision --out vision.token")
 def command() -> None:
     """Make, list and revoke the tokens with which tenants submit jobs.
 
-    They are kept, hashed, in DIR/tokens.json, which a running scheduler reads again when it changes.
+    They are kept, hashed, in DIR/tokens.json, which a running scheduler reads again when it
+    changes.
     """
 
 
 @command.command("create", epilog="Example: rota tokens create --tenant vision --out vision.token")
-@click.option("--tenant", required=True, metavar="NAME", help="For whom its holder may submit, see and cancel jobs.")
-@click.option("--admin", is_flag=True, help="Its holder may do that for every tenant, and administer the scheduler.")
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it is good (default: until revoked).")
-@click.option("--note", default="", metavar="TEXT", help="What it is for; shown in the list.")
+@click.option(
+    "--tenant",
+    required=True,
+    metavar="NAME",
+    help="Tenant whose jobs the holder may submit, see and cancel.",
+)
+@click.option(
+    "--admin",
+    is_flag=True,
+    help="Let the holder act for every tenant and administer the scheduler.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(0, min_open=True),
+    help="Days for which the token is valid (default: until revoked).",
+)
+@click.option("--note", default="", metavar="TEXT", help="What the token is for; shown in lists.")
 @click.option("--out", metavar="FILE", help="Write the token to a new file that only you can read.")
 @_dir
 @json_option
 def create(
-    *, tenant: str, admin: bool, days: float | None, note: str, out: str | None, folder: str | None, as_json: bool
+    *,
+    tenant: str,
+    admin: bool,
+    days: float | None,
+    note: str,
+    out: str | None,
+    folder: str | None,
+    as_json: bool,
 ) -> None:
     """Make a token. It is shown once; only a hash of it is kept."""
     from rota.core.errors import OutputError
@@ -69,7 +90,10 @@ def list_(*, folder: str | None, as_json: bool) -> None:
         return
     from rota.cli.tables import show_table
 
-    rows = [(r.id, r.tenant, "admin" if r.admin else "user", _day(r.created), _state(r, now), r.note) for r in records]
+    rows = [
+        (r.id, r.tenant, "admin" if r.admin else "user", _day(r.created), _state(r, now), r.note)
+        for r in records
+    ]  # fmt: skip
     show_table(None, ("token", "tenant", "role", "made", "state", "note"), rows)
 
 
@@ -102,7 +126,8 @@ def _state(record: TokenRecord, now: float) -> str:
         return f"revoked {_day(record.revoked)}"
     if record.expires is None:
         return "good"
-    return f"good until {_day(record.expires)}" if record.good_at(now) else f"ended {_day(record.expires)}"
+    end = _day(record.expires)
+    return f"good until {end}" if record.good_at(now) else f"ended {end}"
 
 
 def _day(at: float) -> str:

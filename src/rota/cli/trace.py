@@ -1,4 +1,4 @@
-"""`rota trace`: look at trace files, check, convert, cut, lengthen and anonymize them, or generate one."""
+"""`rota trace`: describe, check, convert, sample, lengthen, anonymize or generate trace files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ import click
 
 from rota.cli import names
 from rota.cli.options import completes, json_option, settings_option
-from rota.cli.trace_files import exact_option, from_option, read, settings_of_format, to_option, write
+from rota.cli.trace_files import (
+    exact_option,
+    from_option,
+    read,
+    settings_of_format,
+    to_option,
+    write,
+)
 
 
-@click.group("trace")
+@click.group("trace", epilog="Example: rota trace info some.trace.gz")
 def command() -> None:
-    """Look at a trace file, check it, convert it, or make another one from it."""
+    """Describe a trace file, check it, convert it, or make another one from it."""
 
 
-@command.command("formats")
+@command.command("formats", epilog="Example: rota trace formats swf")
 @click.argument("name", required=False, shell_complete=completes(names.trace_formats))
 @json_option
 def formats(name: str | None, *, as_json: bool) -> None:
@@ -34,8 +41,20 @@ def formats(name: str | None, *, as_json: bool) -> None:
 @settings_of_format
 @to_option
 @exact_option
-@click.option("--profiles", metavar="NAME|FILE", help="Fill in steps and durations from this catalogue.")
-def convert(source: str, target: str, *, profiles: str | None, to: str | None, exact: bool, **how: Any) -> None:
+@click.option(
+    "--profiles",
+    metavar="NAME|FILE",
+    help="Catalogue of profiles (name or file) from which steps and durations are filled in.",
+)
+def convert(
+    source: str,
+    target: str,
+    *,
+    profiles: str | None,
+    to: str | None,
+    exact: bool,
+    **how: Any,
+) -> None:
     """Write the jobs of one trace file as another."""
     from rota.analysis.output import check_writable
 
@@ -50,17 +69,36 @@ def convert(source: str, target: str, *, profiles: str | None, to: str | None, e
 
 
 @command.command(
-    "generate", epilog="Example: rota trace generate gavel-continuous jobs.trace --jobs 500 --set interarrival_s=900"
+    "generate",
+    epilog="Example: rota trace generate gavel-continuous jobs.trace --jobs 500 --set interarrival_s=900",
 )
 @click.argument("workload", shell_complete=completes(names.workloads))
 @click.argument("target")
-@click.option("--jobs", "count", type=click.IntRange(min=1), required=True, help="How many.")
+@click.option(
+    "--jobs",
+    "count",
+    type=click.IntRange(min=1),
+    required=True,
+    help="Number of jobs to generate.",
+)
 @settings_option("--set", "settings", "Parameter of the workload")
-@click.option("--seed", type=int, show_default="the workload's own, mostly 0", help="Which jobs.")
+@click.option(
+    "--seed",
+    type=int,
+    show_default="the workload's own, mostly 0",
+    help="Seed from which all random choices follow.",
+)
 @to_option
 @exact_option
 def generate(
-    workload: str, target: str, *, count: int, settings: dict[str, str], seed: int | None, to: str | None, exact: bool
+    workload: str,
+    target: str,
+    *,
+    count: int,
+    settings: dict[str, str],
+    seed: int | None,
+    to: str | None,
+    exact: bool,
 ) -> None:
     """Write generated jobs to a trace file."""
     from rota import workloads

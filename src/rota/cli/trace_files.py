@@ -1,4 +1,7 @@
-"""Options and steps that the verbs of `rota trace` share: read a file with its settings, write one and say so."""
+"""Options and steps that the verbs of `rota trace` share.
+
+Read a file with its settings, write one and say so.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ to_option = click.option(
 exact_option = click.option(
     "--exact", is_flag=True, help="Keep every float to the last bit where the format truncates."
 )
-settings_of_format = settings_option("--set-trace", "trace_settings", "Setting of the input's format")
+settings_of_format = settings_option("--set-trace", "trace_settings", "Setting of the trace format")
 
 
 def read(source: str, *, source_format: str | None, trace_settings: dict[str, str]) -> Jobs:
@@ -50,5 +53,6 @@ def write(jobs: Jobs, target: str, to: str | None, *, exact: bool) -> None:
     write_trace(jobs, target, form, exact=exact)
     gone = lost(jobs, form)
     if gone:
-        click.echo(f"rota: note: {form} has no place for {', '.join(gone)}; csv and parquet have", err=True)
+        message = f"rota: note: {form} has no place for {', '.join(gone)}; csv and parquet have"
+        click.echo(message, err=True)
     click.echo(f"{len(jobs):,} jobs written to {target} ({form})", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from rota.cli.trace_files import from_option, read, settings_of_format
 
 if TYPE_CHECKING:
     from rota.core.jobs import Jobs
+    from rota.workloads.facts import TraceFacts
     from rota.workloads.problems import Problem
 
 
@@ -20,8 +22,16 @@ if TYPE_CHECKING:
 @click.argument("file")
 @from_option
 @settings_of_format
-@click.option("--profiles", metavar="NAME|FILE", help="Catalogue for durations that the trace leaves out.")
-@click.option("--plot", metavar="FILE", help="Draw the distributions there too (.png, .pdf or .svg).")
+@click.option(
+    "--profiles",
+    metavar="NAME|FILE",
+    help="Catalogue of profiles (name or file) for durations that the trace leaves out.",
+)
+@click.option(
+    "--plot",
+    metavar="FILE",
+    help="Draw the distributions to this file too (.png, .pdf or .svg).",
+)
 @json_option
 def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **how: Any) -> None:
     """How many jobs a trace has, when they arrive and what they ask for."""
@@ -34,16 +44,18 @@ def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **
         require_matplotlib()
         check_writable(plot)
     from rota.workloads.distributions import histograms
+    from rota.workloads.facts import trace_facts
 
     jobs = _timed(read(file, **how), profiles)
-    drawn, facts = histograms(jobs), _facts(jobs)
+    drawn = histograms(jobs)
+    facts = trace_facts(jobs)
     if plot is not None:
         from rota.analysis.trace_plots import save_distributions
 
         save_distributions(drawn, plot)
     if as_json:
         shown = {name: {"labels": h.labels, "counts": h.counts} for name, h in drawn.items()}
-        echo_json({"file": file, **facts, "histograms": shown})
+        echo_json({"file": file, **asdict(facts), "histograms": shown})
         return
     from rota.cli.bars import show_histogram
     from rota.cli.tables import show_pairs
@@ -58,37 +70,56 @@ def info(file: str, *, profiles: str | None, plot: str | None, as_json: bool, **
 @click.argument("file")
 @from_option
 @settings_of_format
-@click.option("--max", "most", type=click.IntRange(min=1), default=100, show_default=True, help="Errors to list.")
+@click.option(
+    "--max",
+    "most",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Number of errors to list.",
+)
 @json_option
-def lint(file: str, *, source_format: str | None, trace_settings: dict[str, Any], most: int, as_json: bool) -> int:
-    """Everything that is wrong with a trace, with line, column and what to do; exit code 2 if there are errors."""
+def lint(
+    file: str,
+    *,
+    source_format: str | None,
+    trace_settings: dict[str, Any],
+    most: int,
+    as_json: bool,
+) -> int:
+    """Everything that is wrong with a trace, with line, column and what to do.
+
+    Exit code 2 if there are errors.
+    """
     from rota.workloads.lint import lint as look
 
-    found = look(file, source_format, trace_settings, most=most)
-    code = USAGE if found.error_count else OK
+    findings = look(file, source_format, trace_settings, most=most)
+    code = USAGE if findings.error_count else OK
     if as_json:
         echo_json(
             {
                 "file": file,
-                "format": found.format,
-                "jobs": found.jobs,
-                "error_count": found.error_count,
-                "errors": [_as_dict(p) for p in found.errors],
-                "remarks": [_as_dict(p) for p in found.remarks],
+                "format": findings.format,
+                "jobs": findings.jobs,
+                "error_count": findings.error_count,
+                "errors": [_as_dict(p) for p in findings.errors],
+                "remarks": [_as_dict(p) for p in findings.remarks],
             }
         )
         return code
-    for problem in found.errors:
+    for problem in findings.errors:
         click.echo(f"{click.style('error', fg='red')}   {problem}")
-    hidden = found.error_count - len(found.errors)
+    hidden = findings.error_count - len(findings.errors)
     if hidden:
-        click.echo(f"... and {hidden:,} more; --max {found.error_count} lists all of them")
-    for problem in found.remarks:
+        click.echo(f"... and {hidden:,} more; --max {findings.error_count} lists all of them")
+    for problem in findings.remarks:
         click.echo(f"{click.style('remark', fg='yellow')}  {problem}")
-    if found.error_count:
-        click.echo(f"{found.error_count:,} errors, {len(found.remarks)} remarks: the trace cannot be used")
+    if findings.error_count:
+        remarks = f"{len(findings.remarks)} remarks"
+        click.echo(f"{findings.error_count:,} errors, {remarks}: the trace cannot be used")
     else:
-        click.echo(f"{found.jobs:,} jobs ({found.format}), no errors, {len(found.remarks)} remarks")
+        jobs = f"{findings.jobs:,} jobs ({findings.format})"
+        click.echo(f"{jobs}, no errors, {len(findings.remarks)} remarks")
     return code
 
 
@@ -117,47 +148,25 @@ def _timed(jobs: Jobs, profiles: str | None) -> Jobs:
     return jobs
 
 
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def _rows(facts: TraceFacts) -> list[tuple[str, str]]:
     from rota.cli.tables import duration
 
     rows = [
-        ("Jobs", f"{facts['jobs']:,}"),
-        ("First arrival", duration(facts["first_arrival_s"])),
-        ("Last arrival", duration(facts["last_arrival_s"])),
-        ("Jobs per hour", "-" if facts["jobs_per_hour"] is None else f"{facts['jobs_per_hour']:,.2f}"),
-        ("Duration, median", duration(facts["median_duration_s"])),
-        ("Duration, mean", duration(facts["mean_duration_s"])),
-        ("GPU-hours", "-" if facts["gpu_hours"] is None else f"{facts['gpu_hours']:,.1f}"),
-        ("GPUs busy on average", "-" if facts["offered_gpus"] is None else f"{facts['offered_gpus']:,.1f}"),
-        ("Profiles", f"{len(facts['jobs_by_profile'])}"),
-        ("Tenants", f"{facts['tenants']}"),
-        ("With a deadline", f"{facts['jobs_with_slo']:,}"),
+        ("Jobs", f"{facts.jobs:,}"),
+        ("First arrival", duration(facts.first_arrival_s)),
+        ("Last arrival", duration(facts.last_arrival_s)),
+        ("Jobs per hour", _number(facts.jobs_per_hour, 2)),
+        ("Duration, median", duration(facts.median_duration_s)),
+        ("Duration, mean", duration(facts.mean_duration_s)),
+        ("GPU-hours", _number(facts.gpu_hours, 1)),
+        ("GPUs busy on average", _number(facts.offered_gpus, 1)),
+        ("Profiles", f"{len(facts.jobs_by_profile)}"),
+        ("Tenants", f"{facts.tenants}"),
+        ("With a deadline", f"{facts.jobs_with_slo:,}"),
     ]
-    unknown = facts["jobs_without_duration"]
+    unknown = facts.jobs_without_duration
     return rows + ([("Duration unknown", f"{unknown:,} (give --profiles)")] if unknown else [])
 
 
-def _facts(jobs: Jobs) -> dict[str, Any]:
-    import numpy as np
-
-    sizes, counts = np.unique(jobs.gpus, return_counts=True)
-    by_profile = np.bincount(jobs.profile, minlength=len(jobs.profiles)).tolist()
-    span = float(jobs.submitted[-1] - jobs.submitted[0])
-    known = ~np.isnan(jobs.duration)
-    length = jobs.duration[known]
-    busy = float((length * jobs.gpus[known]).sum())
-    return {
-        "jobs": len(jobs),
-        "first_arrival_s": float(jobs.submitted[0]),
-        "last_arrival_s": float(jobs.submitted[-1]),
-        "jobs_per_hour": len(jobs) / span * 3600 if span > 0 else None,
-        "median_duration_s": float(np.median(length)) if len(length) else None,
-        "mean_duration_s": float(length.mean()) if len(length) else None,
-        "jobs_without_duration": int(np.count_nonzero(~known)),
-        "gpu_hours": busy / 3600 if len(length) else None,
-        "offered_gpus": busy / span if len(length) and span > 0 else None,
-        "jobs_by_gpus": dict(zip(map(str, sizes.tolist()), counts.tolist(), strict=True)),
-        "jobs_by_profile": {name: n for name, n in sorted(zip(jobs.profiles, by_profile, strict=True)) if n},
-        "tenants": len(np.unique(jobs.tenant)),
-        "jobs_with_slo": int(np.count_nonzero(~np.isnan(jobs.slo))),
-    }
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"

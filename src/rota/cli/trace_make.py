@@ -7,21 +7,56 @@ from typing import Any
 
 import click
 
-from rota.cli.trace_files import exact_option, from_option, read, settings_of_format, to_option, write
+from rota.cli.trace_files import (
+    exact_option,
+    from_option,
+    read,
+    settings_of_format,
+    to_option,
+    write,
+)
 
-_seed = click.option("--seed", type=int, default=0, show_default=True, help="Every random choice follows from it.")
+_seed = click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
+)
 
 
-@click.command("sample", epilog="Example: rota trace sample year.csv.gz tenth.csv --fraction 0.1 --seed 1")
+@click.command(
+    "sample",
+    epilog="Example: rota trace sample year.csv.gz tenth.csv --fraction 0.1 --seed 1",
+)
 @click.argument("source")
 @click.argument("target")
 @from_option
 @settings_of_format
-@click.option("--jobs", "count", type=click.IntRange(min=1), help="So many jobs, drawn at random.")
-@click.option("--fraction", type=float, help="This part of the jobs (0 to 1), drawn at random.")
-@click.option("--from-hour", type=float, default=0.0, help="Only jobs that arrive so long after the first, or later.")
-@click.option("--to-hour", type=float, default=math.inf, help="Only jobs that arrive before.")
-@click.option("--keep-load", is_flag=True, help="Squeeze time, so that as many jobs arrive per hour as before.")
+@click.option(
+    "--jobs",
+    "count",
+    type=click.IntRange(min=1),
+    help="Number of jobs to draw at random.",
+)
+@click.option("--fraction", type=float, help="Fraction of the jobs (0 to 1) to draw at random.")
+@click.option(
+    "--from-hour",
+    type=float,
+    default=0.0,
+    help="Take jobs from this hour after the first arrival on.",
+)
+@click.option(
+    "--to-hour",
+    type=float,
+    default=math.inf,
+    help="Take jobs up to this hour after the first arrival.",
+)
+@click.option(
+    "--keep-load",
+    is_flag=True,
+    help="Shorten the gaps, so that as many jobs arrive per hour as before.",
+)
 @_seed
 @to_option
 @exact_option
@@ -56,16 +91,37 @@ def sample(
     write(jobs, target, to, exact=exact)
 
 
-@click.command("synthesize", epilog="Example: rota trace synthesize week.csv month.csv --hours 720 --load 1.2 --seed 7")
+@click.command(
+    "synthesize",
+    epilog="Example: rota trace synthesize week.csv month.csv --hours 720 --load 1.2 --seed 7",
+)
 @click.argument("source")
 @click.argument("target")
 @from_option
 @settings_of_format
-@click.option("--jobs", "count", type=click.IntRange(min=1), help="How many.")
-@click.option("--hours", type=float, help="Or: the jobs of so many hours.")
-@click.option("--load", type=float, default=1.0, show_default=True, help="Arrivals per hour, relative to the input.")
-@click.option("--jitter", type=float, default=0.1, show_default=True, help="How much gaps and durations are varied.")
-@click.option("--block", type=int, default=1, show_default=True, help="Consecutive jobs that are drawn together.")
+@click.option("--jobs", "count", type=click.IntRange(min=1), help="Number of jobs to make.")
+@click.option("--hours", type=float, help="Hours of arrivals to make, instead of a number of jobs.")
+@click.option(
+    "--load",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Arrivals per hour, as a multiple of those of the input.",
+)
+@click.option(
+    "--jitter",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="Relative spread by which gaps and durations are varied.",
+)
+@click.option(
+    "--block",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Number of consecutive jobs that are drawn together.",
+)
 @_seed
 @to_option
 @exact_option
@@ -90,7 +146,15 @@ def synthesize(
     from rota.workloads.synthesis import synthesize as make
 
     check_writable(target)
-    jobs = make(read(source, **how), count=count, hours=hours, load=load, seed=seed, jitter=jitter, block=block)
+    jobs = make(
+        read(source, **how),
+        count=count,
+        hours=hours,
+        load=load,
+        seed=seed,
+        jitter=jitter,
+        block=block,
+    )
     write(jobs, target, to, exact=exact)
 
 
@@ -101,10 +165,16 @@ def synthesize(
 @settings_of_format
 @click.option(
     "--key", envvar="ROTA_TRACE_KEY", show_envvar=True, metavar="TEXT",
-    help="Secret that makes pseudonyms equal in all files made with it.",
+    help="Secret; files made with the same one have the same pseudonyms.",
 )  # fmt: skip
-@click.option("--models", is_flag=True, help="Hide the names of models too.")
-@click.option("--round", "round_s", type=float, metavar="SECONDS", help="Round arrivals and durations.")
+@click.option("--models", is_flag=True, help="Replace the names of models too.")
+@click.option(
+    "--round",
+    "round_s",
+    type=float,
+    metavar="SECONDS",
+    help="Round arrivals and durations to multiples of these seconds.",
+)
 @to_option
 @exact_option
 def anonymize(
@@ -123,4 +193,14 @@ def anonymize(
     from rota.workloads.anonymity import anonymize as hide
 
     check_writable(target)
-    write(hide(read(source, **how), key=key, models=models, round_s=round_s), target, to, exact=exact)
+    write(
+        hide(
+            read(source, **how),
+            key=key,
+            models=models,
+            round_s=round_s,
+        ),
+        target,
+        to,
+        exact=exact,
+    )

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rota.cli import names
 from rota.cli.connection import needs_deploy
-from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
+from rota.cli.options import echo_json, json_option, settings_option
+from rota.cli.run_options import (
+    mechanism_option,
+    policy_option,
+    profiles_option,
+    rules_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from rota.deploy.local import LocalCluster
@@ -36,28 +42,59 @@ _KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbea
 
 
 @click.command("up", epilog=EXAMPLES)
-@click.option("--server", "servers", multiple=True, metavar="TYPE=GPUS", help="A server, or several; repeatable.")
-@click.option("--emulate", is_flag=True, help="The GPUs are emulated.")
-@click.option("--state", default=".rota", show_default=True, metavar="DIR", help="Where everything is kept.")
-@click.option("--policy", metavar="NAME", shell_complete=completes(names.policies), help="Who gets what.")
-@settings_option("--set-policy", "set_policy", "Parameter of the policy")
-@click.option("--mechanism", metavar="NAME", shell_complete=completes(names.mechanisms), help="Who runs where.")
-@settings_option("--set-mechanism", "set_mechanism", "Parameter of the mechanism")
-@click.option("--profiles", metavar="NAME|FILE", shell_complete=completes(names.profiles), help="How fast jobs go.")
-@click.option("--rules", metavar="NAME", shell_complete=completes(names.rules), help="How rounds are carried out.")
-@settings_option("--set-rules", "set_rules", "Single field of the rules")
-@click.option("--round", type=float, callback=seconds, metavar="SECONDS", help="Length of a round.")
-@click.option("--time-scale", type=float, callback=seconds, metavar="K", help="Scheduler seconds per second.")
-@click.option("--heartbeat", type=float, callback=seconds, metavar="SECONDS", help="Of agents.")
-@click.option("--dead-after", type=float, callback=seconds, metavar="SECONDS", help="An agent silent for so long is.")
-@click.option("--lease", type=float, callback=seconds, metavar="SECONDS", help="Of jobs, beyond a round.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the scheduler (default: any free one).")
-@click.option("--connection-file", metavar="FILE", help="Synergy's: a line per server with its first GPU and CPU.")
 @click.option(
-    "--per-process", type=click.IntRange(1, 256), metavar="N",
-    help="Emulated servers whose agents share a process (default: 1 up to 8 servers, else 8).",
-)  # fmt: skip
-@click.option("--realtime", is_flag=True, help="Emulated GPUs keep time on a busy machine, by real-time priority.")
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="TYPE=GPUS",
+    help="One or several servers; repeatable.",
+)
+@click.option("--emulate", is_flag=True, help="Emulate the GPUs.")
+@click.option(
+    "--state",
+    default=".rota",
+    show_default=True,
+    metavar="DIR",
+    help="Folder in which all is kept.",
+)
+@policy_option()
+@settings_option("--set-policy", "set_policy", "Parameter of the policy")
+@mechanism_option()
+@settings_option("--set-mechanism", "set_mechanism", "Parameter of the mechanism")
+@profiles_option()
+@rules_option()
+@settings_option("--set-rules", "set_rules", "One field of the rules")
+@seconds_option("--round", "Length of a round in seconds.")
+@seconds_option(
+    "--time-scale",
+    "Seconds of the scheduler's clock per second on the wall.",
+    metavar="K",
+)
+@seconds_option("--heartbeat", "Seconds between two reports of an agent.")
+@seconds_option("--dead-after", "Seconds of silence after which an agent counts as lost.")
+@seconds_option("--lease", "Seconds that a job may run on after the end of its round.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port of the scheduler (default: any free one).",
+)
+@click.option(
+    "--connection-file",
+    metavar="FILE",
+    help="Connection file of Synergy: a line per server with its first GPU and CPU.",
+)
+@click.option(
+    "--per-process",
+    type=click.IntRange(1, 256),
+    metavar="N",
+    help="Number of emulated servers per agent process (default: 1 up to 8 servers, else 8).",
+)
+@click.option(
+    "--realtime",
+    is_flag=True,
+    help="Give emulated GPUs real-time priority, for a busy machine.",
+)
 @json_option
 def command(
     *, servers: tuple[str, ...], emulate: bool, state: str, time_scale: float | None, port: int, as_json: bool,
@@ -69,12 +106,22 @@ def command(
     """
     local = needs_deploy("rota.deploy.local")
     folder = Path(state)
-    given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
+    given = {
+        "servers": servers,
+        "emulate": emulate,
+        "time_scale": time_scale,
+        "serve": _serve(serve),
+    }
     given |= {"per_process": per_process, "realtime": realtime}
     given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
     wishes = local.merged(given, local.remembered(folder))
     screen = _Screen()
-    cluster: LocalCluster = local.LocalCluster(folder=folder, wishes=wishes, port=port, tell=screen.say)
+    cluster: LocalCluster = local.LocalCluster(
+        folder=folder,
+        wishes=wishes,
+        port=port,
+        tell=screen.say,
+    )
     stop = _Stop()
     try:
         cluster.start(lambda: stop.asked)
@@ -141,17 +188,23 @@ def _serve(options: dict[str, Any]) -> list[str]:
 
 def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
     if as_json:
-        echo_json({"address": cluster.address, "folder": str(cluster.folder.resolve()), "processes": cluster.pids()})
+        echo_json(
+            {
+                "address": cluster.address,
+                "folder": str(cluster.folder.resolve()),
+                "processes": cluster.pids(),
+            }
+        )
         sys.stdout.flush()
         return
-    where = "" if cluster.folder.name == ".rota" else f" (from elsewhere: --certs and --token-file of {cluster.folder})"
+    elsewhere = f" (from elsewhere: --certs and --token-file of {cluster.folder})"
+    where = "" if cluster.folder.name == ".rota" else elsewhere
     count = cluster.servers
     click.echo(
-        f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on {cluster.address}.\n"
-        f"In another terminal{where}:\n"
-        "  rota submit --emulated --profile resnet18-32 --steps 20000\n"
-        "  rota jobs          rota nodes          rota events -f\n"
-        "Ctrl-C stops everything."
+        f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on "
+        f"{cluster.address}.\nIn another terminal{where}:\n  rota submit --emulated --profile "
+        "resnet18-32 --steps 20000\n  rota jobs          rota nodes          rota events "
+        "-f\nCtrl-C stops everything."
     )
 
 
@@ -164,12 +217,14 @@ def _watch(cluster: LocalCluster, stop: _Stop, screen: _Screen) -> None:
         if screen.live and time.monotonic() - shown >= _REFRESH_S:
             shown = time.monotonic()
             try:
-                now, nodes = cluster.client().status(), cluster.client().nodes()
+                now = cluster.client().status()
+                nodes = cluster.client().nodes()
             except RotaError:
                 screen.show("the scheduler does not answer")
             else:
                 up = sum(node.state == "up" for node in nodes)
-                busy, gpus = sum(node.busy for node in nodes), sum(node.gpus for node in nodes)
+                busy = sum(node.busy for node in nodes)
+                gpus = sum(node.gpus for node in nodes)
                 screen.show(
                     f"{now.running} running, {now.queued} queued, {now.finished} finished | "
                     f"{busy}/{gpus} GPUs | {up}/{len(nodes)} servers | {now.now_s:,.0f} s"

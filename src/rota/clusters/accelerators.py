@@ -16,7 +16,13 @@ def known_accelerators() -> tuple[AcceleratorType, ...]:
     return accelerators_in(read_toml(path), str(path))
 
 
-def described(types: Iterable[str], own: Iterable[AcceleratorType] = ()) -> tuple[AcceleratorType, ...]:
-    """A description of each type, alphabetical: the given one, else the built-in one, else the bare name."""
+def described(
+    types: Iterable[str],
+    own: Iterable[AcceleratorType] = (),
+) -> tuple[AcceleratorType, ...]:
+    """A description of each type, alphabetical.
+
+    The given one, else the built-in one, else the bare name.
+    """
     facts = {a.name: a for a in (*known_accelerators(), *own)}
     return tuple(facts.get(t, AcceleratorType(name=t)) for t in sorted(set(types)))

@@ -39,7 +39,8 @@ TOP_KEYS = ("name", "server", "accelerator")
 SERVER_KEYS = ("type", "count", "gpus", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack")
 ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price")
 MOST = 10**7
-"""Of GPUs in a server, and of all servers: more is a slip of the keyboard, and takes a while to build."""
+"""Of GPUs in a server, and of all servers: more is a slip of the keyboard, and takes a while to
+build."""
 LARGEST = sys.float_info.max
 """A whole number in TOML may be larger."""
 
@@ -49,7 +50,8 @@ def read_toml(path: Path) -> Document:
     try:
         document: Document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; check the path") from None
+        fix = "check the path"
+        raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; {fix}") from None
     except tomllib.TOMLDecodeError as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
     _check_keys(document, TOP_KEYS, str(path))
@@ -61,7 +63,7 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
     numbers: Counter[str] = Counter()
     servers: list[Server] = []
     for place, entry in _entries(document, "server", SERVER_KEYS, path):
-        kind = _text(entry, "type", place)
+        gpu_type = _text(entry, "type", place)
         capacity = Resources(
             _whole(entry, "gpus", place),
             *(_amount(entry, key, place) for key in ("cpus", "memory_gb", "storage_mbps", "network_gbps")),
@@ -69,10 +71,18 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
         rack = _text(entry, "rack", place) if "rack" in entry else "rack0"
         count = _whole(entry, "count", place) if "count" in entry else 1
         if len(servers) + count > MOST:
-            raise ConfigError(f"{place}: count = {count} makes more than {MOST} servers; give fewer")
+            problem = f"{place}: count = {count} makes more than {MOST} servers; give fewer"
+            raise ConfigError(problem)
         for _ in range(count):
-            servers.append(Server(id=f"{kind}-{numbers[kind]}", type=kind, capacity=capacity, rack=rack))
-            numbers[kind] += 1
+            servers.append(
+                Server(
+                    id=f"{gpu_type}-{numbers[gpu_type]}",
+                    type=gpu_type,
+                    capacity=capacity,
+                    rack=rack,
+                )
+            )
+            numbers[gpu_type] += 1
     if not servers:
         raise ConfigError(f"{path} has no [[server]]; give at least one with type and gpus")
     return tuple(servers)
@@ -90,7 +100,12 @@ def accelerators_in(document: Document, path: str) -> tuple[AcceleratorType, ...
     )
 
 
-def _entries(document: Document, key: str, allowed: Iterable[str], path: str) -> list[tuple[str, Document]]:
+def _entries(
+    document: Document,
+    key: str,
+    allowed: Iterable[str],
+    path: str,
+) -> list[tuple[str, Document]]:
     entries = document.get(key, [])
     if not isinstance(entries, list) or not all(isinstance(e, dict) for e in entries):
         raise ConfigError(f"{path}: {key!r} must be tables written as [[{key}]], not {entries!r}")

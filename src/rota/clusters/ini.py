@@ -40,13 +40,16 @@ SECTIONS = ("CLUSTER", "SCHEDULER")
 
 
 def read_ini(path: Path) -> tuple[Server, ...]:
-    """The servers that the file describes. Raises ConfigError for anything that a cluster cannot be read from."""
+    """The servers that the file describes.
+
+    Raises ConfigError for anything that a cluster cannot be read from.
+    """
     size = {key: _whole(key, text, path) for key, text in _cluster_section(path).items()}
     size = {**DEFAULTS, **size}
     if size["racks"] * size["servers_per_rack"] > MOST:
         raise ConfigError(
-            f"{path}, [CLUSTER]: racks = {size['racks']} with servers_per_rack = {size['servers_per_rack']} are more "
-            f"than {MOST} servers; give fewer"
+            f"{path}, [CLUSTER]: racks = {size['racks']} with servers_per_rack = "
+            f"{size['servers_per_rack']} are more than {MOST} servers; give fewer"
         )
     capacity = Resources(
         size["gpus_per_server"],
@@ -64,21 +67,24 @@ def read_ini(path: Path) -> tuple[Server, ...]:
 
 def _cluster_section(path: Path) -> Mapping[str, str]:
     """The keys of the section CLUSTER, still text."""
-    # A section with the name of `default_section` would add to all others; no section can have this one.
+    # A section with the name of `default_section` would add to all others; no section can have this
+    # one.
     parser = configparser.ConfigParser(
         interpolation=None, default_section="\n", inline_comment_prefixes=("#", ";"), strict=True
     )
     try:
         parser.read_string(path.read_text(encoding="utf-8-sig"), source=str(path))
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; check the path") from None
+        fix = "check the path"
+        raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; {fix}") from None
     except configparser.Error as problem:
         raise _unreadable(path, problem) from None
     for name in parser.sections():
         if name not in SECTIONS:
             raise UnknownName(f"section in {path}:", name, SECTIONS)
     if "CLUSTER" not in parser:
-        raise ConfigError(f"{path} has no section [CLUSTER]; begin with the line [CLUSTER] and then e.g. racks = 1")
+        fix = "begin with the line [CLUSTER] and then e.g. racks = 1"
+        raise ConfigError(f"{path} has no section [CLUSTER]; {fix}")
     section = dict(parser["CLUSTER"])
     for key in section:
         if key not in DEFAULTS:
@@ -107,7 +113,8 @@ def _unreadable(path: Path, problem: configparser.Error) -> ConfigError:
 
 def _whole(key: str, text: str, path: Path) -> int:
     least = 1 if key in AT_LEAST_ONE else 0
-    good = text.isascii() and text.isdigit() and len(text) <= len(str(MOST)) and least <= int(text) <= MOST
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(MOST))
+    good = is_number and least <= int(text) <= MOST
     if not good:
         hint = "; begin each key in the first column" if "\n" in text else ""
         raise ConfigError(

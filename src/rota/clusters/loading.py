@@ -1,10 +1,13 @@
-"""From what a user wrote to a cluster: `v100=36/4,p100=36`, a built-in name, a TOML file or an INI file of Synergy.
+"""From what a user wrote to a cluster.
+
+`v100=36/4,p100=36`, a built-in name, a TOML file or an INI file of Synergy.
 
 In the short text each type may go on with what every server of it has beside its GPUs:
 
     v100=128/8:cpus=24:memory=500:storage=500:network=40
 
-The type is all before the first `=`, so neither `:` nor `/` in its name can be taken for something else.
+The type is all before the first `=`, so neither `:` nor `/` in its name can be taken for something
+else.
 """
 
 from __future__ import annotations
@@ -33,20 +36,26 @@ def names() -> list[str]:
 
 
 def load(spec: str | Path) -> Cluster:
-    """The cluster that a text (see above), a built-in name or the path of a TOML or INI file means."""
+    """The cluster of a text (see above), a built-in name, or the path of a TOML or INI file."""
     text = str(spec).strip()
     if text.endswith(".toml"):
         return _from_file(Path(text))
     if text.endswith(".ini"):
         servers = read_ini(Path(text))
-        return Cluster(name=Path(text).stem, servers=servers, accelerators=described(s.type for s in servers))
+        return Cluster(
+            name=Path(text).stem,
+            servers=servers,
+            accelerators=described(s.type for s in servers),
+        )
     if "=" in text:
         return _from_text(text)
     if text in names():
         return _from_file(DATA / f"{text}.toml")
     if ":" in text:
-        raise ConfigError(f"cluster {text!r}: write the GPUs of each type as type=count, e.g. v100=36,p100=36,k80=36")
-    raise UnknownName("cluster (give a name, type=count,... or a .toml or .ini file)", text, names())
+        fix = "write the GPUs of each type as type=count, e.g. v100=36,p100=36,k80=36"
+        raise ConfigError(f"cluster {text!r}: {fix}")
+    what = "cluster (give a name, type=count,... or a .toml or .ini file)"
+    raise UnknownName(what, text, names())
 
 
 def _from_file(path: Path) -> Cluster:
@@ -56,27 +65,33 @@ def _from_file(path: Path) -> Cluster:
     if not isinstance(name, str):
         raise ConfigError(f"{path}: name = {name!r} is not a text")
     types = {s.type for s in servers}
-    return Cluster(name=name, servers=servers, accelerators=described(types, accelerators_in(document, str(path))))
+    return Cluster(
+        name=name,
+        servers=servers,
+        accelerators=described(types, accelerators_in(document, str(path))),
+    )
 
 
 def _from_text(text: str) -> Cluster:
     groups: dict[str, tuple[int, int]] = {}
     beside: dict[str, Resources] = {}
     for part in text.split(","):
-        kind, equals, rest = (piece.strip() for piece in part.partition("="))
-        if not kind or not equals:
-            raise ConfigError(f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. {EXAMPLE}")
-        if kind in groups:
-            raise ConfigError(f"cluster {text!r}: {kind} is given twice; use a TOML file for servers of several sizes")
+        gpu_type, equals, rest = (piece.strip() for piece in part.partition("="))
+        if not gpu_type or not equals:
+            problem = f"cluster {text!r}: {part.strip()!r} is not type=count, e.g. {EXAMPLE}"
+            raise ConfigError(problem)
+        if gpu_type in groups:
+            fix = "use a TOML file for servers of several sizes"
+            raise ConfigError(f"cluster {text!r}: {gpu_type} is given twice; {fix}")
         gpus, *amounts = (piece.strip() for piece in rest.split(":"))
         count, slash, per_server = (piece.strip() for piece in gpus.partition("/"))
-        groups[kind] = (
+        groups[gpu_type] = (
             _number(count, 0, part, text),
             _number(per_server, 1, part, text) if slash else GPUS_PER_SERVER,
         )
-        beside[kind] = _resources(amounts, text)
-    present = [(kind, count, size) for kind, (count, size) in groups.items() if count]
-    return uniform(text, present, described(kind for kind, _, _ in present), beside)
+        beside[gpu_type] = _resources(amounts, text)
+    present = [(gpu_type, count, size) for gpu_type, (count, size) in groups.items() if count]
+    return uniform(text, present, described(gpu_type for gpu_type, _, _ in present), beside)
 
 
 def _number(value: str, least: int, part: str, text: str) -> int:
@@ -91,20 +106,20 @@ def _number(value: str, least: int, part: str, text: str) -> int:
 
 def _resources(amounts: list[str], text: str) -> Resources:
     """What each server has beside its GPUs, from `cpus=24`, `memory=500` and so on."""
-    found: dict[str, float] = {}
+    amount_by_name: dict[str, float] = {}
     for amount in amounts:
         key, equals, value = (piece.strip() for piece in amount.partition("="))
         if not equals:
             raise ConfigError(
-                f"cluster {text!r}: {amount!r} is not name=amount; names are {', '.join(AMOUNTS)} (per server), "
-                f"e.g. {EXAMPLE}"
+                f"cluster {text!r}: {amount!r} is not name=amount; names are {', '.join(AMOUNTS)} "
+                f"(per server), e.g. {EXAMPLE}"
             )
         if key not in AMOUNTS:
             raise UnknownName(f"amount in cluster {text!r}:", key, AMOUNTS)
-        if key in found:
+        if key in amount_by_name:
             raise ConfigError(f"cluster {text!r}: {key} is given twice for one type; keep one")
-        found[key] = _amount(value, amount, text)
-    return Resources(0, *(found.get(key, 0.0) for key in AMOUNTS))
+        amount_by_name[key] = _amount(value, amount, text)
+    return Resources(0, *(amount_by_name.get(key, 0.0) for key in AMOUNTS))
 
 
 def _amount(value: str, amount: str, text: str) -> float:
@@ -113,7 +128,7 @@ def _amount(value: str, amount: str, text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 <= number < math.inf:
-        raise ConfigError(
-            f"cluster {text!r}: {value!r} in {amount!r} is not an amount per server; give a number >= 0, e.g. {EXAMPLE}"
-        )
+        fix = f"give a number >= 0, e.g. {EXAMPLE}"
+        what = f"cluster {text!r}: {value!r} in {amount!r} is not an amount per server"
+        raise ConfigError(f"{what}; {fix}")
     return number

@@ -1,8 +1,10 @@
-"""Completion times of a run in few bytes: zlib over five columns of eight-byte little-endian numbers.
+"""Completion times of a run in few bytes.
 
-int64 count, then int64 job_id[count], float64 arrival_s[count], float64 finish_s[count] (NaN: not finished), int64
-gpus[count], float64 ftf[count] (finish-time fairness, NaN: not known; stores of older versions lack it). Only jobs that
-count for the metrics (`measure`) are kept.
+Zlib over five columns of eight-byte little-endian numbers.
+
+int64 count, then int64 job_id[count], float64 arrival_s[count], float64 finish_s[count] (NaN: not
+finished), int64 gpus[count], float64 ftf[count] (finish-time fairness, NaN: not known; stores of
+older versions lack it). Only jobs that count for the metrics (`measure`) are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ COLUMNS = (("job_id", "<i8"), ("arrival_s", "<f8"), ("finish_s", "<f8"), ("gpus"
 def pack(jobs: Mapping[str, NDArray[Any]], measure: tuple[int, int] | None) -> bytes:
     """The columns of `Result.jobs` that a distribution or a comparison job by job needs."""
     counted = slice(None) if measure is None else slice(*measure)
-    columns = [np.ascontiguousarray(jobs[name][counted], dtype=kind) for name, kind in COLUMNS if name in jobs]
+    there = [(name, dtype) for name, dtype in COLUMNS if name in jobs]
+    columns = [np.ascontiguousarray(jobs[name][counted], dtype=dtype) for name, dtype in there]
     parts = [len(columns[0]).to_bytes(8, "little"), *(column.tobytes() for column in columns)]
     return zlib.compress(b"".join(parts), 1)
 
@@ -29,9 +32,9 @@ def unpack(blob: bytes) -> dict[str, NDArray[Any]]:
     """The columns again, and `jct_s`, finish minus arrival."""
     data = zlib.decompress(blob)
     count = int.from_bytes(data[:8], "little")
-    found = {
-        name: np.frombuffer(data, dtype=kind, count=count, offset=8 + 8 * count * i)
-        for i, (name, kind) in enumerate(COLUMNS)
+    columns = {
+        name: np.frombuffer(data, dtype=dtype, count=count, offset=8 + 8 * count * i)
+        for i, (name, dtype) in enumerate(COLUMNS)
         if 8 + 8 * count * (i + 1) <= len(data)
     }
-    return {**found, "jct_s": found["finish_s"] - found["arrival_s"]}
+    return {**columns, "jct_s": columns["finish_s"] - columns["arrival_s"]}

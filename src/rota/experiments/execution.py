@@ -15,14 +15,18 @@ from rota.core.errors import RotaError
 from rota.experiments.blobs import pack
 from rota.experiments.tasks import version
 
-OK, FAILED, TIMEOUT, UNSTABLE = "ok", "failed", "timeout", "unstable"
+OK = "ok"
+FAILED = "failed"
+TIMEOUT = "timeout"
+UNSTABLE = "unstable"
 _OF_THE_PROCESS = ("cpu_s", "wall_s", "peak_rss_mb")
-"""The first two are kept beside the metrics; the last one is that of all runs of a worker so far."""
+"""The first two are kept beside the metrics; the last one is that of all runs of a worker so
+far."""
 STATUSES = (OK, FAILED, TIMEOUT, UNSTABLE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     status: str
@@ -36,23 +40,34 @@ class Outcome:
     version: str = field(default_factory=version)
 
 
-def execute(parameters: Mapping[str, Any], overload: str) -> Outcome:
+def execute(parameters: Mapping[str, Any], overload: str) -> RunOutcome:
     """Simulate; errors become part of the outcome."""
-    started, wall, cpu = time.time(), time.monotonic(), time.process_time()
+    started = time.time()
+    wall = time.monotonic()
+    cpu = time.process_time()
 
-    def outcome(status: str, **more: Any) -> Outcome:
+    def outcome(status: str, **more: Any) -> RunOutcome:
         spent = time.process_time() - cpu
-        return Outcome(status=status, started=started, cpu_s=spent, wall_s=time.monotonic() - wall, **more)
+        return RunOutcome(
+            status=status,
+            started=started,
+            cpu_s=spent,
+            wall_s=time.monotonic() - wall,
+            **more,
+        )
 
     guard = Overload(overload)
     try:
         result = api.simulate(**parameters, guard=guard)
-        metrics = {key: value for key, value in result.summary.items() if key not in _OF_THE_PROCESS}
+        summary = result.summary.items()
+        metrics = {key: value for key, value in summary if key not in _OF_THE_PROCESS}
         if result.notes:
             metrics["notes"] = result.notes
         if result.stopped is not None:
-            return outcome(UNSTABLE, metrics={**metrics, "overload": guard.numbers()}, error=result.stopped)
-        return outcome(OK, metrics=metrics, jobs=pack(result.jobs, _counted(parameters.get("measure"), metrics)))
+            metrics["overload"] = guard.numbers()
+            return outcome(UNSTABLE, metrics=metrics, error=result.stopped)
+        jobs = pack(result.jobs, _counted(parameters.get("measure"), metrics))
+        return outcome(OK, metrics=metrics, jobs=jobs)
     except RotaError as error:
         return outcome(FAILED, error=f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on

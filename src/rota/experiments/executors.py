@@ -1,12 +1,12 @@
-"""Who carries out runs: what `pool.py` (processes of this machine) and `on_ray.py` (a Ray cluster) have in common."""
+"""What `pool.py` (processes of this machine) and `on_ray.py` (a Ray cluster) have in common."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from rota.experiments.execution import Outcome
-from rota.experiments.tasks import Task
+from rota.experiments.execution import RunOutcome
+from rota.experiments.tasks import SweepTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,10 +16,10 @@ class Lost:
     reason: str
 
 
-Ending = Outcome | Lost
+Ending = RunOutcome | Lost
 
 
-class Executor(Protocol):
+class SweepExecutor(Protocol):
     """Takes as many runs as it has room for and hands back how they ended."""
 
     def free(self) -> int:
@@ -28,10 +28,10 @@ class Executor(Protocol):
     def slots(self) -> int:
         """How many runs go on at the same time."""
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: SweepTask) -> None:
         """Start a run."""
 
-    def wait(self, seconds: float) -> list[tuple[Task, Ending]]:
+    def wait(self, seconds: float) -> list[tuple[SweepTask, Ending]]:
         """Runs that have ended, as soon as there is one; none if that takes longer."""
 
     def close(self) -> None:

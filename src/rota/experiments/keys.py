@@ -1,8 +1,8 @@
 """The names of everything that a sweep can set or vary.
 
-A name is a parameter of `rota.simulate` (`policy`, `cluster`, `seed`, ...), a setting of one of its parts with a
-prefix (`set.KEY` of the workload, `policy.KEY`, `mechanism.KEY`, `profiles.KEY`, `rules.KEY`), or `load`, the jobs per
-hour of whatever workload it is. Plurals are accepted.
+A name is a parameter of `rota.simulate` (`policy`, `cluster`, `seed`, ...), a setting of one of its
+parts with a prefix (`set.KEY` of the workload, `policy.KEY`, `mechanism.KEY`, `profiles.KEY`,
+`rules.KEY`), or `load`, the jobs per hour of whatever workload it is. Plurals are accepted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ALIASES = {
     "traces": "trace", "loads": LOAD, "jobs_per_hour": LOAD, "split": "set.split", "splits": "set.split",
     "jobs": "set.jobs", "round": "round_s",
 }  # fmt: skip
-_PREFIXES = {**{prefix: prefix for prefix in GROUPS}, **{parameter: prefix for prefix, parameter in GROUPS.items()}}
+_PREFIXES = {prefix: prefix for prefix in GROUPS}
+_PREFIXES |= {parameter: prefix for prefix, parameter in GROUPS.items()}
 RANGE_KEYS = frozenset({"from", "to", "step", "factor"})
 
 
@@ -50,18 +51,19 @@ def canonical_name(name: str, where: str) -> str:
 
 def flat(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Nested tables of settings (`set = {jobs = 3}`) as single keys (`set.jobs`)."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in _entries(table):
         key = canonical_name(name, where)
-        if key in found:
+        if key in values:
             raise ConfigError(f"{where}: {key} is given twice; keep one of the two")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
-        if name in _PREFIXES and isinstance(value, Mapping) and not (value and RANGE_KEYS.issuperset(value)):
+        is_table = isinstance(value, Mapping) and not (value and RANGE_KEYS.issuperset(value))
+        if name in _PREFIXES and is_table:
             for key, inner in value.items():
                 yield f"{name}.{key}", inner
         else:
@@ -69,7 +71,7 @@ def _entries(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A value in one spelling: numbers in text become numbers, whole floats become integers, tuples become lists."""
+    """A value in one spelling: text to numbers, whole floats to integers, tuples to lists."""
     if isinstance(value, Mapping):
         return {str(key): plain(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple | range):

@@ -1,7 +1,7 @@
 """Runs on an existing Ray cluster. Needs Ray (the extra `ray`), and Rota installed on its nodes.
 
-The address is Ray's business: `RAY_ADDRESS`, else the cluster of this machine. Only this process writes the store; a
-node that dies takes its runs with it, and they are tried again on another one.
+The address is Ray's business: `RAY_ADDRESS`, else the cluster of this machine. Only this process
+writes the store; a node that dies takes its runs with it, and they are tried again on another one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from rota.core.errors import ConfigError
-from rota.experiments.execution import FAILED, Outcome, execute
+from rota.experiments.execution import FAILED, RunOutcome, execute
 from rota.experiments.executors import Ending, Lost
 from rota.experiments.pool import timed_out
-from rota.experiments.tasks import Task
+from rota.experiments.tasks import SweepTask
 
 _LOOK_EVERY_S = 2.0
 
@@ -26,7 +26,8 @@ class RayCluster:
         try:
             import ray  # an extra
         except ImportError as error:
-            raise ConfigError("the executor ray needs Ray, which is not installed: pip install 'rota[ray]'") from error
+            problem = "the executor ray needs Ray, which is not installed: pip install 'rota[ray]'"
+            raise ConfigError(problem) from error
         self._ray: Any = ray
         self._started = not ray.is_initialized()
         if self._started:
@@ -38,9 +39,11 @@ class RayCluster:
                 ) from error
         # Retries are ours: Rota counts them, and says so in the result.
         self._execute = ray.remote(num_cpus=1, max_retries=0, max_calls=0)(execute)
-        self._workers, self._timeout_s = workers, timeout_s
-        self._tasks: dict[Any, tuple[Task, float]] = {}
-        self._cpus, self._look_at = 1, 0.0
+        self._workers = workers
+        self._timeout_s = timeout_s
+        self._tasks: dict[Any, tuple[SweepTask, float]] = {}
+        self._cpus = 1
+        self._look_at = 0.0
 
     def slots(self) -> int:
         """CPUs of the nodes that are there now."""
@@ -53,11 +56,11 @@ class RayCluster:
         """CPUs without a run."""
         return self.slots() - len(self._tasks)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: SweepTask) -> None:
         """Start a run somewhere."""
         self._tasks[self._execute.remote(task.parameters, task.overload)] = (task, time.monotonic())
 
-    def wait(self, seconds: float) -> list[tuple[Task, Ending]]:
+    def wait(self, seconds: float) -> list[tuple[SweepTask, Ending]]:
         """What has ended; also looks at time-outs."""
         if not self._tasks:
             return []
@@ -77,19 +80,23 @@ class RayCluster:
     def _ending(self, ref: Any) -> Ending:
         gone = self._ray.exceptions
         try:
-            outcome: Outcome = self._ray.get(ref)
+            outcome: RunOutcome = self._ray.get(ref)
         except gone.RayTaskError as error:
-            return Outcome(status=FAILED, error=f"{type(error).__name__}: {error}", started=time.time())
+            return RunOutcome(
+                status=FAILED,
+                error=f"{type(error).__name__}: {error}",
+                started=time.time(),
+            )
         except gone.RayError as error:
             return Lost(reason=f"Ray lost the run ({type(error).__name__})")
         return outcome
 
-    def _overdue(self) -> list[tuple[Task, Ending]]:
+    def _overdue(self) -> list[tuple[SweepTask, Ending]]:
         limit = self._timeout_s
         if limit is None:
             return []
         late = [ref for ref, (_, since) in self._tasks.items() if time.monotonic() - since >= limit]
-        ended: list[tuple[Task, Ending]] = []
+        ended: list[tuple[SweepTask, Ending]] = []
         for ref in late:
             with contextlib.suppress(Exception):
                 self._ray.cancel(ref, force=True)

@@ -1,7 +1,8 @@
 """Two values of an axis of a sweep, compared over runs that differ in nothing else.
 
-Runs with the same seed see the same jobs, so the ratio of their metrics is free of what the seed alone does. Seeds are
-the independent repetitions: intervals are over seeds, for each setting (load and so on) and for all settings together.
+Runs with the same seed see the same jobs, so the ratio of their metrics is free of what the seed
+alone does. Seeds are the independent repetitions: intervals are over seeds, for each setting (load
+and so on) and for all settings together.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from rota.analysis.comparison import Estimate, mean_ratio
 from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.execution import OK
-from rota.experiments.store import Run, Store
+from rota.experiments.store import ResultStore, Run
 
 METRICS = ("mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "p999_jct_s", "makespan_s")
 """Times, for which less is better."""
@@ -22,7 +23,7 @@ SEED = "seed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class PairedSetting:
     """The pairs of one setting; they differ in the seed."""
 
     point: dict[str, Any]
@@ -39,10 +40,11 @@ class Paired:
     """All pairs of a sweep that could be made."""
 
     sweep: str
-    settings: list[Setting]
+    settings: list[PairedSetting]
     overall: Estimate
     over: str
-    """What the overall interval takes as repetitions: seeds, or settings where there is one seed."""
+    """What the overall interval takes as repetitions: seeds, or settings where there is one
+    seed."""
     samples: int
     pairs: int
     overall_pairs: int
@@ -51,20 +53,33 @@ class Paired:
     """Pairs that were not counted, by reason."""
 
 
-def pair_runs(store: Store, axis: str, a: str, b: str, *, sweep: str | None, metric: str) -> Paired:
-    """Pair the runs of a sweep in which `axis` is a with those in which it is b. Raises ConfigError if none pair."""
+def pair_runs(
+    store: ResultStore,
+    axis: str,
+    a: str,
+    b: str,
+    *,
+    sweep: str | None,
+    metric: str,
+) -> Paired:
+    """Pair the runs of a sweep in which `axis` is a with those in which it is b.
+
+    Raises ConfigError if none pair.
+    """
     if a == b:
         raise ConfigError(f"both values of {axis} are {a!r}; give two different ones")
     name, runs = _sweep(store, axis, sweep)
-    found: dict[str, dict[str, Run]] = {a: {}, b: {}}
-    for text, side in found.items():
+    runs_of_side: dict[str, dict[str, Run]] = {a: {}, b: {}}
+    for text, side in runs_of_side.items():
         side.update({_rest(run.point, axis): run for run in runs if _text(run.point[axis]) == text})
         if not side:
-            raise UnknownName(f"value of {axis} in sweep {name!r}:", text, {_text(run.point[axis]) for run in runs})
+            known = {_text(run.point[axis]) for run in runs}
+            raise UnknownName(f"value of {axis} in sweep {name!r}:", text, known)
     pairs: list[tuple[Run, Run]] = []
     left_out: dict[str, int] = {}
-    for rest in dict.fromkeys([*found[a], *found[b]]):
-        first, second = found[a].get(rest), found[b].get(rest)
+    for rest in dict.fromkeys([*runs_of_side[a], *runs_of_side[b]]):
+        first = runs_of_side[a].get(rest)
+        second = runs_of_side[b].get(rest)
         why = _unusable(a, first, metric) or _unusable(b, second, metric)
         if first is not None and second is not None and why is None:
             pairs.append((first, second))
@@ -72,7 +87,8 @@ def pair_runs(store: Store, axis: str, a: str, b: str, *, sweep: str | None, met
             left_out[str(why)] = left_out.get(str(why), 0) + 1
     if not pairs:
         reasons = "; ".join(f"{count} x {why}" for why, count in left_out.items())
-        raise ConfigError(f"sweep {name!r} has no two runs that differ in {axis} only and have {metric}: {reasons}")
+        problem = f"sweep {name!r} has no two runs that differ in {axis} only and have {metric}"
+        raise ConfigError(f"{problem}: {reasons}")
     settings = _settings(pairs, axis, metric)
     used, over, samples = _samples(settings)
     return Paired(
@@ -87,17 +103,20 @@ def pair_runs(store: Store, axis: str, a: str, b: str, *, sweep: str | None, met
     )
 
 
-def _sweep(store: Store, axis: str, sweep: str | None) -> tuple[str, list[Run]]:
-    known = [s["name"] for s in store.sweeps()]
+def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[Run]]:
+    known = [s.name for s in store.sweeps()]
     if sweep is not None and sweep not in known:
         raise UnknownName("sweep", sweep, known)
     runs = {name: list(store.runs(sweep=name)) for name in ([sweep] if sweep else known)}
     fitting = {name: [r for r in of if axis in r.point] for name, of in runs.items()}
     fitting = {name: of for name, of in fitting.items() if of}
     if not fitting:
-        raise UnknownName("axis", axis, {key for of in runs.values() for run in of for key in run.point})
+        known_axes = {key for of in runs.values() for run in of for key in run.point}
+        raise UnknownName("axis", axis, known_axes)
     if len(fitting) > 1:
-        raise ConfigError(f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}; choose with --sweep")
+        fix = "choose with --sweep"
+        what = f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}"
+        raise ConfigError(f"{what}; {fix}")
     return next(iter(fitting.items()))
 
 
@@ -106,20 +125,20 @@ def _unusable(value: str, run: Run | None, metric: str) -> str | None:
         return f"the sweep has no such run with {value}"
     if run.status != OK:
         return f"{value} is {run.status or 'not done'}"
-    found = run.metrics.get(metric)
-    return None if isinstance(found, int | float) and found > 0 else f"{value} has no {metric}"
+    number = run.metrics.get(metric)
+    return None if isinstance(number, int | float) and number > 0 else f"{value} has no {metric}"
 
 
-def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[Setting]:
+def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[PairedSetting]:
     groups: dict[str, list[tuple[Run, Run]]] = {}
     for pair in pairs:
         groups.setdefault(_rest(pair[0].point, axis, SEED), []).append(pair)
-    found = []
+    settings = []
     for group in groups.values():
         of_a, of_b = ([float(pair[side].metrics[metric]) for pair in group] for side in (0, 1))
         ratios = tuple(y / x for x, y in zip(of_a, of_b, strict=True))
-        found.append(
-            Setting(
+        settings.append(
+            PairedSetting(
                 point={k: v for k, v in group[0][0].point.items() if k not in {axis, SEED}},
                 seeds=tuple(pair[0].point.get(SEED) for pair in group),
                 a=sum(of_a) / len(group),
@@ -128,14 +147,16 @@ def _settings(pairs: Sequence[tuple[Run, Run]], axis: str, metric: str) -> list[
                 estimate=mean_ratio(ratios),
             )
         )
-    return found
+    return settings
 
 
-def _samples(settings: Sequence[Setting]) -> tuple[Sequence[Setting], str, list[float]]:
-    """Independent ratios over all settings: the settings used, what the repetitions are, and the ratios.
+def _samples(settings: Sequence[PairedSetting]) -> tuple[Sequence[PairedSetting], str, list[float]]:
+    """Independent ratios over all settings.
 
-    Runs with the same seed at two loads see related jobs, so they are one sample: the mean over the settings that have
-    all seeds. With one seed the settings themselves have to do.
+    The settings used, what the repetitions are, and the ratios.
+
+    Runs with the same seed at two loads see related jobs, so they are one sample: the mean over the
+    settings that have all seeds. With one seed the settings themselves have to do.
     """
     seeds = dict.fromkeys(seed for setting in settings for seed in setting.seeds)
     full = [s for s in settings if len(s.seeds) == len(seeds)]

@@ -1,6 +1,7 @@
 """From files to what figures show: stores of results, jobs as CSV, event logs and catalogues.
 
-Every function reads and returns numbers; `rota.analysis.figures` draws them. Bad input is a ConfigError.
+Every function reads and returns numbers; `rota.analysis.figures` draws them. Bad input is a
+ConfigError.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import numpy as np
 
 from rota import profiles
 from rota.analysis.figures.catalogue import Company
-from rota.analysis.figures.curves import Curve, point
+from rota.analysis.figures.curves import PlotLine, point
 from rota.analysis.figures.schedule import Occupancy
-from rota.analysis.timeline import Series, Timeline
+from rota.analysis.timeline import Series, UtilizationTimeline
 from rota.core.arrays import FloatArray
 from rota.core.cluster import Cluster, cluster_from
 from rota.core.errors import ConfigError, UnknownName
@@ -30,7 +31,7 @@ from rota.engine.log import read_events
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK, UNSTABLE
 from rota.experiments.keys import LOAD, canonical_name, plain
-from rota.experiments.store import Run, Store
+from rota.experiments.store import ResultStore, Run
 
 JOBS = "set.jobs"
 MOST_LINES = 16
@@ -38,7 +39,7 @@ MOST_LINES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class RunSelection:
     """Which runs of a store are meant."""
 
     sweep: str | None = None
@@ -51,63 +52,83 @@ class Choice:
 class Curves:
     """Lines of a store, and how many of its runs could not be used."""
 
-    lines: tuple[Curve, ...]
+    lines: tuple[PlotLine, ...]
     left_out: int
     """Runs that failed, ran out of time or have no result yet."""
 
 
-def jct_vs_load(store: str | Path, choice: Choice | None = None) -> Curves:
-    """Mean completion time (s) over the load: a line per policy and whatever else was varied, except seeds."""
-    return _curves(store, choice or Choice(), x=LOAD, y="mean_jct_s", flag="--loads")
+def jct_vs_load(store: str | Path, choice: RunSelection | None = None) -> Curves:
+    """Mean completion time (s) over the load.
+
+    A line per policy and whatever else was varied, except seeds.
+    """
+    return _curves(store, choice or RunSelection(), x=LOAD, y="mean_jct_s", flag="--loads")
 
 
-def makespan_vs_jobs(store: str | Path, choice: Choice | None = None) -> Curves:
-    """Makespan (s) over the number of jobs: a line per policy and whatever else was varied, except seeds."""
-    return _curves(store, choice or Choice(), x=JOBS, y="makespan_s", flag="--jobs")
+def makespan_vs_jobs(store: str | Path, choice: RunSelection | None = None) -> Curves:
+    """Makespan (s) over the number of jobs.
+
+    A line per policy and whatever else was varied, except seeds.
+    """
+    return _curves(store, choice or RunSelection(), x=JOBS, y="makespan_s", flag="--jobs")
 
 
-def jct_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
-    """Completion times (s) by line; NaN for jobs that did not finish. A store, or jobs CSVs as FILE or NAME=FILE."""
+def jct_cdf(sources: Sequence[str], choice: RunSelection | None = None) -> dict[str, FloatArray]:
+    """Completion times (s) by line; NaN for jobs that did not finish.
+
+    A store, or jobs CSVs as FILE or NAME=FILE.
+    """
     return _distributions(sources, choice, "jct_s")
 
 
-def ftf_cdf(sources: Sequence[str], choice: Choice | None = None) -> dict[str, FloatArray]:
-    """Finish-time fairness (rho) by line, of the jobs for which it is known; from a store or jobs CSVs."""
-    found = _distributions(sources, choice, "ftf")
-    return {name: rho[np.isfinite(rho)] for name, rho in found.items()}
+def ftf_cdf(sources: Sequence[str], choice: RunSelection | None = None) -> dict[str, FloatArray]:
+    """Finish-time fairness (rho) by line, of the jobs for which it is known.
+
+    From a store or jobs CSVs.
+    """
+    rho_by_name = _distributions(sources, choice, "ftf")
+    return {name: rho[np.isfinite(rho)] for name, rho in rho_by_name.items()}
 
 
-def _distributions(sources: Sequence[str], choice: Choice | None, column: str) -> dict[str, FloatArray]:
+def _distributions(
+    sources: Sequence[str],
+    choice: RunSelection | None,
+    column: str,
+) -> dict[str, FloatArray]:
     if not sources:
-        raise ConfigError("there is nothing to draw; give a store of results or files written with --jobs-csv")
+        fix = "give a store of results or files written with --jobs-csv"
+        raise ConfigError(f"there is nothing to draw; {fix}")
     if any(_is_store(named(source)[1]) for source in sources):
         if len(sources) > 1:
-            raise ConfigError("a store of results is drawn alone; give one store, or only jobs CSVs")
-        return _column_of_store(named(sources[0])[1], choice or Choice(), column)
+            fix = "give one store, or only jobs CSVs"
+            raise ConfigError(f"a store of results is drawn alone; {fix}")
+        return _column_of_store(named(sources[0])[1], choice or RunSelection(), column)
     if choice is not None and (choice.sweep or choice.where):
-        raise ConfigError("--sweep and --where choose runs of a store; leave them out for jobs CSVs")
-    found: dict[str, FloatArray] = {}
+        fix = "leave them out for jobs CSVs"
+        raise ConfigError(f"--sweep and --where choose runs of a store; {fix}")
+    sample_by_name: dict[str, FloatArray] = {}
     for name, path in map(named, sources):
-        add_named(found, name, _column_of_csv(path, column))
-    return found
+        add_named(sample_by_name, name, _column_of_csv(path, column))
+    return sample_by_name
 
 
 def utilization(sources: Sequence[str], bins: int = 120) -> dict[str, Series]:
     """The part of GPU time held by jobs over time, by log; logs as FILE or NAME=FILE."""
-    found: dict[str, Series] = {}
+    series_by_name: dict[str, Series] = {}
     for name, path in map(named, sources):
         cluster, events = log_of(path)
-        timeline = Timeline(cluster)
+        timeline = UtilizationTimeline(cluster)
         for event in events:
             timeline.observe(event)
-        add_named(found, name, timeline.utilization(bins))
-    return found
+        add_named(series_by_name, name, timeline.utilization(bins))
+    return series_by_name
 
 
 def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) -> Occupancy:
     """Who held which GPU in a window of a run."""
     if not 0 <= start_s < end_s:
-        raise ConfigError(f"the window from {start_s:g} s to {end_s:g} s is empty; the end must come after the start")
+        fix = "the end must come after the start"
+        raise ConfigError(f"the window from {start_s:g} s to {end_s:g} s is empty; {fix}")
     cluster, events = log_of(str(log))
     held = Occupancy(cluster, start_s, end_s)
     for event in events:
@@ -117,14 +138,18 @@ def occupancy(log: str | Path, start_s: float = 0.0, end_s: float = math.inf) ->
     return held
 
 
-def sensitivity(catalogue: str, type_: str | None = None, names: Sequence[str] = ()) -> list[Sensitivity]:
+def sensitivity(
+    catalogue: str,
+    type_: str | None = None,
+    names: Sequence[str] = (),
+) -> list[Sensitivity]:
     """Tables of the models of a catalogue on one type (default: the last that has any)."""
-    found = profiles.load(catalogue)
-    rows = [r for r in found.describe() if r.sensitivities]
+    loaded = profiles.load(catalogue)
+    rows = [r for r in loaded.describe() if r.sensitivities]
     if not rows:
-        raise ConfigError(
-            f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory; try `synergy` or `pipeline`"
-        )
+        fix = "try `synergy` or `pipeline`"
+        what = f"catalogue {catalogue!r} does not say how speed depends on CPUs and memory"
+        raise ConfigError(f"{what}; {fix}")
     types = sorted({t for r in rows for t in r.sensitivities})
     type_ = _one_of("accelerator type", type_ or types[-1], types)
     tables: dict[str, Sensitivity] = {}
@@ -136,45 +161,66 @@ def sensitivity(catalogue: str, type_: str | None = None, names: Sequence[str] =
     return [table for name, table in tables.items() if not names or name in names]
 
 
-def colocation(catalogue: str, type_: str | None = None, gpus: int = 1, names: Sequence[str] = ()) -> Company:
-    """Speeds of two models on the same GPUs, relative to each alone; NaN where they do not fit together."""
-    found = profiles.load(catalogue)
-    type_ = _one_of("accelerator type", type_ or found.types[-1], found.types)
-    measured = {(p, q) for p, g, t, spread, q in found.pairs if (g, t, spread) == (gpus, type_, False)}
-    known = [n for n in found.names if any(n in pair for pair in measured)]
+def colocation(
+    catalogue: str,
+    type_: str | None = None,
+    gpus: int = 1,
+    names: Sequence[str] = (),
+) -> Company:
+    """Speeds of two models on the same GPUs, relative to each alone.
+
+    NaN where they do not fit together.
+    """
+    loaded = profiles.load(catalogue)
+    type_ = _one_of("accelerator type", type_ or loaded.types[-1], loaded.types)
+    wanted = (gpus, type_, False)
+    measured = {(p, q) for p, g, t, spread, q in loaded.pairs if (g, t, spread) == wanted}
+    known = [n for n in loaded.names if any(n in pair for pair in measured)]
     if not known:
-        raise ConfigError(
-            f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}; try `gavel`, --gpus 1"
-        )
+        fix = "try `gavel`, --gpus 1"
+        what = f"catalogue {catalogue!r} has no speeds of two jobs on the same {gpus} x {type_}"
+        raise ConfigError(f"{what}; {fix}")
     for name in names:
         _one_of("profile", name, known)
     kept = [n for n in known if not names or n in names]
     speed = np.full((len(kept), len(kept)), np.nan)
     for i, name in enumerate(kept):
-        alone = found.measured(name, gpus, type_)
+        alone = loaded.measured(name, gpus, type_)
         for j, partner in enumerate(kept):
-            together = found.pairs.get((name, gpus, type_, False, partner))
+            together = loaded.pairs.get((name, gpus, type_, False, partner))
             if alone and together:
                 speed[i, j] = together / alone
     if np.isnan(speed).all():
-        raise ConfigError(f"none of these models fit together on {gpus} x {type_}; give others with --profile")
+        fix = "give others with --profile"
+        raise ConfigError(f"none of these models fit together on {gpus} x {type_}; {fix}")
     return Company(names=tuple(kept), type=type_, gpus=gpus, speed=speed)
 
 
 # Stores
 
 
-def _curves(path: str | Path, choice: Choice, *, x: str, y: str, flag: str) -> Curves:
-    with Store(path, create=False) as store:
+def _curves(path: str | Path, choice: RunSelection, *, x: str, y: str, flag: str) -> Curves:
+    with ResultStore(path, create=False) as store:
         runs = _chosen(store, choice)
     runs = [run for run in runs if isinstance(run.point.get(x), int | float)]
     if not runs:
-        raise ConfigError(f"the sweep does not vary {x}; make one with `rota sweep {flag} FROM:TO:STEP`")
-    return curves_of(runs, [float(run.point[x]) for run in runs], _line_names(runs, {x}), y, str(path))
+        fix = f"make one with `rota sweep {flag} FROM:TO:STEP`"
+        raise ConfigError(f"the sweep does not vary {x}; {fix}")
+    at = [float(run.point[x]) for run in runs]
+    return curves_of(runs, at, _line_names(runs, {x}), y, str(path))
 
 
-def curves_of(runs: Sequence[Run], at: Sequence[float], lines: Sequence[str], y: str, where: str) -> Curves:
-    """Means of a metric over seeds: a line for each name, a point for each place; each run says where it belongs."""
+def curves_of(
+    runs: Sequence[Run],
+    at: Sequence[float],
+    lines: Sequence[str],
+    y: str,
+    where: str,
+) -> Curves:
+    """Means of a metric over seeds: a line for each name, a point for each place.
+
+    Each run says where it belongs.
+    """
     values: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     unstable: dict[tuple[str, float], int] = defaultdict(int)
     left_out = 0
@@ -188,38 +234,41 @@ def curves_of(runs: Sequence[Run], at: Sequence[float], lines: Sequence[str], y:
         else:
             left_out += 1
     if not values:
-        raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; run the sweep first")
+        fix = "run the sweep first"
+        raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; {fix}")
     _check_lines(values)
     curves = [
-        Curve(name=line, points=tuple(point(x, found[x], unstable[line, x]) for x in sorted(found)))
-        for line, found in values.items()
+        PlotLine(name=line, points=tuple(point(x, by_x[x], unstable[line, x]) for x in sorted(by_x)))
+        for line, by_x in values.items()
     ]
     return Curves(lines=tuple(curves), left_out=left_out)
 
 
-def _column_of_store(path: str, choice: Choice, column: str) -> dict[str, FloatArray]:
-    with Store(path, create=False) as store:
+def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, FloatArray]:
+    with ResultStore(path, create=False) as store:
         runs = [run for run in _chosen(store, choice) if run.status == OK]
         parts: dict[str, list[FloatArray]] = defaultdict(list)
         for run, line in zip(runs, _line_names(runs, set()), strict=True):
             blob = store.jobs(run.key)
-            found = {} if blob is None else unpack(blob)
-            if column in found and np.isfinite(found[column]).any():
-                parts[line].append(found[column])
+            columns = {} if blob is None else unpack(blob)
+            if column in columns and np.isfinite(columns[column]).any():
+                parts[line].append(columns[column])
     if not parts:
-        raise ConfigError(
-            f"{path}: no run that was asked for is ok and has {column} of its jobs; see `rota results show {path}`"
-        )
+        fix = f"see `rota results show {path}`"
+        what = f"{path}: no run that was asked for is ok and has {column} of its jobs"
+        raise ConfigError(f"{what}; {fix}")
     _check_lines(parts)
-    return {line: np.concatenate(found) for line, found in parts.items()}
+    return {line: np.concatenate(pieces) for line, pieces in parts.items()}
 
 
-def _chosen(store: Store, choice: Choice) -> list[Run]:
-    known = [s["name"] for s in store.sweeps()]
+def _chosen(store: ResultStore, choice: RunSelection) -> list[Run]:
+    known = [s.name for s in store.sweeps()]
     if not known:
-        raise ConfigError(f"{store.path} has no sweep; make one with `rota sweep --store {store.path}`")
+        fix = f"make one with `rota sweep --store {store.path}`"
+        raise ConfigError(f"{store.path} has no sweep; {fix}")
     if choice.sweep is None and len(known) > 1:
-        raise ConfigError(f"{store.path} has several sweeps; choose one with --sweep: {', '.join(known)}")
+        fix = f"choose one with --sweep: {', '.join(known)}"
+        raise ConfigError(f"{store.path} has several sweeps; {fix}")
     sweep = known[0] if choice.sweep is None else _one_of("sweep", choice.sweep, known)
     runs = list(store.runs(sweep=sweep))
     for name, wanted in (choice.where or {}).items():
@@ -231,14 +280,18 @@ def _chosen(store: Store, choice: Choice) -> list[Run]:
 
 
 def _line_names(runs: Sequence[Run], apart_from: set[str]) -> list[str]:
-    """What tells the line of a run from others: everything that varies, except seeds and what is on the axis."""
+    """What tells the line of a run from others.
+
+    Everything that varies, except seeds and what is on the axis.
+    """
     keys = dict.fromkeys(k for run in runs for k in run.point if k not in apart_from | {"seed"})
     seen = {k: {_text(run.point.get(k)) for run in runs} for k in keys}
     varied = sorted((k for k in keys if len(seen[k]) > 1), key=lambda k: k != "policy")
     names = []
     for run in runs:
         said = [_text(run.point.get(k)) if k == "policy" else f"{k}={_text(run.point.get(k))}" for k in varied]
-        names.append(", ".join(said) or str(run.point.get("policy", run.config.get("policy", "all runs"))))
+        policy = run.point.get("policy", run.config.get("policy", "all runs"))
+        names.append(", ".join(said) or str(policy))
     return names
 
 
@@ -259,7 +312,8 @@ def _is_store(path: str) -> bool:
         with Path(path).open("rb") as file:
             return file.read(15) == b"SQLite format 3"
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; give a file that exists") from error
+        fix = "give a file that exists"
+        raise ConfigError(f"cannot read {path}: {error.strerror}; {fix}") from error
 
 
 def _column_of_csv(path: str, column: str) -> FloatArray:
@@ -268,17 +322,18 @@ def _column_of_csv(path: str, column: str) -> FloatArray:
         with opener(path, "rt", encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             if column not in (reader.fieldnames or ()):
-                raise ConfigError(f"{path}:1: there is no column {column}; give a file written with --jobs-csv")
-            found = [
+                fix = "give a file written with --jobs-csv"
+                raise ConfigError(f"{path}:1: there is no column {column}; {fix}")
+            column_values = [
                 _number(line[column], column, path, reader.line_num)
                 for line in reader
                 if line.get("measured") in {None, "", "1"}
             ]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
-    if not np.isfinite(found).any():
+    if not np.isfinite(column_values).any():
         raise ConfigError(f"{path}: no measured job has finished with a known {column}, so there is nothing to draw")
-    return np.array(found, dtype=np.float64)
+    return np.array(column_values, dtype=np.float64)
 
 
 def _number(text: str | None, column: str, path: str, line: int) -> float:
@@ -318,11 +373,11 @@ def named(source: str) -> tuple[str, str]:
     return base, source
 
 
-def add_named(found: dict[str, Any], name: str, value: Any) -> None:
+def add_named(by_name: dict[str, Any], name: str, value: Any) -> None:
     """Under its name, which must be the only one."""
-    if name in found:
+    if name in by_name:
         raise ConfigError(f"two files are called {name!r}; give them names: NAME=FILE")
-    found[name] = value
+    by_name[name] = value
 
 
 def _one_of(kind: str, name: str, known: Any) -> str:

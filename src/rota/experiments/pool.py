@@ -1,4 +1,7 @@
-"""Runs in processes of this machine that stay: imports are paid once, and a process that dies is replaced."""
+"""Runs in processes of this machine that stay.
+
+Imports are paid once, and a process that dies is replaced.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ import sys
 import time
 from typing import IO, Any, cast
 
-from rota.experiments.execution import TIMEOUT, Outcome
+from rota.experiments.execution import TIMEOUT, RunOutcome
 from rota.experiments.executors import Ending, Lost
-from rota.experiments.tasks import Task
+from rota.experiments.tasks import SweepTask
 from rota.experiments.worker import READY, receive, send
 
 
@@ -31,7 +34,7 @@ class Worker:
             env=environment,
             start_new_session=True,
         )
-        self.task: Task | None = None
+        self.task: SweepTask | None = None
         self.ready = False
         self.since = 0.0
 
@@ -40,9 +43,10 @@ class Worker:
         """Where outcomes come from."""
         return cast("IO[bytes]", self.process.stdout)
 
-    def start(self, task: Task) -> None:
+    def start(self, task: SweepTask) -> None:
         """Hand over a run. A process that has died meanwhile is noticed when its output ends."""
-        self.task, self.since = task, time.monotonic()
+        self.task = task
+        self.since = time.monotonic()
         with contextlib.suppress(OSError):
             send(cast("Any", self.process.stdin), (task.parameters, task.overload))
 
@@ -78,18 +82,18 @@ class LocalPool:
         """The processes that are there."""
         return [w.process.pid for w in self._workers]
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: SweepTask) -> None:
         """Give the run to an idle process, or to a new one."""
         idle = [w for w in self._workers if w.task is None]
         (idle[0] if idle else self._hire()).start(task)
 
-    def wait(self, seconds: float) -> list[tuple[Task, Ending]]:
+    def wait(self, seconds: float) -> list[tuple[SweepTask, Ending]]:
         """What has ended; also looks at time-outs."""
-        ended: list[tuple[Task, Ending]] = []
+        ended: list[tuple[SweepTask, Ending]] = []
         if not self._workers:
             return ended
-        for found, _ in self._selector.select(max(0.0, min(seconds, self._next_timeout()))):
-            ended += self._heard(found.data)
+        for ready, _ in self._selector.select(max(0.0, min(seconds, self._next_timeout()))):
+            ended += self._heard(ready.data)
         return ended + self._overdue()
 
     def close(self) -> None:
@@ -109,7 +113,7 @@ class LocalPool:
         self._selector.unregister(worker.output)
         return worker.stop()
 
-    def _heard(self, worker: Worker) -> list[tuple[Task, Ending]]:
+    def _heard(self, worker: Worker) -> list[tuple[SweepTask, Ending]]:
         task = worker.task
         try:
             message = receive(cast("Any", worker.output))
@@ -118,9 +122,11 @@ class LocalPool:
             how = _in_words(worker.process.wait())
             self._fire(worker)
             when = "during the run" if worker.ready else "before it was ready"
-            return [] if task is None else [(task, Lost(reason=f"worker process {pid} {how} {when}"))]
+            lost = Lost(reason=f"worker process {pid} {how} {when}")
+            return [] if task is None else [(task, lost)]
         if isinstance(message, str) and message == READY:
-            worker.ready, worker.since = True, time.monotonic()
+            worker.ready = True
+            worker.since = time.monotonic()
             return []
         worker.task = None
         return [] if task is None else [(task, message)]
@@ -131,13 +137,13 @@ class LocalPool:
         busy = [w.since for w in self._workers if w.task is not None and w.ready]
         return min(busy, default=float("inf")) + self._timeout_s - time.monotonic()
 
-    def _overdue(self) -> list[tuple[Task, Ending]]:
+    def _overdue(self) -> list[tuple[SweepTask, Ending]]:
         if self._timeout_s is None:
             return []
         late = [
             w for w in self._workers if w.task is not None and w.ready and time.monotonic() - w.since >= self._timeout_s
         ]
-        ended: list[tuple[Task, Ending]] = []
+        ended: list[tuple[SweepTask, Ending]] = []
         for worker in late:
             self._fire(worker)
             if worker.task is not None:
@@ -145,9 +151,9 @@ class LocalPool:
         return ended
 
 
-def timed_out(seconds: float) -> Outcome:
+def timed_out(seconds: float) -> RunOutcome:
     """The outcome of a run that took too long."""
-    return Outcome(
+    return RunOutcome(
         status=TIMEOUT,
         error=f"stopped after {seconds:g} s; give more with --timeout",
         started=time.time() - seconds,

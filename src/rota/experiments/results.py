@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from rota.analysis.output import whole_file
+from rota.analysis.output import writing
 from rota.core.errors import ConfigError
 from rota.experiments.blobs import unpack
-from rota.experiments.store import Run, Store
+from rota.experiments.store import ResultStore, Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,23 +36,30 @@ class Sweep:
     varied: tuple[str, ...] = field(default=())
 
     def frame(self) -> Any:
-        """A pandas DataFrame with a row per run: what was varied, status, metrics. Needs the extra `frame`."""
+        """A pandas DataFrame with a row per run: what was varied, status, metrics.
+
+        Needs the extra `frame`.
+        """
         try:
             import pandas  # noqa: ICN001 - an extra
         except ImportError as error:
-            raise ConfigError("frame() needs pandas, which is not installed: pip install 'rota[frame]'") from error
+            problem = "frame() needs pandas, which is not installed: pip install 'rota[frame]'"
+            raise ConfigError(problem) from error
         return pandas.DataFrame(rows(self.runs), columns=columns(self.runs))
 
     def jobs(self, run: Run) -> dict[str, NDArray[Any]]:
-        """Arrays job_id, arrival_s, finish_s, gpus and jct_s of the measured jobs of a run that is ok."""
-        with Store(self.store, create=False) as store:
+        """Columns job_id, arrival_s, finish_s, gpus and jct_s of the measured jobs of a run."""
+        with ResultStore(self.store, create=False) as store:
             blob = store.jobs(run.key)
         if blob is None:
-            raise ConfigError(f"run {run.key[:12]} is {run.status or 'not done'}: there are no completion times of it")
+            problem = f"run {run.key[:12]} is {run.status or 'not done'}"
+            raise ConfigError(f"{problem}: there are no completion times of it")
         return unpack(blob)
 
     def figure(self, y: str = "mean_jct_s", x: str = "load", by: str = "policy") -> Figure:
-        """A metric over what was varied: a line for each value of `by`, the mean and 95 % band of all other runs.
+        """A metric over what was varied.
+
+        A line for each value of `by`, the mean and 95 % band of all other runs.
 
         Times are in hours. Crosses mark points with an unstable run, as in `rota plot jct-vs-load`.
         """
@@ -63,20 +70,22 @@ class Sweep:
         table = [(run, values) for run, values in table if isinstance(values.get(x), int | float)]
         if not table:
             raise ConfigError(f"there is nothing to draw: no run of the sweep has a number {x}")
-        runs, at = [run for run, _ in table], [float(values[x]) for _, values in table]
-        found = curves_of(runs, at, [str(values.get(by, "all")) for _, values in table], y, str(self.store))
+        runs = [run for run, _ in table]
+        at = [float(values[x]) for _, values in table]
+        lines = [str(values.get(by, "all")) for _, values in table]
+        drawn = curves_of(runs, at, lines, y, str(self.store))
         name, unit = (f"{y.removesuffix('_s')} (hours)", 3600.0) if y.endswith("_s") else (y, 1.0)
-        return curves.metric(found.lines, xlabel=x, ylabel=name, unit=unit)
+        return curves.metric(drawn.lines, xlabel=x, ylabel=name, unit=unit)
 
 
 def row(run: Run) -> dict[str, Any]:
     """A run as one flat row; metrics that are tables themselves are left out."""
-    found: dict[str, Any] = {"key": run.key, **_shown(run.point), "status": run.status}
+    values: dict[str, Any] = {"key": run.key, **_shown(run.point), "status": run.status}
     if not run.point:
-        found.update(_shown({k: v for k, v in run.config.items() if k in _OF_THE_CONFIG}))
-    found.update({k: v for k, v in run.metrics.items() if not isinstance(v, dict | list)})
-    found.update({name: getattr(run, name) for name in LAST})
-    return found
+        values.update(_shown({k: v for k, v in run.config.items() if k in _OF_THE_CONFIG}))
+    values.update({k: v for k, v in run.metrics.items() if not isinstance(v, dict | list)})
+    values.update({name: getattr(run, name) for name in LAST})
+    return values
 
 
 _OF_THE_CONFIG = ("policy", "mechanism", "workload", "trace", "seed", "settings")
@@ -101,7 +110,7 @@ def write_csv(path: str | Path, runs: Iterable[Run]) -> int:
     """One line per run; how many. No value is an empty field."""
     kept = list(runs)
     names = columns(kept) or list(FIRST)
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+    with writing(path, text=True) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         writer.writerows(_texts(kept, names))
@@ -110,5 +119,5 @@ def write_csv(path: str | Path, runs: Iterable[Run]) -> int:
 
 def _texts(runs: Iterable[Run], names: Sequence[str]) -> Iterator[list[Any]]:
     for run in runs:
-        found = row(run)
-        yield ["" if found.get(name) is None else found[name] for name in names]
+        values = row(run)
+        yield ["" if values.get(name) is None else values[name] for name in names]

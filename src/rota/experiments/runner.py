@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from rota.experiments.execution import FAILED, OK, UNSTABLE, Outcome
-from rota.experiments.executors import Ending, Executor, Lost
-from rota.experiments.store import Run, Store
-from rota.experiments.tasks import Task, version
+from rota.experiments.execution import FAILED, OK, UNSTABLE, RunOutcome
+from rota.experiments.executors import Ending, Lost, SweepExecutor
+from rota.experiments.store import ResultStore, Run
+from rota.experiments.tasks import SweepTask, version
 
 TRIES = 2
 """Processes that may die under a run before it counts as failed."""
@@ -22,12 +22,12 @@ _TICK_S = 0.2
 _RENEW_S = 15.0
 _ASK_OTHERS_S = 0.5
 
-Follow = Callable[[Task, Run], Sequence[Task]]
+Follow = Callable[[SweepTask, Run], Sequence[SweepTask]]
 """Runs that are wanted because of a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class SweepProgress:
     """How far a sweep is."""
 
     done: int
@@ -36,13 +36,13 @@ class Report:
     """Results that were in the store already."""
     counts: dict[str, int]
     eta_s: float | None
-    task: Task | None
+    task: SweepTask | None
     """The run that has just ended, with its result."""
     run: Run | None
 
 
 @dataclass
-class Pace:
+class RunPace:
     """How long runs take, by policy, to say how long the rest will."""
 
     seconds: Counter[str] = field(default_factory=Counter)
@@ -64,34 +64,37 @@ class Pace:
         return sum(count * means[p] for p, count in self.left.items()) / max(1, slots)
 
 
-class Runner:
+class SweepRunner:
     """Carries out the runs of one sweep."""
 
     def __init__(
         self,
-        store: Store,
-        executor: Executor,
+        store: ResultStore,
+        executor: SweepExecutor,
         *,
         follow: Follow | None = None,
-        progress: Callable[[Report], None] | None = None,
+        progress: Callable[[SweepProgress], None] | None = None,
         retry: bool = True,
     ) -> None:
         self.interrupted = False
-        self._store, self._executor = store, executor
-        self._follow, self._progress, self._retry = follow, progress, retry
-        self._pending: deque[Task] = deque()
-        self._elsewhere: list[Task] = []
+        self._store = store
+        self._executor = executor
+        self._follow = follow
+        self._progress = progress
+        self._retry = retry
+        self._pending: deque[SweepTask] = deque()
+        self._elsewhere: list[SweepTask] = []
         self._running = 0
         self._known: set[str] = set()
         self._lost: Counter[str] = Counter()
         self._fresh: set[str] = set()
         self._counts: Counter[str] = Counter()
         self._reused = 0
-        self._pace = Pace()
+        self._pace = RunPace()
         self._renew_at = time.monotonic() + _RENEW_S
         self._ask_at = 0.0
 
-    def run(self, tasks: Sequence[Task]) -> None:
+    def run(self, tasks: Sequence[SweepTask]) -> None:
         """Until every run has a result, or Ctrl-C."""
         self._add(tasks)
         with _asked_to_stop() as asked:
@@ -106,14 +109,14 @@ class Runner:
                 self._look_after_claims()
             self.interrupted = bool(asked)
 
-    def _add(self, tasks: Sequence[Task]) -> None:
+    def _add(self, tasks: Sequence[SweepTask]) -> None:
         for task in tasks:
             if task.key not in self._known:
                 self._known.add(task.key)
                 self._pending.append(task)
                 self._pace.left[_policy(task)] += 1
 
-    def _final(self, task: Task) -> bool:
+    def _final(self, task: SweepTask) -> bool:
         """Whether the store has a result that need not be computed again."""
         status = self._store.status(task.key)
         if status is None or task.key in self._fresh:
@@ -130,12 +133,12 @@ class Runner:
             elif self._final(task):  # another sweep was faster by a hair
                 self._reuse(task)
             elif task.problem is not None:
-                self._keep(task, Outcome(status=FAILED, error=task.problem, started=time.time()))
+                self._keep(task, RunOutcome(status=FAILED, error=task.problem, started=time.time()))
             else:
                 self._running += 1
                 self._executor.submit(task)
 
-    def _again(self, task: Task, ending: Ending) -> bool:
+    def _again(self, task: SweepTask, ending: Ending) -> bool:
         """Whether a run whose process died gets another one."""
         if not isinstance(ending, Lost):
             return False
@@ -145,25 +148,26 @@ class Runner:
         self._pending.appendleft(task)
         return True
 
-    def _keep(self, task: Task, ending: Ending) -> None:
+    def _keep(self, task: SweepTask, ending: Ending) -> None:
         if isinstance(ending, Lost):
             reason = f"{ending.reason}; tried {TRIES} times (out of memory?)"
-            ending = Outcome(status=FAILED, error=reason, started=time.time())
+            ending = RunOutcome(status=FAILED, error=reason, started=time.time())
         if ending.version != version():
-            said = f"{ending.host} runs Rota {ending.version}, this is {version()}; install the same there"
-            ending = Outcome(status=FAILED, error=said, started=ending.started, host=ending.host)
+            other = f"{ending.host} runs Rota {ending.version}"
+            said = f"{other}, this is {version()}; install the same there"
+            ending = RunOutcome(status=FAILED, error=said, started=ending.started, host=ending.host)
         self._store.write(task.key, task.config, ending)
         self._fresh.add(task.key)
         self._pace.took(_policy(task), ending.wall_s)
         self._end(task, _as_run(task, ending))
 
-    def _reuse(self, task: Task) -> None:
+    def _reuse(self, task: SweepTask) -> None:
         self._reused += 1
         run = self._store.result(task.key)
         if run is not None:
             self._end(task, run)
 
-    def _end(self, task: Task, run: Run) -> None:
+    def _end(self, task: SweepTask, run: Run) -> None:
         self._counts[run.status or FAILED] += 1
         self._pace.left[_policy(task)] -= 1
         if self._follow is not None:
@@ -171,7 +175,7 @@ class Runner:
         if self._progress is not None:
             done = sum(self._counts.values())
             self._progress(
-                Report(
+                SweepProgress(
                     done=done,
                     total=len(self._known),
                     reused=self._reused,
@@ -197,11 +201,11 @@ class Runner:
             time.sleep(_TICK_S)
 
 
-def _policy(task: Task) -> str:
+def _policy(task: SweepTask) -> str:
     return str(task.parameters["policy"])
 
 
-def _as_run(task: Task, outcome: Outcome) -> Run:
+def _as_run(task: SweepTask, outcome: RunOutcome) -> Run:
     return Run(
         key=task.key,
         point={},
@@ -215,7 +219,10 @@ def _as_run(task: Task, outcome: Outcome) -> Run:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
-    """A list that Ctrl-C fills, so that nothing is cut off in the middle; a second Ctrl-C raises."""
+    """A list that Ctrl-C fills, so that nothing is cut off in the middle.
+
+    A second Ctrl-C raises.
+    """
     asked: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield asked

@@ -1,4 +1,7 @@
-"""What a sweep is: settings of all runs, what is varied, and how it is carried out. See docs/experiments.md."""
+"""What a sweep is: settings of all runs, what is varied, and how it is carried out.
+
+See docs/experiments.md.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Any
 
 from rota.analysis.overload import MODES
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.tolerance import TOLERANCE
 from rota.experiments.keys import LOAD, RANGE_KEYS, flat, plain
 
 if sys.version_info >= (3, 11):
@@ -36,7 +40,7 @@ class AutoLoad:
     step: float | None = None
     """Added instead of multiplying by the factor."""
     utilization: float = 0.99
-    """A run that keeps so much of the GPU time busy is the last one."""
+    """A run with this GPU utilisation (0 to 1) is the last one."""
     most: int = 40
 
     def after(self, load: float) -> float:
@@ -104,8 +108,9 @@ class Spec:
         for group in groups:
             size *= len(group)
         if size > MOST_RUNS:
-            raise ConfigError(f"the sweep has {size:,} points; {MOST_RUNS:,} are the most, shorten an axis")
-        found: dict[str, Values] = {}
+            fix = f"{MOST_RUNS:,} are the most, shorten an axis"
+            raise ConfigError(f"the sweep has {size:,} points; {fix}")
+        by_text: dict[str, Values] = {}
         for parts in itertools.product(*groups):
             values = dict(self.run)
             for part in parts:
@@ -114,8 +119,8 @@ class Spec:
                 if matches(values, rule.when):
                     values.update(rule.then)
             if self._wanted(values):
-                found.setdefault(repr(plain(values)), values)
-        return list(found.values())
+                by_text.setdefault(repr(plain(values)), values)
+        return list(by_text.values())
 
     def _wanted(self, values: Values) -> bool:
         if any(matches(values, rule) for rule in self.exclude):
@@ -137,7 +142,8 @@ def read_spec(path: str | Path) -> Spec:
     try:
         document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"cannot read the sweep {str(path)!r}: {problem}; check the path") from None
+        fix = "check the path"
+        raise ConfigError(f"cannot read the sweep {str(path)!r}: {problem}; {fix}") from None
     except tomllib.TOMLDecodeError as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
     document.setdefault("sweep", {})
@@ -159,12 +165,13 @@ def spec_from(document: Mapping[str, Any], where: str) -> Spec:
     for key in how:
         if key not in {*plain_keys, *special}:
             raise UnknownName(f"key in {where}, [sweep]:", key, [*plain_keys, *special])
+    exclude = tuple(flat(t, f"{where}, [[sweep.exclude]]") for t in _tables(how, "exclude", where))
     return Spec(
         **{key: how[key] for key in plain_keys if key in how},
         run=flat(document.get("run", {}), f"{where}, [run]"),
         axes=_axes(document.get("axes", {}), f"{where}, [axes]"),
         zipped=tuple(_zipped(_axes(t, f"{where}, [[sweep.zip]]"), where) for t in _tables(how, "zip", where)),
-        exclude=tuple(flat(t, f"{where}, [[sweep.exclude]]") for t in _tables(how, "exclude", where)),
+        exclude=exclude,
         only=tuple(_condition(t, f"{where}, [[sweep.only]]") for t in _tables(how, "only", where)),
         override=tuple(_condition(t, f"{where}, [[sweep.override]]") for t in _tables(how, "override", where)),
         auto_load=None if "auto_load" not in how else auto_load(how["auto_load"], f"{where}, [sweep.auto_load]"),
@@ -179,10 +186,11 @@ def auto_load(table: Mapping[str, Any], where: str) -> AutoLoad:
             raise UnknownName(f"key in {where}:", key, known)
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise ConfigError(f"{where}: {key} = {value!r} is not a positive number")
-    found = AutoLoad(**{known[key]: value for key, value in table.items()})
-    if found.step is None and found.factor <= 1:
-        raise ConfigError(f"{where}: factor = {found.factor!r} does not raise the load; give a number > 1")
-    return found
+    steps = AutoLoad(**{known[key]: value for key, value in table.items()})
+    if steps.step is None and steps.factor <= 1:
+        fix = "give a number > 1"
+        raise ConfigError(f"{where}: factor = {steps.factor!r} does not raise the load; {fix}")
+    return steps
 
 
 def _tables(how: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:
@@ -208,7 +216,8 @@ def _zipped(group: dict[str, tuple[Any, ...]], where: str) -> dict[str, tuple[An
     lengths = {key: len(values) for key, values in group.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{key} has {n}" for key, n in lengths.items())
-        raise ConfigError(f"{where}, [[sweep.zip]]: values go along with each other one by one, but {shown}")
+        problem = f"{where}, [[sweep.zip]]: values go along with each other one by one, but {shown}"
+        raise ConfigError(problem)
     return group
 
 
@@ -236,23 +245,29 @@ def _range(given: Mapping[str, Any], where: str) -> tuple[Any, ...]:
     finite = all(isinstance(v, int | float) and math.isfinite(v) for v in numbers.values())
     if not finite or not {"from", "to"} <= numbers.keys():
         raise ConfigError(f"{where}: a range needs the numbers from and to, e.g. {{from = 1, to = 9, step = 1}}")
-    first, last = numbers["from"], numbers["to"]
-    step, factor = numbers.get("step"), numbers.get("factor")
-    if factor is not None:
-        if step is not None or factor <= 1 or first <= 0:
+    first = numbers["from"]
+    last = numbers["to"]
+    if "factor" in numbers:
+        if "step" in numbers or numbers["factor"] <= 1 or first <= 0:
             raise ConfigError(f"{where}: give either step, or a factor > 1 with from > 0")
-        values = list(itertools.takewhile(lambda v: v <= last * (1 + 1e-9), _powers(first, factor)))
+        limit = last * (1 + TOLERANCE)
+        powers = _powers(first, numbers["factor"])
+        values = list(itertools.takewhile(lambda value: value <= limit, powers))
     else:
-        step = 1 if step is None else step
-        if step <= 0:
-            raise ConfigError(f"{where}: step = {step!r} must be greater than 0")
-        count = math.floor((last - first) / step + 1e-9) + 1
-        if count > MOST_RUNS:
-            raise ConfigError(f"{where} has {count:,} values; {MOST_RUNS:,} are the most, use a larger step")
-        values = [first + i * step for i in range(count)]
+        values = _evenly(first, last, numbers.get("step", 1), where)
     if not values:
         raise ConfigError(f"{where}: the range from {first} to {last} is empty")
     return tuple(round(v, 9) if isinstance(v, float) else v for v in values)
+
+
+def _evenly(first: float, last: float, step: float, where: str) -> list[float]:
+    if step <= 0:
+        raise ConfigError(f"{where}: step = {step!r} must be greater than 0")
+    count = math.floor((last - first) / step + TOLERANCE) + 1
+    if count > MOST_RUNS:
+        fix = f"{MOST_RUNS:,} are the most, use a larger step"
+        raise ConfigError(f"{where} has {count:,} values; {fix}")
+    return [first + i * step for i in range(count)]
 
 
 def _powers(first: float, factor: float) -> Iterable[float]:
@@ -260,11 +275,12 @@ def _powers(first: float, factor: float) -> Iterable[float]:
 
 
 def axis_from_text(text: str, where: str) -> tuple[Any, ...]:
-    """Values on a command line: `1:9:1` and `0:3` are ranges with both ends, `a,b` is a list (or `a;b`)."""
+    """Values on a command line: ranges with both ends (`1:9:1`, `0:3`), lists (`a,b` or `a;b`)."""
     parts = text.split(":")
     if 2 <= len(parts) <= 3 and all(isinstance(plain(p), int | float) for p in parts):
         return _range(dict(zip(("from", "to", "step"), map(plain, parts), strict=False)), where)
-    found = [part.strip() for part in text.split(";" if ";" in text else ",")]
-    if not all(found):
-        raise ConfigError(f"{where}: {text!r} has an empty value; write values as a,b,c or a range as FROM:TO:STEP")
-    return tuple(found)
+    values = [part.strip() for part in text.split(";" if ";" in text else ",")]
+    if not all(values):
+        fix = "write values as a,b,c or a range as FROM:TO:STEP"
+        raise ConfigError(f"{where}: {text!r} has an empty value; {fix}")
+    return tuple(values)

@@ -1,8 +1,10 @@
-"""Results in one SQLite file: written as soon as a run ends, safe against kill -9, shared by several sweeps at once.
+"""Results in one SQLite file.
 
-The tables are described in docs/experiments.md. Every change is one transaction in write-ahead mode, so a process that
-dies leaves either all of it or nothing; readers never wait. A sweep claims a run before it starts it; the claim of a
-process that is gone is void.
+Written as soon as a run ends, safe against kill -9, shared by several sweeps at once.
+
+The tables are described in docs/experiments.md. Every change is one transaction in write-ahead
+mode, so a process that dies leaves either all of it or nothing; readers never wait. A sweep claims
+a run before it starts it; the claim of a process that is gone is void.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError, OutputError
-from rota.experiments.execution import Outcome
+from rota.experiments.execution import RunOutcome
 
 SCHEMA = 1
 BUSY_S = 30.0
 CLAIM_S = 60.0
-"""A claim that was not renewed for so long is void, wherever its owner is."""
+"""A claim that was not renewed for these seconds is void, wherever its owner is."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -33,16 +35,37 @@ CREATE TABLE IF NOT EXISTS runs (
     key TEXT PRIMARY KEY, status TEXT NOT NULL, config TEXT NOT NULL, metrics TEXT NOT NULL, error TEXT,
     started REAL, cpu_s REAL, wall_s REAL, host TEXT, version TEXT
 );
-CREATE TABLE IF NOT EXISTS jobs (key TEXT PRIMARY KEY REFERENCES runs (key) ON DELETE CASCADE, data BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS sweeps (name TEXT PRIMARY KEY, spec TEXT NOT NULL, updated REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS jobs (
+    key TEXT PRIMARY KEY REFERENCES runs (key) ON DELETE CASCADE, data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS sweeps (
+    name TEXT PRIMARY KEY, spec TEXT NOT NULL, updated REAL NOT NULL
+);
 CREATE TABLE IF NOT EXISTS members (
     sweep TEXT NOT NULL, point TEXT NOT NULL, key TEXT NOT NULL, position INTEGER NOT NULL,
     PRIMARY KEY (sweep, point)
 );
 CREATE INDEX IF NOT EXISTS members_by_key ON members (key);
-CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS claims (
+    key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, until REAL NOT NULL
+);
 """
 _COLUMNS = "config, metrics, error, started, cpu_s, wall_s, host, version"
+_CLAIM = "SELECT host, pid, until FROM claims WHERE key = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCounts:
+    """How far a sweep is, in numbers of points."""
+
+    name: str
+    updated: float
+    """When it was last started, seconds since 1970."""
+    points: int
+    done: int
+    ok: int
+    unstable: int
+    failed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +87,18 @@ class Run:
     version: str | None = None
 
 
-class Store:
+class ResultStore:
     """The file of results. Use as a context manager."""
 
     def __init__(self, path: str | Path, *, create: bool = True) -> None:
         self.path = Path(path)
         if not create and not self.path.is_file():
-            raise ConfigError(f"there is no store {str(path)!r}; `rota sweep --store {path}` makes one")
+            fix = f"`rota sweep --store {path}` makes one"
+            raise ConfigError(f"there is no store {str(path)!r}; {fix}")
         if not self.path.parent.is_dir():
-            raise OutputError(f"cannot write {path}: the folder {self.path.parent} does not exist; create it first")
+            fix = "create it first"
+            what = f"cannot write {path}: the folder {self.path.parent} does not exist"
+            raise OutputError(f"{what}; {fix}")
         self._me = (platform.node(), os.getpid())
         with self._explained():
             self._db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
@@ -87,9 +113,9 @@ class Store:
         self._db.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
         version = self._schema()
         if version is not None and version != SCHEMA:
-            raise ConfigError(
-                f"{self.path} has schema {version}, this version of Rota reads {SCHEMA}; use another store"
-            )
+            fix = "use another store"
+            what = f"{self.path} has schema {version}, this version of Rota reads {SCHEMA}"
+            raise ConfigError(f"{what}; {fix}")
         self._db.execute("PRAGMA synchronous = NORMAL")
         if version is None:
             self._write_ahead()
@@ -99,7 +125,10 @@ class Store:
                 self._db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
 
     def _write_ahead(self) -> None:
-        """The mode stays with the file. While another process sets it, SQLite does not wait by itself."""
+        """The mode stays with the file.
+
+        While another process sets it, SQLite does not wait by itself.
+        """
         give_up = time.monotonic() + BUSY_S
         while True:
             try:
@@ -112,15 +141,17 @@ class Store:
                 return
 
     def _schema(self) -> int | None:
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        rows = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = {name for (name,) in rows}
         if not tables:
             return None
         if not {"meta", "runs", "members"} <= tables:
-            raise ConfigError(f"{self.path} is a database, but not a store of Rota; give another file")
+            fix = "give another file"
+            raise ConfigError(f"{self.path} is a database, but not a store of Rota; {fix}")
         (value,) = self._db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
         return int(value)
 
-    def __enter__(self) -> Store:  # noqa: PYI034 - Self is not in Python 3.10
+    def __enter__(self) -> ResultStore:  # noqa: PYI034 - Self is not in Python 3.10
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,7 +176,8 @@ class Store:
                 f"run the sweep again to go on"
             ) from error
         except sqlite3.DatabaseError as error:
-            raise ConfigError(f"{self.path} is not a store of Rota ({error}); give another file") from error
+            fix = "give another file"
+            raise ConfigError(f"{self.path} is not a store of Rota ({error}); {fix}") from error
 
     @contextlib.contextmanager
     def _change(self) -> Iterator[None]:
@@ -165,12 +197,17 @@ class Store:
     def record_sweep(self, name: str, spec: Mapping[str, Any]) -> None:
         """Remember a sweep; its points follow."""
         with self._change():
-            self._db.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?, ?)", (name, _json(spec), time.time()))
+            row = (name, _json(spec), time.time())
+            self._db.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?, ?)", row)
 
     def add_members(self, sweep: str, members: Iterable[tuple[Mapping[str, Any], str]]) -> None:
-        """Points of a sweep and their keys; the same point with another key (other code) replaces the old one."""
+        """Points of a sweep and their keys.
+
+        The same point with another key (other code) replaces the old one.
+        """
         with self._change():
-            (last,) = self._db.execute("SELECT max(position) FROM members WHERE sweep = ?", (sweep,)).fetchone()
+            query = "SELECT max(position) FROM members WHERE sweep = ?"
+            (last,) = self._db.execute(query, (sweep,)).fetchone()
             first = 0 if last is None else last + 1
             rows = [(sweep, _json(point), key, first + i) for i, (point, key) in enumerate(members)]
             self._db.executemany(
@@ -178,20 +215,19 @@ class Store:
                 rows,
             )
 
-    def sweeps(self) -> list[dict[str, Any]]:
-        """Name, time of the last start, points and results of each sweep."""
+    def sweeps(self) -> list[SweepCounts]:
+        """All sweeps, the one that was started last at the end."""
         query = """
             SELECT sweeps.name, sweeps.updated, count(members.key), sum(runs.status IS NOT NULL),
-                   sum(runs.status = 'ok'), sum(runs.status = 'unstable'), sum(runs.status IN ('failed', 'timeout'))
-            FROM sweeps LEFT JOIN members ON members.sweep = sweeps.name LEFT JOIN runs ON runs.key = members.key
+                   sum(runs.status = 'ok'), sum(runs.status = 'unstable'),
+                   sum(runs.status IN ('failed', 'timeout'))
+            FROM sweeps LEFT JOIN members ON members.sweep = sweeps.name
+            LEFT JOIN runs ON runs.key = members.key
             GROUP BY sweeps.name ORDER BY sweeps.updated
         """
-        names = ("name", "updated", "points", "done", "ok", "unstable", "failed")
         with self._explained():
-            return [
-                dict(zip(names, (n, t, *(c or 0 for c in counts)), strict=True))
-                for n, t, *counts in self._db.execute(query)
-            ]
+            rows = self._db.execute(query).fetchall()
+        return [SweepCounts(name, at, *(n or 0 for n in counts)) for name, at, *counts in rows]
 
     # Runs
 
@@ -201,7 +237,7 @@ class Store:
             row = self._db.execute("SELECT status FROM runs WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def write(self, key: str, config: Mapping[str, Any], outcome: Outcome) -> None:
+    def write(self, key: str, config: Mapping[str, Any], outcome: RunOutcome) -> None:
         """Keep the outcome of a run and give up the claim."""
         row = (
             key, outcome.status, _json(config), _json(outcome.metrics), outcome.error, outcome.started, outcome.cpu_s,
@@ -215,8 +251,12 @@ class Store:
             self._db.execute("DELETE FROM claims WHERE key = ?", (key,))
 
     def result(self, key: str) -> Run | None:
-        """One run; the first digits of its key are enough. Raises ConfigError if they fit several."""
-        query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs WHERE key >= ? AND key < ? LIMIT 2"  # noqa: S608
+        """One run; the first digits of its key are enough.
+
+        Raises ConfigError if they fit several.
+        """
+        where = "WHERE key >= ? AND key < ? LIMIT 2"
+        query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs {where}"
         with self._explained():
             rows = self._db.execute(query, (key, key + "g")).fetchall()
         if len(rows) > 1:
@@ -224,13 +264,16 @@ class Store:
         return _run(rows[0]) if rows else None
 
     def runs(self, *, sweep: str | None = None, status: str | None = None) -> Iterator[Run]:
-        """Runs of one sweep in the order of its points, those without a result included; or all of the store."""
+        """Runs of one sweep in the order of its points, those without a result included.
+
+        Or all of the store.
+        """
         if sweep is None:
-            query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs ORDER BY started"  # noqa: S608 - fixed text
+            query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs ORDER BY started"
             given: tuple[Any, ...] = ()
         else:
             query = (
-                f"SELECT members.key, point, status, {_COLUMNS} FROM members "  # noqa: S608 - fixed text
+                f"SELECT members.key, point, status, {_COLUMNS} FROM members "
                 "LEFT JOIN runs ON runs.key = members.key WHERE sweep = ? ORDER BY position"
             )
             given = (sweep,)
@@ -250,22 +293,24 @@ class Store:
     def claim(self, key: str) -> bool:
         """Whether this process is the one to do the run."""
         with self._change():
-            row = self._db.execute("SELECT host, pid, until FROM claims WHERE key = ?", (key,)).fetchone()
+            row = self._db.execute(_CLAIM, (key,)).fetchone()
             if row is not None and (row[0], row[1]) != self._me and _alive(*row):
                 return False
-            self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", (key, *self._me, _until()))
+            claim = (key, *self._me, _until())
+            self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return True
 
     def claimed(self, key: str) -> bool:
         """Whether another process is at it."""
         with self._explained():
-            row = self._db.execute("SELECT host, pid, until FROM claims WHERE key = ?", (key,)).fetchone()
+            row = self._db.execute(_CLAIM, (key,)).fetchone()
         return row is not None and (row[0], row[1]) != self._me and _alive(*row)
 
     def renew_claims(self) -> None:
         """Say that this process is still there."""
         with self._change():
-            self._db.execute("UPDATE claims SET until = ? WHERE host = ? AND pid = ?", (_until(), *self._me))
+            query = "UPDATE claims SET until = ? WHERE host = ? AND pid = ?"
+            self._db.execute(query, (_until(), *self._me))
 
 
 def _until() -> float:

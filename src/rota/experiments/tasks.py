@@ -1,9 +1,9 @@
-"""From the values of a point to a run that a worker can carry out, and to the key under which its result is kept.
+"""From the values of a point to a run for a worker, and to the key of its result.
 
-The key is a digest of everything that decides the result: the description that `rota.simulate` puts into results
-(jobs of a trace and servers of a cluster included), the contents of a catalogue file, and the code. Of the code all
-files of the package count but those of the command line, of the report and of this package, which cannot change a
-number.
+The key is a digest of everything that decides the result: the description that `rota.simulate` puts
+into results (jobs of a trace and servers of a cluster included), the contents of a catalogue file,
+and the code. Of the code all files of the package count but those of the command line, of the
+report and of this package, which cannot change a number.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOT_IN_THE_CODE = ("cli", "report", "experiments", "__pycache__")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class SweepTask:
     """One run."""
 
     key: str
@@ -70,7 +70,7 @@ def version() -> str:
     return f"{__version__}+{code_digest()}"
 
 
-def make_task(values: Values, overload: str = "auto") -> Task:
+def make_task(values: Values, overload: str = "auto") -> SweepTask:
     """The run of a point; raises ConfigError for what no run can be made of.
 
     A trace or a catalogue that cannot be read is a problem of this run alone and is kept with it.
@@ -78,58 +78,72 @@ def make_task(values: Values, overload: str = "auto") -> Task:
     parameters = parameters_of(values)
     check_names(parameters)
     try:
-        config, problem = _described(parameters), None
+        config = _described(parameters)
+        problem = None
     except OSError as error:
         config = {"version": __version__, **{k: plain(v) for k, v in parameters.items()}}
         problem = f"ConfigError: cannot read {error.filename}: {error.strerror}; check the path"
-    decides = {name: value for name, value in config.items() if not (name == "trace" and config.get("jobs_sha256"))}
+    decides = dict(config)
+    if config.get("jobs_sha256"):
+        decides.pop("trace", None)
     identity = {"config": plain(decides), "code": code_digest()}
     if overload != "auto":
         identity["overload"] = overload
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     key = hashlib.sha256(text.encode()).hexdigest()
-    return Task(key=key, values=values, parameters=parameters, config=config, overload=overload, problem=problem)
+    return SweepTask(
+        key=key,
+        values=values,
+        parameters=parameters,
+        config=config,
+        overload=overload,
+        problem=problem,
+    )
 
 
 def parameters_of(values: Values) -> dict[str, Any]:
     """Keywords of `rota.simulate`."""
-    found: dict[str, Any] = {key: values[key] for key in PARAMETERS if values.get(key) is not None}
+    given = [key for key in PARAMETERS if values.get(key) is not None]
+    parameters: dict[str, Any] = {key: values[key] for key in given}
     for key, value in values.items():
         prefix, dot, name = key.partition(".")
         if dot:
-            found.setdefault(GROUPS[prefix], {})[name] = value
+            parameters.setdefault(GROUPS[prefix], {})[name] = value
     if values.get(LOAD) is not None:
-        found.setdefault("settings", {}).update(_load(found.get("workload"), values[LOAD]))
-    _check_complete(found)
+        load = _load(parameters.get("workload"), values[LOAD])
+        parameters.setdefault("settings", {}).update(load)
+    _check_complete(parameters)
     for key in _NAMES:
-        if key in found:
-            found[key] = _name(key, found[key])
-    if "measure" in found:
-        found["measure"] = _measure(found["measure"])
-    for key, kind in (("seed", int), ("round_s", float), ("until", float)):
-        if key in found:
-            found[key] = _number(key, found[key], kind)
-    found.setdefault("rules", "default")
-    found.setdefault("seed", default_seed(found.get("workload")))
-    return found
+        if key in parameters:
+            parameters[key] = _name(key, parameters[key])
+    if "measure" in parameters:
+        parameters["measure"] = _measure(parameters["measure"])
+    for key, number_type in (("seed", int), ("round_s", float), ("until", float)):
+        if key in parameters:
+            parameters[key] = _number(key, parameters[key], number_type)
+    parameters.setdefault("rules", "default")
+    parameters.setdefault("seed", default_seed(parameters.get("workload")))
+    return parameters
 
 
-def _check_complete(found: Mapping[str, Any]) -> None:
+def _check_complete(parameters: Mapping[str, Any]) -> None:
     for key in ("cluster", "policy"):
-        if key not in found:
-            raise ConfigError(f"the sweep does not say which {key}; give it for all runs or as an axis")
-    if ("trace" in found) == ("workload" in found):
+        if key not in parameters:
+            fix = "give it for all runs or as an axis"
+            raise ConfigError(f"the sweep does not say which {key}; {fix}")
+    if ("trace" in parameters) == ("workload" in parameters):
         raise ConfigError("the sweep must say where jobs come from: give either workload or trace")
 
 
 def _name(key: str, value: Any) -> str:
     if not isinstance(value, str | Path):
-        raise ConfigError(f"{key} = {value!r}: give a name or a file; runs of a sweep are made in other processes")
+        fix = "runs of a sweep are made in other processes"
+        raise ConfigError(f"{key} = {value!r}: give a name or a file; {fix}")
     return str(value)
 
 
 def _load(workload: str | None, load: Any) -> dict[str, Any]:
-    """The setting of a workload that gives so many jobs per hour."""
+    """The setting of a workload that gives this number of jobs per hour."""
     rate = _number(LOAD, load, float)
     if not rate > 0:
         raise ConfigError(f"load = {load!r}: give jobs per hour, a number > 0")
@@ -140,14 +154,20 @@ def _load(workload: str | None, load: Any) -> dict[str, Any]:
         return {"jobs_per_hour": rate}
     if "interarrival_s" in known:
         return {"interarrival_s": 3600.0 / rate}
-    raise ConfigError(f"workload {workload!r} has no load to set; vary its number of jobs instead (jobs, or set.jobs)")
+    fix = "vary its number of jobs instead (jobs, or set.jobs)"
+    raise ConfigError(f"workload {workload!r} has no load to set; {fix}")
 
 
-def _number(key: str, value: Any, kind: type) -> Any:
+def _number(key: str, value: Any, number_type: type) -> Any:
     number = plain(value)
-    if isinstance(number, bool) or not isinstance(number, int | float) or (kind is int and not isinstance(number, int)):
-        raise ConfigError(f"{key} = {value!r} is not a {'whole ' if kind is int else ''}number")
-    return kind(number)
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int | float)
+        or (number_type is int and not isinstance(number, int))
+    ):
+        problem = f"{key} = {value!r} is not a {'whole ' if number_type is int else ''}number"
+        raise ConfigError(problem)
+    return number_type(number)
 
 
 def _measure(value: Any) -> tuple[int, int] | str:
@@ -156,9 +176,8 @@ def _measure(value: Any) -> tuple[int, int] | str:
     parts = value.split(":") if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
     numbers = [plain(p) for p in parts]
     if len(numbers) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-        raise ConfigError(
-            f"measure = {value!r} is not a range of job ids; write [A, B], 'A:B' (e.g. '4000:5000') or 'auto'"
-        )
+        fix = "write [A, B], 'A:B' (e.g. '4000:5000') or 'auto'"
+        raise ConfigError(f"measure = {value!r} is not a range of job ids; {fix}")
     first, last = numbers
     if not 0 <= first < last:
         raise ConfigError(f"measure {first}:{last} is empty; give A:B with 0 <= A < B")
@@ -177,7 +196,8 @@ def check_names(parameters: Mapping[str, Any]) -> None:
         name = parameters.get(key)
         if name is None:
             if settings and key == "workload":
-                raise ConfigError(f"set.{next(iter(settings))} is for a workload; a trace has no settings")
+                fix = "a trace has no settings"
+                raise ConfigError(f"set.{next(iter(settings))} is for a workload; {fix}")
             continue
         known = registry.entry(name).parameters()
         for setting in settings:
@@ -193,10 +213,10 @@ def _cluster(spec: str, stamp: tuple[int, int] | None) -> Cluster:
 
 def _stamp(path: str) -> tuple[int, int] | None:
     """Changes when a file does."""
-    found = Path(path)
-    if not found.is_file():
+    file = Path(path)
+    if not file.is_file():
         return None
-    state = found.stat()
+    state = file.stat()
     return state.st_mtime_ns, state.st_size
 
 
@@ -210,23 +230,27 @@ def _described(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What `rota.simulate` says about a run, without building it."""
     absent = dict.fromkeys(f.name for f in dataclasses.fields(Request))
     request = Request(**{**absent, **parameters, "trace": None})
-    rules: Rules = make_rules(parameters["rules"], parameters.get("round_s"), parameters.get("rule_settings"))
+    changed = parameters.get("rule_settings")
+    rules: Rules = make_rules(parameters["rules"], parameters.get("round_s"), changed)
     cluster = priced(_cluster(parameters["cluster"], _stamp(parameters["cluster"])), rules)
     profiles = parameters.get("profiles")
-    found = describe(request, parameters.get("mechanism") or rules.mechanism, profiles or "default", cluster, rules)
+    description = describe(
+        request, parameters.get("mechanism") or rules.mechanism, profiles or "default", cluster, rules
+    )
     trace = parameters.get("trace")
     if trace is not None:
-        found["trace"] = trace
-        found["trace_format"] = parameters.get("trace_format")
-        found["jobs_sha256"] = _digest(trace, _stamp(trace))
+        description["trace"] = trace
+        description["trace_format"] = parameters.get("trace_format")
+        description["jobs_sha256"] = _digest(trace, _stamp(trace))
     if profiles is not None and Path(profiles).is_file():
-        found["profiles_sha256"] = _catalogue_digest(Path(profiles))
-    return found
+        description["profiles_sha256"] = _catalogue_digest(Path(profiles))
+    return description
 
 
 def _catalogue_digest(path: Path) -> str:
     """Of a catalogue and of the files beside it that it mentions (its pairs)."""
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode(errors="replace")
-    beside = sorted(p for p in path.parent.iterdir() if p.is_file() and p != path and p.name in text)
+    files = [file for file in path.parent.iterdir() if file.is_file() and file != path]
+    beside = sorted(file for file in files if file.name in text)
     return hashlib.sha256(b"".join([data, *(p.read_bytes() for p in beside)])).hexdigest()

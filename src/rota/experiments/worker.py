@@ -1,9 +1,9 @@
-"""A worker process: reads runs from its standard input, writes outcomes to what was its standard output.
+"""A worker process: reads runs from standard input, writes outcomes to standard output.
 
-`python -m rota.experiments.worker`. It loads everything once and then does run after run. Messages are pickles between
-processes of one program, with their length before them. What a policy prints goes to standard error, so that it cannot
-be taken for a message. When the parent is gone, however that came about, so is the worker: a thread waits for the end
-of the input.
+`python -m rota.experiments.worker`. It loads everything once and then does run after run. Messages
+are pickles between processes of one program, with their length before them. What a policy prints
+goes to standard error, so that it cannot be taken for a message. When the parent is gone, however
+that came about, so is the worker: a thread waits for the end of the input.
 """
 
 from __future__ import annotations

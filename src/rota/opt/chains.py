@@ -1,16 +1,18 @@
 """Jobs of one class that need different rates, without a variable per job.
 
-Give GPU type j the price l_j. The cheapest way for a job to run at rate r lies on the lower convex hull of the points
-(0, 0) (idle) and (T_j, s l_j): it divides its time between two neighbours on that hull. The hull depends on the class
-only, so all its jobs climb the same *chain* of types, each to its own height. Hence an exact linear program with one
-weight per class and chain (2^(T+1) - 1 chains for T types):
+Give GPU type j the price l_j. The cheapest way for a job to run at rate r lies on the lower convex
+hull of the points (0, 0) (idle) and (T_j, s l_j): it divides its time between two neighbours on
+that hull. The hull depends on the class only, so all its jobs climb the same *chain* of types, each
+to its own height. Hence an exact linear program with one weight per class and chain (2^(T+1) - 1
+chains for T types):
 
     U_ck = sum over jobs i of class c of the time that i spends on each type when climbing chain k up to rate r_i
     sum_k mu_ck = 1,   sum_ck mu_ck s_c U_ck <= N        and job i gets sum_k mu_ck (its time under k)
 
-A chain is a base (idle or a type) and faster types. Jobs below the base's rate stay on the base; others interpolate.
-With a *step* a -> b from rate T_a to T_b and f_ab(r) = clip((r - T_a) / (T_b - T_a), 0, 1), the time on chain member b
-is f_ab - f_bc, so everything is linear in the few sums of f over the jobs of a class.
+A chain is a base (idle or a type) and faster types. Jobs below the base's rate stay on the base;
+others interpolate. With a *step* a -> b from rate T_a to T_b and f_ab(r) = clip((r - T_a) / (T_b -
+T_a), 0, 1), the time on chain member b is f_ab - f_bc, so everything is linear in the few sums of f
+over the jobs of a class.
 """
 
 from __future__ import annotations
@@ -118,8 +120,10 @@ def _ladder(dimensions: tuple[int, int], content: bytes) -> Ladder:
     shape = _shape(types)
     order = np.argsort(rate, axis=1, kind="stable")
     ordered = np.take_along_axis(rate, order, axis=1)
-    points = np.concatenate([ordered, np.zeros((classes, 1))], axis=1)  # position -1 is the last entry: idle
-    low, high = points[:, shape.low].T, points[:, shape.high].T
+    # Position -1 is the last entry: idle.
+    points = np.concatenate([ordered, np.zeros((classes, 1))], axis=1)
+    low = points[:, shape.low].T
+    high = points[:, shape.high].T
     exists = (high > low * (1 + _SAME)) & (high > 0) & ((low > 0) | (shape.low < 0)[:, None])
     inverse = np.divide(1.0, high - low, out=np.zeros(low.shape), where=exists)
     base = shape.chain_base
@@ -147,12 +151,12 @@ def _ladder(dimensions: tuple[int, int], content: bytes) -> Ladder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Climb:
-    """The jobs of a problem on their ladders, sorted by class, so that sums by class are sums of slices."""
+    """The jobs of a problem on their ladders, sorted by class: sums by class are sums of slices."""
 
     ladder: Ladder
     sort: IntArray
     """Positions of jobs, by class."""
-    kind: IntArray
+    job_class: IntArray
     """[J] class, sorted."""
     present: IntArray
     """Classes that have jobs."""
@@ -161,10 +165,14 @@ class Climb:
     low: FloatArray
     inverse: FloatArray
     use: FloatArray
-    """[C, T] part of a type that one job takes when it runs there all the time, in the ladder's order."""
+    """[C, T] part of a type that one job takes when it runs there all the time, in the ladder's
+    order."""
 
     def heights(self, rate: FloatArray) -> FloatArray:
-        """[S, J] where jobs (sorted) that need these rates stand on every step; f is this clipped to [0, 1]."""
+        """[S, J] where jobs (sorted) that need these rates stand on every step.
+
+        F is this clipped to [0, 1].
+        """
         height: FloatArray = rate - self.low
         height *= self.inverse
         return height
@@ -182,8 +190,9 @@ class Climb:
     def program(
         self, rate: FloatArray, usage: FloatArray, cost: FloatArray, overuse: tuple[float, float]
     ) -> LinearProgram:
-        """The program in mu [K, C] and one last column, the overuse of all types by the same factor."""
-        ladder, types = self.ladder, self.use.shape[1]
+        """The program in mu [K, C]; its last column is the overuse of all types by one factor."""
+        ladder = self.ladder
+        types = self.use.shape[1]
         chains, classes = usage.shape[:2]
         value = np.empty((chains, classes, types + 1))
         np.multiply(usage, self.use, out=value[:, :, :types])
@@ -218,26 +227,31 @@ class Climb:
 
     def share(self, f: FloatArray, mix: FloatArray) -> FloatArray:
         """[J, T] time of each job, in the order of the view, from the weights mu [K, C]."""
-        shape, order = self.ladder.shape, self.ladder.order
+        shape = self.ladder.shape
+        order = self.ladder.order
         chains, types, width = shape.time.shape
         by_class = (mix.T @ shape.time.reshape(chains, -1)).reshape(-1, types, width)
-        mine = by_class[self.kind]
+        mine = by_class[self.job_class]
         sorted_share = np.einsum("jts,sj->jt", mine[:, :, :-1], f) + mine[:, :, -1]
         share = np.zeros(sorted_share.shape)
         np.maximum(sorted_share, 0.0, out=sorted_share)
-        share[self.sort[:, None], order[self.kind]] = sorted_share
+        share[self.sort[:, None], order[self.job_class]] = sorted_share
         return share
 
     def prices(self, price: FloatArray) -> FloatArray:
-        """[S, J] what each step costs, for steps that lie on the class's hull at these prices by type; else 0.
+        """[S, J] what each step costs, for steps on the hull of the class at these prices; else 0.
 
         The cost of rate r is then the sum over steps of this times f.
         """
-        return self.hull(price)[:, self.kind]
+        return self.hull(price)[:, self.job_class]
 
     def hull(self, price: FloatArray) -> FloatArray:
-        """[S, C] cost of each step on the lower hull of its class, 0 off the hull: a walk along it, for all classes."""
-        ladder, shape = self.ladder, self.ladder.shape
+        """[S, C] cost of each step on the lower hull of its class, 0 off the hull.
+
+        A walk along it, for all classes.
+        """
+        ladder = self.ladder
+        shape = self.ladder.shape
         classes, types = ladder.order.shape
         cost = np.zeros((types + 1, classes))
         cost[:types] = (price[ladder.order] * self.use).T
@@ -259,21 +273,21 @@ class Climb:
 
 def climb(rate: FloatArray, job_class: IntArray, gpus: FloatArray, capacity: FloatArray) -> Climb:
     """Jobs of these classes on the ladder of `rate` [C, T]."""
-    found = ladder(rate)
+    steps = ladder(rate)
     sort = np.argsort(job_class, kind="stable")
-    kind = job_class[sort]
+    class_of_row = job_class[sort]
     count = np.bincount(job_class, minlength=len(rate))
     present = np.flatnonzero(count)
     starts = np.cumsum(count)[present] - count[present]
     share_of_type = np.divide(1.0, capacity, out=np.zeros(len(capacity)), where=capacity > 0)
     return Climb(
-        ladder=found,
+        ladder=steps,
         sort=sort,
-        kind=kind,
+        job_class=class_of_row,
         present=present,
         starts=starts,
         count=count.astype(np.float64),
-        low=found.low[:, kind],
-        inverse=found.inverse[:, kind],
-        use=gpus[:, None] * share_of_type[found.order],
+        low=steps.low[:, class_of_row],
+        inverse=steps.inverse[:, class_of_row],
+        use=gpus[:, None] * share_of_type[steps.order],
     )

@@ -1,7 +1,8 @@
-"""Entities: tenants with a weight each, who divide it among their own jobs by fairness or first come, first served.
+"""Entities: tenants with weights, which they divide among their own jobs fairly or in order.
 
-Text form: `a=2:fairness,b=1:fifo` (tenant = weight : inner policy). Tenants that are not named have weight 1 and divide
-it fairly. See levels.py for what a schedule of needs is, and policies/water_filling.py for the formulas.
+Text form: `a=2:fairness,b=1:fifo` (tenant = weight : inner policy). Tenants that are not named have
+weight 1 and divide it fairly. See levels.py for what a schedule of needs is, and
+policies/water_filling.py for the formulas.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.view import View
-from rota.opt.groups import Groups, by_class_and
+from rota.opt.groups import JobGroups, by_class_and
 
 INNER = ("fairness", "fifo")
 
@@ -31,7 +32,7 @@ def parse(text: str | None) -> dict[str, Entity] | None:
     """Entities by tenant from their text form; None if there is no text."""
     if text is None or not text.strip():
         return None
-    found: dict[str, Entity] = {}
+    entities: dict[str, Entity] = {}
     for part in text.split(","):
         name, equals, rest = part.partition("=")
         number, _, inner = rest.partition(":")
@@ -41,15 +42,16 @@ def parse(text: str | None) -> dict[str, Entity] | None:
         except ValueError:
             weight = -1.0
         if not equals or not name.strip() or not 0 < weight < np.inf:
-            raise ConfigError(f"entities: {part.strip()!r} is not of the form tenant=weight:inner, e.g. a=2:fairness")
+            form = "tenant=weight:inner, e.g. a=2:fairness"
+            raise ConfigError(f"entities: {part.strip()!r} is not of the form {form}")
         if inner not in INNER:
             raise UnknownName("inner policy of an entity", inner, INNER)
-        found[name.strip()] = Entity(weight, inner)
-    return found
+        entities[name.strip()] = Entity(weight, inner)
+    return entities
 
 
-def by_entity(view: View, entities: Mapping[str, Entity]) -> tuple[Groups, EntitySchedule]:
-    """Groups by class and tenant (by job where the tenant serves its jobs in order), and how they rise."""
+def by_entity(view: View, entities: Mapping[str, Entity]) -> tuple[JobGroups, EntitySchedule]:
+    """Groups by class and tenant (by job where a tenant serves in order), and how they rise."""
     table = [entities.get(name, Entity()) for name in view.tenants]
     ordered = np.array([e.inner == "fifo" for e in table])
     own = len(view.tenants) + np.arange(len(view))
@@ -88,9 +90,12 @@ class EntitySchedule:
 
 
 class _Fair:
-    """Jobs rise by w_i / s_i for every unit of z; z rises by W / (weight of the jobs that still rise)."""
+    """Jobs rise by w_i / s_i for every unit of z.
 
-    def __init__(self, members: IntArray, weight: float, groups: Groups) -> None:
+    Z rises by W / (weight of the jobs that still rise).
+    """
+
+    def __init__(self, members: IntArray, weight: float, groups: JobGroups) -> None:
         self.members = members
         self._weight = weight
         self._speed = groups.weight[members] / groups.gpus[members]
@@ -117,7 +122,7 @@ class _Fair:
 class _Ordered:
     """The first job that can still rise does, by W / s; the others wait."""
 
-    def __init__(self, members: IntArray, weight: float, groups: Groups) -> None:
+    def __init__(self, members: IntArray, weight: float, groups: JobGroups) -> None:
         self.members = members
         self._pace = weight / groups.gpus[members]
 

@@ -1,8 +1,9 @@
 """Jobs that a linear program cannot tell apart, counted instead of listed.
 
-Jobs of one class have the same coefficients, so the set of feasible shares and any concave goal are symmetric in
-them: averaging an optimal answer over the members of a class is again optimal. Hence one variable for the class's
-total time, and every member gets an equal part. A model has some 80 classes however many jobs there are.
+Jobs of one class have the same coefficients, so the set of feasible shares and any concave goal are
+symmetric in them: averaging an optimal answer over the members of a class is again optimal. Hence
+one variable for the class's total time, and every member gets an equal part. A model has some 80
+classes however many jobs there are.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from rota.core.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Groups:
+class JobGroups:
     """Interchangeable jobs: classes of the view, or a finer division of them."""
 
     member: IntArray
     """[J] group of each job."""
-    kind: IntArray
+    job_class: IntArray
     """[G] class of each group."""
     count: FloatArray
     """[G] jobs in the group; groups without a job are kept, so that models keep their shape."""
@@ -35,41 +36,42 @@ class Groups:
         return len(self.count)
 
 
-def by_class(view: View) -> Groups:
+def by_class(view: View) -> JobGroups:
     """One group per class of the view, also for classes without an active job."""
     classes = view.classes
     size = len(classes)
-    return Groups(
+    return JobGroups(
         member=view.job_class,
-        kind=np.arange(size),
+        job_class=np.arange(size),
         count=np.bincount(view.job_class, minlength=size).astype(np.float64),
         gpus=classes.gpus.astype(np.float64),
         weight=classes.weight,
     )
 
 
-def by_job(view: View) -> Groups:
+def by_job(view: View) -> JobGroups:
     """Every job is a group of its own (for goals with a number per job)."""
-    return Groups(
+    return JobGroups(
         member=np.arange(len(view)),
-        kind=view.job_class,
+        job_class=view.job_class,
         count=np.ones(len(view)),
         gpus=view.gpus.astype(np.float64),
         weight=view.weight,
     )
 
 
-def by_class_and(view: View, label: IntArray) -> Groups:
+def by_class_and(view: View, label: IntArray) -> JobGroups:
     """One group per class and label, for the combinations that occur."""
     width = int(label.max(initial=0)) + 1
-    keys, member, count = np.unique(view.job_class * width + label, return_inverse=True, return_counts=True)
-    kind = keys // width
-    return Groups(
+    labelled = view.job_class * width + label
+    keys, member, count = np.unique(labelled, return_inverse=True, return_counts=True)
+    job_class = keys // width
+    return JobGroups(
         member=member,
-        kind=kind,
+        job_class=job_class,
         count=count.astype(np.float64),
-        gpus=view.classes.gpus[kind].astype(np.float64),
-        weight=view.classes.weight[kind],
+        gpus=view.classes.gpus[job_class].astype(np.float64),
+        weight=view.classes.weight[job_class],
     )
 
 
@@ -79,7 +81,10 @@ def usable_rate(view: View) -> FloatArray:
 
 
 def proportional_rate(rate: FloatArray, capacity: IntArray) -> FloatArray:
-    """[C] rate with time divided over the types in proportion to their GPUs: p = sum_j T_j N_j / sum_j N_j."""
+    """[C] rate with time divided over the types in proportion to their GPUs.
+
+    P = sum_j T_j N_j / sum_j N_j.
+    """
     proportional: FloatArray = rate @ (capacity / max(1, capacity.sum()))
     return proportional
 
@@ -90,9 +95,15 @@ def worth_of_a_step(rate: FloatArray, gpus: FloatArray, capacity: IntArray) -> F
 
 
 @lru_cache(maxsize=4)
-def _worth_of_a_step(shape: tuple[int, int], rate: bytes, gpus: bytes, capacity: bytes) -> FloatArray:
+def _worth_of_a_step(
+    shape: tuple[int, int],
+    rate: bytes,
+    gpus: bytes,
+    capacity: bytes,
+) -> FloatArray:
     """Asked for at every solve, and the same until a new class of jobs appears."""
-    by_class = proportional_rate(np.frombuffer(rate).reshape(shape), np.frombuffer(capacity, dtype=np.int64))
+    rates = np.frombuffer(rate).reshape(shape)
+    by_class = proportional_rate(rates, np.frombuffer(capacity, dtype=np.int64))
     worth: FloatArray = np.frombuffer(gpus) * ratio(np.ones(shape[0]), by_class)
     worth.setflags(write=False)
     return worth
@@ -100,7 +111,8 @@ def _worth_of_a_step(shape: tuple[int, int], rate: bytes, gpus: bytes, capacity:
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     """Division in which x / 0 is 0: a class that cannot run anywhere has no normalised rate."""
-    return np.divide(numerator, denominator, out=np.zeros(np.shape(denominator)), where=denominator > 0)
+    zeros = np.zeros(np.shape(denominator))
+    return np.divide(numerator, denominator, out=zeros, where=denominator > 0)
 
 
 def can_run(rate: FloatArray) -> BoolArray:

@@ -2,9 +2,10 @@
 
     minimise cost . x   subject to   row_lower <= A x <= row_upper,  lower <= x <= upper
 
-A is given by columns (CSC). Models here are small (tens to a few thousand columns) and solved hundreds of thousands
-of times in one simulation, so presolve is off, one solver object per thread is reused, and a *basis* is handed from
-one solve to the next: the indices of the basic variables, columns as 0.., row i as -1 - i.
+A is given by columns (CSC). Models here are small (tens to a few thousand columns) and solved
+hundreds of thousands of times in one simulation, so presolve is off, one solver object per thread
+is reused, and a *basis* is handed from one solve to the next: the indices of the basic variables,
+columns as 0.., row i as -1 - i.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ CREDIBLE = 1e-7
 _COLUMNWISE = 1
 _MINIMISE = 1
 _OPTIMAL = highspy.HighsModelStatus.kOptimal
-_INFEASIBLE = {highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible}
+_INFEASIBLE = {
+    highspy.HighsModelStatus.kInfeasible,
+    highspy.HighsModelStatus.kUnboundedOrInfeasible,
+}
 _BASIC = highspy.HighsBasisStatus.kBasic
 _REST = {
     (0, 0): highspy.HighsBasisStatus.kLower,
@@ -40,7 +44,8 @@ _REST = {
     (1, 1): highspy.HighsBasisStatus.kUpper,
     (1, 0): highspy.HighsBasisStatus.kZero,
 }
-"""Where a variable stands while it is not basic, by (it has no lower bound, its upper bound is nearer to 0)."""
+"""Where a variable stands while it is not basic, by (it has no lower bound, its upper bound is
+nearer to 0)."""
 
 
 STRICT: Mapping[str, object] = {
@@ -61,13 +66,15 @@ LENIENT: Mapping[str, object] = {
     "primal_feasibility_tolerance": 1e-8,
     "dual_feasibility_tolerance": 1e-7,
 }
-"""A last attempt for a program that is on the edge of being infeasible: primal simplex, looser tolerances."""
+"""A last attempt for a program that is on the edge of being infeasible: primal simplex, looser
+tolerances."""
 
 
 class _Solver(threading.local):
     """The HiGHS object of this thread, and the program whose model it holds."""
 
     def __init__(self) -> None:
+        # Some versions of highspy come with types, others do not.
         self.highs: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]
         self.holds: LinearProgram | None = None
         self._set(STRICT)
@@ -117,14 +124,17 @@ class LinearProgram:
     _integrality: Int32Array = field(init=False)
 
     def __post_init__(self) -> None:
-        columns, rows = len(self.cost), len(self.row_lower)
+        columns = len(self.cost)
+        rows = len(self.row_lower)
         lengths = (len(self.lower), len(self.upper), len(self.start), len(self.row_upper), len(self.index))
-        if lengths != (columns, columns, columns, rows, len(self.value)):  # HiGHS would read beyond the arrays
-            raise SolveError(f"{self.name}: arrays of lengths {lengths} for {columns} columns and {rows} rows")
+        # HiGHS would read beyond the arrays.
+        if lengths != (columns, columns, columns, rows, len(self.value)):
+            shape = f"{columns} columns and {rows} rows"
+            raise SolveError(f"{self.name}: arrays of lengths {lengths} for {shape}")
         self._integrality = np.zeros(columns, dtype=np.int32)
 
     def improve(self, basis: Int32Array | None = None) -> Solution:
-        """The optimum after a change of costs, from a basis of that stage before, or from where the last solve ended.
+        """The optimum after a change of costs, from a basis of that stage or of the last solve.
 
         That point is still feasible, so without such a basis the primal method is the fast one.
         """
@@ -134,7 +144,9 @@ class LinearProgram:
             return self.solve()
 
     def solve(self, basis: Int32Array | None = None, *, check: bool = True) -> Solution:
-        """The optimum; `basis` is where to start if it fits. `check` is for answers that are not checked otherwise.
+        """The optimum; `basis` is where to start if it fits.
+
+        `check` is for answers that are not checked otherwise.
 
         Raises:
             InfeasibleError: no point satisfies all rows.
@@ -147,15 +159,15 @@ class LinearProgram:
             self._start_from(basis)
         status = self._run()
         if status == _OPTIMAL:
-            found = self._read()
-            if not check or self._satisfied_by(found.x):
-                return found
+            solution = self._read()
+            if not check or self._satisfied_by(solution.x):
+                return solution
         for settings in ({}, LENIENT):
             self._load()
             with _solver.using(settings):
                 status = self._run()
-                if status == _OPTIMAL and self._satisfied_by((found := self._read()).x):
-                    return found
+                if status == _OPTIMAL and self._satisfied_by((solution := self._read()).x):
+                    return solution
             if status in _INFEASIBLE:
                 break
         raise self._failure(status)
@@ -166,7 +178,10 @@ class LinearProgram:
         cost: FloatArray | None = None,
         column: tuple[int, float, float] | None = None,
     ) -> None:
-        """Replace all costs, or the bounds of one column (index, lower, upper); the next solve starts from here."""
+        """Replace all costs, or the bounds of one column (index, lower, upper).
+
+        The next solve starts from here.
+        """
         held = _solver.holds is self
         if cost is not None:
             self.cost = cost
@@ -174,7 +189,8 @@ class LinearProgram:
                 _solver.highs.changeColsCost(len(cost), _counting(len(cost)), cost)
         if column is not None:
             at, lower, upper = column
-            self.lower[at], self.upper[at] = lower, upper
+            self.lower[at] = lower
+            self.upper[at] = upper
             if held:
                 _solver.highs.changeColBounds(at, lower, upper)
 
@@ -183,14 +199,17 @@ class LinearProgram:
         self.row_lower[: len(need)] = need
         if _solver.holds is self:
             rows = _counting(len(need))
-            _solver.highs.changeRowsBounds(len(need), rows, self.row_lower[: len(need)], self.row_upper[: len(need)])
+            lower = self.row_lower[: len(need)]
+            upper = self.row_upper[: len(need)]
+            _solver.highs.changeRowsBounds(len(need), rows, lower, upper)
 
     def _satisfied_by(self, x: FloatArray) -> bool:
         """Whether the point satisfies all rows and bounds: the solver's word is not enough."""
         entries = np.empty(len(x), dtype=np.int64)
         entries[:-1] = self.start[1:] - self.start[:-1]
         entries[-1] = len(self.value) - self.start[-1]
-        row = np.bincount(self.index, weights=self.value * np.repeat(x, entries), minlength=len(self.row_lower))
+        weights = self.value * np.repeat(x, entries)
+        row = np.bincount(self.index, weights=weights, minlength=len(self.row_lower))
         room = CREDIBLE * (1 + np.abs(row))
         return (
             every(row >= self.row_lower - room)
@@ -228,7 +247,8 @@ class LinearProgram:
             self._integrality,
         )
         if status == highspy.HighsStatus.kError:
-            raise SolveError(f"{self.name}: the solver refused the model (a coefficient that is not a number?)")
+            why = "the solver refused the model (a coefficient that is not a number?)"
+            raise SolveError(f"{self.name}: {why}")
         _solver.holds = self
 
     def _start_from(self, basis: Int32Array) -> None:
@@ -243,24 +263,37 @@ class LinearProgram:
 
     def _read(self) -> Solution:
         highs = _solver.highs
-        found = highs.getSolution()
+        values = highs.getSolution()
         return Solution(
-            x=np.array(found.col_value),
-            row_dual=np.array(found.row_dual),
+            x=np.array(values.col_value),
+            row_dual=np.array(values.row_dual),
             objective=highs.getObjectiveValue(),
             basis=np.asarray(highs.getBasicVariables()[1], dtype=np.int32),
         )
 
 
 def _resting(lower: FloatArray, upper: FloatArray) -> tuple[bytes, bytes]:
-    """What decides where variables stand while they are not basic: no lower bound; an upper one that is nearer to 0."""
+    """What decides where variables stand while they are not basic: no lower bound.
+
+    An upper one that is nearer to 0.
+    """
     return (lower == -np.inf).tobytes(), (np.abs(upper) < np.abs(lower)).tobytes()
 
 
 @lru_cache(maxsize=64)
-def _start(basis: bytes, open_: bytes, above: bytes, row_open: bytes, row_above: bytes) -> Any | None:
-    """A basis as HiGHS takes it, or None if it does not fit. Most solves start from the basis of the one before."""
-    columns, rows = ([_REST[pair] for pair in zip(*b, strict=True)] for b in ((open_, above), (row_open, row_above)))
+def _start(
+    basis: bytes,
+    open_: bytes,
+    above: bytes,
+    row_open: bytes,
+    row_above: bytes,
+) -> Any | None:
+    """A basis as HiGHS takes it, or None if it does not fit.
+
+    Most solves start from the basis of the one before.
+    """
+    columns = [_REST[pair] for pair in zip(open_, above, strict=True)]
+    rows = [_REST[pair] for pair in zip(row_open, row_above, strict=True)]
     for variable in np.frombuffer(basis, dtype=np.int32).tolist():
         if variable >= len(columns):
             return None
@@ -269,8 +302,11 @@ def _start(basis: bytes, open_: bytes, above: bytes, row_open: bytes, row_above:
         else:
             rows[-1 - variable] = _BASIC
     start: Any = highspy.HighsBasis()
-    start.col_status, start.row_status, start.valid = columns, rows, True
-    start.alien = False  # it came from a program of this shape: not to be factored once more to find out
+    start.col_status = columns
+    start.row_status = rows
+    start.valid = True
+    # It came from a program of this shape: not to be factored once more to find out.
+    start.alien = False
     return start
 
 

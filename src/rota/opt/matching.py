@@ -10,8 +10,8 @@ Matching = Callable[[FloatArray], tuple[IntArray, IntArray]]
 
 
 def load_matching() -> Matching:
-    """A function from costs to the rows and columns of a matching of all rows with the least total cost."""
+    """A function from costs to the rows and columns of the cheapest matching of all rows."""
     from scipy.optimize import linear_sum_assignment  # SciPy is slow to import and rarely needed
 
-    found: Matching = linear_sum_assignment
-    return found
+    matching: Matching = linear_sum_assignment
+    return matching

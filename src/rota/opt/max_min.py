@@ -13,24 +13,24 @@ import numpy as np
 from rota.core.arrays import FloatArray
 from rota.core.view import View
 from rota.opt.lp import Int32Array
-from rota.opt.memory import recalled
+from rota.opt.previous import recalled
 from rota.opt.shares import HELD, INFINITY, Polytope, Times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MaxMin:
-    """The fairest shares: level t, the times that reach it, and where the two stages of the next solve may start."""
+    """The fairest shares: level t, the times that reach it, and where the next solve may start."""
 
     level: float
     times: Times
-    memory: Mapping[str, Int32Array]
+    state: Mapping[str, Int32Array]
 
 
 def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
     """Maximise the lowest level, then sum of value_g x steps with that level held.
 
-    Groups that cannot run get nothing and do not count in the minimum. The second stage is needed because the first
-    has many optima, and a vertex of it may leave most GPUs idle.
+    Groups that cannot run get nothing and do not count in the minimum. The second stage is needed
+    because the first has many optima, and a vertex of it may leave most GPUs idle.
     """
     fastest = polytope.gain.max(axis=1, initial=0.0)
     counted = np.where(fastest > 0, polytope.groups.count, 0.0)
@@ -44,8 +44,11 @@ def max_min(polytope: Polytope, value: FloatArray, view: View) -> MaxMin:
         bounds=(0.0, own),
         name="max-min fairness",
     )
-    first = program.solve(recalled(view, "basis"), check=False)  # the second stage would not be feasible
+    # Not checked: the second stage would not be feasible.
+    first = program.solve(recalled(view, "basis"), check=False)
     level = float(first.x[polytope.special])
-    program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, level * HELD, INFINITY))
+    column = (polytope.special, level * HELD, INFINITY)
+    program.change(cost=polytope.costs(value[:, None]), column=column)
     second = program.improve(recalled(view, "second_basis"))
-    return MaxMin(level, polytope.read(second.x), {"basis": first.basis, "second_basis": second.basis})
+    state = {"basis": first.basis, "second_basis": second.basis}
+    return MaxMin(level, polytope.read(second.x), state)

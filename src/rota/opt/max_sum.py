@@ -2,8 +2,8 @@
 
     maximise  sum_ij T_ij h_j x_ij   subject to   sum_j T_ij x_ij >= r_i
 
-Without needs by class; with them the jobs of a class climb chains of types (chains.py), or, where pairs are allowed or
-types are many, every job with a need is a group of its own.
+Without needs by class; with them the jobs of a class climb chains of types (chains.py), or, where
+pairs are allowed or types are many, every job with a need is a group of its own.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from rota.core.arrays import FloatArray
 from rota.core.errors import InfeasibleError
+from rota.core.tolerance import TOLERANCE
 from rota.opt.chains import Climb
 from rota.opt.columns import PairSource, joined
-from rota.opt.levels import CLOSE
 from rota.opt.lp import Int32Array
 from rota.opt.pairs import Pairs
 from rota.opt.shares import INFINITY, Polytope, Times
@@ -41,7 +41,8 @@ def most(
 ) -> MostTimes:
     """Maximise sum of value [T] x steps by group; `need` [G] is in total steps/s of the group.
 
-    Pairs are added from `source`, if given, as long as they improve the total, and before that until the needs are met.
+    Pairs are added from `source`, if given, as long as they improve the total, and before that
+    until the needs are met.
 
     Raises:
         InfeasibleError: the needs cannot all be met.
@@ -50,28 +51,32 @@ def most(
     groups, types = polytope.rate.shape
     worth = np.broadcast_to(value, polytope.rate.shape)
     while True:
-        program = polytope.program(
-            cost=polytope.costs(worth), need=need, level=None, bounds=(0.0, 0.0), name="most total throughput"
-        )
+        cost = polytope.costs(worth)
+        program = polytope.program(cost=cost, need=need, level=None, bounds=(0.0, 0.0), name="most total throughput")
         try:
-            found = program.solve(basis)
+            solution = program.solve(basis)
         except InfeasibleError:
             if source is None or polytope.pairs is None or len(polytope.pairs):
                 raise
-            polytope, basis = replace(polytope, pairs=_enough_pairs(polytope, need, source)), None
+            polytope = replace(polytope, pairs=_enough_pairs(polytope, need, source))
+            basis = None
             continue
         if source is None or polytope.pairs is None:
             break
-        new = source.improving(found, worth + (found.row_dual[:groups] * polytope.scale)[:, None])
+        reward = worth + (solution.row_dual[:groups] * polytope.scale)[:, None]
+        new = source.improving(solution, reward)
         pairs = joined(polytope.pairs, new, groups, types)
         if len(pairs) == len(polytope.pairs):
             break
-        polytope, basis = replace(polytope, pairs=pairs), found.basis
-    return MostTimes(-found.objective, polytope.read(found.x), polytope.pairs, found.basis)
+        polytope = replace(polytope, pairs=pairs)
+        basis = solution.basis
+    return MostTimes(-solution.objective, polytope.read(solution.x), polytope.pairs, solution.basis)
 
 
 def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> Pairs:
-    """Pairs with which the needs can be met, where they cannot without: those that most reduce the overuse of GPUs.
+    """Pairs with which the needs can be met, where they cannot without.
+
+    Those that most reduce the overuse of GPUs.
 
     Raises:
         InfeasibleError: no pairs are enough.
@@ -81,25 +86,34 @@ def _enough_pairs(polytope: Polytope, need: FloatArray, source: PairSource) -> P
     pairs = Pairs.none()
     while True:
         with_them = replace(polytope, pairs=pairs)
-        found = with_them.program(
-            cost=with_them.only(1.0), need=need, level=None, bounds=(0.0, INFINITY), name="least overuse"
+        cost = with_them.only(1.0)
+        solution = with_them.program(
+            cost=cost, need=need, level=None, bounds=(0.0, INFINITY), name="least overuse"
         ).solve()
-        if found.objective <= CLOSE:
+        if solution.objective <= TOLERANCE:
             return pairs
-        reward = np.broadcast_to((found.row_dual[:groups] * polytope.scale)[:, None], polytope.rate.shape)
-        more = joined(pairs, source.improving(found, reward), groups, types)
+        price = solution.row_dual[:groups] * polytope.scale
+        reward = np.broadcast_to(price[:, None], polytope.rate.shape)
+        more = joined(pairs, source.improving(solution, reward), groups, types)
         if len(more) == len(pairs):
-            raise InfeasibleError("the needs cannot be met, whoever shares GPUs with whom")
+            raise InfeasibleError("the needs cannot be met, whichever jobs share GPUs")
         pairs = more
 
 
-def most_with_needs(jobs: Climb, need: FloatArray, value: FloatArray) -> tuple[float, FloatArray] | None:
-    """Worth and shares [J, T] with the most sum of value [C, T] x time; None if the needs [J] cannot all be met."""
+def most_with_needs(
+    jobs: Climb,
+    need: FloatArray,
+    value: FloatArray,
+) -> tuple[float, FloatArray] | None:
+    """Worth and shares [J, T] with the most sum of value [C, T] x time.
+
+    None if the needs [J] cannot all be met.
+    """
     rate = need[jobs.sort]
     f = np.minimum(np.maximum(jobs.heights(rate), 0.0), 1.0)
     usage = jobs.usage(f)
     try:
-        found = jobs.program(rate, usage, jobs.worth(usage, value), (0.0, 0.0)).solve()
+        solution = jobs.program(rate, usage, jobs.worth(usage, value), (0.0, 0.0)).solve()
     except InfeasibleError:
         return None
-    return -found.objective, jobs.share(f, found.x[:-1].reshape(jobs.ladder.sound.shape))
+    return -solution.objective, jobs.share(f, solution.x[:-1].reshape(jobs.ladder.sound.shape))

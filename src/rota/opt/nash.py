@@ -2,9 +2,10 @@
 
     maximise  sum_g n_g log u_g    subject to   n_g u_g <= gain_g . y_g,  y in the polytope of shares.py
 
-The logarithm is approximated from below between known points; the duals say where the next points should be
-(p_g being the price of utility, log u - p_g u is largest at u = 1 / p_g) and how far the optimum can be away. Numbers
-of jobs are right-hand sides only, so points found for one problem serve for the next with one job less.
+The logarithm is approximated from below between known points; the duals say where the next points
+should be (p_g being the price of utility, log u - p_g u is largest at u = 1 / p_g) and how far the
+optimum can be away. Numbers of jobs are right-hand sides only, so points found for one problem
+serve for the next with one job less.
 """
 
 from __future__ import annotations
@@ -50,18 +51,22 @@ class NashWelfare:
 
         With `keep`, later solves start from this answer.
         """
-        group, point, basis = self._group, self._point, self._basis
+        group = self._group
+        point = self._point
+        basis = self._basis
         total = max(1.0, float(count.sum()))
         gap = np.inf
         for _ in range(MOST_ROUNDS):
-            found = self._program(count, group, point).solve(basis)
-            basis = found.basis
-            new, best, distance = self._next_points(found, count)
-            last, gap = gap, distance / total
+            solution = self._program(count, group, point).solve(basis)
+            basis = solution.basis
+            new, best, distance = self._next_points(solution, count)
+            last = gap
+            gap = distance / total
             if gap <= GAP or (gap >= last and gap <= 1e3 * GAP):
                 break
-            group, point = np.concatenate([group, new]), np.concatenate([point, best])
-        answer = self._read(found, count, gap)
+            group = np.concatenate([group, new])
+            point = np.concatenate([point, best])
+        answer = self._read(solution, count, gap)
         if keep:
             self._center(answer.utility, count)
         return answer
@@ -74,36 +79,43 @@ class NashWelfare:
         self._point = np.concatenate([self._point, near.ravel()])
         self._basis = self._program(count, self._group, self._point).solve().basis
 
-    def _next_points(self, found: Solution, count: FloatArray) -> tuple[IntArray, FloatArray, float]:
+    def _next_points(
+        self,
+        solution: Solution,
+        count: FloatArray,
+    ) -> tuple[IntArray, FloatArray, float]:
         """Groups and utilities worth knowing, and how much sum n log u they may add."""
-        price = np.maximum(found.row_dual[: len(count)], 1e-300)
+        price = np.maximum(solution.row_dual[: len(count)], 1e-300)
         best = np.minimum(1 / price, self._fastest)
         there = np.flatnonzero((count > 0) & (best > 0))
-        known = -found.row_dual[2 * len(count) + len(self._capacity) :]
+        known = -solution.row_dual[2 * len(count) + len(self._capacity) :]
         adds = np.log(best[there]) - price[there] * best[there] - known[there]
         new = there[adds > 0.1 * GAP]
         return new, best[new], float(np.maximum(adds, 0.0) @ count[there])
 
-    def _read(self, found: Solution, count: FloatArray, gap: float) -> Welfare:
-        times = np.maximum(found.x[: self._gain.size], 0.0).reshape(self._gain.shape)
+    def _read(self, solution: Solution, count: FloatArray, gap: float) -> Welfare:
+        times = np.maximum(solution.x[: self._gain.size], 0.0).reshape(self._gain.shape)
         times[self._gain <= 0] = 0.0
         utility = (self._gain * times).sum(axis=1) / np.maximum(count, 1.0)
         return Welfare(np.minimum(utility, self._fastest), times, gap)
 
     def _program(self, count: FloatArray, known: IntArray, point: FloatArray) -> LinearProgram:
         groups, types = self._gain.shape
-        singles, points = groups * types, len(known)
-        group, type_ = np.repeat(np.arange(groups), types), np.tile(np.arange(types), groups)
+        singles = groups * types
+        points = len(known)
+        group = np.repeat(np.arange(groups), types)
+        type_ = np.tile(np.arange(types), groups)
         alone = np.stack([group, groups + group, 2 * groups + type_], axis=1).ravel()
         weight = np.stack([self._gain.ravel(), np.ones(singles), self._gpus[group]], axis=1).ravel()
         know = np.stack([known, 2 * groups + types + known], axis=1).ravel()
         at = np.stack([-point, np.ones(points)], axis=1).ravel()
         start = np.concatenate([np.arange(singles) * 3, 3 * singles + np.arange(points) * 2])
         able = np.where(self._fastest > 0, count, 0.0)
+        most = np.where(self._gain.ravel() > 0, np.inf, 0.0)
         return LinearProgram(
             cost=np.concatenate([np.zeros(singles), -np.log(point)]),
             lower=np.zeros(singles + points),
-            upper=np.concatenate([np.where(self._gain.ravel() > 0, np.inf, 0.0), np.full(points, np.inf)]),
+            upper=np.concatenate([most, np.full(points, np.inf)]),
             row_lower=np.concatenate([np.zeros(groups), np.full(groups + types, -np.inf), able]),
             row_upper=np.concatenate([np.full(groups, np.inf), count, self._capacity, able]),
             start=start.astype(np.int32),

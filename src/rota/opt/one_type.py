@@ -1,7 +1,8 @@
 """Shares for policies that see no difference between accelerator types: all GPUs are one pool.
 
-A job's time is then a single number, problems have closed forms, and the time is spread over the types in proportion
-to their GPUs, x_ij = x_i N_j / N: nobody is left on one type for ever, and no type is oversubscribed.
+A job's time is then a single number, problems have closed forms, and the time is spread over the
+types in proportion to their GPUs, x_ij = x_i N_j / N: nobody is left on one type for ever, and no
+type is oversubscribed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,20 @@ def over_types(time: FloatArray, capacity: IntArray) -> FloatArray:
     return time[:, None] * part[None, :]
 
 
-def fill(base: FloatArray, speed: FloatArray, size: FloatArray, pool: float) -> tuple[FloatArray, float]:
-    """Times min(1, max(base, t speed)) with the largest t whose GPUs, the sum of size x time, fit into the pool.
+def fill(
+    base: FloatArray,
+    speed: FloatArray,
+    size: FloatArray,
+    pool: float,
+) -> tuple[FloatArray, float]:
+    """Times min(1, max(base, t speed)) with the largest t whose GPUs fit into the pool.
 
     Also returns t; infinity when everybody gets all the time. The bases must fit.
     """
     grows = (speed > 0) & (base < 1) & (size > 0)
-    start, stop, slope = base[grows] / speed[grows], 1.0 / speed[grows], (size * speed)[grows]
+    start = base[grows] / speed[grows]
+    stop = 1.0 / speed[grows]
+    slope = (size * speed)[grows]
     at = np.concatenate([start, stop])
     order = np.argsort(at, kind="stable")
     at = at[order]
@@ -42,7 +50,7 @@ def fill(base: FloatArray, speed: FloatArray, size: FloatArray, pool: float) -> 
 
 
 def highest_target(pace: Pace, size: FloatArray, pool: float) -> float:
-    """The largest target whose needs, rate over the job's own rate, fit into the pool (Newton's method from above)."""
+    """The largest target whose needs fit into the pool (Newton's method from above)."""
     own = np.where(pace.fastest > 0, pace.fastest, 1.0)
     v = pace.limit()
     if v == np.inf:

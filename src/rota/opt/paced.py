@@ -1,10 +1,13 @@
-"""The highest common target with a row per group: for pairs of jobs, and for clusters of many types.
+"""The highest common target with a row per group.
+
+For pairs of jobs, and for clusters of many types.
 
     maximise v   subject to   rate of group g >= r_g(v)   on the polytope of shares.py
 
-r is convex, so its tangent at a trial v asks for less than r: the linear program with tangents overestimates the
-optimum, and its answer is the next trial (Newton's method; exact at once for the makespan, where r is linear). Pairs
-are added as prices call for them (columns.py), at the same time.
+r is convex, so its tangent at a trial v asks for less than r: the linear program with tangents
+overestimates the optimum, and its answer is the next trial (Newton's method; exact at once for the
+makespan, where r is linear). Pairs are added as prices call for them (columns.py), at the same
+time.
 """
 
 from __future__ import annotations
@@ -50,15 +53,17 @@ def highest_paced_target(
     v = first_trial(v, limit)
     basis: Int32Array | None = None
     for _ in range(MOST_TRIALS):
-        found = _tangent(polytope, pace, v, limit).solve(basis)
-        basis, reached = found.basis, v * float(found.x[polytope.special])
-        more = _more(polytope, source, found, np.zeros(len(value)))
+        solution = _tangent(polytope, pace, v, limit).solve(basis)
+        basis = solution.basis
+        reached = v * float(solution.x[polytope.special])
+        more = _more(polytope, source, solution, np.zeros(len(value)))
         if more is None and abs(reached - v) <= CLOSE * v:
             break
-        polytope, v = more or polytope, reached
+        polytope = more or polytope
+        v = reached
     else:
         raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r}, {reached!r}")
-    return _second_stage(polytope, pace, value, source, (min(v, reached), found.basis))
+    return _second_stage(polytope, pace, value, source, (min(v, reached), solution.basis))
 
 
 def _tangent(polytope: Polytope, pace: Pace, v: float, limit: float) -> LinearProgram:
@@ -73,27 +78,38 @@ def _tangent(polytope: Polytope, pace: Pace, v: float, limit: float) -> LinearPr
     )
 
 
-def _more(polytope: Polytope, source: PairSource | None, found: Solution, value: FloatArray) -> Polytope | None:
+def _more(
+    polytope: Polytope,
+    source: PairSource | None,
+    solution: Solution,
+    value: FloatArray,
+) -> Polytope | None:
     """The polytope with the pairs that would improve the solution; None if there are none."""
     if source is None or polytope.pairs is None:
         return None
     groups, types = polytope.rate.shape
-    reward = value + found.row_dual[:groups] * polytope.scale
-    new = source.improving(found, np.broadcast_to(reward[:, None], (groups, types)))
+    reward = value + solution.row_dual[:groups] * polytope.scale
+    new = source.improving(solution, np.broadcast_to(reward[:, None], (groups, types)))
     pairs = joined(polytope.pairs, new, groups, types)
     return None if len(pairs) == len(polytope.pairs) else replace(polytope, pairs=pairs)
 
 
 def _second_stage(
-    polytope: Polytope, pace: Pace, value: FloatArray, source: PairSource | None, start: tuple[float, Int32Array | None]
+    polytope: Polytope,
+    pace: Pace,
+    value: FloatArray,
+    source: PairSource | None,
+    start: tuple[float, Int32Array | None],
 ) -> Paced:
     target, basis = start
     for _ in range(MOST_TRIALS):
         program = _tangent(polytope, pace, target, INFINITY)
-        program.change(cost=polytope.costs(value[:, None]), column=(polytope.special, HELD, INFINITY))
-        found = program.solve(basis)
-        more = _more(polytope, source, found, value)
+        column = (polytope.special, HELD, INFINITY)
+        program.change(cost=polytope.costs(value[:, None]), column=column)
+        solution = program.solve(basis)
+        more = _more(polytope, source, solution, value)
         if more is None:
             break
-        polytope, basis = more, found.basis
-    return Paced(target, polytope.read(found.x), polytope.pairs or Pairs.none())
+        polytope = more
+        basis = solution.basis
+    return Paced(target, polytope.read(solution.x), polytope.pairs or Pairs.none())

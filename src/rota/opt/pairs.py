@@ -1,7 +1,10 @@
-"""Two jobs on the same GPUs: which pairs are worth a column, and from pairs of groups to pairs of jobs.
+"""Two jobs on the same GPUs.
 
-A pair of groups (g, h) on type j runs both at reduced rates. If the rates, each divided by the group's rate alone,
-add up to at most 1, time slicing gives both as much in as much GPU time and less of their own: the pair is dropped.
+Which pairs are worth a column, and from pairs of groups to pairs of jobs.
+
+A pair of groups (g, h) on type j runs both at reduced rates. If the rates, each divided by the
+group's rate alone, add up to at most 1, time slicing gives both as much in as much GPU time and
+less of their own: the pair is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import numpy as np
 from rota.core.allocation import NO_OPTIONS, Options
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.view import View
-from rota.opt.groups import Groups
+from rota.opt.groups import JobGroups
 from rota.opt.lp import Int32Array
 
 NOTHING = 1e-10
@@ -39,7 +42,8 @@ class Pairs:
     @staticmethod
     def none() -> Pairs:
         """No pair."""
-        no, zero = np.zeros(0, dtype=np.int64), np.zeros(0)
+        no = np.zeros(0, dtype=np.int64)
+        zero = np.zeros(0)
         return Pairs(no, no, no, zero, zero, zero)
 
     def rows(self, keep: IntArray) -> Pairs:
@@ -60,7 +64,10 @@ class Pairs:
     def columns(
         self, gain: tuple[FloatArray, FloatArray], groups: int, offset: int
     ) -> tuple[Int32Array, Int32Array, FloatArray]:
-        """Start, index and value of the columns in the model of shares.py; they begin at entry `offset`."""
+        """Start, index and value of the columns in the model of shares.py.
+
+        They begin at entry `offset`.
+        """
         inside = self.first == self.second
         twice = np.where(inside, 2.0, 1.0)
         index = np.stack(
@@ -74,68 +81,94 @@ class Pairs:
         return start.astype(np.int32), index[keep].astype(np.int32), value[keep]
 
 
-def useful_classes(view: View, kinds: IntArray) -> BoolArray:
+def useful_classes(view: View, job_classes: IntArray) -> BoolArray:
     """[K, K, T] pairs of these classes that are not dominated by time slicing."""
     classes = view.classes
-    alone = (classes.throughput * (view.capacity > 0))[kinds][:, None, :]
-    pair = classes.pair[kinds[:, None], kinds[None, :]]
+    alone = (classes.throughput * (view.capacity > 0))[job_classes][:, None, :]
+    pair = classes.pair[job_classes[:, None], job_classes[None, :]]
     mine = np.divide(pair, alone, out=np.zeros(pair.shape), where=alone > 0)
     theirs = mine.transpose(1, 0, 2)
-    gpus = classes.gpus[kinds]
+    gpus = classes.gpus[job_classes]
     useful: BoolArray = (mine + theirs > 1.0) & (mine > 0) & (theirs > 0)
     useful &= (gpus[:, None] == gpus[None, :])[:, :, None]
     return useful
 
 
-def useful_pairs(view: View, groups: Groups) -> Pairs:
+def useful_pairs(view: View, groups: JobGroups) -> Pairs:
     """All pair columns between groups that are not dominated by time slicing."""
-    present, own = np.unique(groups.kind, return_inverse=True)
+    present, own = np.unique(groups.job_class, return_inverse=True)
     useful = useful_classes(view, present)
     if len(present) < len(groups) or (own != np.arange(len(own))).any():
         useful = useful[own[:, None], own[None, :]]
     first, second, type_ = np.nonzero(useful)
     upper = first <= second
-    first, second, type_ = first[upper], second[upper], type_[upper]
-    a, b, pair = groups.kind[first], groups.kind[second], view.classes.pair
+    first = first[upper]
+    second = second[upper]
+    type_ = type_[upper]
+    a = groups.job_class[first]
+    b = groups.job_class[second]
+    pair = view.classes.pair
     return Pairs(first, second, type_, pair[a, b, type_], pair[b, a, type_], groups.gpus[first])
 
 
-def spread(view: View, groups: Groups, pairs: Pairs, time: FloatArray) -> tuple[Options, FloatArray]:
+def spread(
+    view: View,
+    groups: JobGroups,
+    pairs: Pairs,
+    time: FloatArray,
+) -> tuple[Options, FloatArray]:
     """Pairs of jobs and their shares [pairs, T] from the total times of pairs of groups.
 
-    Every member of a group gets an equal part. Between two groups, members are laid out along a line of length 1 each
-    and meet where they overlap (a north-west corner filling: n + m - 1 pairs at most); inside one group they form a
-    ring. So the number of job pairs grows with the number of jobs, not with its square.
+    Every member of a group gets an equal part. Between two groups, members are laid out along a
+    line of length 1 each and meet where they overlap (a north-west corner filling: n + m - 1 pairs
+    at most); inside one group they form a ring. So the number of job pairs grows with the number of
+    jobs, not with its square.
     """
     there = groups.count > 0
     possible = there[pairs.first] & there[pairs.second] & (pairs.limits(groups.count) > 0)
     used = np.flatnonzero((time > NOTHING) & possible)
     if len(used) == 0:
         return NO_OPTIONS, np.zeros((0, len(view.capacity)))
-    small = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member  # sorted by radix, not by merging
-    order = np.argsort(small, kind="stable")
-    ends = np.cumsum(np.bincount(groups.member, minlength=len(groups)))
     key = pairs.first[used] * len(groups) + pairs.second[used]
-    found, column = np.unique(key, return_inverse=True)
-    total = np.zeros((len(found), len(view.capacity)))
+    used_keys, column = np.unique(key, return_inverse=True)
+    total = np.zeros((len(used_keys), len(view.capacity)))
     total[column, pairs.type[used]] = time[used]
-    ones, others, parts, which = [], [], [], []
-    for at, (g, h) in enumerate(zip(*np.divmod(found, len(groups)), strict=True)):
-        mine = order[ends[g - 1] if g else 0 : ends[g]]
-        left, right, part = _ring(mine) if g == h else _line(mine, order[ends[h - 1] if h else 0 : ends[h]])
-        ones.append(left)
-        others.append(right)
-        parts.append(part)
-        which.append(np.full(len(part), at))
-    one, other = np.concatenate(ones), np.concatenate(others)
-    first, second = np.minimum(one, other), np.maximum(one, other)
-    share = np.concatenate(parts)[:, None] * total[np.concatenate(which)]
+    meetings = _meetings(groups, *np.divmod(used_keys, len(groups)))
+    one, other, part = (np.concatenate(columns) for columns in zip(*meetings, strict=True))
+    lengths = [len(part) for _, _, part in meetings]
+    first = np.minimum(one, other)
+    second = np.maximum(one, other)
+    share = part[:, None] * total[np.repeat(np.arange(len(meetings)), lengths)]
     return Options(first=view.jobs[first], second=view.jobs[second], gpus=view.gpus[first]), share
 
 
+def _meetings(
+    groups: JobGroups,
+    first: IntArray,
+    second: IntArray,
+) -> list[tuple[IntArray, IntArray, FloatArray]]:
+    """For each pair of groups: which members run together, and their parts of the pair's time."""
+    # Small integers are sorted by radix, not by merging.
+    member = groups.member.astype(np.int16) if len(groups) < _INT16 else groups.member
+    order = np.argsort(member, kind="stable")
+    sizes = np.bincount(groups.member, minlength=len(groups))
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+
+    def members(group: int) -> IntArray:
+        return order[starts[group] : ends[group]]
+
+    return [
+        _ring(members(g)) if g == h else _line(members(g), members(h))
+        for g, h in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+
+
 def _line(mine: IntArray, theirs: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    n, m = len(mine), len(theirs)
-    cuts = np.sort(np.concatenate([np.arange(n) * m, np.arange(m) * n]), kind="stable")  # merges two sorted runs
+    n = len(mine)
+    m = len(theirs)
+    # A stable sort merges two sorted runs.
+    cuts = np.sort(np.concatenate([np.arange(n) * m, np.arange(m) * n]), kind="stable")
     cuts = cuts[np.diff(cuts, prepend=-1) > 0]
     part = np.diff(cuts, append=n * m) / (n * m)
     return mine[cuts // m], theirs[cuts // n], part

@@ -2,11 +2,12 @@
 
 Jobs of a class are interchangeable, so both programs count jobs instead of naming them:
 
-1. `most_speed`: how many jobs of each class hold which option, with all servers of a type taken as one. Its linear
-   relaxation is the bound that everything is measured against. The number of variables does not depend on the number
-   of jobs.
-2. `most_speed_on_servers`: the same server by server, where a job of several GPUs is either whole on one server or
-   cut at GPUs. Only for a few servers at a time: equal servers can be exchanged, which makes the search long.
+1. `most_speed`: how many jobs of each class hold which option, with all servers of a type taken as
+   one. Its linear relaxation is the bound that everything is measured against. The number of
+   variables does not depend on the number of jobs.
+2. `most_speed_on_servers`: the same server by server, where a job of several GPUs is either whole
+   on one server or cut at GPUs. Only for a few servers at a time: equal servers can be exchanged,
+   which makes the search long.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import InfeasibleError
+from rota.core.tolerance import TOLERANCE
 from rota.opt.lp import Int32Array, LinearProgram
 from rota.opt.whole import is_whole, solve_whole
-
-_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,16 +57,56 @@ class Counts:
 def most_speed(
     menus: Sequence[Menu], cpus: float, memory_gb: float, *, time_limit_s: float, gap: float
 ) -> Counts | None:
-    """The most total speed with so many CPUs and so much memory; None if it is not there or not found in time."""
+    """The most total speed with this number of CPUs and this much memory.
+
+    None without a solution in time.
+    """
+    program = _by_option(menus, cpus, memory_gb)
+    try:
+        relaxed = program.solve()
+    except InfeasibleError:
+        return None
+    x = relaxed.x
+    seconds = 0.0
+    if time_limit_s <= 0:
+        return None
+    if not is_whole(x):
+        whole = solve_whole(program, time_limit_s=time_limit_s, gap=gap)
+        if whole is None:
+            return None
+        x = whole.x
+        seconds = whole.seconds
+    x = np.rint(x)
+    bounds = np.cumsum([len(m.speed) for m in menus])[:-1]
+    return Counts(
+        chosen=tuple(part.astype(np.int64) for part in np.split(x, bounds)),
+        total=float(-program.cost @ x),
+        bound=-relaxed.objective,
+        worth=-relaxed.row_dual[: len(menus)],
+        cpu_price=max(0.0, -float(relaxed.row_dual[-2]) / max(cpus, 1.0)),
+        memory_price=max(0.0, -float(relaxed.row_dual[-1]) / max(memory_gb, 1.0)),
+        seconds=seconds,
+    )
+
+
+def _by_option(menus: Sequence[Menu], cpus: float, memory_gb: float) -> LinearProgram:
+    """The program with a column for each option. Rows: the jobs of each menu, CPUs, memory.
+
+    The last two are scaled by what there is, so that the solver's tolerances mean the same for CPUs
+    and memory.
+    """
     speed = np.concatenate([m.speed for m in menus])
     menu = np.repeat(np.arange(len(menus)), [len(m.speed) for m in menus])
     count = np.array([m.count for m in menus], dtype=np.float64)
-    # Rows are scaled by what there is, so that the solver's tolerances mean the same for CPUs and memory.
-    needs = [np.concatenate([getattr(m, name) for m in menus]) for name in ("cpus", "memory_gb")]
-    value = np.stack([np.ones(len(speed)), needs[0] / max(cpus, 1.0), needs[1] / max(memory_gb, 1.0)], axis=1)
-    index = np.stack([menu, np.full(len(menu), len(menus)), np.full(len(menu), len(menus) + 1)], axis=1)
-    room = [cpus / max(cpus, 1.0) + _SLACK, memory_gb / max(memory_gb, 1.0) + _SLACK]
-    program = LinearProgram(
+    cpu_scale = max(cpus, 1.0)
+    memory_scale = max(memory_gb, 1.0)
+    cpu_need = np.concatenate([m.cpus for m in menus]) / cpu_scale
+    memory_need = np.concatenate([m.memory_gb for m in menus]) / memory_scale
+    value = np.stack([np.ones(len(speed)), cpu_need, memory_need], axis=1)
+    cpu_row = np.full(len(menu), len(menus))
+    index = np.stack([menu, cpu_row, cpu_row + 1], axis=1)
+    room = [cpus / cpu_scale + TOLERANCE, memory_gb / memory_scale + TOLERANCE]
+    return LinearProgram(
         cost=-speed,
         lower=np.zeros(len(speed)),
         upper=count[menu],
@@ -76,30 +116,6 @@ def most_speed(
         index=index.ravel().astype(np.int32),
         value=value.ravel(),
         name="options of a round",
-    )
-    try:
-        relaxed = program.solve()
-    except InfeasibleError:
-        return None
-    x, seconds = relaxed.x, 0.0
-    if time_limit_s <= 0:
-        return None
-    if not is_whole(x):
-        found = solve_whole(program, time_limit_s=time_limit_s, gap=gap)
-        if found is None:
-            return None
-        x, seconds = found.x, found.seconds
-    x = np.rint(x)
-    bounds = np.cumsum([len(m.speed) for m in menus])[:-1]
-    chosen = tuple(part.astype(np.int64) for part in np.split(x, bounds))
-    return Counts(
-        chosen=chosen,
-        total=float(speed @ x),
-        bound=-relaxed.objective,
-        worth=-relaxed.row_dual[: len(menus)],
-        cpu_price=max(0.0, -float(relaxed.row_dual[-2]) / max(cpus, 1.0)),
-        memory_price=max(0.0, -float(relaxed.row_dual[-1]) / max(memory_gb, 1.0)),
-        seconds=seconds,
     )
 
 
@@ -125,22 +141,37 @@ def most_speed_on_servers(
     gap: float = 0.0,
     nodes: int = 1_000_000,
 ) -> ServerCounts | None:
-    """The most total speed with these (GPUs, CPUs, GB) of each server, less `split_cost` per job on several servers.
+    """The most total speed on servers with (GPUs, CPUs, GB), less `split_cost` per cut job.
 
-    Cutting a job gives each server a part in proportion to its GPUs there. None if nothing was found in time.
+    Cutting a job gives each server a part in proportion to its GPUs there. None if nothing was
+    found in time.
     """
     model = _ByServer(menus, servers)
-    found = solve_whole(model.program(split_cost), time_limit_s=time_limit_s, gap=gap, nodes=nodes)
-    if found is None:
+    solution = solve_whole(
+        model.program(split_cost),
+        time_limit_s=time_limit_s,
+        gap=gap,
+        nodes=nodes,
+    )
+    if solution is None:
         return None
-    x, many = found.x.astype(np.int64), len(model.place)
-    return ServerCounts(whole=x[:many], parts=x[many : 2 * many], place=model.place, seconds=found.seconds)
+    x = solution.x.astype(np.int64)
+    many = len(model.place)
+    return ServerCounts(
+        whole=x[:many],
+        parts=x[many : 2 * many],
+        place=model.place,
+        seconds=solution.seconds,
+    )
 
 
 class _ByServer:
-    """The program server by server. Columns: whole jobs by place, GPUs of cut jobs by place, cut jobs by option.
+    """The program server by server.
 
-    Rows: the jobs of each menu; for each option, GPUs of cut jobs against their number; three resources by server.
+    Columns: whole jobs by place, GPUs of cut jobs by place, cut jobs by option.
+
+    Rows: the jobs of each menu; for each option, GPUs of cut jobs against their number; three
+    resources by server.
     """
 
     def __init__(self, menus: Sequence[Menu], servers: Sequence[tuple[int, float, float]]) -> None:
@@ -160,8 +191,10 @@ class _ByServer:
         self.place = np.stack([self.owner[self.pair], option[self.pair], self.server], axis=1)
 
     def program(self, split_cost: float) -> LinearProgram:
-        pair, server, gangs = self.pair, self.server, self.gpus > 1
-        fits = (self.need[pair] <= self.room[server] + _SLACK).all(axis=1)
+        pair = self.pair
+        server = self.server
+        gangs = self.gpus > 1
+        fits = (self.need[pair] <= self.room[server] + TOLERANCE).all(axis=1)
         upper = [
             np.where(fits, self.count[self.owner[pair]], 0.0),
             np.where(gangs[pair], self.room[server, 0], 0.0),
@@ -176,7 +209,7 @@ class _ByServer:
             lower=np.zeros(columns),
             upper=np.concatenate(upper),
             row_lower=np.concatenate([counted, np.full(self.room.size, -np.inf)]),
-            row_upper=np.concatenate([counted, (self.room / scale).ravel() + _SLACK]),
+            row_upper=np.concatenate([counted, (self.room / scale).ravel() + TOLERANCE]),
             start=start,
             index=index,
             value=value,
@@ -185,8 +218,12 @@ class _ByServer:
 
     def _matrix(self, scale: FloatArray) -> tuple[Int32Array, Int32Array, FloatArray]:
         """By columns; the rows of servers are scaled by what the largest one has."""
-        pair, many, options, menus = self.pair, len(self.pair), len(self.owner), len(self.count)
-        at, ones = np.arange(many), np.ones(many)
+        pair = self.pair
+        many = len(self.pair)
+        options = len(self.owner)
+        menus = len(self.count)
+        at = np.arange(many)
+        ones = np.ones(many)
         number = np.arange(options)
         entries = [
             (self.owner[pair], at, ones),

@@ -1,4 +1,7 @@
-"""The highest common target for the jobs of a view: by chains of types if there are few types, else a row per job."""
+"""The highest common target for the jobs of a view.
+
+By chains of types if there are few types, else a row per job.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from rota.opt.chains import MOST_TYPES, climb
 from rota.opt.columns import pair_source
 from rota.opt.configured import Configured, columns, highest, total_worth
 from rota.opt.groups import by_job, ratio, worth_of_a_step
-from rota.opt.memory import recalled
 from rota.opt.paced import highest_paced_target
 from rota.opt.pairs import Pairs, spread
+from rota.opt.previous import recalled
 from rota.opt.shares import Polytope
 from rota.opt.targets import Pace, highest_target
 from rota.opt.wishes import shares, wishes
@@ -38,18 +41,20 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Met:
-    """The highest target that can be met, shares that meet it, and what to remember for the next solve."""
+    """The highest target that can be met, shares that meet it, and state for the next solve."""
 
     target: float
     share: FloatArray
-    memory: Mapping[str, Any]
+    state: Mapping[str, Any]
     extras: Options = field(default_factory=lambda: NO_OPTIONS)
     wish: Wishes | None = None
     """CPUs and memory, where they were chosen too."""
 
 
 def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | None = None) -> Met:
-    """Raise the target as far as the cluster allows, then the total normalised throughput. `rate` is [C, T].
+    """Raise the target as far as the cluster allows, then the total normalised throughput.
+
+    `rate` is [C, T].
 
     `favour` [C] says how much a class counts in that total.
     """
@@ -60,9 +65,11 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
     if len(view.capacity) > MOST_TYPES:
         scale = ratio(np.ones(len(view)), pace.fastest)
         polytope = _by_job(view, rate, scale)
-        found = highest_paced_target(polytope, pace.scaled(scale), worth[view.job_class], None, _first_guess(view))
-        return Met(found.target, found.times.alone, {"target": found.target})
-    capacity, gpus = view.capacity.astype(np.float64), view.classes.gpus.astype(np.float64)
+        value = worth[view.job_class]
+        paced = highest_paced_target(polytope, pace.scaled(scale), value, None, _first_guess(view))
+        return Met(paced.target, paced.times.alone, {"target": paced.target})
+    capacity = view.capacity.astype(np.float64)
+    gpus = view.classes.gpus.astype(np.float64)
     jobs = climb(rate, view.job_class, gpus, capacity)
     price = recalled(view, "price")
     if price is not None and len(price) != len(capacity):
@@ -75,16 +82,20 @@ def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | N
         basis=recalled(view, "basis"),
         second_basis=recalled(view, "second_basis"),
     )
-    memory = {"price": reached.price, "second_basis": reached.second_basis}
+    state = {"price": reached.price, "second_basis": reached.second_basis}
     if reached.basis is not None:
-        memory["basis"] = reached.basis
-    return Met(reached.target, reached.share, memory)
+        state["basis"] = reached.basis
+    return Met(reached.target, reached.share, state)
 
 
 def meet_blindly(view: View, rate: FloatArray, need: Requirement) -> Met:
-    """The same when types are not distinguished (`rate` is equal on all): what is left over goes to all alike."""
+    """The same when types are not distinguished (`rate` is equal on all).
+
+    What is left over goes to all alike.
+    """
     pace = _pace(rate.max(axis=1, initial=0.0)[view.job_class], need)
-    size, pool = view.gpus.astype(np.float64), float(view.capacity.sum())
+    size = view.gpus.astype(np.float64)
+    pool = float(view.capacity.sum())
     target = one_type.highest_target(pace, size, pool)
     least = ratio(pace.rate(target), pace.fastest)
     time, _ = one_type.fill(least, np.where(pace.fastest > 0, 1.0, 0.0), size, pool)
@@ -100,12 +111,12 @@ def meet_configured(view: View, need: Requirement, favour: FloatArray | None = N
     scale = ratio(np.ones(len(view)), pace.fastest)
     worth = total_worth(view) if favour is None else total_worth(view) * favour
     problem = replace(unscaled, scale=scale)
-    found = highest(problem, pace.scaled(scale), worth[view.job_class], _first_guess(view))
+    best = highest(problem, pace.scaled(scale), worth[view.job_class], _first_guess(view))
     return Met(
-        found.value,
-        shares(groups, ways, found.times, len(view.capacity)),
-        {"target": found.value},
-        wish=wishes(view, groups, ways, found.times),
+        best.value,
+        shares(groups, ways, best.times, len(view.capacity)),
+        {"target": best.value},
+        wish=wishes(view, groups, ways, best.times),
     )
 
 
@@ -117,28 +128,31 @@ def meet_packed(view: View, rate: FloatArray, need: Requirement, weight: FloatAr
     scale = ratio(np.ones(len(view)), pace.fastest)
     polytope = _by_job(view, rate, scale / weight)
     source = pair_source(view, polytope.groups)
-    first, second, type_ = (recalled(view, name) for name in ("pair_first", "pair_second", "pair_type"))
+    first = recalled(view, "pair_first")
+    second = recalled(view, "pair_second")
+    type_ = recalled(view, "pair_type")
     start = Pairs.none()
     if first is not None:
-        a, b = view.position(first), view.position(second)
+        a = view.position(first)
+        b = view.position(second)
         known = (a >= 0) & (b >= 0)
         start = source.between(a[known], b[known], type_[known])
-    found = highest_paced_target(
+    paced = highest_paced_target(
         replace(polytope, pairs=start),
         pace.scaled(scale),
         _worth(view, rate)[view.job_class],
         source,
         _first_guess(view),
     )
-    extras, together = spread(view, polytope.groups, found.pairs, found.times.paired)
-    used = found.times.paired > 0
-    memory = {
-        "target": found.target,
-        "pair_first": view.jobs[found.pairs.first[used]],
-        "pair_second": view.jobs[found.pairs.second[used]],
-        "pair_type": found.pairs.type[used],
+    extras, together = spread(view, polytope.groups, paced.pairs, paced.times.paired)
+    used = paced.times.paired > 0
+    state = {
+        "target": paced.target,
+        "pair_first": view.jobs[paced.pairs.first[used]],
+        "pair_second": view.jobs[paced.pairs.second[used]],
+        "pair_type": paced.pairs.type[used],
     }
-    return Met(found.target, np.concatenate([found.times.alone, together]), memory, extras)
+    return Met(paced.target, np.concatenate([paced.times.alone, together]), state, extras)
 
 
 def _pace(fastest: FloatArray, need: Requirement) -> Pace:
@@ -172,7 +186,10 @@ def _first_guess(view: View) -> float:
 
 
 def reference_rate(view: View, rate: FloatArray) -> FloatArray:
-    """[C, T] the same rate on every type that is up: that of the reference type, or else of the fastest present."""
+    """[C, T] the same rate on every type that is up.
+
+    That of the reference type, or else of the fastest present.
+    """
     types = view.types
     if REFERENCE in types and view.capacity[types.index(REFERENCE)] > 0:
         reference = rate[:, types.index(REFERENCE)]

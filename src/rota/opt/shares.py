@@ -6,9 +6,9 @@ Variables are total times: y_gj of group g alone on type j, z_k of pair column k
     sum_j y_gj + sum_k m_gk z_k <= n_g            time of a group (m = 2 for a pair inside the group)
     sum_g s_g y_gj + sum_k s_k z_k <= N_j         GPUs of a type (a pair uses them once)
 
-Rows are in this order. Columns are the times alone, then one column of its own (the level t of max-min fairness with
-coefficients in the need rows, or the overuse theta with -N_j in the capacity rows), then the pairs, so that a basis
-stays valid when pairs are added.
+Rows are in this order. Columns are the times alone, then one column of its own (the level t of
+max-min fairness with coefficients in the need rows, or the overuse theta with -N_j in the capacity
+rows), then the pairs, so that a basis stays valid when pairs are added.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from functools import lru_cache
 import numpy as np
 
 from rota.core.arrays import FloatArray
-from rota.opt.groups import Groups
+from rota.core.tolerance import TOLERANCE
+from rota.opt.groups import JobGroups
 from rota.opt.lp import Int32Array, LinearProgram
 from rota.opt.pairs import Pairs
 
-HELD = 1 - 1e-9
+HELD = 1 - TOLERANCE
 """A second stage may lower the value of the first one by this factor."""
 INFINITY = np.inf
 
@@ -32,7 +33,7 @@ INFINITY = np.inf
 class Polytope:
     """Coefficients of the feasible set."""
 
-    groups: Groups
+    groups: JobGroups
     capacity: FloatArray
     rate: FloatArray
     """[G, T] steps/s of one job alone; a type with rate 0 is not given to the group."""
@@ -56,9 +57,15 @@ class Polytope:
         return self.rate.size
 
     def program(
-        self, *, cost: FloatArray, need: FloatArray, level: FloatArray | None, bounds: tuple[float, float], name: str
+        self,
+        *,
+        cost: FloatArray,
+        need: FloatArray,
+        level: FloatArray | None,
+        bounds: tuple[float, float],
+        name: str,
     ) -> LinearProgram:
-        """The linear program; its special column is a level (coefficients given) or, without, the overuse."""
+        """The linear program; its special column is a level (with coefficients) or the overuse."""
         groups, types = self.rate.shape
         start, index = _pattern(groups, types, has_level=level is not None)
         value, upper = self._alone(-self.capacity if level is None else -level, bounds[1])
@@ -68,7 +75,8 @@ class Polytope:
                 self.pairs.rate_second * self.scale[self.pairs.second],
             )
             begin, entries, values = self.pairs.columns(gains, groups, offset=len(index))
-            start, index = np.concatenate([start, begin]), np.concatenate([index, entries])
+            start = np.concatenate([start, begin])
+            index = np.concatenate([index, entries])
             value = np.concatenate([value, values])
             upper = np.concatenate([upper, self.pairs.limits(self.groups.count)])
         lower = np.zeros(len(cost))
@@ -90,7 +98,8 @@ class Polytope:
         """Coefficients and upper bounds of the times alone, then of the special column."""
         gpus = self.groups.gpus
         known, most = _coefficients(self.rate.shape, self.rate.tobytes(), self.scale.tobytes(), gpus.tobytes())
-        value, upper = np.empty(len(known) + len(special)), np.empty(len(most) + 1)
+        value = np.empty(len(known) + len(special))
+        upper = np.empty(len(most) + 1)
         value[: len(known)] = known
         value[len(known) :] = special
         upper[:-1] = most
@@ -121,7 +130,8 @@ class Polytope:
 
     def read(self, x: FloatArray) -> Times:
         """Total times of a solution."""
-        alone = np.where(self.rate > 0, np.maximum(x[: self.special], 0.0).reshape(self.rate.shape), 0.0)
+        times = np.maximum(x[: self.special], 0.0).reshape(self.rate.shape)
+        alone = np.where(self.rate > 0, times, 0.0)
         return Times(alone=alone, paired=np.maximum(x[self.special + 1 :], 0.0))
 
 
@@ -132,24 +142,38 @@ class Times:
     alone: FloatArray
     paired: FloatArray
 
-    def share(self, groups: Groups) -> FloatArray:
+    def share(self, groups: JobGroups) -> FloatArray:
         """[J, T] equal parts of the time alone."""
-        part: FloatArray = (self.alone / np.maximum(groups.count, 1.0)[:, None]).take(groups.member, axis=0)
+        by_job = self.alone / np.maximum(groups.count, 1.0)[:, None]
+        part: FloatArray = by_job.take(groups.member, axis=0)
         return part
 
 
 @lru_cache(maxsize=64)
 def _pattern(groups: int, types: int, *, has_level: bool) -> tuple[Int32Array, Int32Array]:
-    """Where the columns of times alone begin and which rows they are in; then the special column."""
+    """Where the columns of times alone begin and which rows they are in.
+
+    Then the special column.
+    """
     group = np.repeat(np.arange(groups), types)
-    index = np.stack([group, groups + group, 2 * groups + np.tile(np.arange(types), groups)], axis=1)
+    type_row = 2 * groups + np.tile(np.arange(types), groups)
+    index = np.stack([group, groups + group, type_row], axis=1)
     special = np.arange(groups) if has_level else np.arange(2 * groups, 2 * groups + types)
-    return np.arange(0, index.size + 1, 3, dtype=np.int32), np.append(index.ravel(), special).astype(np.int32)
+    start = np.arange(0, index.size + 1, 3, dtype=np.int32)
+    return start, np.append(index.ravel(), special).astype(np.int32)
 
 
 @lru_cache(maxsize=4)
-def _coefficients(shape: tuple[int, int], rate: bytes, scale: bytes, gpus: bytes) -> tuple[FloatArray, FloatArray]:
-    """Coefficients and upper bounds of the times alone: by class, they are the same until a new class appears."""
+def _coefficients(
+    shape: tuple[int, int],
+    rate: bytes,
+    scale: bytes,
+    gpus: bytes,
+) -> tuple[FloatArray, FloatArray]:
+    """Coefficients and upper bounds of the times alone.
+
+    By class, they are the same until a new class appears.
+    """
     rates = np.frombuffer(rate).reshape(shape)
     value = np.empty((*shape, 3))
     value[:, :, 0] = rates * np.frombuffer(scale)[:, None]

@@ -1,11 +1,14 @@
-"""Raise a common target v until the cluster is full: every job i needs at least the rate r_i(v), which grows with v.
+"""Raise a common target v until the cluster is full.
+
+Every job i needs at least the rate r_i(v), which grows with v.
 
     maximise v   subject to   T_i . x_i >= r_i(v),  sum_j x_ij <= 1,  sum_i s_i x_ij <= N_j,  x >= 0
 
-Makespan and finish-time fairness have this form (policies say how). For a trial v, a linear program finds the least
-overuse theta(v) of the GPUs (see chains.py) and prices of types. At those prices the cost of all needs is a convex
-function of v that stays below what the GPUs are worth exactly as far as the prices allow; its root is an upper bound
-on the best v and the next trial. The bounds fall to the optimum in a few steps (a Newton method on theta).
+Makespan and finish-time fairness have this form (policies say how). For a trial v, a linear program
+finds the least overuse theta(v) of the GPUs (see chains.py) and prices of types. At those prices
+the cost of all needs is a convex function of v that stays below what the GPUs are worth exactly as
+far as the prices allow; its root is an upper bound on the best v and the next trial. The bounds
+fall to the optimum in a few steps (a Newton method on theta).
 """
 
 from __future__ import annotations
@@ -22,18 +25,23 @@ from rota.opt.lp import Int32Array, Solution
 CLOSE = 1e-10
 """Overuse of the GPUs that counts as none."""
 MARGIN = 2e-9
-"""Overuse left to the second stage: more than the solver's tolerance, so that the first stage's answer is feasible."""
+"""Overuse left to the second stage: more than the solver's tolerance, so that the first stage's
+answer is feasible."""
 ROUNDING = 1e-13
 MOST_TRIALS = 100
 FAR = 1e-4
-"""A first trial that is a smaller part of what some job allows is none: programs are written in units of the trial."""
+"""A first trial that is a smaller part of what some job allows is none: programs are written in
+units of the trial."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pace:
-    """Rates that jobs need to meet a target: r(v) = steps v / (slack - age v). Increasing and convex.
+    """Rates that jobs need to meet a target: r(v) = steps v / (slack - age v).
 
-    With slack 1 and age 0, v is one over the makespan; with age a_i and slack E_i, one over the finish-time fairness.
+    Increasing and convex.
+
+    With slack 1 and age 0, v is one over the makespan; with age a_i and slack E_i, one over the
+    finish-time fairness.
     """
 
     steps: FloatArray
@@ -52,7 +60,10 @@ class Pace:
         return self.steps * self.slack / (self.slack - self.age * v) ** 2
 
     def limit(self) -> float:
-        """The target that some job cannot exceed even on its fastest type all the time; infinity without needs."""
+        """The target that some job cannot exceed even on its fastest type all the time.
+
+        Infinity without needs.
+        """
         needs = self.steps > 0
         own = self.slack[needs] / (self.age[needs] + self.steps[needs] / self.fastest[needs])
         return float(own.min(initial=np.inf))
@@ -69,8 +80,9 @@ class Pace:
 def first_trial(guess: float, limit: float) -> float:
     """Where to begin: at the guess if it is of use, else at the limit, an upper bound.
 
-    When jobs end together, what is left of the last of them are rounding errors, and the target of the solve before is
-    some millionth of the next: the coefficients of a program in its units would be dropped by the solver as zeros.
+    When jobs end together, what is left of the last of them are rounding errors, and the target of
+    the solve before is some millionth of the next: the coefficients of a program in its units would
+    be dropped by the solver as zeros.
     """
     return guess if FAR * limit <= guess <= limit else limit
 
@@ -128,7 +140,10 @@ def _from_above(
     trial: tuple[float, FloatArray, FloatArray],
     bases: tuple[Int32Array | None, Int32Array | None],
 ) -> Reached:
-    """Lower the trial (target, steps, prices), an upper bound, until the cluster can meet it; then the second stage."""
+    """Lower the trial (target, steps, prices), an upper bound, until the cluster can meet it.
+
+    Then the second stage.
+    """
     v, f, price = trial
     basis, second_basis = bases
     cost = np.zeros(jobs.ladder.sound.size + 1)
@@ -136,30 +151,42 @@ def _from_above(
     for _ in range(MOST_TRIALS):
         usage = jobs.usage(f)
         program = jobs.program(pace.rate(v), usage, cost, (-1.0, np.inf))
-        found = program.solve(basis)
-        basis, overuse = found.basis, found.objective
+        solution = program.solve(basis)
+        basis = solution.basis
+        overuse = solution.objective
         if overuse <= CLOSE:
             break
-        price = np.maximum(-found.row_dual[: len(price)], 0.0)
+        price = np.maximum(-solution.row_dual[: len(price)], 0.0)
         lower, f_lower = _affordable(jobs, pace, price, v)
         if lower >= v * (1 - ROUNDING):
             break
-        v, f = lower, f_lower
+        v = lower
+        f = f_lower
     else:
-        raise SolveError(f"no common target after {MOST_TRIALS} trials; last {v!r} with overuse {overuse!r}")
+        fix = f"last {v!r} with overuse {overuse!r}"
+        raise SolveError(f"no common target after {MOST_TRIALS} trials; {fix}")
     held = (len(cost) - 1, -1.0, max(0.0, overuse) + MARGIN)
     program.change(cost=jobs.worth(usage, value), column=held)
     best = program.improve(second_basis)
     return Reached(v, jobs.share(f, _mix(jobs, best)), price, basis, best.basis)
 
 
-def _mix(jobs: Climb, found: Solution) -> FloatArray:
+def _mix(jobs: Climb, solution: Solution) -> FloatArray:
     """[K, C] weights of the chains."""
-    return found.x[:-1].reshape(jobs.ladder.sound.shape)
+    return solution.x[:-1].reshape(jobs.ladder.sound.shape)
 
 
-def _at_limit(jobs: Climb, rate: FloatArray, f: FloatArray, value: FloatArray, basis: Int32Array) -> Solution | None:
-    """The second stage at once, for a target that no job can exceed anyway; None if the cluster cannot meet it."""
+def _at_limit(
+    jobs: Climb,
+    rate: FloatArray,
+    f: FloatArray,
+    value: FloatArray,
+    basis: Int32Array,
+) -> Solution | None:
+    """The second stage at once, for a target that no job can exceed anyway.
+
+    None if the cluster cannot meet it.
+    """
     usage = jobs.usage(f)
     try:
         return jobs.program(rate, usage, jobs.worth(usage, value), (-1.0, MARGIN)).solve(basis)
@@ -167,8 +194,13 @@ def _at_limit(jobs: Climb, rate: FloatArray, f: FloatArray, value: FloatArray, b
         return None
 
 
-def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tuple[float, FloatArray]:
-    """The largest v <= start whose needs cost no more than all GPUs at these prices, and the steps it takes."""
+def _affordable(
+    jobs: Climb,
+    pace: Pace,
+    price: FloatArray,
+    start: float,
+) -> tuple[float, FloatArray]:
+    """The largest v <= start whose needs cost no more than all GPUs at these prices; its steps."""
     step = jobs.prices(price)
     worth = float(price.sum())
     slope = step * jobs.inverse
@@ -182,9 +214,11 @@ def _affordable(jobs: Climb, pace: Pace, price: FloatArray, start: float) -> tup
         climbing = (height > 0) & (height <= 1 + ROUNDING)
         gradient = float(np.vdot(slope, climbing * pace.slope(v)))
         if gradient <= 0:
-            raise SolveError(f"cost of the target {v!r} exceeds the cluster by {excess!r} but does not change with it")
+            problem = f"cost of the target {v!r} exceeds the cluster by {excess!r}"
+            raise SolveError(f"{problem} but does not change with it")
         lower = v - excess / gradient
         if not lower < v:
             return v, f
         v = lower
-    raise SolveError(f"no root of the cost of a common target after {MOST_TRIALS} steps; last {v!r}")
+    problem = f"no root of the cost of a common target after {MOST_TRIALS} steps; last {v!r}"
+    raise SolveError(problem)

@@ -1,7 +1,7 @@
 """Integer programs on HiGHS: the same arrays as a linear program, every variable a whole number.
 
-For programs that are solved now and then. Every solve has a solver object of its own: its clock runs on from solve to
-solve, and the answer to a program must not depend on those before.
+For programs that are solved now and then. Every solve has a solver object of its own: its clock
+runs on from solve to solve, and the answer to a program must not depend on those before.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from rota.core.arrays import FloatArray
 from rota.core.errors import SolveError
 from rota.opt.lp import LinearProgram
 
-_COLUMNWISE, _MINIMISE = 1, 1
+_COLUMNWISE = 1
+_MINIMISE = 1
 _WHOLE = 1e-6
 """Distance from a whole number that is the solver's rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Whole:
+class WholeSolution:
     """The best whole point that was found."""
 
     x: FloatArray
@@ -38,13 +39,16 @@ def is_whole(x: FloatArray) -> bool:
 
 def solve_whole(
     program: LinearProgram, *, time_limit_s: float, gap: float = 0.0, nodes: int = 1_000_000
-) -> Whole | None:
-    """The least cost over whole points, up to a relative gap; None if there is none, or none was found in time.
+) -> WholeSolution | None:
+    """The least cost over whole points, up to a relative gap.
+
+    None if there is none, or none was found in time.
 
     `nodes` bounds the search in a way that does not depend on how fast the machine is.
     """
     if time_limit_s <= 0:
         return None
+    # Some versions of highspy come with types, others do not.
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]
     settings = {
         "output_flag": False, "threads": 1, "random_seed": 0, "time_limit": time_limit_s, "mip_rel_gap": gap,
@@ -58,10 +62,11 @@ def solve_whole(
         program.start, program.index, program.value, np.ones(len(program.cost), dtype=np.int32),
     )  # fmt: skip
     if status == highspy.HighsStatus.kError:
-        raise SolveError(f"{program.name}: the solver refused the model (a coefficient that is not a number?)")
+        why = "the solver refused the model (a coefficient that is not a number?)"
+        raise SolveError(f"{program.name}: {why}")
     highs.run()
     info = highs.getInfo()
     if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
         return None
     x = np.rint(np.array(highs.getSolution().col_value))
-    return Whole(x=x, objective=float(program.cost @ x), seconds=float(highs.getRunTime()))
+    return WholeSolution(x=x, objective=float(program.cost @ x), seconds=float(highs.getRunTime()))

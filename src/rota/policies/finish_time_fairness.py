@@ -49,7 +49,7 @@ class FinishTimeFairness:
             share=found.share,
             traits=Traits(aware=self.aware, fills_by_speed=self.aware, scatters_ties=not self.aware),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            state={**found.memory, **remember(view, spent, isolated)},
+            state={**found.state, **remember(view, spent, isolated)},
         )
 
 

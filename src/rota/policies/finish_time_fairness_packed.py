@@ -36,5 +36,5 @@ class FinishTimeFairnessPacked:
             extras=found.extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            state={**found.memory, **remember(view, spent, isolated)},
+            state={**found.state, **remember(view, spent, isolated)},
         )

@@ -50,7 +50,7 @@ class MaxMinFairness:
             share=found.times.share(groups),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
-            state=found.memory,
+            state=found.state,
         )
 
     def _blindly(self, view: View) -> Allocation:

@@ -46,5 +46,5 @@ class MaxMinFairnessPacked:
             extras=extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
-            state=found.memory,
+            state=found.state,
         )

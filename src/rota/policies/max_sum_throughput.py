@@ -22,8 +22,8 @@ from rota.opt.columns import pair_source
 from rota.opt.groups import by_class, by_class_and, usable_rate
 from rota.opt.lp import Int32Array
 from rota.opt.max_sum import most, most_with_needs
-from rota.opt.memory import recalled
 from rota.opt.pairs import Pairs, spread
+from rota.opt.previous import recalled
 from rota.opt.shares import Polytope
 from rota.policies.registry import policies
 
@@ -77,7 +77,7 @@ class MaxSumThroughput:
         polytope = Polytope(
             groups=groups,
             capacity=view.capacity.astype(np.float64),
-            rate=rate[groups.kind],
+            rate=rate[groups.job_class],
             scale=np.ones(len(groups)),
             pairs=Pairs.none() if self.packed else None,
         )

@@ -47,7 +47,7 @@ class MinTotalDuration:
             share=found.share,
             traits=Traits(aware=self.aware, fills_by_speed=self.aware, scatters_ties=not self.aware),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            state=found.memory,
+            state=found.state,
         )
 
 

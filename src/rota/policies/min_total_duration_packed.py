@@ -34,5 +34,5 @@ class MinTotalDurationPacked:
             extras=found.extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            state=found.memory,
+            state=found.state,
         )

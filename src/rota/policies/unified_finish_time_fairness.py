@@ -39,5 +39,5 @@ class FinishTimeFairnessUnified:
             wish=found.wish,
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            state={**found.memory, **remember(view, spent, isolated)},
+            state={**found.state, **remember(view, spent, isolated)},
         )

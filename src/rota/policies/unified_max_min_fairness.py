@@ -19,7 +19,7 @@ from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.configured import Configured, columns, fairest, total_worth
 from rota.opt.groups import by_class, proportional_rate, ratio, usable_rate
-from rota.opt.memory import recalled
+from rota.opt.previous import recalled
 from rota.opt.wishes import shares, wishes
 from rota.policies.max_min_fairness import MaxMinFairness
 from rota.policies.registry import policies
@@ -46,5 +46,5 @@ class MaxMinFairnessUnified:
             wish=wishes(view, groups, ways, found.times),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.value, size=len(ways) + 1),
-            state=found.memory,
+            state=found.state,
         )

@@ -17,7 +17,7 @@ from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.configured import Configured, columns, most
 from rota.opt.groups import by_class
-from rota.opt.memory import recalled
+from rota.opt.previous import recalled
 from rota.opt.wishes import shares, wishes
 from rota.policies.max_sum_throughput import MaxSumThroughput
 from rota.policies.registry import policies
@@ -43,5 +43,5 @@ class MaxSumThroughputUnified:
             wish=wishes(view, groups, ways, found.times),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.value, size=len(ways)),
-            state=found.memory,
+            state=found.state,
         )

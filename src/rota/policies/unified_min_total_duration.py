@@ -41,5 +41,5 @@ class MinTotalDurationUnified:
             wish=found.wish,
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            state=found.memory,
+            state=found.state,
         )

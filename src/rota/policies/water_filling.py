@@ -21,9 +21,9 @@ from rota.core.view import View
 from rota.opt.entities import by_entity, parse
 from rota.opt.groups import by_class, can_run, proportional_rate, ratio, usable_rate
 from rota.opt.levels import Schedule, Together, fill
-from rota.opt.memory import recalled
 from rota.opt.one_type import over_types
 from rota.opt.pairs import spread, useful_pairs
+from rota.opt.previous import recalled
 from rota.opt.shares import Polytope
 from rota.policies.registry import policies
 
@@ -63,8 +63,8 @@ class WaterFilling:
         polytope = Polytope(
             groups=groups,
             capacity=view.capacity.astype(np.float64),
-            rate=rate[groups.kind],
-            scale=normal[groups.kind],
+            rate=rate[groups.job_class],
+            scale=normal[groups.job_class],
             pairs=pairs,
         )
         filled = fill(polytope, schedule, recalled(view, "basis"), recalled(view, "duals"))

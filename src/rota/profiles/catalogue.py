@@ -1,11 +1,14 @@
-"""A table of measured speeds: steps/s by profile, number of GPUs, accelerator type and partner on the same GPUs.
+"""A table of measured speeds.
 
-Beside rates a catalogue may hold models (rota.profiles.models): the time of a step with the fair share of CPUs and
-memory, for one or for any number of GPUs, and how the speed depends on both. A rate goes before a model for any number.
+Steps/s by profile, number of GPUs, accelerator type and partner on the same GPUs.
 
-Spread means that the GPUs of a job are on more than one server. Where the spread figure was not measured, or is zero
-although the job runs on one server, the figure for one server is used: no measurement is not a proof that it is
-impossible.
+Beside rates a catalogue may hold models (rota.profiles.models): the time of a step with the fair
+share of CPUs and memory, for one or for any number of GPUs, and how the speed depends on both. A
+rate goes before a model for any number.
+
+Spread means that the GPUs of a job are on more than one server. Where the spread figure was not
+measured, or is zero although the job runs on one server, the figure for one server is used: no
+measurement is not a proof that it is impossible.
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ class Catalogue:
         self.about: Mapping[str, str] = about or {}
         """`title`, `source` and `licence` where the file gives them."""
         self.fits = tuple(fits)
-        """For a catalogue that is derived from others: the formulas it was made with, and their errors."""
+        """For a catalogue that is derived from others: the formulas it was made with, and their
+        errors."""
         self._read_pairs = pairs
 
     @cached_property
@@ -79,7 +83,8 @@ class Catalogue:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Profiles, in the order of the table."""
-        return tuple(dict.fromkeys([*(name for name, *_ in self.alone), *(name for name, *_ in self.models)]))
+        measured = [name for name, *_ in self.alone]
+        return tuple(dict.fromkeys([*measured, *(name for name, *_ in self.models)]))
 
     @cached_property
     def types(self) -> tuple[str, ...]:
@@ -95,35 +100,42 @@ class Catalogue:
         return profile in self._known
 
     def gpu_counts(self, profile: str) -> tuple[int, ...]:
-        """With how many GPUs the profile was measured, on any type; a model for any number counts as 1."""
+        """With how many GPUs the profile was measured, on any type.
+
+        A model for any number counts as 1.
+        """
         counts = {gpus for name, gpus, _, _ in self.alone if name == profile}
-        return tuple(sorted(counts | {gpus or 1 for name, gpus, _ in self.models if name == profile}))
+        modelled = {gpus or 1 for name, gpus, _ in self.models if name == profile}
+        return tuple(sorted(counts | modelled))
 
     def measured(self, profile: str, gpus: int, type_: str) -> float | None:
         """Steps/s on one server; None where it was not measured."""
-        found = self.alone.get((profile, gpus, type_, False))
-        if found is not None:
-            return found
+        rate = self.alone.get((profile, gpus, type_, False))
+        if rate is not None:
+            return rate
         model = self._model(profile, gpus, type_)
         return None if model is None else 1 / model.step_s
 
     def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
         """Steps/s of the whole job; 0 if it does not fit.
 
-        Raises ProfileMissing for a profile or a number of GPUs that was not measured on this type, and UnknownName
-        for a type that the catalogue does not have.
+        Raises ProfileMissing for a profile or a number of GPUs that was not measured on this type,
+        and UnknownName for a type that the catalogue does not have.
         """
         if spread:
-            found = self.alone.get((profile, gpus, type_, True))
-            if found:
-                return found
-        found = self.measured(profile, gpus, type_)
-        if found is None:
+            rate = self.alone.get((profile, gpus, type_, True))
+            if rate:
+                return rate
+        rate = self.measured(profile, gpus, type_)
+        if rate is None:
             raise self._missing(profile, gpus, type_)
-        return found
+        return rate
 
     def step_s(self, profile: str, gpus: int, type_: str) -> float:
-        """Seconds of one step on one server, as measured; infinite if the job does not fit. Raises as `rate` does."""
+        """Seconds of one step on one server, as measured; infinite if the job does not fit.
+
+        Raises as `rate` does.
+        """
         model = self._model(profile, gpus, type_)
         if model is not None:
             return model.step_s
@@ -131,7 +143,10 @@ class Catalogue:
         return 1 / rate if rate else math.inf
 
     def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
-        """How the rate depends on CPUs and memory; None if that was not measured. Raises as `rate` does."""
+        """How the rate depends on CPUs and memory; None if that was not measured.
+
+        Raises as `rate` does.
+        """
         model = self._model(profile, gpus, type_)
         if model is None:
             self.rate(profile, gpus, type_)
@@ -139,7 +154,10 @@ class Catalogue:
         return model.sensitivity
 
     def with_storage(self, mbps: Mapping[str, float]) -> Catalogue:
-        """The same on servers with so many MB/s per GPU, by type: derived models follow, measured ones stay."""
+        """The same on servers with these MB/s per GPU, by type.
+
+        Derived models follow, measured ones stay.
+        """
         changed = {
             key: model.with_storage(mbps[key[2]])
             for key, model in self.models.items()
@@ -147,30 +165,41 @@ class Catalogue:
         }
         if not changed:
             return self
-        return Catalogue(self.name, self.alone, lambda: self.pairs, self.about, {**self.models, **changed}, self.fits)
+        models = {**self.models, **changed}
+        return Catalogue(self.name, self.alone, lambda: self.pairs, self.about, models, self.fits)
 
     def _model(self, profile: str, gpus: int, type_: str) -> Model | None:
         if not self.models or (profile, gpus, type_, False) in self.alone:
             return None
-        found = self.models.get((profile, gpus, type_))
-        return self.models.get((profile, None, type_)) if found is None and gpus >= 1 else found
+        model = self.models.get((profile, gpus, type_))
+        return self.models.get((profile, None, type_)) if model is None and gpus >= 1 else model
 
-    def pair_rate(self, profile: str, partner: str, gpus: int, type_: str, *, spread: bool = False) -> float:
-        """Steps/s of `profile` while it shares its GPUs with `partner`; 0 if they do not fit together.
+    def pair_rate(
+        self,
+        profile: str,
+        partner: str,
+        gpus: int,
+        type_: str,
+        *,
+        spread: bool = False,
+    ) -> float:
+        """Steps/s of `profile` while it shares its GPUs with `partner`.
 
-        Two profiles that were measured alone but never together count as not fitting; anything else raises as
-        `rate` does.
+        0 if they do not fit together.
+
+        Two profiles that were measured alone but never together count as not fitting; anything else
+        raises as `rate` does.
         """
         if spread:
-            found = self.pairs.get((profile, gpus, type_, True, partner))
-            if found:
-                return found
-        found = self.pairs.get((profile, gpus, type_, False, partner))
-        if found is None:
+            rate = self.pairs.get((profile, gpus, type_, True, partner))
+            if rate:
+                return rate
+        rate = self.pairs.get((profile, gpus, type_, False, partner))
+        if rate is None:
             self.rate(profile, gpus, type_)
             self.rate(partner, gpus, type_)
             return 0.0
-        return found
+        return rate
 
     def describe(self) -> list[ProfileRow]:
         """One row per profile and number of GPUs, in the order of the table."""
@@ -180,7 +209,8 @@ class Catalogue:
             (apart if spread else together)[type_] = rate
         for (profile, count, type_), model in self.models.items():
             together, _, models = rows.setdefault((profile, count), ({}, {}, {}))
-            together[type_], models[type_] = 1 / model.step_s, model
+            together[type_] = 1 / model.step_s
+            models[type_] = model
         return [
             ProfileRow(
                 profile=profile,
@@ -198,23 +228,26 @@ class Catalogue:
             near = difflib.get_close_matches(profile, self.names, n=1, cutoff=0.3)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {len(self.names)} others."
             return ProfileMissing(
-                f"no profile {profile!r} in catalogue {self.name!r}{hint} Measured types are {', '.join(self.types)}. "
-                f"`rota profiles` lists all profiles; measure this one and add it to a catalogue file."
+                f"no profile {profile!r} in catalogue {self.name!r}{hint} Measured types are "
+                f"{', '.join(self.types)}. `rota profiles` lists all profiles; measure this one "
+                "and add it to a catalogue file."
             )
         if type_ not in self.types:
             return UnknownName(f"accelerator type for catalogue {self.name!r}:", type_, self.types)
         counts = self.gpu_counts(profile)
-        if gpus not in counts and not any(name == profile and count is None for name, count, _ in self.models):
+        any_number = any(name == profile and count is None for name, count, _ in self.models)
+        if gpus not in counts and not any_number:
             return ProfileMissing(
-                f"profile {profile!r} was not measured with {gpus} GPUs in catalogue {self.name!r}, only with "
-                f"{_listed(counts)} (on {', '.join(self._types_of(profile, None))}); ask for one of these, "
-                f"or add a measurement to a catalogue file."
+                f"profile {profile!r} was not measured with {gpus} GPUs in catalogue "
+                f"{self.name!r}, only with {_listed(counts)} (on "
+                f"{', '.join(self._types_of(profile, None))}); ask for one of these, or add a "
+                "measurement to a catalogue file."
             )
         measured = self._types_of(profile, gpus)
         return ProfileMissing(
-            f"profile {profile!r} with {gpus} GPUs was not measured on {type_} in catalogue {self.name!r}; measured "
-            f"types are {', '.join(measured) or 'none'}. Add a row for {type_} to a catalogue file (rate 0 if it "
-            f"does not fit)."
+            f"profile {profile!r} with {gpus} GPUs was not measured on {type_} in catalogue "
+            f"{self.name!r}; measured types are {', '.join(measured) or 'none'}. Add a row for "
+            f"{type_} to a catalogue file (rate 0 if it does not fit)."
         )
 
     def _types_of(self, profile: str, gpus: int | None) -> list[str]:

@@ -2,8 +2,9 @@
 
     minimise over U, V   sum over measured (i, j) of (A_ij - U_i . V_j)^2  +  ridge (|U|^2 + |V|^2)
 
-by alternating ridge least squares: with V fixed every row of U is a small linear system, and the other way round
-(probabilistic matrix factorisation, Salakhutdinov & Mnih, NeurIPS'07; rank, ridge and stopping rule as used by Gavel).
+by alternating ridge least squares: with V fixed every row of U is a small linear system, and the
+other way round (probabilistic matrix factorisation, Salakhutdinov & Mnih, NeurIPS'07; rank, ridge
+and stopping rule as used by Gavel).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def complete(
 ) -> FloatArray:
     """The matrix with what was not measured filled in; what was measured stays as it is.
 
-    Stops when the Frobenius norm of the change, divided by the number of entries, is below `tolerance`.
+    Stops when the Frobenius norm of the change, divided by the number of entries, is below
+    `tolerance`.
     """
     if measured.all():
         return values.copy()
@@ -42,10 +44,10 @@ def complete(
     for _ in range(sweeps):
         rows = _ridge(known, mask, columns, ridge)
         columns = _ridge(known.T, mask.T, rows, ridge)
-        found: FloatArray = rows @ columns.T
-        if np.linalg.norm(found - last) / found.size < tolerance:
+        product: FloatArray = rows @ columns.T
+        if np.linalg.norm(product - last) / product.size < tolerance:
             break
-        last = found
+        last = product
     return np.where(measured, values, rows @ columns.T)
 
 

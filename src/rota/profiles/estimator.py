@@ -1,17 +1,20 @@
-"""What a scheduler can know of pairs it has never run: speeds taken over from the most similar reference model.
+"""What a scheduler can know of pairs it has never run.
 
-As in Gavel (Narayanan et al., OSDI'20, section 6): some models of the catalogue are *references*, and all pairs of
-references are measured on all types. An arriving job is run for a moment beside each reference on each type with
-probability `profiled_fraction`; the gaps of its row are filled by matrix completion, and the reference with the
-nearest row (cosine distance) stands for the job from then on:
+Speeds taken over from the most similar reference model.
+
+As in Gavel (Narayanan et al., OSDI'20, section 6): some models of the catalogue are *references*,
+and all pairs of references are measured on all types. An arriving job is run for a moment beside
+each reference on each type with probability `profiled_fraction`; the gaps of its row are filled by
+matrix completion, and the reference with the nearest row (cosine distance) stands for the job from
+then on:
 
     estimate(job, partner) = pair rate(reference, partner's reference) / rate(reference)  x  rate(job)
 
 Speeds of a job alone are always known, and jobs always progress at their true speed.
 
-Jobs with several GPUs are treated in the same way, each number of GPUs apart: references are those of the reference
-models that were measured with that number. Where none was, there is nothing to compare with and the true value is
-taken.
+Jobs with several GPUs are treated in the same way, each number of GPUs apart: references are those
+of the reference models that were measured with that number. Where none was, there is nothing to
+compare with and the true value is taken.
 """
 
 from __future__ import annotations
@@ -38,19 +41,25 @@ _SETTINGS = {"profiled_fraction": float, "reference_models": int, "seed": int}
 class Estimator:
     """A catalogue in which pairs of jobs were not all measured.
 
-    `rate` and `pair_rate` are the truth. All draws follow from `seed` and from the number of the draw, so an estimator
-    has no state that a checkpoint would have to keep.
+    `rate` and `pair_rate` are the truth. All draws follow from `seed` and from the number of the
+    draw, so an estimator has no state that a checkpoint would have to keep.
     """
 
     def __init__(
-        self, catalogue: Catalogue, profiled_fraction: float = 1.0, reference_models: int = 0, seed: int = 0
+        self,
+        catalogue: Catalogue,
+        profiled_fraction: float = 1.0,
+        reference_models: int = 0,
+        seed: int = 0,
     ) -> None:
         if not 0 <= profiled_fraction <= 1:
-            raise ConfigError(f"profiled_fraction = {profiled_fraction!r} is no fraction; give a number from 0 to 1")
+            fix = "give a number from 0 to 1"
+            raise ConfigError(f"profiled_fraction = {profiled_fraction!r} is no fraction; {fix}")
         if not 0 <= reference_models <= len(catalogue.names):
             raise ConfigError(
-                f"reference_models = {reference_models!r} is not possible: catalogue {catalogue.name!r} has "
-                f"{len(catalogue.names)} models; give a number up to that (0 = all)"
+                f"reference_models = {reference_models!r} is not possible: catalogue "
+                f"{catalogue.name!r} has {len(catalogue.names)} models; give a number up to that "
+                "(0 = all)"
             )
         self.name = catalogue.name
         self.catalogue = catalogue
@@ -80,7 +89,7 @@ class Estimator:
         return self.catalogue.sensitivity(profile, gpus, type_)
 
     def with_storage(self, mbps: Mapping[str, float]) -> Estimator:
-        """The same on servers with so many MB/s per GPU, by type."""
+        """The same on servers with these MB/s per GPU, by type."""
         catalogue = self.catalogue.with_storage(mbps)
         if catalogue is self.catalogue:
             return self
@@ -96,7 +105,9 @@ class Estimator:
         return tuple(names[k] for k in sorted(drawn.tolist()))
 
     def reference(self, profile: str, gpus: int, draw: int) -> str | None:
-        """The reference that stands for the arriving job number `draw`; None if there is nothing to compare with.
+        """The reference that stands for the arriving job number `draw`.
+
+        None if there is nothing to compare with.
 
         Every job is profiled anew, so two jobs of one model may get different references.
         """
@@ -109,12 +120,20 @@ class Estimator:
         return table.names[table.nearest(row, measured, rng)]
 
     def estimated_pair_rate(
-        self, profile: str, reference: str | None, partner: str, partner_reference: str | None, gpus: int, type_: str
+        self,
+        profile: str,
+        reference: str | None,
+        partner: str,
+        partner_reference: str | None,
+        gpus: int,
+        type_: str,
     ) -> float:
         """What `pair_rate` is taken to be before the two have run together, from 0 to `rate`."""
         if reference is None or partner_reference is None or (reference, partner_reference) == (profile, partner):
-            return min(self.pair_rate(profile, partner, gpus, type_), self.rate(profile, gpus, type_))
-        return self._table(gpus).value(reference, partner_reference, type_) * self.rate(profile, gpus, type_)
+            together = self.pair_rate(profile, partner, gpus, type_)
+            return min(together, self.rate(profile, gpus, type_))
+        part = self._table(gpus).value(reference, partner_reference, type_)
+        return part * self.rate(profile, gpus, type_)
 
     def _table(self, gpus: int) -> _References:
         if gpus not in self._tables:
@@ -126,12 +145,19 @@ class Estimator:
 
 
 class _References:
-    """The measured matrix of the references for one number of GPUs: rows [R], columns [T x R], values from 0 to 1."""
+    """The measured matrix of the references for one number of GPUs.
+
+    Rows [R], columns [T x R], values from 0 to 1.
+    """
 
     def __init__(self, catalogue: Catalogue, models: tuple[str, ...], gpus: int) -> None:
         self._gpus = gpus
         self._types = catalogue.types
-        self.names = tuple(m for m in models if all(catalogue.measured(m, gpus, t) is not None for t in self._types))
+
+        def is_measured(model: str) -> bool:
+            return all(catalogue.measured(model, gpus, t) is not None for t in self._types)
+
+        self.names = tuple(model for model in models if is_measured(model))
         self._position = {name: k for k, name in enumerate(self.names)}
         self._column = {type_: k * len(self.names) for k, type_ in enumerate(self._types)}
         self._values: FloatArray = np.zeros((0, 0))
@@ -139,8 +165,9 @@ class _References:
             self._values = np.array([self.row(catalogue, name)[0] for name in self.names])
 
     def row(self, catalogue: Catalogue, profile: str) -> tuple[FloatArray, BoolArray]:
-        """Speed beside each reference over speed alone, [T x R], and where that can be measured at all."""
-        parts, possible = [], []
+        """Speed beside each reference over speed alone, [T x R], and where that can be measured."""
+        parts = []
+        possible = []
         for type_ in self._types:
             alone = _alone(catalogue, profile, self._gpus, type_)
             shared = [catalogue.pair_rate(profile, r, self._gpus, type_) if alone else 0.0 for r in self.names]
@@ -152,10 +179,14 @@ class _References:
         """Speed of one reference beside another over its speed alone."""
         if type_ not in self._column:
             raise UnknownName("accelerator type:", type_, self._types)
-        return float(self._values[self._position[reference], self._column[type_] + self._position[partner]])
+        column = self._column[type_] + self._position[partner]
+        return float(self._values[self._position[reference], column])
 
     def nearest(self, row: FloatArray, measured: BoolArray, rng: np.random.Generator) -> int:
-        """The reference that is most similar, judged by the measured part of the row; any, if that says nothing."""
+        """The reference that is most similar, judged by the measured part of the row.
+
+        Any, if that says nothing.
+        """
         if not measured.all():
             matrix = np.vstack([self._values, row])
             known = np.vstack([np.ones(self._values.shape, dtype=np.bool_), measured])
@@ -163,13 +194,17 @@ class _References:
             if not row.any() and self._values.any():
                 return int(rng.integers(len(self.names)))
         lengths = np.linalg.norm(self._values, axis=1) * np.linalg.norm(row)
-        cosine = np.divide(self._values @ row, lengths, out=np.zeros(len(self.names)), where=lengths > 0)
+        zeros = np.zeros(len(self.names))
+        cosine = np.divide(self._values @ row, lengths, out=zeros, where=lengths > 0)
         distance = np.linalg.norm(self._values - row, axis=1)
         return int(np.where(cosine >= cosine.max() - _SAME, distance, np.inf).argmin())
 
 
 def _alone(catalogue: Catalogue, profile: str, gpus: int, type_: str) -> float | None:
-    """The speed alone; None where it was not measured. Raises ProfileMissing for an unknown profile."""
+    """The speed alone; None where it was not measured.
+
+    Raises ProfileMissing for an unknown profile.
+    """
     if not catalogue.known(profile):
         return catalogue.rate(profile, gpus, type_)
     return catalogue.measured(profile, gpus, type_)
@@ -180,7 +215,8 @@ def estimated(speeds: Throughputs, settings: Mapping[str, Any], seed: int) -> Th
     if not settings:
         return speeds
     if not isinstance(speeds, Catalogue):
-        raise ConfigError("profile settings need a catalogue of Rota; give profiles by name or as a file")
+        fix = "give profiles by name or as a file"
+        raise ConfigError(f"profile settings need a catalogue of Rota; {fix}")
     values: dict[str, Any] = {"seed": seed}
     for key, value in settings.items():
         name = key.replace("-", "_")

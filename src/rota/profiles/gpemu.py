@@ -1,12 +1,14 @@
-"""The catalogue `gpemu`: speeds of the emulated GPUs (rota.emulate), so that scheduler and devices agree.
+"""The catalogue `gpemu`: speeds of the emulated GPUs (rota.emulate).
 
-A profile is a model with the batch size of the whole job, `resnet50 (batch size 64)`, and its rate is
+A profile is a model with the batch size of the whole job, `resnet50 (batch size 64)`, and its rate
+is
 
     1 / (transfer + forward + backward)
 
-of the step that was measured. On 2, 4 or 8 GPUs each computes its part of the batch and all exchange gradients by the
-assumed ring of `rota.emulate.gangs`. Only batches whose part was measured are here: nothing is fitted or interpolated.
-A rate of 0 means that this card was too small for the part, or that its series is cut before it.
+of the step that was measured. On 2, 4 or 8 GPUs each computes its part of the batch and all
+exchange gradients by the assumed ring of `rota.emulate.gangs`. Only batches whose part was measured
+are here: nothing is fitted or interpolated. A rate of 0 means that this card was too small for the
+part, or that its series is cut before it.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ def catalogue() -> Catalogue:
             for gpus in GPUS:
                 part = batch // gpus
                 if batch % gpus == 0 and part in batches:
-                    _add(rates, times, model, batch, gpus, {c.name: step.get((part, c.name)) for c in CARDS})
+                    step_of = {card.name: step.get((part, card.name)) for card in CARDS}
+                    _add(rates, times, model, batch, gpus, step_of)
     return Catalogue("gpemu", rates, about=ABOUT)
 
 

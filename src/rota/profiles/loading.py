@@ -1,10 +1,11 @@
 """Catalogues by name or from a file.
 
-A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1) and partner; lines `# key: value`
-may stand before the header. TOML (`[[rate]]` tables) and JSON (a list `rate` of objects) hold the same fields, with
-the keys at the top level, and may hold `[[model]]` tables as well: step times, and how speed depends on CPUs and
-memory (rota.profiles.models). The keys are name, title, source, licence; `base` (a built-in catalogue whose rows apply
-where the file has none); `pairs` (a file beside this one with further rows). Any of them may be compressed (`.gz`).
+A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1) and partner;
+lines `# key: value` may stand before the header. TOML (`[[rate]]` tables) and JSON (a list `rate`
+of objects) hold the same fields, with the keys at the top level, and may hold `[[model]]` tables as
+well: step times, and how speed depends on CPUs and memory (rota.profiles.models). The keys are
+name, title, source, licence; `base` (a built-in catalogue whose rows apply where the file has
+none); `pairs` (a file beside this one with further rows). Any of them may be compressed (`.gz`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rota.core.errors import ConfigError, UnknownName
 from rota.profiles import gpemu, pipeline
 from rota.profiles.catalogue import AloneRates, Catalogue, PairRates
 from rota.profiles.models import Models, read_models
-from rota.profiles.rows import Rows, gpu_counts, rates, read_rows, spreads
+from rota.profiles.rows import ProfileRows, gpu_counts, rates, read_rows, spreads
 
 DATA = Path(__file__).parent / "data"
 BUILT_IN = {
@@ -74,7 +75,7 @@ def _from_file(path: Path) -> Catalogue:
     return Catalogue(rows.about.get("name", path.name), alone, all_pairs, rows.about, models)
 
 
-def _refuse_both(rows: Rows, alone: AloneRates, models: Models) -> None:
+def _refuse_both(rows: ProfileRows, alone: AloneRates, models: Models) -> None:
     """A job has a rate or a model: two speeds would contradict each other."""
     for profile, gpus, type_ in models:
         if gpus is not None and (profile, gpus, type_, False) in alone:
@@ -106,7 +107,7 @@ def _all_pairs(base: Catalogue | None, beside: Path | None, own: PairRates) -> P
     return {**(base.pairs if base else {}), **further, **own}
 
 
-def _base(rows: Rows) -> Catalogue | None:
+def _base(rows: ProfileRows) -> Catalogue | None:
     name = rows.about.get("base")
     if name is None:
         return None
@@ -115,23 +116,23 @@ def _base(rows: Rows) -> Catalogue | None:
     return _built_in(name)
 
 
-def _tables(rows: Rows) -> tuple[AloneRates, PairRates]:
+def _tables(rows: ProfileRows) -> tuple[AloneRates, PairRates]:
     profile, type_, partner = (rows.cells[c] for c in ("profile", "type", "partner"))
     keys = list(zip(profile, gpu_counts(rows), type_, spreads(rows), partner, strict=True))
-    found = dict(zip(keys, rates(rows), strict=True))
-    if len(found) < len(keys):
+    rate_of = dict(zip(keys, rates(rows), strict=True))
+    if len(rate_of) < len(keys):
         _refuse_repetition(rows, keys)
-    alone = {key[:4]: rate for key, rate in found.items() if not key[4]}
-    return alone, {key: rate for key, rate in found.items() if key[4]}
+    alone = {key[:4]: rate for key, rate in rate_of.items() if not key[4]}
+    return alone, {key: rate for key, rate in rate_of.items() if key[4]}
 
 
-def _refuse_repetition(rows: Rows, keys: list[tuple[str, int, str, bool, str]]) -> None:
+def _refuse_repetition(rows: ProfileRows, keys: list[tuple[str, int, str, bool, str]]) -> None:
     seen: dict[tuple[str, int, str, bool, str], str] = {}
     for key, place in zip(keys, rows.places, strict=True):
         if key in seen:
             profile, gpus, type_, _, _ = key
             raise ConfigError(
-                f"{rows.path}, {place}: {profile!r} with {gpus} GPUs on {type_} was already given in {seen[key]}; "
-                f"keep one of the two"
+                f"{rows.path}, {place}: {profile!r} with {gpus} GPUs on {type_} was already given "
+                f"in {seen[key]}; keep one of the two"
             )
         seen[key] = place

@@ -14,8 +14,9 @@
 
     relative_to = [3, 62.5]      # left out: the table is relative to 1 / step_s; given: to its value at this point
 
-In JSON a cell that was not measured is null. A model with no more than step_s does not care about CPUs and memory.
-What a model leaves out is taken from the same model (profile, gpus, type) of the catalogue's base.
+In JSON a cell that was not measured is null. A model with no more than step_s does not care about
+CPUs and memory. What a model leaves out is taken from the same model (profile, gpus, type) of the
+catalogue's base.
 """
 
 from __future__ import annotations
@@ -48,15 +49,21 @@ class Model:
     step_s: float
     sensitivity: Sensitivity | None = None
     with_storage: Callable[[float], Model] | None = None
-    """The same with so many MB/s per GPU (0: as published); None for one that was measured, or reads nothing."""
+    """The same with these MB/s per GPU (0: as published); None for one that was measured, or reads
+    nothing."""
 
 
 Models: TypeAlias = Mapping[ModelKey, Model]
 
 
-def read_models(entries: Sequence[Any], axes: Entry, path: str, base: Models) -> dict[ModelKey, Model]:
+def read_models(
+    entries: Sequence[Any],
+    axes: Entry,
+    path: str,
+    base: Models,
+) -> dict[ModelKey, Model]:
     """The models of a file; `axes` are those of the whole file."""
-    found: dict[ModelKey, Model] = {}
+    model_of: dict[ModelKey, Model] = {}
     for number, entry in enumerate(entries, 1):
         place = f"{path}, model {number}"
         if not isinstance(entry, Mapping):
@@ -66,13 +73,13 @@ def read_models(entries: Sequence[Any], axes: Entry, path: str, base: Models) ->
                 raise UnknownName(f"key in {place}:", name, KEYS)
         key = (_text(entry, "profile", place), _gpus(entry, place), _text(entry, "type", place))
         place = f"{place} ({key[0]!r})"
-        if key in found:
+        if key in model_of:
             count = "any number of" if key[1] is None else key[1]
-            raise ConfigError(
-                f"{place}: this model with {count} GPUs on {key[2]} was already given; keep one of the two"
-            )
-        found[key] = _model(entry, axes, place, key[0], base.get(key))
-    return found
+            fix = "keep one of the two"
+            what = f"{place}: this model with {count} GPUs on {key[2]} was already given"
+            raise ConfigError(f"{what}; {fix}")
+        model_of[key] = _model(entry, axes, place, key[0], base.get(key))
+    return model_of
 
 
 def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | None) -> Model:
@@ -84,13 +91,15 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
         cpus, memory = (_axis({**axes, **entry}, name, place) for name in AXES)
         speed = _speeds(entry["speed"], cpus, memory, place)
     elif known is None or any(name in entry for name in AXES):
-        raise ConfigError(
-            f"{place}: speed is missing; give a row per entry of cpu_axis, a number per entry of memory_axis"
-        )
+        fix = "give a row per entry of cpu_axis, a number per entry of memory_axis"
+        raise ConfigError(f"{place}: speed is missing; {fix}")
     else:
-        cpus, memory, speed = known.cpus, known.memory_gb, known.speed
+        cpus = known.cpus
+        memory = known.memory_gb
+        speed = known.speed
     if "relative_to" in entry:
         speed = _rebased(entry["relative_to"], cpus, memory, speed, place)
+    ideal_memory_gb = _positive(entry, "memory_gb", place, known.ideal_memory_gb if known else None)
     return Model(
         step_s=step_s,
         sensitivity=Sensitivity(
@@ -99,7 +108,7 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
             memory_gb=memory,
             speed=speed,
             ideal_cpus=_positive(entry, "cpus", place, known.ideal_cpus if known else None),
-            ideal_memory_gb=_positive(entry, "memory_gb", place, known.ideal_memory_gb if known else None),
+            ideal_memory_gb=ideal_memory_gb,
             speedup=_positive(entry, "speedup", place, known.speedup if known else None),
         ),
     )
@@ -108,7 +117,8 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
 def _axis(given: Entry, name: str, place: str) -> FloatArray:
     """Amounts at which something was measured: finite, not negative, ascending."""
     if name not in given:
-        raise ConfigError(f"{place}: {name} is missing; give the amounts per GPU at which speed was measured")
+        fix = "give the amounts per GPU at which speed was measured"
+        raise ConfigError(f"{place}: {name} is missing; {fix}")
     values = given[name]
     if not isinstance(values, Sequence) or isinstance(values, str) or not values:
         raise ConfigError(f"{place}: {name} = {values!r} is not a list of amounts per GPU")
@@ -117,41 +127,47 @@ def _axis(given: Entry, name: str, place: str) -> FloatArray:
             raise ConfigError(f"{place}: {value!r} in {name} is not an amount; give numbers >= 0")
     for low, high in itertools.pairwise(values):
         if low >= high:
-            raise ConfigError(
-                f"{place}: {name} goes from {low!r} to {high!r}; give the amounts in ascending order, each once"
-            )
+            fix = "give the amounts in ascending order, each once"
+            raise ConfigError(f"{place}: {name} goes from {low!r} to {high!r}; {fix}")
     return np.array(values, dtype=np.float64)
 
 
 def _speeds(rows: Any, cpus: FloatArray, memory: FloatArray, place: str) -> FloatArray:
     """[cpus, memory] relative speeds; NaN where a cell is nan or null."""
     if not _is_list(rows, len(cpus)):
-        raise ConfigError(
-            f"{place}: speed must have {len(cpus)} rows, one per entry of cpu_axis; it {_size(rows, 'row')}"
-        )
+        fix = f"it {_size(rows, 'row')}"
+        what = f"{place}: speed must have {len(cpus)} rows, one per entry of cpu_axis"
+        raise ConfigError(f"{what}; {fix}")
     for cpu, row in zip(cpus, rows, strict=True):
         where = f"{place}: the row of speed for {cpu:g} CPUs"
         if not _is_list(row, len(memory)):
-            raise ConfigError(
-                f"{where} must have {len(memory)} numbers, one per entry of memory_axis; it {_size(row, 'number')}"
-            )
+            fix = f"it {_size(row, 'number')}"
+            what = f"{where} must have {len(memory)} numbers, one per entry of memory_axis"
+            raise ConfigError(f"{what}; {fix}")
         for amount, cell in zip(memory, row, strict=True):
             missing = cell is None or (_is_number(cell) and math.isnan(cell))
             if not missing and not (_is_number(cell) and 0 <= cell < math.inf):
-                raise ConfigError(
-                    f"{where} has {cell!r} at {amount:g} GB; give a relative speed >= 0, or nan if it was not measured"
-                )
-    return np.array([[math.nan if cell is None else cell for cell in row] for row in rows], dtype=np.float64)
+                fix = "give a relative speed >= 0, or nan if it was not measured"
+                raise ConfigError(f"{where} has {cell!r} at {amount:g} GB; {fix}")
+    cells = [[math.nan if cell is None else cell for cell in row] for row in rows]
+    return np.array(cells, dtype=np.float64)
 
 
-def _rebased(point: Any, cpus: FloatArray, memory: FloatArray, speed: FloatArray, place: str) -> FloatArray:
+def _rebased(
+    point: Any,
+    cpus: FloatArray,
+    memory: FloatArray,
+    speed: FloatArray,
+    place: str,
+) -> FloatArray:
     """The table divided by its value at a point, at which the step was timed."""
     on_axes = _is_list(point, 2) and point[0] in cpus.tolist() and point[1] in memory.tolist()
-    value = speed[cpus.tolist().index(point[0]), memory.tolist().index(point[1])] if on_axes else np.nan
+    value = np.nan
+    if on_axes:
+        value = speed[cpus.tolist().index(point[0]), memory.tolist().index(point[1])]
     if not value > 0:
-        raise ConfigError(
-            f"{place}: relative_to = {point!r} is no measured point; give [CPUs, GB] per GPU, e.g. [4, 62.5]"
-        )
+        fix = "give [CPUs, GB] per GPU, e.g. [4, 62.5]"
+        raise ConfigError(f"{place}: relative_to = {point!r} is no measured point; {fix}")
     rebased: FloatArray = speed / value
     return rebased
 
@@ -178,7 +194,8 @@ def _gpus(entry: Entry, place: str) -> int | None:
     if "gpus" not in entry:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{place}: gpus = {value!r}; give a whole number >= 1, or leave it out for any number")
+        fix = "give a whole number >= 1, or leave it out for any number"
+        raise ConfigError(f"{place}: gpus = {value!r}; {fix}")
     return value
 
 

@@ -30,7 +30,7 @@ V = TypeVar("V", int, float, bool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class ProfileRows:
     """The cells of a catalogue file, still text."""
 
     path: str
@@ -45,13 +45,18 @@ class Rows:
     """The axes that hold for all models of the file."""
 
 
-def read_rows(path: Path) -> Rows:
+def read_rows(path: Path) -> ProfileRows:
     """The rows of a CSV, TOML or JSON file, `.gz` or not."""
-    kinds: dict[str, Callable[[str, str], Rows]] = {".csv": _from_csv, ".toml": _from_toml, ".json": _from_json}
-    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if kind.lower() not in kinds:
-        raise ConfigError(f"catalogue file {str(path)!r} must end in .csv, .toml or .json (and .gz if compressed)")
-    return kinds[kind.lower()](read_text(path), str(path))
+    readers: dict[str, Callable[[str, str], ProfileRows]] = {
+        ".csv": _from_csv,
+        ".toml": _from_toml,
+        ".json": _from_json,
+    }
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if suffix.lower() not in readers:
+        endings = ".csv, .toml or .json (and .gz if compressed)"
+        raise ConfigError(f"catalogue file {str(path)!r} must end in {endings}")
+    return readers[suffix.lower()](read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
@@ -60,11 +65,18 @@ def read_text(path: Path) -> str:
         data = path.read_bytes()
         return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
-        raise ConfigError(f"cannot read catalogue file {str(path)!r}: {problem}; check the path and the file") from None
+        fix = "check the path and the file"
+        raise ConfigError(f"cannot read catalogue file {str(path)!r}: {problem}; {fix}") from None
 
 
-def numbers(rows: Rows, column: str, read: Callable[[str], V], accept: Callable[[V], bool], wanted: str) -> list[V]:
-    """A column as numbers; the first one that cannot be read or accepted is named with its place."""
+def numbers(
+    rows: ProfileRows,
+    column: str,
+    read: Callable[[str], V],
+    accept: Callable[[V], bool],
+    wanted: str,
+) -> list[V]:
+    """A column as numbers; the first that cannot be read or accepted is named with its place."""
     cells = rows.cells[column]
     try:
         values = [read(c) for c in cells]
@@ -76,19 +88,22 @@ def numbers(rows: Rows, column: str, read: Callable[[str], V], accept: Callable[
     raise ConfigError(f"{rows.path}, {rows.places[bad]}: {column} {cells[bad]!r} is not {wanted}")
 
 
-def rates(rows: Rows) -> list[float]:
+def rates(rows: ProfileRows) -> list[float]:
     """The rates: finite and not negative."""
-    return numbers(rows, "rate", float, lambda r: 0 <= r < math.inf, "a speed; give steps/s >= 0 (0 = does not fit)")
+    wanted = "a speed; give steps/s >= 0 (0 = does not fit)"
+    return numbers(rows, "rate", float, lambda rate: 0 <= rate < math.inf, wanted)
 
 
-def gpu_counts(rows: Rows) -> list[int]:
+def gpu_counts(rows: ProfileRows) -> list[int]:
     """The numbers of GPUs."""
-    return numbers(rows, "gpus", int, lambda g: g >= 1, "a number of GPUs; give a whole number >= 1")
+    wanted = "a number of GPUs; give a whole number >= 1"
+    return numbers(rows, "gpus", int, lambda gpus: gpus >= 1, wanted)
 
 
-def spreads(rows: Rows) -> list[bool]:
+def spreads(rows: ProfileRows) -> list[bool]:
     """Whether each row is about GPUs on several servers."""
-    return numbers(rows, "spread", _flag, lambda _: True, "0 or 1; give 1 if the GPUs are on several servers")
+    wanted = "0 or 1; give 1 if the GPUs are on several servers"
+    return numbers(rows, "spread", _flag, lambda _: True, wanted)
 
 
 def _flag(text: str) -> bool:
@@ -105,7 +120,7 @@ def _acceptable(cell: str, read: Callable[[str], V], accept: Callable[[V], bool]
         return False
 
 
-def _from_csv(text: str, path: str) -> Rows:
+def _from_csv(text: str, path: str) -> ProfileRows:
     about: dict[str, str] = {}
     lines = io.StringIO(text, newline="")
     skipped = 0
@@ -123,28 +138,29 @@ def _from_csv(text: str, path: str) -> Rows:
     for row, line in rows:
         if len(row) != len(header):
             raise ConfigError(
-                f"{path}, line {skipped + 1 + line}: {len(row)} cells in {','.join(row)!r}, but the header names "
-                f"{len(header)} columns; give each row {','.join(header)}"
+                f"{path}, line {skipped + 1 + line}: {len(row)} cells in {','.join(row)!r}, but "
+                f"the header names {len(header)} columns; give each row {','.join(header)}"
             )
-    columns = dict(zip(header, zip(*(row for row, _ in rows), strict=True), strict=False)) if rows else {}
+    by_column = zip(*(row for row, _ in rows), strict=True)
+    columns = dict(zip(header, by_column, strict=False)) if rows else {}
     return _rows(path, about, columns, [f"line {skipped + 1 + line}" for _, line in rows])
 
 
-def _from_toml(text: str, path: str) -> Rows:
+def _from_toml(text: str, path: str) -> ProfileRows:
     try:
         return _from_entries(tomllib.loads(text), path)
     except tomllib.TOMLDecodeError as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
 
 
-def _from_json(text: str, path: str) -> Rows:
+def _from_json(text: str, path: str) -> ProfileRows:
     try:
         return _from_entries(json.loads(text), path)
     except json.JSONDecodeError as problem:
         raise ConfigError(f"{path} is not valid JSON: {problem}") from None
 
 
-def _from_entries(document: Any, path: str) -> Rows:
+def _from_entries(document: Any, path: str) -> ProfileRows:
     lists = ("rate", "model")
     if not isinstance(document, dict) or not any(isinstance(document.get(name), list) for name in lists):
         raise ConfigError(
@@ -155,11 +171,13 @@ def _from_entries(document: Any, path: str) -> Rows:
         if key not in (*ABOUT, *AXES, *lists):
             raise UnknownName(f"key in {path}:", key, (*ABOUT, *AXES, *lists))
         if key in lists and not isinstance(value, list):
-            raise ConfigError(f"{path}: {key} = {value!r} is not a list; write its entries as [[{key}]] tables")
+            fix = f"write its entries as [[{key}]] tables"
+            raise ConfigError(f"{path}: {key} = {value!r} is not a list; {fix}")
     entries, models = (document.get(name, []) for name in lists)
     for number, entry in enumerate(entries, 1):
         if not isinstance(entry, dict):
-            raise ConfigError(f"{path}, entry {number}: {entry!r} is not a table with {', '.join(REQUIRED)}")
+            problem = f"{path}, entry {number}: {entry!r} is not a table with {', '.join(REQUIRED)}"
+            raise ConfigError(problem)
         _check_columns(list(entry), path, f"entry {number}")
     about = {key: str(document[key]) for key in ABOUT if key in document}
     columns = {name: [str(e.get(name, "")) for e in entries] for name in COLUMNS}
@@ -167,7 +185,14 @@ def _from_entries(document: Any, path: str) -> Rows:
     if not models:
         return _rows(path, about, columns, places)
     axes = {key: document[key] for key in AXES if key in document}
-    return Rows(path=path, about=about, cells=columns, places=places, models=models, axes=axes)
+    return ProfileRows(
+        path=path,
+        about=about,
+        cells=columns,
+        places=places,
+        models=models,
+        axes=axes,
+    )
 
 
 def _check_columns(given: Iterable[str], path: str, place: str) -> None:
@@ -177,11 +202,19 @@ def _check_columns(given: Iterable[str], path: str, place: str) -> None:
             raise UnknownName(f"column in {path}, {place}:", name, COLUMNS)
     for name in REQUIRED:
         if name not in names:
-            raise ConfigError(f"{path}, {place}: column {name!r} is missing; needed are {', '.join(REQUIRED)}")
+            fix = f"needed are {', '.join(REQUIRED)}"
+            raise ConfigError(f"{path}, {place}: column {name!r} is missing; {fix}")
 
 
-def _rows(path: str, about: Mapping[str, str], columns: Mapping[str, Sequence[str]], places: Sequence[str]) -> Rows:
+def _rows(
+    path: str, about: Mapping[str, str], columns: Mapping[str, Sequence[str]], places: Sequence[str]
+) -> ProfileRows:
     if not places:
         raise ConfigError(f"{path} has no rows; give at least one with {', '.join(REQUIRED)}")
     empty = [""] * len(places)
-    return Rows(path=path, about=about, cells={c: columns.get(c, empty) for c in COLUMNS}, places=places)
+    return ProfileRows(
+        path=path,
+        about=about,
+        cells={c: columns.get(c, empty) for c in COLUMNS},
+        places=places,
+    )

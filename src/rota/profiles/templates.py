@@ -1,4 +1,7 @@
-"""The job templates of Gavel: what its generators choose from, in the order that fixes their random numbers."""
+"""The job templates of Gavel.
+
+What its generators choose from, in the order that fixes their random numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""One HTML file about a sweep or some runs: tables, figures, Gantt charts and differences, without a network."""
+"""One HTML file about a sweep or some runs.
+
+Tables, figures, Gantt charts and differences, without a network.
+"""

@@ -1,4 +1,4 @@
-"""Runs of a store made once more, with a log, because a store keeps no placements and a Gantt chart needs them."""
+"""Runs of a store made once more, for their placements, which a Gantt chart needs."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from pathlib import Path
 from rota import api
 from rota.core.errors import ConfigError, RotaError
 from rota.experiments.execution import OK
-from rota.report.logs import Window, read_log
+from rota.report.logs import TimeWindow, read_log
 from rota.report.points import SEED, Points
 from rota.report.reading import Sources
 from rota.report.recipes import recipe
 from rota.report.records import Record
 
-AUTO, NONE = "auto", "none"
+AUTO = "auto"
+NONE = "none"
 ENOUGH_S = 5.0
 """CPU seconds that may be spent without being asked to, as the store remembers them."""
 
 
 def chosen(records: Sequence[Record], where: Points, wanted: str) -> list[int]:
-    """Which runs to make again: none, the one with that key, or one run per line at one setting if that is cheap."""
+    """Which runs to make again: none, one by its key, or one per line at one setting if cheap."""
     if wanted == NONE:
         return []
     if wanted != AUTO:
-        found = [i for i, r in enumerate(records) if r.run.key.startswith(wanted)]
-        if len(found) != 1:
-            many = "several runs have" if found else "no run of the report has"
-            raise ConfigError(f"--gantt {wanted}: {many} a key that begins with this; see `rota results show STORE`")
-        return found
+        matching = [i for i, r in enumerate(records) if r.run.key.startswith(wanted)]
+        if len(matching) != 1:
+            many = "several runs have" if matching else "no run of the report has"
+            fix = "see `rota results show STORE`"
+            raise ConfigError(f"--gantt {wanted}: {many} a key that begins with this; {fix}")
+        return matching
     if any(r.schedule is not None for r in records):
         return []
     best: list[int] = []
@@ -43,7 +45,9 @@ def chosen(records: Sequence[Record], where: Points, wanted: str) -> list[int]:
                 if known is None or _seed(where, i) < _seed(where, known):
                     first[where.line[i]] = i
         cost = [records[i].run.cpu_s for i in first.values()]
-        if None not in cost and sum(c for c in cost if c is not None) <= ENOUGH_S and len(first) >= max(1, len(best)):
+        cpu_s = [seconds for seconds in cost if seconds is not None]
+        is_cheap = len(cpu_s) == len(cost) and sum(cpu_s) <= ENOUGH_S
+        if is_cheap and len(first) >= max(1, len(best)):
             best = list(first.values())
     return best
 
@@ -53,31 +57,34 @@ def _seed(where: Points, i: int) -> float:
     return float(value) if isinstance(value, int | float) else math.inf
 
 
-def run_again(found: Sources, which: Sequence[int], window: Window | None) -> None:
+def run_again(sources: Sources, which: Sequence[int], window: TimeWindow | None) -> None:
     """Make these runs again and keep their placements; what differs from the store is noted."""
     with tempfile.TemporaryDirectory() as scratch:
         for i in which:
-            record = found.records[i]
+            record = sources.records[i]
             how = recipe(record.run.config)
             if not how.keywords:
-                found.notes.append(f"run {record.run.key[:8]} has no Gantt chart: {how.note or 'it needs a file'}")
+                why = how.note or "it needs a file"
+                sources.notes.append(f"run {record.run.key[:8]} has no Gantt chart: {why}")
                 continue
             log = Path(scratch) / f"{i}.jsonl"
             try:
                 made = api.simulate(**how.keywords, events=log)
             except (RotaError, OSError) as error:
-                found.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {error}")
+                sources.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {error}")
                 continue
             if made.interrupted:  # Ctrl-C ends the report, not only this run
                 raise KeyboardInterrupt
             content = read_log(log, window)
             log.unlink()
-            before, now = record.run.metrics.get("mean_jct_s"), content.summary["mean_jct_s"]
+            before = record.run.metrics.get("mean_jct_s")
+            now = content.summary["mean_jct_s"]
             if before is not None and now is not None and abs(before - now) > 1e-6 * abs(before):
-                found.notes.append(
-                    f"run {record.run.key[:8]} was made again for its Gantt chart and gave another mean "
-                    f"({now:,.1f} s instead of {before:,.1f} s): the code has changed since"
+                sources.notes.append(
+                    f"run {record.run.key[:8]} was made again for its Gantt chart and gave "
+                    f"another mean ({now:,.1f} s instead of {before:,.1f} s): the code has "
+                    "changed since"
                 )
-            found.records[i] = replace(
+            sources.records[i] = replace(
                 record, every_job=content.jobs, series=content.series, schedule=content.schedule, again=True
             )

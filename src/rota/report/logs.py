@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from rota.analysis.figures.schedule import Occupancy
 from rota.analysis.metrics import Metrics
-from rota.analysis.timeline import Series, Timeline
+from rota.analysis.timeline import Series, UtilizationTimeline
 from rota.core.cluster import cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import RunEnded, RunStarted
 from rota.engine.log import read_events
-from rota.report.schedule import Schedule, schedule_of
+from rota.report.schedule import ScheduleChart, schedule_of
 
 BINS = 240
 ENOUGH_BARS = 400_000
@@ -24,7 +24,7 @@ ENOUGH_BARS = 400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class TimeWindow:
     """The part of a run of which a Gantt chart is kept, in seconds."""
 
     start: float = 0.0
@@ -39,14 +39,14 @@ class LogContent:
     summary: dict[str, Any]
     jobs: dict[str, NDArray[Any]]
     series: Series
-    schedule: Schedule | None
+    schedule: ScheduleChart | None
     ended: str | None
     """The reason that the log gives for the end of the run, None if it was cut off."""
 
 
-def read_log(path: str | Path, window: Window | None = None) -> LogContent:
+def read_log(path: str | Path, window: TimeWindow | None = None) -> LogContent:
     """Read a log; raises ConfigError with the line that cannot be used."""
-    window = window or Window()
+    window = window or TimeWindow()
     events = read_events(path)
     first = next(events)
     config = dict(first.config) if isinstance(first, RunStarted) else {}
@@ -57,9 +57,11 @@ def read_log(path: str | Path, window: Window | None = None) -> LogContent:
         raise ConfigError(
             f"{path}:1: the log does not begin with RunStarted and a cluster; give a whole log"
         ) from error
-    metrics, timeline = Metrics(cluster, measure), Timeline(cluster)
+    metrics = Metrics(cluster, measure)
+    timeline = UtilizationTimeline(cluster)
     held = Occupancy(cluster, window.start, window.end)
-    now, ended = 0.0, None
+    now = 0.0
+    ended = None
     for event in events:
         metrics.observe(event)
         timeline.observe(event)

@@ -1,7 +1,8 @@
 """The page: template, styles, scripts and data in one file that asks nobody for anything.
 
-The content security policy names the digests of the one style and the one script, so that nothing else can run and
-nothing can be loaded, whatever a job is called. Data is JSON in an element that no browser executes.
+The content security policy names the digests of the one style and the one script, so that nothing
+else can run and nothing can be loaded, whatever a job is called. Data is JSON in an element that no
+browser executes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rota.analysis.output import whole_file
+from rota.analysis.output import write_file
 from rota.analysis.plots import COLOURS
 from rota.report.again import AUTO, chosen, run_again
-from rota.report.logs import Window
+from rota.report.logs import TimeWindow
 from rota.report.payload import payload
 from rota.report.points import points
 from rota.report.reading import Sources, names_for_equals, read
@@ -35,17 +36,19 @@ def write_report(
     sweep: str | None = None,
     title: str | None = None,
     gantt: str = AUTO,
-    window: Window | None = None,
+    window: TimeWindow | None = None,
 ) -> dict[str, Any]:
-    """Read results and write the page; what is in it, in numbers. Raises ConfigError or OutputError."""
-    found = read(paths, sweep=sweep, window=window)
-    where = points([r.run for r in found.records], names_for_equals(found.records))
-    if found.store:
-        run_again(found, chosen(found.records, where, gantt), window)
-    data = payload(found, where, title=title or _title(found))
+    """Read results and write the page; what is in it, in numbers.
+
+    Raises ConfigError or OutputError.
+    """
+    sources = read(paths, sweep=sweep, window=window)
+    where = points([r.run for r in sources.records], names_for_equals(sources.records))
+    if sources.store:
+        run_again(sources, chosen(sources.records, where, gantt), window)
+    data = payload(sources, where, title=title or _title(sources))
     text = render(data)
-    with whole_file(output) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_file(output, text)
     return {
         "runs": len(data["runs"]),
         "lines": len(data["lines"]),
@@ -55,11 +58,11 @@ def write_report(
     }
 
 
-def _title(found: Sources) -> str:
-    if found.store is None:
+def _title(sources: Sources) -> str:
+    if sources.store is None:
         return "Runs compared"
-    name = Path(found.store).stem
-    return f"{name}: {found.sweep}" if found.sweep and found.sweep != "sweep" else name
+    name = Path(sources.store).stem
+    return f"{name}: {sources.sweep}" if sources.sweep and sources.sweep != "sweep" else name
 
 
 def render(data: Mapping[str, Any]) -> str:

@@ -1,7 +1,9 @@
-"""Every two lines at every setting: the ratio of their mean completion times, and whether it is more than noise.
+"""Every two lines at every setting.
 
-With several seeds the interval is Student's t over paired seeds; with one it is the bootstrap over jobs of `rota
-compare`, which says nothing about other seeds.
+The ratio of their mean completion times, and whether it is more than noise.
+
+With several seeds the interval is Student's t over paired seeds; with one it is the bootstrap over
+jobs of `rota compare`, which says nothing about other seeds.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ class Pair:
         """For JSON."""
         e = self.estimate
         numbers = [None if v is None else round(v, 6) for v in (e.ratio, e.low, e.high)]
-        return [self.setting, self.a, self.b, [list(pair) for pair in self.runs], *numbers, self.method]
+        runs = [list(pair) for pair in self.runs]
+        return [self.setting, self.a, self.b, runs, *numbers, self.method]
 
 
 def pairs(records: Sequence[Record], where: Points) -> tuple[list[Pair], str | None]:
@@ -48,25 +51,38 @@ def pairs(records: Sequence[Record], where: Points) -> tuple[list[Pair], str | N
     for i, record in enumerate(records):
         if record.run.status == OK and (record.run.metrics.get("mean_jct_s") or 0) > 0:
             at.setdefault((where.setting[i], where.line[i]), {})[where.axes[i].get(SEED)] = i
-    found: list[Pair] = []
-    bootstraps = 0
+    compared: list[Pair] = []
+    bootstraps_left = MOST_BOOTSTRAPS
     for setting in range(len(where.settings)):
         lines = [line for line in range(len(where.lines)) if (setting, line) in at]
         for a, b in itertools.combinations(lines, 2):
-            if len(found) >= MOST_PAIRS:
-                return found, f"differences are given for the first {MOST_PAIRS:,} pairs only"
-            first, second = at[setting, a], at[setting, b]
+            if len(compared) >= MOST_PAIRS:
+                return compared, f"differences are given for the first {MOST_PAIRS:,} pairs only"
+            first = at[setting, a]
+            second = at[setting, b]
             runs = [(first[seed], second[seed]) for seed in first if seed in second]
             if not runs:
                 continue
-            estimate, method = _seeds(records, runs), "seeds" if len(runs) > 1 else "none"
-            if len(runs) == 1 and bootstraps < MOST_BOOTSTRAPS:
-                by_jobs = _jobs(records, *runs[0])
-                bootstraps += 1
-                if by_jobs is not None:
-                    estimate, method = by_jobs, "jobs" if by_jobs.low is not None else "none"
-            found.append(Pair(setting=setting, a=a, b=b, runs=runs, estimate=estimate, method=method))
-    return found, None
+            by_jobs = len(runs) == 1 and bootstraps_left > 0
+            bootstraps_left -= by_jobs
+            estimate, method = _estimate(records, runs, by_jobs=by_jobs)
+            pair = Pair(setting=setting, a=a, b=b, runs=runs, estimate=estimate, method=method)
+            compared.append(pair)
+    return compared, None
+
+
+def _estimate(
+    records: Sequence[Record],
+    runs: Sequence[tuple[int, int]],
+    *,
+    by_jobs: bool,
+) -> tuple[Estimate, str]:
+    """The ratio with its interval, and what the interval is from."""
+    if by_jobs:
+        estimate = _jobs(records, *runs[0])
+        if estimate is not None:
+            return estimate, "none" if estimate.low is None else "jobs"
+    return _seeds(records, runs), "seeds" if len(runs) > 1 else "none"
 
 
 def _seeds(records: Sequence[Record], runs: Sequence[tuple[int, int]]) -> Estimate:
@@ -75,7 +91,8 @@ def _seeds(records: Sequence[Record], runs: Sequence[tuple[int, int]]) -> Estima
 
 
 def _jobs(records: Sequence[Record], a: int, b: int) -> Estimate | None:
-    first, second = records[a].jobs, records[b].jobs
+    first = records[a].jobs
+    second = records[b].jobs
     if first is None or second is None:
         return None
     try:

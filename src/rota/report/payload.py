@@ -1,7 +1,9 @@
-"""What the page knows, as one JSON object: small enough to be in it, with nothing that is not shown.
+"""What the page knows, as one JSON object.
 
-Times are whole seconds. Jobs that several runs share are written once, and so are equal parts of configurations. What
-does not fit into the budget is left out and said in `notes`.
+Small enough to be in it, with nothing that is not shown.
+
+Times are whole seconds. Jobs that several runs share are written once, and so are equal parts of
+configurations. What does not fit into the budget is left out and said in `notes`.
 """
 
 from __future__ import annotations
@@ -51,22 +53,29 @@ class Interned:
         return self._places[text]
 
 
-def payload(found: Sources, where: Points, *, title: str, made: float | None = None) -> dict[str, Any]:
+def payload(
+    sources: Sources,
+    where: Points,
+    *,
+    title: str,
+    made: float | None = None,
+) -> dict[str, Any]:
     """The object; `made` is the time of the report, seconds since 1970."""
-    parts, workloads = Interned(), Interned()
-    notes = list(found.notes)
-    with_times = _budget(found.records, notes)
-    differences, remark = pairs(found.records, where)
+    parts = Interned()
+    workloads = Interned()
+    notes = list(sources.notes)
+    with_times = _budget(sources.records, notes)
+    differences, remark = pairs(sources.records, where)
     notes += [remark] if remark else []
     runs = [
-        _run(record, i, where, parts, workloads, with_jobs=i in with_times) for i, record in enumerate(found.records)
+        _run(record, i, where, parts, workloads, with_jobs=i in with_times) for i, record in enumerate(sources.records)
     ]
     return {
         "title": title,
         "made": time.time() if made is None else made,
         "version": __version__,
-        "source": found.store,
-        "sweep": found.sweep,
+        "source": sources.store,
+        "sweep": sources.sweep,
         "notes": notes,
         "colours": len(COLOURS),
         "varied": where.varied,
@@ -75,11 +84,11 @@ def payload(found: Sources, where: Points, *, title: str, made: float | None = N
         "scenarios": where.scenarios,
         "settings": [{"label": s.label, "scenario": s.scenario, "x": s.x} for s in where.settings],
         "runs": runs,
-        "groups": _groups(found.records, where),
+        "groups": _groups(sources.records, where),
         "pairs": [pair.row() for pair in differences],
         "workloads": workloads.values,
         "parts": parts.values,
-        "gantts": _gantts(found.records, notes),
+        "gantts": _gantts(sources.records, notes),
     }
 
 
@@ -98,8 +107,9 @@ def _budget(records: Sequence[Record], notes: list[str]) -> set[int]:
             left += 1
     if left:
         notes.append(
-            f"the jobs of {left} runs are left out to keep the file small; their means, distributions and differences "
-            "are there. Choose a sweep with --sweep, or use `rota compare`."
+            f"the jobs of {left} runs are left out to keep the file small; their means, "
+            "distributions and differences are there. Choose a sweep with --sweep, or use `rota "
+            "compare`."
         )
     return kept
 
@@ -107,7 +117,17 @@ def _budget(records: Sequence[Record], notes: list[str]) -> set[int]:
 def _run(
     record: Record, i: int, where: Points, parts: Interned, workloads: Interned, *, with_jobs: bool
 ) -> dict[str, Any]:
-    run, how = record.run, recipe(record.run.config)
+    run = record.run
+    how = recipe(record.run.config)
+    known = {name: value for name, value in run.metrics.items() if value is not None}
+    metrics = {name: value for name, value in known.items() if name not in {"config", "notes"}}
+    about = {
+        "started": run.started,
+        "cpu_s": run.cpu_s,
+        "wall_s": run.wall_s,
+        "host": run.host,
+        "version": run.version,
+    }
     return {
         "key": run.key,
         "line": where.line[i],
@@ -115,12 +135,12 @@ def _run(
         "status": run.status or "to do",
         "error": run.error,
         "values": where.axes[i],
-        "metrics": {k: _rounded(v) for k, v in run.metrics.items() if k not in {"config", "notes"} and v is not None},
+        "metrics": {name: _rounded(metrics[name]) for name in metrics},
         "notes": list(run.metrics.get("notes") or []),
         "config": {k: _part(v, parts) for k, v in run.config.items()},
         "command": how.command,
         "note": how.note,
-        "about": {k: getattr(run, k) for k in ("started", "cpu_s", "wall_s", "host", "version") if getattr(run, k)},
+        "about": {name: value for name, value in about.items() if value},
         "jobs": _jobs(record.jobs, workloads) if record.jobs is not None and with_jobs else None,
         "busy": _series(record),
         "again": record.again,
@@ -142,7 +162,8 @@ def _jobs(jobs: Columns, workloads: Interned) -> dict[str, Any]:
         names["gpus"] = _compact([int(v) for v in jobs["gpus"].tolist()])
     names |= _texts(jobs)
     times = np.asarray(jobs["jct_s"], dtype=np.float64)
-    whole = np.where(np.isfinite(times), np.round(np.nan_to_num(times, nan=-1.0)), -1.0).astype(np.int64)
+    rounded = np.round(np.nan_to_num(times, nan=-1.0))
+    whole = np.where(np.isfinite(times), rounded, -1.0).astype(np.int64)
     return {"of": workloads.place(names), "t": whole.tolist()}
 
 
@@ -158,40 +179,51 @@ def _compact(values: list[int]) -> Any:
 def _series(record: Record) -> dict[str, Any] | None:
     if record.series is None:
         return None
-    return {"end": round(float(record.series.edge[-1]), 1), "value": np.round(record.series.value, 4).tolist()}
+    series = record.series
+    return {"end": round(float(series.edge[-1]), 1), "value": np.round(series.value, 4).tolist()}
 
 
 def _gantts(records: Sequence[Record], notes: list[str]) -> list[dict[str, Any]]:
     drawn = [i for i, record in enumerate(records) if record.schedule is not None]
-    found, used = [], 0
+    gantts = []
+    used = 0
     for i in drawn:
-        schedule, jobs = records[i].schedule, records[i].every_job
+        schedule = records[i].schedule
+        jobs = records[i].every_job
         if schedule is None or used + len(schedule.bars) > MOST_BARS:
             continue
         used += len(schedule.bars)
-        found.append({"run": i, **schedule.columns(), "jobs": _about_jobs(jobs, int(schedule.bars[:, 4:].max()) + 1)})
-    if len(found) < len(drawn):
-        notes.append(f"{len(drawn) - len(found)} Gantt charts are left out to keep the file small; give fewer logs")
-    return found
+        gantts.append(
+            {
+                "run": i,
+                **schedule.columns(),
+                "jobs": _about_jobs(jobs, int(schedule.bars[:, 4:].max()) + 1),
+            }
+        )
+    if len(gantts) < len(drawn):
+        left = len(drawn) - len(gantts)
+        notes.append(f"{left} Gantt charts are left out to keep the file small; give fewer logs")
+    return gantts
 
 
 def _about_jobs(jobs: Columns | None, count: int) -> dict[str, Any]:
     """Of the first `count` jobs of a log the profile, tenant and GPUs; ids count from 0."""
     if jobs is None or "profile" not in jobs:
         return {}
-    return {"gpus": _compact([int(v) for v in jobs["gpus"][:count].tolist()]), **_texts(jobs, count)}
+    gpus = [int(v) for v in jobs["gpus"][:count].tolist()]
+    return {"gpus": _compact(gpus), **_texts(jobs, count)}
 
 
 def _texts(jobs: Columns, count: int | None = None) -> dict[str, Any]:
     """Profiles and tenants by their place in a list of names."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for key in ("profile", "tenant"):
         if key in jobs:
             values = [str(v) for v in jobs[key][:count].tolist()]
             places = {name: i for i, name in enumerate(dict.fromkeys(values))}
-            found[f"{key}s"] = list(places)
-            found[key] = _compact([places[v] for v in values])
-    return found
+            columns[f"{key}s"] = list(places)
+            columns[key] = _compact([places[v] for v in values])
+    return columns
 
 
 def _groups(records: Sequence[Record], where: Points) -> list[dict[str, Any]]:
@@ -211,9 +243,17 @@ def _group(records: Sequence[Record], setting: int, line: int, of: list[int]) ->
         p = point(0.0, known, unstable)
         if p.mean is not None:
             stats[name] = [_rounded(v) for v in (p.mean, p.low, p.high)] + [p.runs]
-    times = [records[i].jobs for i in usable if records[i].jobs is not None and records[i].run.status == OK]
-    cdf = _cdf(np.concatenate([jobs["jct_s"] for jobs in times if jobs is not None])) if times else None
-    return {"setting": setting, "line": line, "runs": of, "unstable": unstable, "stats": stats, "cdf": cdf}
+    done = [records[i].jobs for i in usable if records[i].run.status == OK]
+    times = [jobs["jct_s"] for jobs in done if jobs is not None]
+    cdf = _cdf(np.concatenate(times)) if times else None
+    return {
+        "setting": setting,
+        "line": line,
+        "runs": of,
+        "unstable": unstable,
+        "stats": stats,
+        "cdf": cdf,
+    }
 
 
 def _cdf(times: FloatArray) -> dict[str, Any] | None:
@@ -223,7 +263,8 @@ def _cdf(times: FloatArray) -> dict[str, Any] | None:
         return None
     if len(done) > CDF_POINTS:
         done = np.quantile(done, np.arange(1, CDF_POINTS + 1) / CDF_POINTS)
-    return {"t": np.round(done, 1 if done[-1] < 1000 else 0).tolist(), "top": round(_finished(times), 5)}
+    digits = 1 if done[-1] < 1000 else 0
+    return {"t": np.round(done, digits).tolist(), "top": round(_finished(times), 5)}
 
 
 def _finished(times: FloatArray) -> float:

@@ -1,7 +1,9 @@
-"""From the files that a user names to runs: a store of results, event logs, jobs CSVs, outputs of --json.
+"""From the files that a user names to runs.
 
-Files of one name (fifo.json, fifo.csv) are parts of one run; NAME=FILE gives a name. A log that has the
-configuration of a run of the store belongs to that run.
+A store of results, event logs, jobs CSVs, outputs of --json.
+
+Files of one name (fifo.json, fifo.csv) are parts of one run; NAME=FILE gives a name. A log that has
+the configuration of a run of the store belongs to that run.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK
 from rota.experiments.keys import plain
-from rota.experiments.store import Run, Store
-from rota.report.logs import LogContent, Window, read_log
+from rota.experiments.store import ResultStore, Run
+from rota.report.logs import LogContent, TimeWindow, read_log
 from rota.report.records import Columns, Record, counted
 
 SQLITE = b"SQLite format 3"
@@ -39,18 +41,18 @@ class Sources:
     notes: list[str] = field(default_factory=list)
 
 
-def read(paths: Sequence[str], *, sweep: str | None = None, window: Window | None = None) -> Sources:
+def read(
+    paths: Sequence[str],
+    *,
+    sweep: str | None = None,
+    window: TimeWindow | None = None,
+) -> Sources:
     """Everything in these files; raises ConfigError for what cannot be used."""
-    if not paths:
-        raise ConfigError("there is nothing to report on; give a store of results, or files of runs")
     named = [_named(path) for path in paths]
     kinds = [_kind(path) for _, path, _ in named]
     stores = [path for (_, path, _), kind in zip(named, kinds, strict=True) if kind == "store"]
-    if len(stores) > 1:
-        raise ConfigError(f"{len(stores)} stores were given ({', '.join(stores)}); make a report for each")
-    if sweep is not None and not stores:
-        raise ConfigError("--sweep chooses runs of a store of results; leave it out for single runs")
-    found = _read_store(stores[0], sweep) if stores else Sources()
+    _check(paths, stores, sweep)
+    sources = _read_store(stores[0], sweep) if stores else Sources()
     parts: dict[str, dict[str, tuple[str, bool]]] = {}
     for (name, path, given), kind in zip(named, kinds, strict=True):
         if kind == "store":
@@ -59,10 +61,23 @@ def read(paths: Sequence[str], *, sweep: str | None = None, window: Window | Non
             raise ConfigError(f"two files are called {name!r} ({path}); give them names: NAME=FILE")
         parts[name][kind] = (path, given)
     for name, files in parts.items():
-        _add(found, _read_run(name, files, window))
-    if not found.records:
-        raise ConfigError(f"{', '.join(paths)}: there is no run in it; make some with `rota sweep` first")
-    return found
+        _add(sources, _read_run(name, files, window))
+    if not sources.records:
+        fix = "make some with `rota sweep` first"
+        raise ConfigError(f"{', '.join(paths)}: there is no run in it; {fix}")
+    return sources
+
+
+def _check(paths: Sequence[str], stores: Sequence[str], sweep: str | None) -> None:
+    if not paths:
+        fix = "give a store of results, or files of runs"
+        raise ConfigError(f"there is nothing to report on; {fix}")
+    if len(stores) > 1:
+        fix = "make a report for each"
+        raise ConfigError(f"{len(stores)} stores were given ({', '.join(stores)}); {fix}")
+    if sweep is not None and not stores:
+        fix = "leave it out for single runs"
+        raise ConfigError(f"--sweep chooses runs of a store of results; {fix}")
 
 
 def _named(source: str) -> tuple[str, str, bool]:
@@ -85,8 +100,9 @@ def _kind(path: str) -> str:
             with gzip.open(path) as unpacked:
                 start = unpacked.read(64)
     except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read {path}: {why}; give a store of results or a file of a run") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        fix = "give a store of results or a file of a run"
+        raise ConfigError(f"cannot read {path}: {why}; {fix}") from error
     if start.startswith(SQLITE):
         return "store"
     if not start.strip():
@@ -96,8 +112,8 @@ def _kind(path: str) -> str:
     if b"job_id" in start:
         return "csv"
     raise ConfigError(
-        f"{path} is neither a store of results nor a file of a run; give what `rota sweep` or `rota simulate` with "
-        "--events, --jobs-csv or --json wrote"
+        f"{path} is neither a store of results nor a file of a run; give what `rota sweep` or "
+        "`rota simulate` with --events, --jobs-csv or --json wrote"
     )
 
 
@@ -105,8 +121,8 @@ def _kind(path: str) -> str:
 
 
 def _read_store(path: str, sweep: str | None) -> Sources:
-    with Store(path, create=False) as store:
-        known = [s["name"] for s in store.sweeps()]
+    with ResultStore(path, create=False) as store:
+        known = [s.name for s in store.sweeps()]
         if sweep is not None and sweep not in known:
             raise UnknownName("sweep", sweep, known)
         chosen = [sweep] if sweep is not None else known
@@ -114,14 +130,17 @@ def _read_store(path: str, sweep: str | None) -> Sources:
         for name in chosen:
             for run in store.runs(sweep=name):
                 runs.setdefault(run.key, run)
-        if not known:  # runs that no sweep points to any more are of other code; only without sweeps are they all
+        # Runs that no sweep points to any more are of other code; only without sweeps are they all.
+        if not known:
             runs = {run.key: run for run in store.runs()}
         records = []
         for run in runs.values():
             blob = store.jobs(run.key) if run.status == OK else None
-            records.append(Record(run=run, jobs=None if blob is None else _unpacked(blob, path, run)))
+            jobs = None if blob is None else _unpacked(blob, path, run)
+            records.append(Record(run=run, jobs=jobs))
     if not records:
-        raise ConfigError(f"{path}: there is no run in this store yet; run `rota sweep --store {path}` first")
+        fix = f"run `rota sweep --store {path}` first"
+        raise ConfigError(f"{path}: there is no run in this store yet; {fix}")
     return Sources(records=records, store=path, sweep=", ".join(chosen) or None)
 
 
@@ -129,15 +148,15 @@ def _unpacked(blob: bytes, path: str, run: Run) -> Columns:
     try:
         return unpack(blob)
     except (zlib.error, ValueError) as error:
-        raise ConfigError(
-            f"{path}: the completion times of run {run.key[:12]} are damaged ({error}); run the sweep into a new store"
-        ) from error
+        fix = "run the sweep into a new store"
+        what = f"{path}: the completion times of run {run.key[:12]} are damaged ({error})"
+        raise ConfigError(f"{what}; {fix}") from error
 
 
 # Single runs
 
 
-def _read_run(name: str, files: dict[str, tuple[str, bool]], window: Window | None) -> Record:
+def _read_run(name: str, files: dict[str, tuple[str, bool]], window: TimeWindow | None) -> Record:
     given = name if any(flag for _, flag in files.values()) else None
     path = {kind: file for kind, (file, _) in files.items()}
     said = _read_json(path["json"]) if "json" in path else None
@@ -149,14 +168,28 @@ def _read_run(name: str, files: dict[str, tuple[str, bool]], window: Window | No
         jobs = counted(read_jobs_csv(path["csv"]), config.get("measure"))
         metrics = said or _metrics_of(jobs)
     else:
-        jobs, metrics = None, said or {}
+        jobs = None
+        metrics = said or {}
     config.setdefault("policy", name)
-    run = Run(key=name, point={}, status=_status(metrics), metrics=metrics, error=None, config=config)
+    run = Run(
+        key=name,
+        point={},
+        status=_status(metrics),
+        metrics=metrics,
+        error=None,
+        config=config,
+    )
     return Record(run=run, name=given or (None if said else name), jobs=jobs)
 
 
-def _of_log(name: str, given: str | None, content: LogContent, said: dict[str, Any] | None) -> Record:
-    cut = None if content.ended is not None else "the log ends before the run did; numbers are of what it has"
+def _of_log(
+    name: str,
+    given: str | None,
+    content: LogContent,
+    said: dict[str, Any] | None,
+) -> Record:
+    why = "the log ends before the run did; numbers are of what it has"
+    cut = None if content.ended is not None else why
     run = Run(
         key=name,
         point={},
@@ -181,12 +214,14 @@ def _read_json(path: str) -> dict[str, Any]:
     opener: Any = gzip.open if path.endswith(".gz") else open
     try:
         with opener(path, "rt", encoding="utf-8") as file:
-            found = json.load(file)
+            summary = json.load(file)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: {error}; give what `rota simulate --json` printed") from error
-    if not isinstance(found, dict) or "mean_jct_s" not in found:
-        raise ConfigError(f"{path}: there is no mean_jct_s in it; give what `rota simulate --json` printed")
-    return found
+        fix = "give what `rota simulate --json` printed"
+        raise ConfigError(f"cannot read {path}: {error}; {fix}") from error
+    if not isinstance(summary, dict) or "mean_jct_s" not in summary:
+        fix = "give what `rota simulate --json` printed"
+        raise ConfigError(f"{path}: there is no mean_jct_s in it; {fix}")
+    return summary
 
 
 def _metrics_of(jobs: Columns) -> dict[str, Any]:
@@ -208,16 +243,20 @@ def _status(metrics: dict[str, Any]) -> str:
     return "interrupted" if metrics.get("interrupted") else OK
 
 
-def _add(found: Sources, record: Record) -> None:
-    """A log of a run that the store has belongs to it; any other run comes after those of the store."""
+def _add(sources: Sources, record: Record) -> None:
+    """A log of a run that the store has belongs to it.
+
+    Any other run comes after those of the store.
+    """
     own = _identity(record.run.config)
-    for i, other in enumerate(found.records):
-        if found.store and record.schedule is not None and other.run.config and _identity(other.run.config) == own:
-            found.records[i] = replace(
+    for i, other in enumerate(sources.records):
+        may_belong = sources.store and record.schedule is not None and other.run.config
+        if may_belong and _identity(other.run.config) == own:
+            sources.records[i] = replace(
                 other, every_job=record.every_job, series=record.series, schedule=record.schedule
             )
             return
-    found.records.append(record)
+    sources.records.append(record)
 
 
 def _identity(config: dict[str, Any]) -> str:
@@ -227,12 +266,15 @@ def _identity(config: dict[str, Any]) -> str:
 
 
 def names_for_equals(records: Iterable[Record]) -> list[str | None]:
-    """The names that users gave; runs of files that differ in nothing are told apart by the name of their file."""
-    found = list(records)
+    """The names that users gave.
+
+    Runs of files that differ in nothing are told apart by the name of their file.
+    """
+    every = list(records)
     seen: dict[str, int] = {}
-    for record in found:
+    for record in every:
         identity = _identity(record.run.config)
         seen[identity] = seen.get(identity, 0) + 1
     return [
-        r.run.key if r.name is None and not r.run.point and seen[_identity(r.run.config)] > 1 else r.name for r in found
+        r.run.key if r.name is None and not r.run.point and seen[_identity(r.run.config)] > 1 else r.name for r in every
     ]

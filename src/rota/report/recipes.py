@@ -1,8 +1,8 @@
 """From the configuration of a run back to the command that makes it again.
 
-Everything is checked as far as it can be without running: a cluster is named only if that name still means the same
-servers. What cannot be written on a command line (jobs handed in from Python, a cluster from a file that is not known)
-is said in a note instead of being guessed.
+Everything is checked as far as it can be without running: a cluster is named only if that name
+still means the same servers. What cannot be written on a command line (jobs handed in from Python,
+a cluster from a file that is not known) is said in a note instead of being guessed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILE = "CLUSTER-FILE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class RunRecipe:
     """How to make a run again."""
 
     keywords: dict[str, Any] = field(default_factory=dict)
@@ -39,10 +39,10 @@ class Recipe:
     note: str | None = None
 
 
-def recipe(config: Mapping[str, Any]) -> Recipe:
+def recipe(config: Mapping[str, Any]) -> RunRecipe:
     """The command and the keywords of `rota.simulate` that give this configuration again."""
     if not config.get("policy") or not (config.get("workload") or config.get("trace")):
-        return Recipe(
+        return RunRecipe(
             command="", note="no command: the configuration does not say where the jobs of this run came from"
         )
     words: dict[str, Any] = {}
@@ -59,8 +59,9 @@ def recipe(config: Mapping[str, Any]) -> Recipe:
     words |= _rules(config.get("rules"))
     if config.get("measure"):
         words["measure"] = tuple(config["measure"])
-    usable = cluster != FILE and (config.get("trace") is None or config.get("jobs_sha256") is not None)
-    return Recipe(keywords=words if usable else {}, command=_command(words), note=note)
+    jobs_known = config.get("trace") is None or config.get("jobs_sha256") is not None
+    usable = cluster != FILE and jobs_known
+    return RunRecipe(keywords=words if usable else {}, command=_command(words), note=note)
 
 
 def _cluster(described: Any, rules: Any) -> tuple[str, str | None]:
@@ -77,7 +78,8 @@ def _cluster(described: Any, rules: Any) -> tuple[str, str | None]:
             return name, None
     except (RotaError, OSError, KeyError, TypeError, ValueError, IndexError):
         pass
-    return FILE, f"{FILE} stands for a file with the servers listed under `cluster` in the configuration"
+    note = f"{FILE} stands for a file with the servers under `cluster` in the configuration"
+    return FILE, note
 
 
 def _rules(described: Any) -> dict[str, Any]:
@@ -89,10 +91,11 @@ def _rules(described: Any) -> dict[str, Any]:
     base = dataclasses.asdict(PRESETS[described["name"]])
     base["type_order"] = list(base["type_order"])
     changed = {key: value for key, value in described.items() if key in base and value != base[key]}
-    found: dict[str, Any] = {} if described["name"] == "default" else {"rules": described["name"]}
+    name = described["name"]
+    arguments: dict[str, Any] = {} if name == "default" else {"rules": name}
     if "round_s" in changed:
-        found["round_s"] = changed.pop("round_s")
-    return {**found, **({"rule_settings": changed} if changed else {})}
+        arguments["round_s"] = changed.pop("round_s")
+    return {**arguments, **({"rule_settings": changed} if changed else {})}
 
 
 def _command(words: Mapping[str, Any]) -> str:
@@ -123,7 +126,8 @@ def _option(flag: str, value: Any) -> list[str]:
 
 
 def _settings(flag: str, settings: Mapping[str, Any] | None) -> list[str]:
-    return [f"{flag} {shlex.quote(f'{key}={_text(value)}')}" for key, value in (settings or {}).items()]
+    words = [f"{key}={_text(value)}" for key, value in (settings or {}).items()]
+    return [f"{flag} {shlex.quote(word)}" for word in words]
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rota.analysis.timeline import Series
 from rota.experiments.store import Run
-from rota.report.schedule import Schedule
+from rota.report.schedule import ScheduleChart
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -24,17 +24,21 @@ class Record:
     name: str | None = None
     """Given by the user; stands in the legend."""
     jobs: Columns | None = None
-    """Jobs that count: job_id, arrival_s, jct_s (NaN: not finished), and profile, tenant, gpus where known."""
+    """Jobs that count: job_id, arrival_s, jct_s (NaN: not finished), and profile, tenant, gpus
+    where known."""
     every_job: Columns | None = None
     """All jobs of the log, for the Gantt chart."""
     series: Series | None = None
-    schedule: Schedule | None = None
+    schedule: ScheduleChart | None = None
     again: bool = False
     """Whether it was run again for the page, because a store keeps no placements."""
 
 
 def counted(jobs: Columns, measure: Any) -> Columns:
-    """The jobs that metrics count: those of `measure`; without it those marked as measured, if only some are."""
+    """The jobs that metrics count: those of `measure`.
+
+    Without it those marked as measured, if only some are.
+    """
     if isinstance(measure, list | tuple) and len(measure) == 2:
         chosen = (jobs["job_id"] >= measure[0]) & (jobs["job_id"] < measure[1])
     elif "measured" in jobs:

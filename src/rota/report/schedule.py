@@ -1,7 +1,8 @@
 """Who held which GPU when, in few bytes: columns of whole numbers that a browser can draw.
 
-GPUs of a server that begin and end together are one bar with several rows. A run with more bars than a page can hold is
-cut: what is shown is its beginning (or the window that was asked for), and `Schedule.cut` says so.
+GPUs of a server that begin and end together are one bar with several rows. A run with more bars
+than a page can hold is cut: what is shown is its beginning (or the window that was asked for), and
+`Schedule.cut` says so.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FINE_BELOW_S = 2000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Schedule:
+class ScheduleChart:
     """Bars of one run in the order of their start, and the rows they are in."""
 
     servers: list[dict[str, Any]]
@@ -50,38 +51,43 @@ class Schedule:
         }
 
 
-def schedule_of(held: Occupancy, most: int = MOST_BARS) -> Schedule | None:
-    """The bars that were observed, cut to the first `most`; None where nobody held a GPU (the ideal mechanism)."""
+def schedule_of(held: Occupancy, most: int = MOST_BARS) -> ScheduleChart | None:
+    """The bars that were observed, cut to the first `most`.
+
+    None where nobody held a GPU (the ideal mechanism).
+    """
     if not held.bars:
         return None
     offset = np.concatenate([[0], np.cumsum(held.cluster.server_gpus)])
     merged = _merged(held.bars, offset)
-    first, last = held.window[0], min(held.window[1], held.last)
+    first = held.window[0]
+    last = min(held.window[1], held.last)
     cut = None
     if len(merged) > most:
         last = float(merged[most, 0])
-        cut = f"only the first {last / 3600:,.1f} hours: the whole run has more bars than a page can hold"
+        why = "the whole run has more bars than a page can hold"
+        cut = f"only the first {last / 3600:,.1f} hours: {why}"
         merged = merged[:most]
         merged[:, 1] = np.minimum(merged[:, 1], last)
         merged = merged[merged[:, 1] > merged[:, 0]]
     elif first > 0 or math.isfinite(held.window[1]):
         cut = f"hours {first / 3600:,.1f} to {last / 3600:,.1f} only, as asked"
     servers = [{"id": s.id, "type": s.type, "gpus": s.capacity.gpus} for s in held.cluster.ordered]
-    return Schedule(servers=servers, bars=merged, window=(first, last), cut=cut)
+    return ScheduleChart(servers=servers, bars=merged, window=(first, last), cut=cut)
 
 
 def _merged(bars: list[Bar], offset: FloatArray) -> FloatArray:
     """GPUs side by side with the same jobs and times as one bar, by start."""
     rows = [(b.start, b.end, int(offset[b.server]) + b.gpu, 1, b.job, b.partner, b.server) for b in bars]
     rows.sort(key=lambda r: (r[0], r[4], r[5], r[6], r[2]))
-    found: list[list[float]] = []
+    merged: list[list[float]] = []
     last_server = -1
     for start, end, row, count, job, partner, server in rows:
-        last = found[-1] if found else None
+        last = merged[-1] if merged else None
         beside = last is not None and server == last_server and row == last[2] + last[3]
         if last is not None and beside and (last[0], last[1], last[4], last[5]) == (start, end, job, partner):
             last[3] += 1
         else:
-            found.append([start, end, row, count, job, partner])
+            merged.append([start, end, row, count, job, partner])
         last_server = server
-    return np.array(found, dtype=np.float64)
+    return np.array(merged, dtype=np.float64)

@@ -1,10 +1,11 @@
 """A trace without what tells whose it is.
 
-Tenants and commands get pseudonyms: numbers in order of appearance, which are stable inside one file, or, with a key,
-the beginning of a keyed hash (HMAC-SHA256), which is the same in every file made with that key and cannot be undone
-without it. Working directories and steps arguments are removed. The first job arrives at 0. Times can be rounded;
-numbers of GPUs, requests, weights and deadlines stay. It is no proof of anonymity: who knows that somebody ran a job of
-512 GPUs for exactly 91 hours will find it, unless times are rounded coarsely.
+Tenants and commands get pseudonyms: numbers in order of appearance, which are stable inside one
+file, or, with a key, the beginning of a keyed hash (HMAC-SHA256), which is the same in every file
+made with that key and cannot be undone without it. Working directories and steps arguments are
+removed. The first job arrives at 0. Times can be rounded; numbers of GPUs, requests, weights and
+deadlines stay. It is no proof of anonymity: who knows that somebody ran a job of 512 GPUs for
+exactly 91 hours will find it, unless times are rounded coarsely.
 """
 
 from __future__ import annotations
@@ -24,8 +25,17 @@ DIGITS = 10
 """Hexadecimal digits of a keyed pseudonym: among 10,000 names two collide once in 20,000 keys."""
 
 
-def anonymize(jobs: Jobs, *, key: str | None = None, models: bool = False, round_s: float | None = None) -> Jobs:
-    """The same jobs under pseudonyms; those of models too if asked for, though then no catalogue knows them."""
+def anonymize(
+    jobs: Jobs,
+    *,
+    key: str | None = None,
+    models: bool = False,
+    round_s: float | None = None,
+) -> Jobs:
+    """The same jobs under pseudonyms.
+
+    Those of models too if asked for, though then no catalogue knows them.
+    """
     changed = shifted(jobs)
     if round_s is not None:
         changed = _rounded(changed, round_s)
@@ -45,7 +55,10 @@ def pseudonyms(kind: str, names: Sequence[str], key: str | None) -> list[str]:
         raise ConfigError("the key is empty; give a secret text, or none at all")
     if key is None:
         numbers: dict[str, int] = {}
-        return [f"{kind}-{numbers.setdefault(name, len(numbers) + 1)}" if name else "" for name in names]
+        for name in names:
+            if name:
+                numbers.setdefault(name, len(numbers) + 1)
+        return [f"{kind}-{numbers[name]}" if name else "" for name in names]
     return [f"{kind}-{_hash(key, kind, name)}" if name else "" for name in names]
 
 
@@ -54,12 +67,16 @@ def _hash(key: str, kind: str, name: str) -> str:
 
 
 def _rounded(jobs: Jobs, unit: float) -> Jobs:
-    """Arrivals down, durations to the nearest multiple but not to nothing; steps follow durations."""
+    """Arrivals down, durations to the nearest multiple but not to nothing.
+
+    Steps follow durations.
+    """
     if not 0 < unit < np.inf:
         raise ConfigError(f"round = {unit!r} is not a number of seconds; give one > 0, e.g. 60")
     submitted = np.floor(jobs.submitted / unit) * unit
     duration = np.maximum(np.rint(jobs.duration / unit), 1.0) * unit
-    steps = np.where(np.isnan(duration), jobs.total_steps, jobs.total_steps * duration / jobs.duration)
+    scaled = jobs.total_steps * duration / jobs.duration
+    steps = np.where(np.isnan(duration), jobs.total_steps, scaled)
     deadline = submitted + jobs.slo * duration
     return replace(
         jobs,

@@ -10,8 +10,8 @@ A rule gives each job a profile, in order of arrival:
     keep     the model the log names, whether it was measured or not
     NAME     this profile for every job
 
-Steps are then those which fill the duration of the job on the reference type, at the speed of the profile with so many
-GPUs (with the next smaller measured number if it was not measured with these).
+Steps are then those which fill the duration of the job on the reference type, at the speed of the
+profile with its GPUs (with the next smaller measured number if it was not measured with these).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ STAND_INS = {
     "cifar10": "res18", "resnet18": "res18", "imagenet": "res50", "resnet50": "res50", "inception3": "res50",
     "yolov3": "res50", "vgg16": "alexnet", "deepspeech2": "deepspeech", "gpt2": "transformer", "gpt": "transformer",
 }  # fmt: skip
-"""Models that Sia's and ElasticFlow's traces name, and what we have measured of their kind (catalogue synergy)."""
+"""Models that Sia's and ElasticFlow's traces name, and what we have measured of their kind
+(catalogue synergy)."""
 REFERENCE_TYPE = "v100"
 CATALOGUE = "synergy"
 
@@ -72,13 +73,21 @@ class Logged:
 class Assignment:
     """A rule, its seed and the catalogue with the speeds."""
 
-    def __init__(self, rule: str = "mix", seed: int | None = None, profiles: str | None = None) -> None:
-        self._rule, self._seed, self._profiles = rule, seed, profiles
+    def __init__(
+        self,
+        rule: str = "mix",
+        seed: int | None = None,
+        profiles: str | None = None,
+    ) -> None:
+        self._rule = rule
+        self._seed = seed
+        self._profiles = profiles
 
     def jobs(self, log: Logged) -> Jobs:
         """The jobs of a log by arrival, each with a profile and its steps."""
         order = np.argsort(log.submitted, kind="stable")
-        duration, gpus = log.duration[order], log.gpus[order]
+        duration = log.duration[order]
+        gpus = log.gpus[order]
         submitted = log.submitted[order] - (0.0 if log.from_zero else log.submitted[order[0]])
         names = None if log.models is None else [log.models[i] for i in order.tolist()]
         profiles, profile = self._given(gpus, names)
@@ -104,60 +113,76 @@ class Assignment:
             requests=None if log.requests is None else log.requests.take(order),
         )
 
-    def _given(self, gpus: IntArray, models: Sequence[str] | None) -> tuple[tuple[str, ...], IntArray]:
+    def _given(
+        self,
+        gpus: IntArray,
+        models: Sequence[str] | None,
+    ) -> tuple[tuple[str, ...], IntArray]:
         """The profile of each job."""
         count = len(gpus)
         if self._rule == "random":
             return self._random(gpus)
         if self._rule == "keep":
             if models is None:
-                raise ConfigError("assign = 'keep', but this trace names no models; give mix, random or a profile")
+                fix = "give mix, random or a profile"
+                raise ConfigError(f"assign = 'keep', but this trace names no models; {fix}")
             return intern(models)
         if self._rule == "mix" or (self._rule == "like" and models is None):
             return MODELS, self._mix(count)
         if self._rule == "like" and models is not None:
             mixed = [MODELS[i] for i in self._mix(count).tolist()]
             known = self._catalogue().known
-            found = {name: name if known(name) else STAND_INS.get(name.lower(), "") for name in set(models)}
-            return intern([found[name] or other for name, other in zip(models, mixed, strict=True)])
+            profile_of = {name: name if known(name) else STAND_INS.get(name.lower(), "") for name in set(models)}
+            pairs = zip(models, mixed, strict=True)
+            return intern([profile_of[name] or other for name, other in pairs])
         if not self._catalogue().known(self._rule):
             raise ConfigError(
-                f"assign = {self._rule!r} is neither a rule (mix, random, like, keep) nor a profile of catalogue "
-                f"{self._catalogue().name!r}; `rota profiles {self._catalogue().name}` lists its profiles"
+                f"assign = {self._rule!r} is neither a rule (mix, random, like, keep) nor a "
+                f"profile of catalogue {self._catalogue().name!r}; `rota profiles "
+                f"{self._catalogue().name}` lists its profiles"
             )
         return (self._rule,), np.zeros(count, dtype=np.int64)
 
     def _mix(self, count: int) -> IntArray:
         if self._profiles is not None and not all(map(self._catalogue().known, MODELS)):
             raise ConfigError(
-                f"assign needs Synergy's models, which catalogue {self._profiles!r} has not; give assign=random or a "
-                f"profile, or profiles=synergy"
+                f"assign needs Synergy's models, which catalogue {self._profiles!r} has not; give "
+                "assign=random or a profile, or profiles=synergy"
             )
         models = Mix().take(count)
-        return models if self._seed is None else np.random.default_rng(self._seed).permutation(models)
+        if self._seed is None:
+            return models
+        return np.random.default_rng(self._seed).permutation(models)
 
     def _random(self, gpus: IntArray) -> tuple[tuple[str, ...], IntArray]:
         catalogue = self._catalogue()
         drawn = np.random.default_rng(self._seed or 0).random(len(gpus))
         profile = np.zeros(len(gpus), dtype=np.int64)
         for size in np.unique(gpus).tolist():
-            fit = [i for i, n in enumerate(catalogue.names) if catalogue.measured(n, size, REFERENCE_TYPE)]
+            numbered = enumerate(catalogue.names)
+            fit = [i for i, n in numbered if catalogue.measured(n, size, REFERENCE_TYPE)]
             candidates = np.array(fit or range(len(catalogue.names)), dtype=np.int64)
             these = gpus == size
             profile[these] = candidates[(drawn[these] * len(candidates)).astype(np.int64)]
         return catalogue.names, profile
 
-    def _steps(self, profiles: tuple[str, ...], profile: IntArray, gpus: IntArray, duration: FloatArray) -> FloatArray:
+    def _steps(
+        self,
+        profiles: tuple[str, ...],
+        profile: IntArray,
+        gpus: IntArray,
+        duration: FloatArray,
+    ) -> FloatArray:
         catalogue = self._catalogue()
-        kinds, kind = np.unique(np.stack((profile, gpus)), axis=1, return_inverse=True)
-        step_s = np.array([_step_s(catalogue, profiles[p], g) for p, g in kinds.T.tolist()])
-        return np.asarray(duration / step_s[kind.ravel()], dtype=np.float64)
+        combinations, which = np.unique(np.stack((profile, gpus)), axis=1, return_inverse=True)
+        step_s = np.array([_step_s(catalogue, profiles[p], g) for p, g in combinations.T.tolist()])
+        return np.asarray(duration / step_s[which.ravel()], dtype=np.float64)
 
     def _catalogue(self) -> Catalogue:
         if self._profiles is not None:
             return load(self._profiles)
-        found = (load(name) for name in (CATALOGUE, "gavel"))
-        return next((c for c in found if c.known(self._rule)), load(CATALOGUE))
+        catalogues = (load(name) for name in (CATALOGUE, "gavel"))
+        return next((c for c in catalogues if c.known(self._rule)), load(CATALOGUE))
 
 
 def _step_s(catalogue: Catalogue, profile: str, gpus: int) -> float:

@@ -10,7 +10,8 @@ from rota.core.errors import OutputError
 def amount(name: str, value: float, *, exact: bool) -> str:
     """Steps or a weight: truncated to a whole number, unless exact."""
     if math.isnan(value):
-        raise OutputError(f"{name} is unknown for a job; fill it in with with_durations before writing this format")
+        fix = "fill it in with with_durations before writing this format"
+        raise OutputError(f"{name} is unknown for a job; {fix}")
     if exact:
         return whole_or_exact(value)
     if value < 1:
@@ -24,7 +25,7 @@ def slo(value: float, *, exact: bool) -> str:
 
 
 def fixed(value: float, *, exact: bool) -> str:
-    """Six decimals; the shortest exact text if these would lose something and `exact` is asked for."""
+    """Six decimals; with `exact` the shortest exact text if these would lose something."""
     short = f"{value:.6f}"
     return short if not exact or float(short) == value else repr(value)
 

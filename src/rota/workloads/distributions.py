@@ -1,4 +1,7 @@
-"""How the jobs of a trace are distributed: counts by time, length, size, tenant and model, ready to be drawn."""
+"""How the jobs of a trace are distributed.
+
+Counts by time, length, size, tenant and model, ready to be drawn.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Histogram:
 
 def histograms(jobs: Jobs) -> dict[str, Histogram]:
     """All histograms of a trace; that of durations is missing if none is known."""
-    found = {
+    histogram_by_name = {
         "arrivals": arrivals(jobs.submitted),
         "hour_of_day": hour_of_day(jobs.submitted),
         "durations": durations(jobs.duration),
@@ -42,7 +45,7 @@ def histograms(jobs: Jobs) -> dict[str, Histogram]:
         "tenants": by_name("Jobs by tenant", jobs.tenants, jobs.tenant),
         "models": by_name("Jobs by model", jobs.profiles, jobs.profile),
     }
-    return {name: histogram for name, histogram in found.items() if histogram.counts}
+    return {name: histogram for name, histogram in histogram_by_name.items() if histogram.counts}
 
 
 def arrivals(submitted: FloatArray) -> Histogram:
@@ -57,7 +60,10 @@ def arrivals(submitted: FloatArray) -> Histogram:
 
 
 def hour_of_day(submitted: FloatArray) -> Histogram:
-    """Jobs by hour of the day, the first arriving at midnight; nothing for a trace shorter than two days."""
+    """Jobs by hour of the day, the first arriving at midnight.
+
+    Nothing for a trace shorter than two days.
+    """
     since = submitted - submitted[0]
     if since[-1] < 48 * HOUR:
         return Histogram("Arrivals by hour of the day", (), ())
@@ -67,7 +73,10 @@ def hour_of_day(submitted: FloatArray) -> Histogram:
 
 
 def durations(duration: FloatArray) -> Histogram:
-    """Jobs by duration in steps of about half a power of ten; empty ones at either end are left out."""
+    """Jobs by duration in steps of about half a power of ten.
+
+    Empty ones at either end are left out.
+    """
     known = duration[~np.isnan(duration)]
     if not len(known):
         return Histogram("Durations", (), ())
@@ -91,11 +100,15 @@ def gpu_counts(gpus: IntArray) -> Histogram:
 def by_name(title: str, names: Sequence[str], index: IntArray) -> Histogram:
     """Jobs by a text, most frequent first."""
     counts = np.bincount(index, minlength=len(names)).tolist()
-    ranked = sorted(((c, n) for n, c in zip(names, counts, strict=True) if c), key=lambda pair: (-pair[0], pair[1]))
-    shown, rest = ranked[:LONGEST_LIST], ranked[LONGEST_LIST:]
+    pairs = zip(names, counts, strict=True)
+    ranked = sorted(((c, n) for n, c in pairs if c), key=lambda pair: (-pair[0], pair[1]))
+    shown = ranked[:LONGEST_LIST]
+    rest = ranked[LONGEST_LIST:]
     if len(rest) == 1:
-        shown, rest = ranked, []
-    labels, values = [n for _, n in shown], [c for c, _ in shown]
+        shown = ranked
+        rest = []
+    labels = [n for _, n in shown]
+    values = [c for c, _ in shown]
     if rest:
         labels.append(f"({len(rest)} others)")
         values.append(sum(c for c, _ in rest))

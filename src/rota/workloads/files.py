@@ -12,7 +12,8 @@ from rota.core.errors import ConfigError
 from rota.workloads.problems import Problems
 
 LONGEST_LOOK = 100_000
-"""Characters of the first line that are shown to formats: JSON may be one line of many megabytes."""
+"""Characters of the first line that are shown to formats: JSON may be one line of many
+megabytes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,10 @@ class TraceFile:
 
     @cached_property
     def first_line(self) -> tuple[int, str]:
-        """The first line that is not blank, cut short if it is very long, and its number; empty if there is none."""
+        """The first line that is not blank, cut short if it is very long, and its number.
+
+        Empty if there is none.
+        """
         start = self.data[: 4 * LONGEST_LOOK].decode("utf-8-sig", errors="replace")
         if not start.strip():
             start = self.text
@@ -46,7 +50,8 @@ def opened(path: str | Path, problems: Problems) -> TraceFile:
     """A file, compressed with gzip or not. Raises ConfigError if it cannot be read."""
     try:
         data = Path(path).read_bytes()
-        return TraceFile(str(path), gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, problems)
+        packed = data[:2] == b"\x1f\x8b"
+        return TraceFile(str(path), gzip.decompress(data) if packed else data, problems)
     except (OSError, EOFError, zlib.error) as problem:
         raise _unreadable(str(path), problem) from None
 

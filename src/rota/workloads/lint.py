@@ -1,7 +1,8 @@
-"""Everything that is wrong with a trace at once, and what is worth a second look though it can be used.
+"""Everything that is wrong with a trace at once, and what is worth a second look.
 
-Errors come from the reader itself, so that lint and a run never disagree. Remarks are about jobs that can be read: what
-no built-in catalogue has measured, deadlines that cannot be kept, a beginning long after 0.
+Errors come from the reader itself, so that lint and a run never disagree. Remarks are about jobs
+that can be read: what no built-in catalogue has measured, deadlines that cannot be kept, a
+beginning long after 0.
 """
 
 from __future__ import annotations
@@ -47,10 +48,14 @@ def lint(
     most: int = MOST,
     catalogues: Sequence[str] = ("gavel", "synergy"),
 ) -> Findings:
-    """Read a trace to its end whatever is in it. Raises ConfigError only if there is nothing to read."""
+    """Read a trace to its end whatever is in it.
+
+    Raises ConfigError only if there is nothing to read.
+    """
     problems = Collected(str(path), most=most)
     file = opened(path, problems)
-    name, jobs = format, None
+    name = format
+    jobs = None
     try:
         name = name if name is not None else recognised(file)
         jobs = formats.create(name, **(settings or {})).read(file)
@@ -100,10 +105,11 @@ def _look(jobs: Jobs, problems: Collected, catalogues: Sequence[str]) -> None:
 def _unmeasured(jobs: Jobs, problems: Collected, name: str) -> None:
     """Jobs that a run with this catalogue would refuse because of their GPUs."""
     catalogue = load(name)
-    kinds, counts = np.unique(np.stack((jobs.profile, jobs.gpus)), axis=1, return_counts=True)
+    keys = np.stack((jobs.profile, jobs.gpus))
+    combinations, counts = np.unique(keys, axis=1, return_counts=True)
     known = [
-        any(catalogue.measured(jobs.profiles[p], g, kind) is not None for kind in catalogue.types)
-        for p, g in kinds.T.tolist()
+        any(catalogue.measured(jobs.profiles[p], g, gpu_type) is not None for gpu_type in catalogue.types)
+        for p, g in combinations.T.tolist()
     ]
     refused = int(counts[~np.array(known, dtype=bool)].sum())
     if refused:

@@ -16,7 +16,8 @@ from rota.workloads.files import TraceFile
 def chosen(setting: str, value: str, known: Sequence[str]) -> str:
     """A setting that is one of a few words."""
     if value not in known:
-        raise ConfigError(f"{setting} = {value!r} is not one of {', '.join(known)}; give one of these")
+        fix = "give one of these"
+        raise ConfigError(f"{setting} = {value!r} is not one of {', '.join(known)}; {fix}")
     return value
 
 
@@ -29,7 +30,8 @@ class Left:
     """Which lines of a log become jobs; says how many did not, and why."""
 
     def __init__(self, file: TraceFile, lines: Sequence[int]) -> None:
-        self._file, self._lines = file, lines
+        self._file = file
+        self._lines = lines
         self.keep: BoolArray = np.ones(len(lines), dtype=bool)
 
     def out(self, which: BoolArray, why: str, fix: str = "") -> None:
@@ -38,7 +40,8 @@ class Left:
         count = int(np.count_nonzero(gone))
         if count:
             line = self._lines[int(np.argmax(gone))]
-            self._file.problems.remark(line, f"{count:,} of {len(gone):,} lines {why} and are left out", fix)
+            message = f"{count:,} of {len(gone):,} lines {why} and are left out"
+            self._file.problems.remark(line, message, fix)
         self.keep = self.keep & ~which
 
     def unfinished(self, which: BoolArray, rule: str) -> None:
@@ -49,5 +52,6 @@ class Left:
     def jobs(self, log: Logged, assignment: Assignment) -> Jobs:
         """The jobs that are left, with profiles."""
         if not self.keep.any():
-            raise TraceError(self._file.path, 1, "no job of the log ran on GPUs; give at least one that did")
+            fix = "give at least one that did"
+            raise TraceError(self._file.path, 1, f"no job of the log ran on GPUs; {fix}")
         return assignment.jobs(log.only(np.flatnonzero(self.keep)))

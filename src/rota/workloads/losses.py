@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.core.jobs import REQUESTS, Jobs, Launch
+from rota.core.jobs import REQUESTS, Jobs, Launch, Requests
 from rota.workloads.registry import formats
-
-ALL = frozenset({"duration", "tenant", "launch", "requests", "weight", "slo"})
 
 
 def lost(jobs: Jobs, name: str) -> list[str]:
-    """In words, what jobs have and the format does not keep; a format says what it keeps by its `holds`."""
-    holds = getattr(formats.entry(name).factory, "holds", ALL)
-    asked = jobs.requests
-    has = {
-        "duration": bool((~np.isnan(jobs.duration)).any()),
-        "tenant": jobs.tenants != ("default",),
-        "launch": any(launch != Launch() for launch in jobs.launches),
-        "requests": asked is not None and any((~np.isnan(getattr(asked, column))).any() for column in REQUESTS),
+    """In words, what jobs have and the format of that name has no place for."""
+    holds = formats.create(name).holds
+    losses = {
+        "durations": not holds.durations and bool((~np.isnan(jobs.duration)).any()),
+        "tenants": not holds.tenants and jobs.tenants != ("default",),
+        "commands": not holds.commands and any(launch != Launch() for launch in jobs.launches),
+        "CPU and memory requests": not holds.requests and _asks_for_more(jobs.requests),
     }
-    words = {"duration": "durations", "tenant": "tenants", "launch": "commands", "requests": "CPU and memory requests"}
-    return [words[part] for part, there in has.items() if there and part not in holds]
+    return [what for what, is_lost in losses.items() if is_lost]
+
+
+def _asks_for_more(requests: Requests | None) -> bool:
+    if requests is None:
+        return False
+    columns = (getattr(requests, column) for column in REQUESTS)
+    return any((~np.isnan(column)).any() for column in columns)

@@ -40,15 +40,45 @@ class Problems:
     path: str
     remarks: list[Problem] = field(default_factory=list)
 
-    def error(self, line: int, what: str, fix: str = "", column: str | None = None, value: str | None = None) -> None:
+    def error(
+        self,
+        line: int,
+        what: str,
+        fix: str = "",
+        column: str | None = None,
+        value: str | None = None,
+    ) -> None:
         """Something because of which the trace cannot be used."""
-        problem = Problem(path=self.path, line=line, column=column, value=value, what=what, fix=fix, error=True)
+        problem = Problem(
+            path=self.path,
+            line=line,
+            column=column,
+            value=value,
+            what=what,
+            fix=fix,
+            error=True,
+        )
         raise TraceError(self.path, line, problem.message, column)
 
-    def remark(self, line: int, what: str, fix: str = "", column: str | None = None, value: str | None = None) -> None:
+    def remark(
+        self,
+        line: int,
+        what: str,
+        fix: str = "",
+        column: str | None = None,
+        value: str | None = None,
+    ) -> None:
         """Something worth knowing."""
         self.remarks.append(
-            Problem(path=self.path, line=line, column=column, value=value, what=what, fix=fix, error=False)
+            Problem(
+                path=self.path,
+                line=line,
+                column=column,
+                value=value,
+                what=what,
+                fix=fix,
+                error=False,
+            )
         )
 
 
@@ -61,10 +91,25 @@ class Collected(Problems):
     count: int = 0
     """All errors, kept or not."""
 
-    def error(self, line: int, what: str, fix: str = "", column: str | None = None, value: str | None = None) -> None:
+    def error(
+        self,
+        line: int,
+        what: str,
+        fix: str = "",
+        column: str | None = None,
+        value: str | None = None,
+    ) -> None:
         """Keep it, or count it if there are many already."""
         self.count += 1
         if len(self.errors) < self.most:
             self.errors.append(
-                Problem(path=self.path, line=line, column=column, value=value, what=what, fix=fix, error=True)
+                Problem(
+                    path=self.path,
+                    line=line,
+                    column=column,
+                    value=value,
+                    what=what,
+                    fix=fix,
+                    error=True,
+                )
             )

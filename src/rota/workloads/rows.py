@@ -26,8 +26,11 @@ NO_TIME = {"", "none", "unknown", "n/a", "null"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """A trace cut into cells, still text. A bad cell is reported; if that is survived, a harmless value stands in."""
+class TraceRows:
+    """A trace cut into cells, still text.
+
+    A bad cell is reported; if that is survived, a harmless value stands in.
+    """
 
     problems: Problems
     lines: Sequence[int]
@@ -38,7 +41,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def floats(self, column: str, accept: Callable[[FloatArray], BoolArray], wanted: str) -> FloatArray:
+    def floats(
+        self,
+        column: str,
+        accept: Callable[[FloatArray], BoolArray],
+        wanted: str,
+    ) -> FloatArray:
         """A column of finite numbers, all of which `accept` (a test on the whole array) allows."""
         values, good = self._numbers(column, accept, wanted)
         return np.where(good, values, 1.0)
@@ -46,14 +54,14 @@ class Rows:
     def gpus(self, column: str, least: int = 1) -> IntArray:
         """A column of GPU counts."""
         cells = self.cells[column]
-        found = np.ones(len(cells), dtype=np.int64)
+        counts = np.ones(len(cells), dtype=np.int64)
         for row, cell in enumerate(cells):
             text = cell.strip()
             if text.isdecimal() and least <= int(text) <= MOST_GPUS:
-                found[row] = int(text)
+                counts[row] = int(text)
             else:
                 self.refuse(row, column, f"a number of GPUs; give a whole number >= {least}")
-        return found
+        return counts
 
     def flags(self, column: str) -> list[bool]:
         """A column of 0 and 1."""
@@ -72,16 +80,19 @@ class Rows:
         return cells
 
     def times(self, column: str, *, needed: bool) -> FloatArray:
-        """A column of times as seconds that are only good for differences; NaN where there is none."""
-        found = np.full(len(self), np.nan)
+        """A column of times as seconds that are only good for differences.
+
+        NaN where there is none.
+        """
+        times = np.full(len(self), np.nan)
         for row, cell in enumerate(self.cells[column]):
             text = cell.strip()
             at = float(text) if text.isdecimal() else seconds(text)
             if at is not None:
-                found[row] = at
+                times[row] = at
             elif needed or text.lower() not in NO_TIME:
                 self.refuse(row, column, "a time; write it as 2017-10-09 07:01:55")
-        return found
+        return times
 
     def steps(self, column: str) -> FloatArray:
         """A column of step counts, whole or not."""
@@ -92,7 +103,10 @@ class Rows:
         return self.floats(column, lambda v: v > 0, "a weight; give a number > 0 (1 is normal)")
 
     def slos(self, column: str) -> FloatArray:
-        """A column of deadlines as multiples of the duration; NaN where negative, which means none."""
+        """A column of deadlines as multiples of the duration.
+
+        NaN where negative, which means none.
+        """
         wanted = "a deadline; give a multiple of the duration > 0, or -1 for none"
         values = self.floats(column, lambda v: v != 0, wanted)
         return np.where(values < 0, np.nan, values)
@@ -102,7 +116,8 @@ class Rows:
         values, good = self._numbers(column, lambda v: v >= 0, "an arrival; give seconds >= 0")
         known = np.flatnonzero(good)
         for at in np.flatnonzero(np.diff(values[known]) < 0).tolist():
-            row, before = int(known[at + 1]), int(known[at])
+            row = int(known[at + 1])
+            before = int(known[at])
             self.problems.error(
                 self.lines[row],
                 f"arrival {self.cells[column][row]} is before {self.cells[column][before]} on line "
@@ -113,11 +128,12 @@ class Rows:
             )
         return np.maximum.accumulate(np.where(good, values, 0.0)) if len(values) else values
 
-    def filled(self, column: str, default: str) -> Rows:
+    def filled(self, column: str, default: str) -> TraceRows:
         """The same rows with a default where the column is absent or a cell empty."""
         texts = self.cells.get(column, [""] * len(self))
-        cells: Mapping[str, Sequence[str]] = {**self.cells, column: [t if t.strip() else default for t in texts]}
-        return Rows(problems=self.problems, lines=self.lines, cells=cells)
+        filled = [text if text.strip() else default for text in texts]
+        cells: Mapping[str, Sequence[str]] = {**self.cells, column: filled}
+        return TraceRows(problems=self.problems, lines=self.lines, cells=cells)
 
     def optional(self, column: str, wanted: str, *, zero: bool = False) -> FloatArray:
         """A column of numbers > 0 (or >= 0); NaN where the column is absent or a cell empty."""
@@ -130,8 +146,8 @@ class Rows:
     def refuse(self, row: int, column: str, wanted: str) -> None:
         """Report a cell; `wanted` says what it should be and, after a semicolon, what to do."""
         value = self.cells[column][row]
-        kind, _, fix = wanted.partition("; ")
-        self.problems.error(self.lines[row], f"{value!r} is not {kind}", fix, column, value)
+        expected, _, fix = wanted.partition("; ")
+        self.problems.error(self.lines[row], f"{value!r} is not {expected}", fix, column, value)
 
     def _numbers(
         self, column: str, accept: Callable[[FloatArray], BoolArray], wanted: str
@@ -150,18 +166,27 @@ class Rows:
         return values, good
 
 
-def tab_separated(file: TraceFile, columns: Sequence[str]) -> Rows:
+def tab_separated(file: TraceFile, columns: Sequence[str]) -> TraceRows:
     """A trace without a header, cut at tabs; blank lines are skipped."""
     return _separated(file, columns, "\t", "tab")
 
 
-def comma_separated(file: TraceFile, columns: Sequence[str]) -> Rows:
+def comma_separated(file: TraceFile, columns: Sequence[str]) -> TraceRows:
     """A trace without a header or quotes, cut at commas; blank lines are skipped."""
     return _separated(file, columns, ",", "comma")
 
 
-def with_header(file: TraceFile, required: Sequence[str], separator: str = ",", *, kind: str = "trace") -> Rows:
-    """A table whose first line names its columns; lines with another number of cells are reported and skipped."""
+def with_header(
+    file: TraceFile,
+    required: Sequence[str],
+    separator: str = ",",
+    *,
+    kind: str = "trace",
+) -> TraceRows:
+    """A table whose first line names its columns.
+
+    Lines with another number of cells are reported and skipped.
+    """
     reader = csv.reader(  # Python 3.10 refuses NUL without a place
         io.StringIO(file.text.replace("\0", "?"), newline=""),
         delimiter=separator,
@@ -170,14 +195,16 @@ def with_header(file: TraceFile, required: Sequence[str], separator: str = ",", 
     try:
         numbered = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as problem:
-        raise TraceError(file.path, reader.line_num, f"not CSV: {problem}; is a quote left open?") from None
+        fix = "is a quote left open?"
+        raise TraceError(file.path, reader.line_num, f"not CSV: {problem}; {fix}") from None
     if not numbered:
         raise TraceError(file.path, 1, f"the {kind} is empty; give a header and at least one job")
     (first, header), jobs = numbered[0], numbered[1:]
     columns = [name.strip() for name in header]
     _check_header(columns, required, file.path, first)
     if not jobs:
-        raise TraceError(file.path, first, f"the {kind} has a header but no jobs; give at least one line")
+        fix = "give at least one line"
+        raise TraceError(file.path, first, f"the {kind} has a header but no jobs; {fix}")
     good = []
     for line, row in jobs:
         if len(row) == len(columns):
@@ -203,14 +230,16 @@ def _check_header(columns: Sequence[str], required: Sequence[str], path: str, li
         if name not in columns:
             near = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
             hint = f"; is it {near[0]!r}? Needed" if near else "; needed"
-            raise TraceError(path, line, f"the header has no column {name!r}{hint} are {', '.join(required)}")
+            problem = f"the header has no column {name!r}{hint} are {', '.join(required)}"
+            raise TraceError(path, line, problem)
     for name in columns:
         if name and columns.count(name) > 1:
             raise TraceError(path, line, f"column {name!r} stands twice in the header; remove one")
 
 
-def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: str) -> Rows:
-    numbered = [(n, line.rstrip("\r")) for n, line in enumerate(file.text.split("\n"), 1) if line.strip()]
+def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: str) -> TraceRows:
+    every = enumerate(file.text.split("\n"), 1)
+    numbered = [(n, line.rstrip("\r")) for n, line in every if line.strip()]
     if not numbered:
         raise TraceError(file.path, 1, "the trace has no jobs; give at least one line")
     good = []
@@ -224,15 +253,19 @@ def _separated(file: TraceFile, columns: Sequence[str], separator: str, name: st
     return _cut(good, columns, file.problems)
 
 
-def _cut(numbered: Sequence[tuple[int, Sequence[str]]], columns: Sequence[str], problems: Problems) -> Rows:
+def _cut(
+    numbered: Sequence[tuple[int, Sequence[str]]],
+    columns: Sequence[str],
+    problems: Problems,
+) -> TraceRows:
     if not numbered:
         raise TraceError(problems.path, 1, "no line can be read; see the errors above")
     cells = dict(zip(columns, zip(*(row for _, row in numbered), strict=True), strict=True))
-    return Rows(problems=problems, lines=[n for n, _ in numbered], cells=cells)
+    return TraceRows(problems=problems, lines=[n for n, _ in numbered], cells=cells)
 
 
 def launches(keys: Iterable[tuple[str, str, str, bool]]) -> list[Launch]:
-    """How each job is started, from (command, working directory, steps argument, needs data directory)."""
+    """How jobs are started, from (command, working directory, steps argument, needs data)."""
     every = list(keys)
     distinct = {key: Launch(*key) for key in set(every)}
     return [distinct[key] for key in every]

@@ -35,12 +35,16 @@ def whole(name: str, value: int | None, least: int, example: str) -> int:
 def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
     """GPUs by type, alphabetical, from a mapping or from text such as `v100=36,k80=36`."""
     if given is None:
-        raise ConfigError("steady_state needs the cluster: give capacity, e.g. capacity=v100=36,p100=36,k80=36")
-    pairs = given.items() if isinstance(given, Mapping) else (part.split("=", 1) for part in given.split(","))
+        fix = "give capacity, e.g. capacity=v100=36,p100=36,k80=36"
+        raise ConfigError(f"steady_state needs the cluster: {fix}")
+    from_text = (part.split("=", 1) for part in given.split(",")) if isinstance(given, str) else ()
+    pairs = given.items() if isinstance(given, Mapping) else from_text
     try:
-        found = {str(kind).strip(): int(count) for kind, count in pairs}
+        capacity = {str(gpu_type).strip(): int(count) for gpu_type, count in pairs}
     except ValueError:
-        raise ConfigError(f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36") from None
-    if any(count < 0 for count in found.values()):
-        raise ConfigError(f"capacity = {given!r} has a negative count; give GPUs by type, e.g. v100=36,p100=36")
-    return dict(sorted(found.items()))
+        problem = f"capacity = {given!r} is not type=count,..., e.g. capacity=v100=36,p100=36"
+        raise ConfigError(problem) from None
+    if any(count < 0 for count in capacity.values()):
+        fix = "give GPUs by type, e.g. v100=36,p100=36"
+        raise ConfigError(f"capacity = {given!r} has a negative count; {fix}")
+    return dict(sorted(capacity.items()))

@@ -1,4 +1,7 @@
-"""Generated jobs as a source: made in growing blocks as simulated time goes on, so that a stream may be endless."""
+"""Generated jobs as a source.
+
+Made in growing blocks as simulated time goes on, so that a stream may be endless.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from rota.core.errors import ConfigError
 from rota.core.jobs import COLUMNS, Jobs, Source
 
 Draw: TypeAlias = Callable[[int], Jobs]
-"""The next so many jobs; fewer only when the stream has ended. All answers share their text tables."""
+"""The next jobs, a number of them; fewer only when the stream has ended. All answers share their
+text tables."""
 
 SMALLEST_BLOCK = 256
 LARGEST_BLOCK = 65_536
@@ -38,7 +42,8 @@ class Stream:
     def take(self, now: float) -> Jobs | None:
         """All jobs that have arrived by `now` and were not taken before."""
         if self.endless and now == np.inf:
-            raise ConfigError("an endless workload cannot be taken whole; give jobs=N or ask for the next N jobs")
+            fix = "give jobs=N or ask for the next N jobs"
+            raise ConfigError(f"an endless workload cannot be taken whole; {fix}")
         parts: list[Jobs] = []
         while (block := self._current()) is not None:
             stop = int(block.submitted.searchsorted(now, side="right"))
@@ -49,7 +54,10 @@ class Stream:
         return joined(parts) if parts else None
 
     def next(self, count: int) -> Jobs | None:
-        """The next `count` jobs whatever their arrival, or as many as are left; None if there are none."""
+        """The next `count` jobs whatever their arrival, or as many as are left.
+
+        None if there are none.
+        """
         parts: list[Jobs] = []
         while count > 0 and (block := self._current()) is not None:
             part = self._advance(block, min(len(block), self._next + count))
@@ -63,7 +71,10 @@ class Stream:
 
     def restore(self, saved: Mapping[str, int]) -> None:
         """Generate anew and go on after the jobs that were taken."""
-        self._draw, self._block, self._next, self._taken = None, None, 0, 0
+        self._draw = None
+        self._block = None
+        self._next = 0
+        self._taken = 0
         left = int(saved["taken"])
         while left and (block := self._current()) is not None:
             left -= len(self._advance(block, min(len(block), self._next + left)))
@@ -73,7 +84,8 @@ class Stream:
         if self._block is None or (self._next == len(self._block) and len(self._block)):
             self._draw = self._draw or self._begin()
             # A quarter of what was taken so far: nobody waits for many jobs that are never used.
-            self._block, self._next = self._draw(min(max(SMALLEST_BLOCK, self._taken // 4), LARGEST_BLOCK)), 0
+            self._block = self._draw(min(max(SMALLEST_BLOCK, self._taken // 4), LARGEST_BLOCK))
+            self._next = 0
         return self._block if len(self._block) else None
 
     def _advance(self, block: Jobs, stop: int) -> Jobs:
@@ -85,10 +97,16 @@ class Stream:
 
 def materialise(source: Source, count: int | None = None) -> Jobs:
     """The next `count` jobs of a source as one table; all that are left without a count."""
-    jobs = source.next(count) if isinstance(source, Stream) and count is not None else source.take(np.inf)
+    if isinstance(source, Stream) and count is not None:
+        return _some(source.next(count)).rows(0, count)
+    jobs = _some(source.take(np.inf))
+    return jobs if count is None else jobs.rows(0, count)
+
+
+def _some(jobs: Jobs | None) -> Jobs:
     if jobs is None:
         raise ConfigError("the workload has no jobs left")
-    return jobs if count is None else jobs.rows(0, count)
+    return jobs
 
 
 def joined(parts: Sequence[Jobs]) -> Jobs:
@@ -96,5 +114,7 @@ def joined(parts: Sequence[Jobs]) -> Jobs:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
+        columns[name] = np.concatenate([getattr(part, name) for part in parts])
     return Jobs(profiles=first.profiles, tenants=first.tenants, launches=first.launches, **columns)

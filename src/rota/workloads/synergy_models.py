@@ -1,8 +1,11 @@
-"""The models of Synergy's workloads (Mohan et al., OSDI 2022): which there are, their mix, how long a step takes.
+"""The models of Synergy's workloads (Mohan et al., OSDI 2022).
 
-Three tasks share the jobs by percent. Each new job goes to the task that is furthest behind its percentage, counted
-over the jobs so far, ties in the order vision, language, speech; the first job of all is vision. Inside a task the
-models take turns. There is no chance in it, so that the mix is the same for every seed.
+Which there are, their mix, how long a step takes.
+
+Three tasks share the jobs by percent. Each new job goes to the task that is furthest behind its
+percentage, counted over the jobs so far, ties in the order vision, language, speech; the first job
+of all is vision. Inside a task the models take turns. There is no chance in it, so that the mix is
+the same for every seed.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ class Mix:
         self._given = [0, 0, 0]
         self._jobs = 0
         starts = np.cumsum([0, *map(len, TASKS.values())]).tolist()
-        self._first, self._count = starts[:-1], [len(models) for models in TASKS.values()]
+        self._first = starts[:-1]
+        self._count = [len(models) for models in TASKS.values()]
 
     def take(self, count: int) -> IntArray:
         """Indices into `MODELS` for the next jobs."""
@@ -56,12 +60,16 @@ class Mix:
 
 
 def checked_split(given: str | Sequence[float]) -> tuple[float, ...]:
-    """Percent of vision, language, speech, from numbers or from text such as `20,70,10`; any sum will do."""
+    """Percent of vision, language, speech, from numbers or from text such as `20,70,10`.
+
+    Any sum will do.
+    """
     parts = given.split(",") if isinstance(given, str) else given
     try:
         split = tuple(float(part) for part in parts)
     except (TypeError, ValueError):
         split = ()
     if len(split) != 3 or not all(0 <= percent < math.inf for percent in split) or not any(split):
-        raise ConfigError(f"split = {given!r} is not percent of vision, language, speech; give e.g. split=20,70,10")
+        fix = "give e.g. split=20,70,10"
+        raise ConfigError(f"split = {given!r} is not percent of vision, language, speech; {fix}")
     return split

@@ -2,13 +2,15 @@
 
 What is fitted, and what comes out:
 
-- The rate of arrivals by hour of the day (24 values, jobs per second over the time that the trace covers of each hour)
-  if the trace covers two days or more, one rate otherwise. The clock of the trace is taken to begin at midnight.
-- Gaps, measured in expected arrivals rather than seconds, so that day and night are out of them. New gaps are drawn
-  from these, scaled by a uniform factor of 1 +- jitter, and turned back into seconds: bursts stay, and so does the
-  daily wave.
-- Jobs as whole rows (model, GPUs, duration, weight, deadline, tenant, requests), drawn with replacement, `block`
-  consecutive ones at a time. Durations and steps are scaled by a log-normal factor with median 1 and sigma `jitter`.
+- The rate of arrivals by hour of the day (24 values, jobs per second over the time that the trace
+  covers of each hour) if the trace covers two days or more, one rate otherwise. The clock of the
+  trace is taken to begin at midnight.
+- Gaps, measured in expected arrivals rather than seconds, so that day and night are out of them.
+  New gaps are drawn from these, scaled by a uniform factor of 1 +- jitter, and turned back into
+  seconds: bursts stay, and so does the daily wave.
+- Jobs as whole rows (model, GPUs, duration, weight, deadline, tenant, requests), drawn with
+  replacement, `block` consecutive ones at a time. Durations and steps are scaled by a log-normal
+  factor with median 1 and sigma `jitter`.
 
 `load` multiplies the rate of arrivals. The same trace, settings and seed give the same jobs.
 """
@@ -23,7 +25,8 @@ from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError
 from rota.core.jobs import Jobs
 
-DAY, HOUR = 86400.0, 3600.0
+DAY = 86400.0
+HOUR = 3600.0
 LEAST_DAYS = 2
 
 
@@ -50,7 +53,8 @@ def fit_arrivals(submitted: FloatArray) -> Arrivals:
         seen = np.bincount(hours, minlength=24)
         full, rest = divmod(span, DAY)
         covered = full * HOUR + np.clip(rest - HOUR * np.arange(24), 0.0, HOUR)
-        # An hour in which nothing ever arrived gets a thousandth of the mean rate, so that time can pass it.
+        # An hour in which nothing ever arrived gets a thousandth of the mean rate, so that time can
+        # pass it.
         rate = np.maximum(seen / covered, 1e-3 * len(since) / span)
     return Arrivals(rate, np.diff(_expected(since, rate)))
 
@@ -65,18 +69,20 @@ def synthesize(
     jitter: float = 0.1,
     block: int = 1,
 ) -> Jobs:
-    """So many new jobs, or those of so many hours."""
+    """A number of new jobs, or those of some hours."""
     _check(count, hours, load, jitter, block)
     fitted = fit_arrivals(jobs.submitted)
     if hours is not None and not fitted.rate.any():
-        raise ConfigError("all jobs of this trace arrive at once, so that hours cannot be filled; give jobs")
+        problem = "all jobs of this trace arrive at once, so that hours cannot be filled; give jobs"
+        raise ConfigError(problem)
     arrivals, rows, lengths = np.random.default_rng(seed).spawn(3)
     wanted = count if count is not None else _enough(fitted, hours or 0.0, load)
     submitted = _arrivals(fitted, wanted, load, jitter, arrivals)
     if hours is not None:
         submitted = submitted[submitted < hours * HOUR]
     drawn = jobs.take(_rows(len(jobs), len(submitted), block, rows))
-    factor = np.exp(lengths.normal(0.0, jitter, len(submitted))) if jitter else np.ones(len(submitted))
+    many = len(submitted)
+    factor = np.exp(lengths.normal(0.0, jitter, many)) if jitter else np.ones(many)
     duration = drawn.duration * factor
     deadline = submitted + drawn.slo * duration
     return replace(
@@ -102,16 +108,23 @@ def _check(count: int | None, hours: float | None, load: float, jitter: float, b
 
 
 def _enough(fitted: Arrivals, hours: float, load: float) -> int:
-    """More jobs than will arrive in so many hours, but for a very unlikely draw."""
+    """More jobs than will arrive in these hours, but for a very unlikely draw."""
     expected = hours * HOUR * float(fitted.rate.max()) * load
     spread = float(fitted.gaps.std() / max(fitted.gaps.mean(), 1e-12))
     return int(expected + 10 * (1 + spread) * np.sqrt(expected + 1)) + 10
 
 
-def _arrivals(fitted: Arrivals, count: int, load: float, jitter: float, random: np.random.Generator) -> FloatArray:
+def _arrivals(
+    fitted: Arrivals,
+    count: int,
+    load: float,
+    jitter: float,
+    random: np.random.Generator,
+) -> FloatArray:
     if not fitted.rate.any():
         return np.zeros(count)
-    gaps = random.choice(fitted.gaps, size=count - 1) * random.uniform(1 - jitter, 1 + jitter, size=count - 1)
+    drawn = random.choice(fitted.gaps, size=count - 1)
+    gaps = drawn * random.uniform(1 - jitter, 1 + jitter, size=count - 1)
     return _seconds(np.concatenate(([0.0], np.cumsum(gaps))), fitted.rate * load)
 
 
@@ -124,11 +137,12 @@ def _expected(seconds: FloatArray, rate: FloatArray) -> FloatArray:
     """How many jobs are expected until then."""
     edges = np.concatenate(([0.0], np.cumsum(rate) * HOUR))
     days, rest = np.divmod(seconds, DAY)
-    return np.asarray(days * edges[-1] + np.interp(rest, HOUR * np.arange(25), edges), dtype=np.float64)
+    today = np.interp(rest, HOUR * np.arange(25), edges)
+    return np.asarray(days * edges[-1] + today, dtype=np.float64)
 
 
 def _seconds(expected: FloatArray, rate: FloatArray) -> FloatArray:
-    """When so many jobs are expected: the inverse of `_expected`."""
+    """When this number of jobs is expected: the inverse of `_expected`."""
     edges = np.concatenate(([0.0], np.cumsum(rate) * HOUR))
     days, rest = np.divmod(expected, edges[-1])
     return np.asarray(days * DAY + np.interp(rest, edges, HOUR * np.arange(25)), dtype=np.float64)

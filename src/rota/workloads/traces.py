@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import OutputError, TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.files import TraceFile, opened
@@ -24,21 +23,33 @@ def read_trace(
     settings: Mapping[str, object] | None = None,
     problems: Problems | None = None,
 ) -> Jobs:
-    """The jobs of a trace file, compressed (`.gz`) or not; without a format, its first line decides.
+    """The jobs of a trace file, compressed (`.gz`) or not.
 
-    `settings` are those of the format, e.g. `assign` for logs that do not say what was trained. Durations are unknown
-    (NaN) unless the format has them: see `with_durations`. `problems` hears remarks; it may also collect errors.
+    Without a format, its first line decides.
+
+    `settings` are those of the format, e.g. `assign` for logs that do not say what was trained.
+    Durations are unknown (NaN) unless the format has them: see `with_durations`. `problems` hears
+    remarks; it may also collect errors.
     """
     file = opened(path, problems or Problems(str(path)))
     name = format if format is not None else recognised(file)
     return formats.create(name, **(settings or {})).read(file)
 
 
-def write_trace(jobs: Jobs, path: str | Path, format: str | None = None, *, exact: bool = False) -> None:  # noqa: A002
-    """Write jobs to a file, compressed if its name ends in `.gz`; the file appears complete or not at all.
+def write_trace(
+    jobs: Jobs,
+    path: str | Path,
+    format: str | None = None,  # noqa: A002 - the word users know
+    *,
+    exact: bool = False,
+) -> None:
+    """Write jobs to a file, compressed if its name ends in `.gz`.
 
-    Without a format, the name decides (`format_of`). With `exact` floats are kept to the last bit; otherwise steps and
-    weights are truncated where the format is one of the Gavel artifact, as it does.
+    The file appears complete or not at all.
+
+    Without a format, the name decides (`format_of`). With `exact` floats are kept to the last bit;
+    otherwise steps and weights are truncated where the format is one of the Gavel artifact, as it
+    does.
     """
     pieces = formats.create(format or format_of(path)).write(jobs, exact=exact)
     data = b"".join(piece.encode("utf-8") if isinstance(piece, str) else piece for piece in pieces)
@@ -49,7 +60,8 @@ def write_trace(jobs: Jobs, path: str | Path, format: str | None = None, *, exac
 def format_of(path: str | Path) -> str:
     """The format that a file name stands for: by its ending, `gavel` if that says nothing."""
     name = Path(path)
-    return SUFFIXES.get((name.with_suffix("") if name.suffix == ".gz" else name).suffix.lower(), "gavel")
+    unpacked = name.with_suffix("") if name.suffix == ".gz" else name
+    return SUFFIXES.get(unpacked.suffix.lower(), "gavel")
 
 
 def recognised(file: TraceFile) -> str:
@@ -63,23 +75,17 @@ def recognised(file: TraceFile) -> str:
     raise TraceError(
         file.path,
         number,
-        f"{first[:60]!r} is the first line of no known format ({', '.join(formats.names())}): it has "
-        f"{first.count(chr(9)) + 1} tab-separated columns and {first.count(',') + 1} comma-separated ones; "
-        f"name the format, or give 10 or 7 tab-separated columns, 5 comma-separated ones beginning with a job number, "
-        f"a CSV header with arrival_s and profile, or any other first line that docs/workloads.md lists",
+        f"{first[:60]!r} is the first line of no known format ({', '.join(formats.names())}): it "
+        f"has {first.count(chr(9)) + 1} tab-separated columns and {first.count(',') + 1} "
+        "comma-separated ones; name the format, or give 10 or 7 tab-separated columns, 5 "
+        "comma-separated ones beginning with a job number, a CSV header with arrival_s and "
+        "profile, or any other first line that docs/workloads.md lists",
     )
 
 
 def _replace(target: Path, data: bytes) -> None:
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        files.write_bytes(target, data)
     except OSError as problem:
-        raise OutputError(f"cannot write trace {str(target)!r}: {problem}; check the folder") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
-    except OSError as problem:
-        Path(temporary).unlink(missing_ok=True)
-        raise OutputError(f"cannot write trace {str(target)!r}: {problem}; check the folder") from None
+        fix = "check the folder"
+        raise OutputError(f"cannot write trace {str(target)!r}: {problem}; {fix}") from None

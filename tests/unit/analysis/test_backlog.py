@@ -8,7 +8,7 @@ import pytest
 import rota
 from builders import a_cluster, a_state, shares, some_jobs
 from rota.analysis.backlog import Rise, dispersion
-from rota.analysis.overload import Limits, Overload
+from rota.analysis.overload import Overload, OverloadLimits
 from rota.core.allocation import Traits
 from rota.core.events import Allocated, JobsSubmitted
 
@@ -16,7 +16,7 @@ HOUR = 3600.0
 GPUS = 8
 MEAN_WORK_H = 16.767
 """Of a job of Gavel's stream on a V100."""
-DEMAND_ONLY = Limits(chance=1e-300)
+DEMAND_ONLY = OverloadLimits(chance=1e-300)
 
 
 def simulated(load, policy="srtf", *, cluster=f"v100={GPUS}", guard=None, measure=(2900, 3000), seed=0, **more):
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_stopped_in_the_same_place(tmp_p
 def flooded(count, *, packs=False, gpus=300):
     """The guard of a cluster on which nobody runs while jobs of 10,000 seconds come one by one."""
     state = a_state(0, cluster=a_cluster(v100=gpus))
-    guard = Overload("on", Limits(turnover=1.0))
+    guard = Overload("on", OverloadLimits(turnover=1.0))
     guard.begin(gpus, endless=True)
     guard.follow(state)
     answer = shares(state.view(0.0), [], traits=Traits(packs=packs))

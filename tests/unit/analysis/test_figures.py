@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from event_builders import CLUSTER, V100, observe_all, planned, ran
 
-from rota.analysis.timeline import Series, Timeline
+from rota.analysis.timeline import Series, UtilizationTimeline
 
 pytest.importorskip("matplotlib")
 
@@ -31,7 +31,7 @@ def test_one_policy_alone_can_be_drawn():
 
 def test_utilisation_is_spread_over_the_rounds_in_which_gpus_were_held():
     timeline = observe_all(
-        Timeline(CLUSTER),
+        UtilizationTimeline(CLUSTER),
         planned([(0, -1, V100, 2, 0)]),
         ran(0, 100, [100]),
         ran(100, 200, [50]),
@@ -46,4 +46,4 @@ def test_utilisation_is_spread_over_the_rounds_in_which_gpus_were_held():
 
 
 def test_a_run_without_rounds_was_never_busy():
-    assert Timeline(CLUSTER).utilization().value.tolist() == [0.0]
+    assert UtilizationTimeline(CLUSTER).utilization().value.tolist() == [0.0]

@@ -13,7 +13,7 @@ from event_builders import CLUSTER, finished, observe_all, submitted
 
 from rota.analysis.jobs_csv import read_jobs_csv, write_jobs_csv
 from rota.analysis.metrics import Metrics
-from rota.analysis.output import check_writable, whole_file
+from rota.analysis.output import check_writable, whole_file, write_file, writing
 from rota.core.errors import ConfigError, OutputError
 
 
@@ -175,3 +175,36 @@ def test_a_csv_that_is_cut_off_or_no_text_is_refused(tmp_path):
     for name in ("cut.csv.gz", "odd.csv"):
         with pytest.raises(ConfigError, match=f"cannot read .*{name}"):
             read_jobs_csv(tmp_path / name)
+
+
+def write_until_ctrl_c(path):
+    with writing(path) as file:
+        file.write(b"new, but only ha")
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_in_the_middle_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "figure.png"
+    path.write_bytes(b"old")
+
+    with pytest.raises(KeyboardInterrupt):
+        write_until_ctrl_c(path)
+
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["figure.png"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_device_is_written_directly_and_its_failure_is_said():
+    with pytest.raises(OutputError, match="the disk is full"):
+        write_file("/dev/full", "text")
+
+
+def test_a_link_to_a_file_stays_a_link_when_the_file_is_replaced(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+
+    write_file(tmp_path / "link", "new")
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"

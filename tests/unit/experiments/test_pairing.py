@@ -3,20 +3,20 @@
 import pytest
 
 from rota.core.errors import ConfigError
-from rota.experiments.execution import Outcome
+from rota.experiments.execution import RunOutcome
 from rota.experiments.pairing import pair_runs
-from rota.experiments.store import Store
+from rota.experiments.store import ResultStore
 
 
 def a_store(path, points, sweep="s"):
     """A store with a run for each (point, status, mean)."""
-    with Store(path) as store:
+    with ResultStore(path) as store:
         store.record_sweep(sweep, {})
         for i, (point, status, mean) in enumerate(points):
             key = f"{sweep}{i:04d}"
             store.add_members(sweep, [(point, key)])
-            store.write(key, point, Outcome(status=status, metrics={"mean_jct_s": mean}, started=1.0, wall_s=1.0))
-    return Store(path, create=False)
+            store.write(key, point, RunOutcome(status=status, metrics={"mean_jct_s": mean}, started=1.0, wall_s=1.0))
+    return ResultStore(path, create=False)
 
 
 def point(policy, load, seed):

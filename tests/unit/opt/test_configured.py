@@ -11,9 +11,10 @@ from scipy.optimize import linprog
 from builders import a_view, assert_feasible, some_jobs
 from rota import clusters, profiles
 from rota.core.cluster import Cluster, Resources, Server
+from rota.core.tolerance import TOLERANCE
 from rota.opt.configured import Configured, columns, fairest
 from rota.opt.groups import by_class, proportional_rate, usable_rate
-from rota.opt.wishes import NOTHING, shares, wishes
+from rota.opt.wishes import shares, wishes
 from rota.policies.registry import policies
 
 SPEEDS = profiles.load("pipeline")
@@ -186,7 +187,7 @@ def test_jobs_of_a_class_divide_configurations_as_their_class_mixes_them():
     held = known.cpus[wish].ravel()
     assert held.tolist() == sorted(held, reverse=True)
     assert abs(held.sum() - 24) <= 2
-    by_program = {int(q): t for q, t in zip(ways.config, found.times, strict=True) if t > NOTHING}
+    by_program = {int(q): t for q, t in zip(ways.config, found.times, strict=True) if t > TOLERANCE}
     for config, time in by_program.items():
         assert abs((wish == config).sum() - time) < 1
     assert np.array_equal(wish, wishes(view, groups, ways, found.times))
@@ -206,7 +207,7 @@ def test_no_column_reads_more_than_its_gpus_part_of_storage_so_storage_needs_no_
 
     read = []
     for g, rate, q in zip(found.group.tolist(), found.rate.tolist(), found.config.tolist(), strict=True):
-        stages = fitted[view.classes.profile[groups.kind[g]]]
+        stages = fitted[view.classes.profile[groups.job_class[g]]]
         if stages.storage is None:
             read.append(0.0)
             continue

@@ -1,4 +1,4 @@
-"""Heat maps of a catalogue: what CPUs and memory do for a model, and how models bear each other's company."""
+"""Heat maps of a catalogue: speed by CPUs and memory, and speed beside another model."""
 
 from __future__ import annotations
 
@@ -29,23 +29,34 @@ class Company:
     type: str
     gpus: int
     speed: FloatArray
-    """[model, partner] speed relative to being alone; NaN where the two do not fit or were not measured."""
+    """[model, partner] speed relative to being alone; NaN where the two do not fit or were not
+    measured."""
 
     def numbers(self) -> dict[str, Any]:
         """What is drawn, for JSON."""
-        return {"type": self.type, "gpus": self.gpus, "models": list(self.names), "speed": self.speed}
+        return {
+            "type": self.type,
+            "gpus": self.gpus,
+            "models": list(self.names),
+            "speed": self.speed,
+        }
 
 
 def sensitivity_numbers(tables: Sequence[Sensitivity]) -> list[dict[str, Any]]:
     """What is drawn, for JSON."""
     return [
-        {"profile": t.profile, "cpus_per_gpu": t.cpus, "memory_gb_per_gpu": t.memory_gb, "speed": t.speed}
+        {
+            "profile": t.profile,
+            "cpus_per_gpu": t.cpus,
+            "memory_gb_per_gpu": t.memory_gb,
+            "speed": t.speed,
+        }
         for t in tables
     ]
 
 
 def sensitivity(tables: Sequence[Sensitivity]) -> Figure:
-    """One panel per model: speed by CPUs and memory per GPU, relative to the fair share, on one colour scale."""
+    """One panel per model: speed by CPUs and memory per GPU, relative to the fair share."""
     columns = min(4, len(tables))
     rows = -(-len(tables) // columns)
     top = max(float(np.nanmax(t.speed)) for t in tables)
@@ -62,7 +73,13 @@ def sensitivity(tables: Sequence[Sensitivity]) -> Figure:
             axes.set_visible(False)
         figure.supxlabel("CPUs per GPU", fontsize=8.5)
         figure.supylabel("memory per GPU (GB)", fontsize=8.5)
-        bar = figure.colorbar(image, ax=list(grid), shrink=min(1.0, 1.6 / rows), aspect=18, pad=0.02)
+        bar = figure.colorbar(
+            image,
+            ax=list(grid),
+            shrink=min(1.0, 1.6 / rows),
+            aspect=18,
+            pad=0.02,
+        )
         bar.set_label("speed / fair share", fontsize=8.5)
         bar.ax.tick_params(labelsize=7.5)
         bar.outline.set_visible(False)
@@ -70,7 +87,10 @@ def sensitivity(tables: Sequence[Sensitivity]) -> Figure:
 
 
 def colocation(company: Company) -> Figure:
-    """Models by partners: how fast the model of a row goes beside that of a column; grey where they do not fit."""
+    """Models by partners: how fast the model of a row goes beside that of a column.
+
+    Grey where they do not fit.
+    """
     count = len(company.names)
     labels = [_short(name.replace("batch size", "bs"), 30) for name in company.names]
     side = 1.2 + max(0.16 * count, 1.2)
@@ -93,7 +113,14 @@ def colocation(company: Company) -> Figure:
 def _heat(axes: Axes, values: FloatArray, top: float) -> Any:
     axes.set_facecolor(MISSING)
     axes.grid(visible=False)
-    image = axes.imshow(np.ma.masked_invalid(values), cmap=MAP, vmin=0, vmax=top, aspect="auto", interpolation="none")
+    image = axes.imshow(
+        np.ma.masked_invalid(values),
+        cmap=MAP,
+        vmin=0,
+        vmax=top,
+        aspect="auto",
+        interpolation="none",
+    )
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     axes.tick_params(length=2, pad=1.5)
@@ -101,7 +128,7 @@ def _heat(axes: Axes, values: FloatArray, top: float) -> Any:
 
 
 def _ticks(put: Any, values: FloatArray, most: int) -> None:
-    """A label for every cell, or for every so many where they would touch."""
+    """A label for every cell, or for every n-th where they would touch."""
     every = -(-len(values) // most)
     put(range(0, len(values), every), [f"{v:.3g}" for v in values[::every]], fontsize=6.5)
 

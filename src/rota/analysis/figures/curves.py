@@ -1,6 +1,7 @@
-"""Lines: a metric over what was varied, with its uncertainty, and distributions of completion times.
+"""Lines: a metric over what was varied, with its uncertainty, and distributions.
 
-Drawn in the width of one column of a paper, with the legend below, so that nothing has to be scaled down.
+Drawn in the width of one column of a paper, with the legend below, so that nothing has to be scaled
+down.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 3.5, 2.3
+WIDTH = 3.5
+HEIGHT = 2.3
 """Inches; the legend comes on top of the height."""
 MARKERS = "os^Dv<>p"
 
@@ -30,7 +32,8 @@ class Point:
 
     x: float
     mean: float | None
-    """None where a run was unstable: a mean over the runs that happened to be stable would flatter it."""
+    """None where a run was unstable: a mean over the runs that happened to be stable would flatter
+    it."""
     low: float | None
     high: float | None
     """Ends of the 95 % interval of the mean; None with fewer than two runs."""
@@ -39,7 +42,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class PlotLine:
     """A line with its points in ascending x."""
 
     name: str
@@ -51,7 +54,7 @@ class Curve:
 
 
 def point(x: float, values: Sequence[float], unstable: int) -> Point:
-    """Mean and 95 % interval (Student's t) of the values of runs that differ in nothing but their seed."""
+    """Mean and 95 % interval (Student's t) of runs that differ in nothing but their seed."""
     count = len(values)
     if unstable or not count:
         return Point(x=x, mean=None, low=None, high=None, runs=count, unstable=unstable)
@@ -62,32 +65,39 @@ def point(x: float, values: Sequence[float], unstable: int) -> Point:
     return Point(x=x, mean=mean, low=mean - half, high=mean + half, runs=count, unstable=0)
 
 
-def jct_vs_load(curves: Sequence[Curve]) -> Figure:
-    """Mean completion time over jobs per hour, input in seconds; crosses on top are loads that were too much."""
+def jct_vs_load(curves: Sequence[PlotLine]) -> Figure:
+    """Mean completion time over jobs per hour, input in seconds.
+
+    Crosses on top are loads that were too much.
+    """
     return _metric(curves, xlabel="load (jobs per hour)", ylabel="mean completion time (hours)")
 
 
-def makespan_vs_jobs(curves: Sequence[Curve]) -> Figure:
+def makespan_vs_jobs(curves: Sequence[PlotLine]) -> Figure:
     """Time until the last job is done over the number of jobs, input in seconds."""
     return _metric(curves, xlabel="jobs", ylabel="makespan (hours)")
 
 
 def jct_cdf(jct_s: Mapping[str, FloatArray]) -> Figure:
-    """The part of jobs done within a time; NaN is a job that did not finish, which keeps its line below 1."""
-    return _cdf({name: v / plots.HOUR for name, v in jct_s.items()}, xlabel="completion time (hours)")
+    """The part of jobs done within a time.
+
+    NaN is a job that did not finish, which keeps its line below 1.
+    """
+    hours = {name: seconds / plots.HOUR for name, seconds in jct_s.items()}
+    return _cdf(hours, xlabel="completion time (hours)")
 
 
 def ftf_cdf(rho: Mapping[str, FloatArray]) -> Figure:
-    """The part of jobs with at most so much rho; the line at 1 is a job's own part of the cluster."""
+    """The part of jobs with at most this rho; the line at 1 is a job's own part of the cluster."""
     return _cdf(rho, xlabel="finish-time fairness (rho; 1 = own share)", mark=1.0)
 
 
 def ratio_cdf(ratios: Mapping[str, FloatArray], of: tuple[str, str]) -> Figure:
-    """The part of jobs whose completion time in one run, over that in the other, is at most so much."""
+    """Distribution over jobs of the completion time in one run over that in the other."""
     return _cdf(ratios, xlabel=f"completion time, {of[0]} / {of[1]}", mark=1.0)
 
 
-def solve_time(curves: Sequence[Curve]) -> Figure:
+def solve_time(curves: Sequence[PlotLine]) -> Figure:
     """CPU seconds of a solve over the number of jobs, both axes logarithmic."""
     with plots.styled():
         figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
@@ -102,7 +112,7 @@ def solve_time(curves: Sequence[Curve]) -> Figure:
     return figure
 
 
-def metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = 1.0) -> Figure:
+def metric(curves: Sequence[PlotLine], *, xlabel: str, ylabel: str, unit: float = 1.0) -> Figure:
     """Any metric over anything, divided by a unit."""
     return _metric(curves, xlabel=xlabel, ylabel=ylabel, unit=unit)
 
@@ -120,8 +130,8 @@ def _cdf(values: Mapping[str, FloatArray], *, xlabel: str, mark: float | None = 
         axes = figure.add_subplot()
         if mark is not None:
             axes.axvline(mark, color="#777777", linewidth=0.8)
-        for i, (name, found) in enumerate(values.items()):
-            x = np.sort(found)
+        for i, (name, sample) in enumerate(values.items()):
+            x = np.sort(sample)
             axes.step(x, np.arange(1, len(x) + 1) / len(x), where="post", label=name, **_look(i))
         axes.set(xscale="log", ylim=(0, 1.01), xlabel=xlabel, ylabel="part of jobs")
         plots.plain_ticks(axes)
@@ -132,7 +142,10 @@ def _cdf(values: Mapping[str, FloatArray], *, xlabel: str, mark: float | None = 
 
 
 def _ticks_around(axes: Axes, which: str) -> None:
-    """Ticks at 1, 2 and 5 of every decade that is seen; a plain axis where that would be fewer than two."""
+    """Ticks at 1, 2 and 5 of every decade that is seen.
+
+    A plain axis where that would be fewer than two.
+    """
     from matplotlib.ticker import FuncFormatter, NullFormatter  # an extra
 
     axis, (low, high) = (axes.xaxis, axes.get_xlim()) if which == "x" else (axes.yaxis, axes.get_ylim())
@@ -147,7 +160,13 @@ def _ticks_around(axes: Axes, which: str) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = plots.HOUR) -> Figure:
+def _metric(
+    curves: Sequence[PlotLine],
+    *,
+    xlabel: str,
+    ylabel: str,
+    unit: float = plots.HOUR,
+) -> Figure:
     with plots.styled():
         figure = plots.new_figure(WIDTH, HEIGHT + _legend_height(len(curves)))
         axes = figure.add_subplot()
@@ -159,7 +178,7 @@ def _metric(curves: Sequence[Curve], *, xlabel: str, ylabel: str, unit: float = 
     return figure
 
 
-def _curve(axes: Axes, i: int, curve: Curve, unit: float) -> None:
+def _curve(axes: Axes, i: int, curve: PlotLine, unit: float) -> None:
     known = [p for p in curve.points if p.mean is not None]
     x = [p.x for p in known]
     axes.plot(
@@ -181,7 +200,7 @@ def _curve(axes: Axes, i: int, curve: Curve, unit: float) -> None:
     )
 
 
-def _too_much(axes: Axes, curves: Sequence[Curve]) -> None:
+def _too_much(axes: Axes, curves: Sequence[PlotLine]) -> None:
     """Crosses along the upper edge, one row per line, so that none hides another."""
     rows = [(i, [p.x for p in c.points if p.unstable]) for i, c in enumerate(curves)]
     rows = [(i, x) for i, x in rows if x]
@@ -199,8 +218,8 @@ def _too_much(axes: Axes, curves: Sequence[Curve]) -> None:
         axes.plot([], [], "x", color="#555555", markersize=5, markeredgewidth=1.4, label="unstable")
 
 
-def _top(curves: Sequence[Curve], unit: float) -> float:
-    """Upper end of the axis: the bands, unless they would press the lines to the floor, and room for crosses."""
+def _top(curves: Sequence[PlotLine], unit: float) -> float:
+    """Upper end of the axis: the bands, unless they would flatten the lines, and room for crosses."""
     points = [p for c in curves for p in c.points if p.mean is not None]
     mean = max([p.mean or 0.0 for p in points], default=unit)
     high = max([p.high or 0.0 for p in points], default=mean)

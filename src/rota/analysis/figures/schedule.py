@@ -33,7 +33,8 @@ class Bar:
 
     server: int
     gpu: int
-    """Which one of the server. Logs only say how many a job holds; it keeps its own as long as it stays."""
+    """Which one of the server. Logs only say how many a job holds; it keeps its own as long as it
+    stays."""
     start: float
     end: float
     job: int
@@ -71,26 +72,29 @@ class Occupancy:
                     for job in _members(self._placement, k):
                         before.setdefault((job, server), []).append(gpu)
         free = {s: set(range(n)) for s, n in enumerate(self.cluster.server_gpus.tolist())}
-        found: list[list[tuple[int, int]]] = [[] for _ in range(len(placement))]
+        gpus_of_task: list[list[tuple[int, int]]] = [[] for _ in range(len(placement))]
         missing: list[tuple[int, int, int]] = []
         for k in range(len(placement)):
             for slot in range(int(placement.slot_start[k]), int(placement.slot_start[k + 1])):
-                server, count = int(placement.slot_server[slot]), int(placement.slot_gpus[slot])
-                had = [g for job in _members(placement, k) if job != NO_JOB for g in before.get((job, server), [])]
+                server = int(placement.slot_server[slot])
+                count = int(placement.slot_gpus[slot])
+                jobs = [job for job in _members(placement, k) if job != NO_JOB]
+                had = [g for job in jobs for g in before.get((job, server), [])]
                 kept = [g for g in dict.fromkeys(had) if g in free[server]][:count]
                 free[server] -= set(kept)
-                found[k] += [(server, g) for g in kept]
+                gpus_of_task[k] += [(server, g) for g in kept]
                 missing.append((k, server, count - len(kept)))
         for k, server, count in missing:
             taken = sorted(free[server])[:count]
             free[server] -= set(taken)
-            found[k] += [(server, g) for g in taken]
-        return found
+            gpus_of_task[k] += [(server, g) for g in taken]
+        return gpus_of_task
 
     def _ran(self, event: RoundsRan, placement: Placement) -> None:
         first, last = self.window
         for k, gpus in enumerate(self._held):
-            start, end = max(event.start, first), min(event.at, event.start + float(event.seconds[k]), last)
+            start = max(event.start, first)
+            end = min(event.at, event.start + float(event.seconds[k]), last)
             if end <= start:
                 continue
             self.last = max(self.last, end)
@@ -123,14 +127,18 @@ class Occupancy:
 
 
 def gantt(held: Occupancy, by: str = "gpu") -> Figure:
-    """By `gpu`: a row per GPU, coloured by job, hatched where two share it. By `server`: GPUs in use, as shades."""
+    """By `gpu`: a row per GPU, coloured by job, hatched where two share it.
+
+    By `server`: GPUs in use, as shades.
+    """
     cluster = held.cluster
     rows, most = (cluster.gpus, MOST_GPUS) if by == "gpu" else (len(cluster.ordered), MOST_SERVERS)
     if rows > most:
         hint = "draw it by server" if by == "gpu" else "draw a run on a smaller cluster"
         raise ConfigError(f"{rows:,} rows do not fit into a figure, at most {most} do; {hint}")
     if not held.bars:
-        raise ConfigError("nothing ran on a GPU in that window; give another one (a run with `ideal` has no slots)")
+        fix = "give another one (a run with `ideal` has no slots)"
+        raise ConfigError(f"nothing ran on a GPU in that window; {fix}")
     row_height = min(0.16, 6.0 / rows)
     with plots.styled():
         figure = plots.new_figure(6.8, 0.8 + max(1.0, row_height * rows))
@@ -170,7 +178,14 @@ def _by_gpu(axes: Axes, held: Occupancy, row_height: float) -> None:
         axes.axhline(edge, color="#777777", linewidth=0.6)
     if any(shared for _, shared in looks):
         axes.legend(
-            handles=[Patch(facecolor="#777777", edgecolor="white", hatch="/////", label="two jobs share the GPU")],
+            handles=[
+                Patch(
+                    facecolor="#777777",
+                    edgecolor="white",
+                    hatch="/////",
+                    label="two jobs share the GPU",
+                )
+            ],
             loc="lower right",
             bbox_to_anchor=(1.0, 1.0),
             fontsize=8,
@@ -199,7 +214,13 @@ def _job_numbers(axes: Axes, held: Occupancy, offset: Any, row_height: float) ->
             fontsize=6,
             color="white" if bar.partner == NO_JOB and bar.job % len(plots.COLOURS) in _DARK else "black",
             clip_on=True,
-            bbox=None if bar.partner == NO_JOB else {"pad": 0.6, "facecolor": "white", "linewidth": 0},
+            bbox=None
+            if bar.partner == NO_JOB
+            else {
+                "pad": 0.6,
+                "facecolor": "white",
+                "linewidth": 0,
+            },
         )
 
 
@@ -227,7 +248,7 @@ def _by_server(axes: Axes, held: Occupancy, row_height: float) -> None:
 
 
 def _server_labels(axes: Axes, cluster: Cluster, middle: Any, height: Any) -> None:
-    """Names of servers; only every so many where they would touch."""
+    """Names of servers; only every n-th where they would touch."""
     every = max(1, math.ceil(0.12 / float(np.min(height[height > 0]))))
     names = [server.id for server in cluster.ordered]
     axes.set_yticks(middle[::every], names[::every], fontsize=7)

@@ -1,1 +1,4 @@
-"""Published results by name: what was run, what was printed, what comes out here. See docs/reproductions.md."""
+"""Published results by name: what was run, what was printed, what comes out here.
+
+See docs/reproductions.md.
+"""

@@ -1,4 +1,7 @@
-"""The reproductions that ship with Rota: one TOML file each in `data/`, with the published numbers and their source."""
+"""The reproductions that ship with Rota.
+
+One TOML file each in `data/`, with the published numbers and their source.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,14 @@ from typing import Any
 
 from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.keys import canonical_name, flat
-from rota.experiments.repro.model import Line, Part, Ratio, Reason, Reproduction, Tolerance
+from rota.experiments.repro.model import (
+    Explanation,
+    Line,
+    Ratio,
+    Reproduction,
+    SweepPart,
+    Tolerance,
+)
 from rota.experiments.spec import Spec, spec_from
 
 if sys.version_info >= (3, 11):
@@ -26,8 +36,8 @@ _FOLDER = "data"
 @cache
 def names() -> tuple[str, ...]:
     """All reproductions: Gavel's first, in the order of the figures."""
-    found = [entry.name for entry in resources.files(__package__).joinpath(_FOLDER).iterdir()]
-    return tuple(sorted((name[:-5] for name in found if name.endswith(".toml")), key=_order))
+    files = [entry.name for entry in resources.files(__package__).joinpath(_FOLDER).iterdir()]
+    return tuple(sorted((name[:-5] for name in files if name.endswith(".toml")), key=_order))
 
 
 def _order(name: str) -> tuple[str, int, int, str]:
@@ -41,7 +51,8 @@ def load(name: str) -> Reproduction:
     """The reproduction of that name; raises UnknownName with the nearest."""
     if name not in names():
         raise UnknownName("reproduction", name, names())
-    text = resources.files(__package__).joinpath(_FOLDER, f"{name}.toml").read_text(encoding="utf-8")
+    file = resources.files(__package__).joinpath(_FOLDER, f"{name}.toml")
+    text = file.read_text(encoding="utf-8")
     return read(name, tomllib.loads(text))
 
 
@@ -61,13 +72,13 @@ def read(name: str, document: Mapping[str, Any]) -> Reproduction:
         tolerance=tolerance,
         quick=_one_line(document["quick"]),
         parts=tuple(
-            Part(document={k: v for k, v in part.items() if k != "quick"}, quick=part.get("quick") or None)
+            SweepPart(document={k: v for k, v in part.items() if k != "quick"}, quick=part.get("quick") or None)
             for part in document.get("part", [])
         ),
         settings=document.get("settings", {}),
         lines=tuple(_line(table, document, own=own) for table in document.get("published", [])),
         ratios=tuple(_ratio(table, where) for table in document.get("ratio", [])),
-        reasons=tuple(Reason(where=t["where"], text=_one_line(t["text"])) for t in document.get("reason", [])),
+        reasons=tuple(Explanation(where=t["where"], text=_one_line(t["text"])) for t in document.get("reason", [])),
         notes=tuple(_one_line(text) for text in document.get("notes", [])),
     )
 
@@ -76,7 +87,8 @@ def _line(table: Mapping[str, Any], document: Mapping[str, Any], *, own: bool) -
     at = table.get("at", [])
     values = table["values"] if "values" in table else [table.get("value", math.nan)]
     if at and len(at) != len(values):
-        raise ConfigError(f"published line {table['name']!r}: {len(at)} places, but {len(values)} values")
+        problem = f"published line {table['name']!r}: {len(at)} places, but {len(values)} values"
+        raise ConfigError(problem)
     return Line(
         name=table["name"],
         where=dict(table.get("where", {})) if own else flat(table.get("where", {}), table["name"]),
@@ -101,10 +113,13 @@ def _ratio(table: Mapping[str, Any], where: str) -> Ratio:
     )
 
 
-def specs(found: Reproduction, *, quick: bool) -> list[Spec]:
-    """The sweeps of a reproduction; each has its own name in the store, so that quick ones replace nothing."""
+def specs(reproduction: Reproduction, *, quick: bool) -> list[Spec]:
+    """The sweeps of a reproduction.
+
+    Each has its own name in the store, so that quick ones replace nothing.
+    """
     chosen = []
-    for number, part in enumerate(found.parts, start=1):
+    for number, part in enumerate(reproduction.parts, start=1):
         if quick and part.quick is None:
             continue
         document = copy.deepcopy(part.document)
@@ -112,9 +127,9 @@ def specs(found: Reproduction, *, quick: bool) -> list[Spec]:
             document[table] = {**document.get(table, {}), **changes}
         _find_trace(document.get("run", {}))
         how = document.setdefault("sweep", {})
-        suffix = "" if len(found.parts) == 1 else f"-{number}"
-        how["name"] = f"{found.name}{suffix}{'-quick' if quick else ''}"
-        chosen.append(spec_from(document, f"{found.name}.toml"))
+        suffix = "" if len(reproduction.parts) == 1 else f"-{number}"
+        how["name"] = f"{reproduction.name}{suffix}{'-quick' if quick else ''}"
+        chosen.append(spec_from(document, f"{reproduction.name}.toml"))
     return chosen
 
 

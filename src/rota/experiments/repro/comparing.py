@@ -1,4 +1,7 @@
-"""Our values beside the published ones: which belong together, how far apart they are, and what to call that."""
+"""Our values beside the published ones.
+
+Which belong together, how far apart they are, and what to call that.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from rota.experiments.repro.model import (
     UNITS,
     UNPUBLISHED,
     UNSTABLE,
+    Explanation,
     Line,
     Measured,
     Ratio,
-    Reason,
     Reproduction,
     Row,
     Tolerance,
@@ -32,18 +35,19 @@ _GROWS = "the queue grows without end, so the run was stopped as unstable and ha
 def pooled(measured: Iterable[Measured]) -> list[Measured]:
     """One value per point; that of a later sweep replaces an earlier one, if it has one.
 
-    Overloaded points are run again without the guard; where that does not come to an end, they stay unstable.
+    Overloaded points are run again without the guard; where that does not come to an end, they stay
+    unstable.
     """
-    found: dict[str, Measured] = {}
+    by_point: dict[str, Measured] = {}
     for one in measured:
         point = repr(sorted((k, plain(v)) for k, v in one.point.items()))
-        if point not in found or one.status == OK:
-            found[point] = one
-    return list(found.values())
+        if point not in by_point or one.status == OK:
+            by_point[point] = one
+    return list(by_point.values())
 
 
 def compare(wanted: Reproduction, measured: Sequence[Measured]) -> tuple[list[Row], int]:
-    """A row for every published number that we have runs for, and how many numbers we have none for."""
+    """A row for every published number with runs of ours, and how many numbers have none."""
     rows: list[Row] = []
     left_out = 0
     for line in wanted.lines:
@@ -55,13 +59,19 @@ def compare(wanted: Reproduction, measured: Sequence[Measured]) -> tuple[list[Ro
                 continue
             rows.append(_row(wanted, line, at, published, mine))
     for ratio in wanted.ratios:
-        found = _ratio_row(wanted, ratio, measured)
-        left_out += found is None
-        rows += [] if found is None else [found]
+        row = _ratio_row(wanted, ratio, measured)
+        left_out += row is None
+        rows += [] if row is None else [row]
     return rows, left_out
 
 
-def _row(wanted: Reproduction, line: Line, at: float | None, published: float, mine: Sequence[Measured]) -> Row:
+def _row(
+    wanted: Reproduction,
+    line: Line,
+    at: float | None,
+    published: float,
+    mine: Sequence[Measured],
+) -> Row:
     ours, verdict, reason = _mean(mine, line.metric)
     known = None if math.isnan(published) else published
     if ours is None:
@@ -75,10 +85,12 @@ def _row(wanted: Reproduction, line: Line, at: float | None, published: float, m
 
 
 def _ratio_row(wanted: Reproduction, ratio: Ratio, measured: Sequence[Measured]) -> Row | None:
-    above, below = ([m for m in measured if matches(m.point, where)] for where in (ratio.over, ratio.under))
+    above = [m for m in measured if matches(m.point, ratio.over)]
+    below = [m for m in measured if matches(m.point, ratio.under)]
     if not above or len(above) != len(below):
         return None  # seeds that only one side has would tilt it
-    over, under = _mean(above, wanted.metric)[0], _mean(below, wanted.metric)[0]
+    over = _mean(above, wanted.metric)[0]
+    under = _mean(below, wanted.metric)[0]
     if over is None or under is None:
         return None
     row = Row(name=ratio.name, at=None, ours=over / under, published=ratio.value, difference=None, verdict="",
@@ -101,7 +113,8 @@ def _mean(mine: Sequence[Measured], metric: str) -> tuple[float | None, str, str
         if one.status == STOPPED:
             return None, UNSTABLE, _GROWS
         if one.status != OK:
-            return None, MISSING, f"the run ended as {one.status}: {(one.error or 'no result').splitlines()[0]}"
+            why = (one.error or "no result").splitlines()[0]
+            return None, MISSING, f"the run ended as {one.status}: {why}"
     values = [one.metrics.get(metric) for one in mine]
     known: list[Any] = [v for v in values if isinstance(v, int | float)]
     if len(known) < len(values) or not known:
@@ -109,7 +122,7 @@ def _mean(mine: Sequence[Measured], metric: str) -> tuple[float | None, str, str
     return float(sum(known) / len(known)), MET, ""
 
 
-def _reason(reasons: Sequence[Reason], name: str, at: float | None, verdict: str) -> str:
+def _reason(reasons: Sequence[Explanation], name: str, at: float | None, verdict: str) -> str:
     asked: Values = {"name": name, "at": at, "verdict": verdict}
     for reason in reasons:
         if matches(asked, reason.where):

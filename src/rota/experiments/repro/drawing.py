@@ -1,4 +1,7 @@
-"""The figure of a reproduction: our lines in the look of `rota plot`, published points as rings on top."""
+"""The figure of a reproduction.
+
+Our lines in the look of `rota plot`, published points as rings on top.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +44,15 @@ def figure(wanted: Reproduction, measured: Sequence[Measured], rows: Sequence[Ro
     return drawn
 
 
-def _lines(wanted: Reproduction, measured: Sequence[Measured]) -> list[curves.Curve]:
-    """A line per published line, over all runs of ours that it is about, also where nothing was published."""
-    found: list[curves.Curve] = []
+def _lines(wanted: Reproduction, measured: Sequence[Measured]) -> list[curves.PlotLine]:
+    """A line per published line, over all runs of ours, also where nothing was published."""
+    lines: list[curves.PlotLine] = []
     for line in wanted.lines:
-        if line.at and line.name not in {c.name for c in found}:
+        if line.at and line.name not in {c.name for c in lines}:
             points = _points(wanted, line, measured)
             if points:
-                found.append(curves.Curve(name=line.name, points=tuple(points)))
-    return found
+                lines.append(curves.PlotLine(name=line.name, points=tuple(points)))
+    return lines
 
 
 def _points(wanted: Reproduction, line: Line, measured: Sequence[Measured]) -> list[curves.Point]:
@@ -68,7 +71,7 @@ def _points(wanted: Reproduction, line: Line, measured: Sequence[Measured]) -> l
     return [curves.point(at, values[at], stopped[at]) for at in sorted(values)]
 
 
-def _plain(wanted: Reproduction, lines: Sequence[curves.Curve]) -> tuple[Figure, Axes]:
+def _plain(wanted: Reproduction, lines: Sequence[curves.PlotLine]) -> tuple[Figure, Axes]:
     """Values that are no times in hours, on plain or logarithmic axes."""
     scale = UNITS[wanted.unit]
     with plots.styled():
@@ -94,7 +97,15 @@ def _rings(axes: Axes, names: Sequence[str], published: dict[str, Any], *, log: 
                   color=plots.COLOURS[i % len(plots.COLOURS)])  # fmt: skip
         high = max([high, *((2.0 if log else 1.05) * v for v in values)])
     axes.set_ylim(None if log else low, high)
-    axes.plot([], [], "o", markersize=6.5, markerfacecolor="none", color="#555555", label="published")
+    axes.plot(
+        [],
+        [],
+        "o",
+        markersize=6.5,
+        markerfacecolor="none",
+        color="#555555",
+        label="published",
+    )
     axes.legend(handles=axes.lines[-1:], loc="upper left", fontsize=7.5)
 
 

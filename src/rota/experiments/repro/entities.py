@@ -1,9 +1,11 @@
-"""Gavel's figure 11: entities with weights fill the cluster job by job, once knowing throughputs and once not.
+"""Gavel's figure 11: entities with weights fill the cluster job by job, in two ways.
 
-The instance is that of the published notebook: three GPUs of each of three types, eighteen jobs with models drawn by a
-seeded generator, six to an entity, one more at every step; entities weigh 1, 2 and 3, jobs 1 and 2 in turn. What is
-measured is the sum of levels: throughput over that of an equal part of all types (share of time where throughputs are
-not known).
+Once the policy knows throughputs, and once it does not.
+
+The instance is that of the published notebook: three GPUs of each of three types, eighteen jobs
+with models drawn by a seeded generator, six to an entity, one more at every step; entities weigh 1,
+2 and 3, jobs 1 and 2 in turn. What is measured is the sum of levels: throughput over that of an
+equal part of all types (share of time where throughputs are not known).
 """
 
 from __future__ import annotations
@@ -24,23 +26,37 @@ from rota.engine.state import State
 from rota.experiments.repro.model import Measured
 from rota.policies.registry import policies
 
-POLICIES = {"aware": "max-min-fairness-water-filling-perf", "agnostic": "max-min-fairness-water-filling"}
+POLICIES = {
+    "aware": "max-min-fairness-water-filling-perf",
+    "agnostic": "max-min-fairness-water-filling",
+}
 ENTITIES = 3
 
 
 def filled_levels(settings: Mapping[str, Any]) -> list[Measured]:
-    """Total and by-entity level after each step, for both policies; `settings` has jobs, steps, seed, cluster."""
+    """Total and by-entity level after each step, for both policies.
+
+    `settings` has jobs, steps, seed, cluster.
+    """
     jobs = _instance(settings["jobs"], settings["seed"])
-    found = []
+    measured = []
     for policy, name in POLICIES.items():
         for step in settings["steps"]:
             started = time.process_time()
             level = _levels(jobs.rows(0, step), name, settings["cluster"], aware=policy == "aware")
             by_entity = np.bincount(jobs.tenant[:step], weights=level, minlength=ENTITIES)
-            metrics = {"total": float(level.sum())} | {f"entity{e}": float(by_entity[e]) for e in range(ENTITIES)}
+            metrics = {"total": float(level.sum())}
+            metrics |= {f"entity{e}": float(by_entity[e]) for e in range(ENTITIES)}
             spent = time.process_time() - started
-            found.append(Measured(point={"policy": policy, "step": step}, status="ok", metrics=metrics, cpu_s=spent))
-    return found
+            measured.append(
+                Measured(
+                    point={"policy": policy, "step": step},
+                    status="ok",
+                    metrics=metrics,
+                    cpu_s=spent,
+                )
+            )
+    return measured
 
 
 def _instance(count: int, seed: int) -> Jobs:

@@ -1,4 +1,7 @@
-"""What a reproduction is, and what comes of it: plain values that can be written to a file and read again."""
+"""What a reproduction is, and what comes of it.
+
+Plain values that can be written to a file and read again.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,11 @@ from typing import Any
 
 from rota.experiments.spec import Values
 
-MET, CLOSE, NOT_MET, UNSTABLE, MISSING = "met", "close", "not met", "unstable", "no result"
+MET = "met"
+CLOSE = "close"
+NOT_MET = "not met"
+UNSTABLE = "unstable"
+MISSING = "no result"
 UNPUBLISHED = "not published"
 VERDICTS = (MET, CLOSE, NOT_MET, UNSTABLE, MISSING, UNPUBLISHED)
 UNITS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
@@ -22,7 +29,8 @@ class Tolerance:
     close: float
     why: str
     sense: str = "both"
-    """`both`: either side counts. `at most`: being below the published number is no fault (times of a solver)."""
+    """`both`: either side counts. `at most`: being below the published number is no fault (times of
+    a solver)."""
 
     def verdict(self, ours: float, published: float) -> tuple[float, str]:
         """Difference in percent of the published number, and what to call it."""
@@ -34,7 +42,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class SweepPart:
     """A sweep that belongs to a reproduction, as a document that `spec_from` reads."""
 
     document: dict[str, Any]
@@ -56,7 +64,8 @@ class Line:
     metric: str
     unit: str
     runs: int = 1
-    """How many runs the published number is the mean of; with fewer of ours there is no comparison."""
+    """How many runs the published number is the mean of; with fewer of ours there is no
+    comparison."""
     source: str = ""
     """Where these come from, if not from where the others do."""
     tolerance: Tolerance | None = None
@@ -64,7 +73,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How many times larger a value is under one setting than under another, as a paper claims it."""
+    """How many times larger a value is under one setting than under another, as published."""
 
     name: str
     over: Values
@@ -75,7 +84,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reason:
+class Explanation:
     """What is known about why some points are not met."""
 
     where: dict[str, Any]
@@ -92,13 +101,15 @@ class Reproduction:
     paper: str
     item: str
     kind: str
-    """Who computes: `sweep`, `entities` (hierarchical water filling) or `solve` (time of one solve)."""
+    """Who computes: `sweep`, `entities` (hierarchical water filling) or `solve` (time of one
+    solve)."""
     metric: str
     unit: str
     x: str | None
     """What is on the axis, by its name in a sweep."""
     figure: str
-    """`load`, `jobs` (hours over that), `lines`, `log` (both axes), `values` (bars) or `bars` (ours over published)."""
+    """`load`, `jobs` (hours over that), `lines`, `log` (both axes), `values` (bars) or `bars` (ours
+    over published)."""
     axes: tuple[str, str]
     """Labels of the figure."""
     source: str
@@ -106,12 +117,12 @@ class Reproduction:
     tolerance: Tolerance
     quick: str
     """What --quick leaves out, in words."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SweepPart, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     """For kinds that are no sweep; `quick` in it replaces the others."""
     lines: tuple[Line, ...] = ()
     ratios: tuple[Ratio, ...] = ()
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[Explanation, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -144,7 +155,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class ReproductionResult:
     """What a reproduction gave; everything that the page about it says."""
 
     name: str
@@ -170,17 +181,19 @@ class Result:
 
     def counts(self) -> dict[str, int]:
         """How many rows have which verdict."""
-        found = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in VERDICTS}
-        return {verdict: count for verdict, count in found.items() if count}
+        verdicts = [row.verdict for row in self.rows]
+        count_of = {verdict: verdicts.count(verdict) for verdict in VERDICTS}
+        return {verdict: count for verdict, count in count_of.items() if count}
 
     def numbers(self) -> dict[str, Any]:
         """The same as plain values."""
         return {**asdict(self), "counts": self.counts()}
 
 
-def result_from(numbers: Mapping[str, Any]) -> Result:
+def result_from(numbers: Mapping[str, Any]) -> ReproductionResult:
     """The inverse of `Result.numbers`."""
     kept = {key: value for key, value in numbers.items() if key != "counts"}
     kept["rows"] = tuple(Row(**row) for row in kept["rows"])
-    kept["notes"], kept["axes"] = tuple(kept["notes"]), tuple(kept["axes"])
-    return Result(**kept)
+    kept["notes"] = tuple(kept["notes"])
+    kept["axes"] = tuple(kept["axes"])
+    return ReproductionResult(**kept)

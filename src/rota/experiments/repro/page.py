@@ -8,7 +8,15 @@ from pathlib import Path
 
 from rota.core.errors import ConfigError
 from rota.experiments.repro.catalogue import names
-from rota.experiments.repro.model import CLOSE, MET, NOT_MET, UNPUBLISHED, Result, Row, result_from
+from rota.experiments.repro.model import (
+    CLOSE,
+    MET,
+    NOT_MET,
+    UNPUBLISHED,
+    ReproductionResult,
+    Row,
+    result_from,
+)
 
 INTRODUCTION = """# Published results, reproduced
 
@@ -33,31 +41,38 @@ licence.
 """
 
 
-def read_results(sources: Iterable[str | Path]) -> list[Result]:
-    """Results in files that hold one or a list of them, or in folders of such files; ordered as in the list."""
-    found: dict[str, Result] = {}
+def read_results(sources: Iterable[str | Path]) -> list[ReproductionResult]:
+    """Results in files that hold one or a list of them, or in folders of such files.
+
+    Ordered as in the list.
+    """
+    result_by_name: dict[str, ReproductionResult] = {}
     for source in sources:
         path = Path(source)
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
             for one in _read(file):
-                found[one.name] = one
-    if not found:
-        raise ConfigError("there are no results to report; make some with `rota repro NAME -o DIR` and give DIR")
+                result_by_name[one.name] = one
+    if not result_by_name:
+        fix = "make some with `rota repro NAME -o DIR` and give DIR"
+        raise ConfigError(f"there are no results to report; {fix}")
     order = {name: i for i, name in enumerate(names())}
-    return sorted(found.values(), key=lambda r: order.get(r.name, len(order)))
+    return sorted(result_by_name.values(), key=lambda r: order.get(r.name, len(order)))
 
 
-def _read(file: Path) -> list[Result]:
+def _read(file: Path) -> list[ReproductionResult]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
-        return [result_from(one) for one in (document if isinstance(document, list) else [document])]
+        every = document if isinstance(document, list) else [document]
+        return [result_from(one) for one in every]
     except OSError as error:
-        raise ConfigError(f"cannot read {file}: {error.strerror}; give a file or folder that exists") from None
+        fix = "give a file or folder that exists"
+        raise ConfigError(f"cannot read {file}: {error.strerror}; {fix}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise ConfigError(f"{file} is not a result of `rota repro`; give a folder made with -o") from None
+        fix = "give a folder made with -o"
+        raise ConfigError(f"{file} is not a result of `rota repro`; {fix}") from None
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[ReproductionResult]) -> str:
     """Markdown."""
     parts = [INTRODUCTION, "## Summary", "", *_summary(results), ""]
     for result in results:
@@ -65,7 +80,7 @@ def page(results: Sequence[Result]) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _summary(results: Sequence[Result]) -> list[str]:
+def _summary(results: Sequence[ReproductionResult]) -> list[str]:
     lines = [
         "| name | what | met | close | not met | unstable | runs | CPU s |",
         "|---|---|---|---|---|---|---|---|",
@@ -75,11 +90,12 @@ def _summary(results: Sequence[Result]) -> list[str]:
         cells = [str(counts.get(v, 0)) for v in (MET, CLOSE, NOT_MET, "unstable")]
         quick = " (quick)" if r.quick else ""
         cells += [str(r.runs), f"{r.cpu_s:,.0f}"]
-        lines.append(f"| [`{r.name}`](#{r.name}){quick} | {r.paper}, {r.item} | {' | '.join(cells)} |")
+        message = f"| [`{r.name}`](#{r.name}){quick} | {r.paper}, {r.item} | {' | '.join(cells)} |"
+        lines.append(message)
     return lines
 
 
-def _section(result: Result) -> list[str]:
+def _section(result: ReproductionResult) -> list[str]:
     lines = [f"## {result.name}", "", f"{result.title} ({result.paper}, {result.item}).", ""]
     if result.quick:
         lines += [f"Recorded with `--quick`: {result.cut}", ""]
@@ -90,7 +106,8 @@ def _section(result: Result) -> list[str]:
     if single:
         lines += [*_list(single), ""]
     if not result.rows:
-        none = "No run that a published number is about is recorded." if result.left_out else "No number was published."
+        unrecorded = "No run that a published number is about is recorded."
+        none = unrecorded if result.left_out else "No number was published."
         lines += [none, ""]
     lines += [f"- Source: {result.source} Licence: {result.licence}."]
     lines += [f"- Tolerance: {result.tolerance}"]
@@ -102,15 +119,15 @@ def _section(result: Result) -> list[str]:
     return lines
 
 
-def _grid(result: Result, rows: Sequence[Row]) -> list[str]:
+def _grid(result: ReproductionResult, rows: Sequence[Row]) -> list[str]:
     """Places on the axis by lines; a cell is ours, published, difference."""
     columns = list(dict.fromkeys(row.name for row in rows))
     units = {row.name: row.unit for row in rows}
-    found = {(row.name, row.at): row for row in rows}
+    row_at = {(row.name, row.at): row for row in rows}
     head = [f"{name}{', ' + units[name] if units[name] else ''}" for name in columns]
     lines = [f"| {result.axes[0]} | {' | '.join(head)} |", "|---" * (len(columns) + 1) + "|"]
     for at in sorted({row.at for row in rows if row.at is not None}):
-        cells = [_cell(found.get((name, at))) for name in columns]
+        cells = [_cell(row_at.get((name, at))) for name in columns]
         lines.append(f"| {at:g} | {' | '.join(cells)} |")
     return [*lines, "", "Each cell: ours / published, difference; *close*, **not met**."]
 
@@ -136,17 +153,19 @@ def _list(rows: Sequence[Row]) -> list[str]:
 
 def _reasons(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
     """Each reason once, with how many points it is about."""
-    found: dict[tuple[str, str], list[str]] = {}
+    places_by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.verdict not in {MET, UNPUBLISHED}:
             text = row.reason or "not looked into."
             place = row.name if row.at is None else f"{row.name} {row.at:g}"
-            found.setdefault((row.verdict, text), []).append(place)
-    return [(verdict, _places(where), text) for (verdict, text), where in found.items()]
+            places_by_reason.setdefault((row.verdict, text), []).append(place)
+    return [(verdict, _places(where), text) for (verdict, text), where in places_by_reason.items()]
 
 
 def _places(where: Sequence[str]) -> str:
-    return ", ".join(where) if len(where) <= 8 else f"{', '.join(where[:7])} and {len(where) - 7} more"
+    if len(where) <= 8:
+        return ", ".join(where)
+    return f"{', '.join(where[:7])} and {len(where) - 7} more"
 
 
 def _published(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Gavel's figure 12: how long one solve takes, model building included, as `rota bench solve` measures it."""
+"""Gavel's figure 12: how long one solve takes, as `rota bench solve` measures it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ WEIGHTS = (1, 2, 3)
 
 
 def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
-    """CPU seconds, the best of `repeats`; `settings` has policies, jobs, multi_gpu and, for some, entities."""
-    found = []
+    """CPU seconds, the best of `repeats`.
+
+    `settings` has policies, jobs, multi_gpu and, for some, entities.
+    """
+    measured = []
     for policy in settings["policies"]:
         for jobs in settings["jobs"]:
             chosen, view = api.solve_view(policy, jobs, multi_gpu=settings["multi_gpu"])
@@ -31,12 +34,24 @@ def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
                 chosen.allocate(view)
                 times.append(time.process_time() - started)
             point = {"policy": policy, "jobs": jobs}
-            found.append(Measured(point=point, status="ok", metrics={"solve_s": min(times)}, cpu_s=sum(times)))
-    return found
+            measured.append(
+                Measured(
+                    point=point,
+                    status="ok",
+                    metrics={"solve_s": min(times)},
+                    cpu_s=sum(times),
+                )
+            )
+    return measured
 
 
 def _entities(policy: str, view: View, count: int) -> Policy:
-    """Jobs go to so many entities in turn, whose weights are 1, 2, 3 in turn; within one, jobs share fairly."""
+    """Jobs go to this number of entities in turn, whose weights are 1, 2, 3 in turn.
+
+    Within one, jobs share fairly.
+    """
     names = tuple(f"entity{e}" for e in range(count))
-    view.tenants, view.tenant = names, np.arange(len(view)) % count
-    return policies.create(policy, entities=",".join(f"{n}={WEIGHTS[e % 3]}:fairness" for e, n in enumerate(names)))
+    view.tenants = names
+    view.tenant = np.arange(len(view)) % count
+    entities = ",".join(f"{n}={WEIGHTS[e % 3]}:fairness" for e, n in enumerate(names))
+    return policies.create(policy, entities=entities)

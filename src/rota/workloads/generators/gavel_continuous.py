@@ -1,10 +1,11 @@
 """The jobs of Gavel's simulator (Narayanan et al., OSDI 2020), number for number.
 
-A duration is 60 * 10**u seconds on a V100, with u uniform in [1.5, 3] for four jobs of five and in [3, 4] for the
-rest; steps = duration * speed on V100s, unrounded. The model is one of 26. With multi-GPU jobs 70 % ask for one GPU,
-10 % for two, 15 % for four, 5 % for eight. Gaps between arrivals are exponential. The random numbers are those of
-CPython's Mersenne Twister in the order in which the artifact draws them: attributes of jobs from seed + 2, gaps from
-seed + 3, deadlines from seed + 6.
+A duration is 60 * 10**u seconds on a V100, with u uniform in [1.5, 3] for four jobs of five and in
+[3, 4] for the rest; steps = duration * speed on V100s, unrounded. The model is one of 26. With
+multi-GPU jobs 70 % ask for one GPU, 10 % for two, 15 % for four, 5 % for eight. Gaps between
+arrivals are exponential. The random numbers are those of CPython's Mersenne Twister in the order in
+which the artifact draws them: attributes of jobs from seed + 2, gaps from seed + 3, deadlines from
+seed + 6.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Attributes = tuple[int, float, int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class ContinuousRecipe:
     """The settings, checked."""
 
     interarrival_s: float
@@ -41,7 +42,8 @@ class Recipe:
     slos: bool
     fixed_duration_s: float | None
     opening: tuple[int, ...]
-    """GPUs by type that jobs at time 0 fill before the stream begins; empty unless steady state is asked for."""
+    """GPUs by type that jobs at time 0 fill before the stream begins; empty unless steady state is
+    asked for."""
     seed: int
     profiles: str
 
@@ -68,15 +70,17 @@ def continuous(
 ) -> Stream:
     """Gavel's Poisson stream of jobs.
 
-    `interarrival_s` is the mean gap, 0 for all at once; without `jobs` the stream has no end. With `steady_state`,
-    jobs that fill the `capacity` (GPUs by type) come first, at time 0; they count among `jobs`.
+    `interarrival_s` is the mean gap, 0 for all at once; without `jobs` the stream has no end. With
+    `steady_state`, jobs that fill the `capacity` (GPUs by type) come first, at time 0; they count
+    among `jobs`.
     """
     gap = at_least("interarrival_s", interarrival_s, 0, "3000")
     if jobs is not None:
         whole("jobs", jobs, 1, "100")
     elif gap == 0:
-        raise ConfigError("jobs is not given, and without gaps there is no end to time 0; give jobs=N, e.g. jobs=100")
-    recipe = Recipe(
+        fix = "give jobs=N, e.g. jobs=100"
+        raise ConfigError(f"jobs is not given, and without gaps there is no end to time 0; {fix}")
+    recipe = ContinuousRecipe(
         interarrival_s=gap,
         jobs=jobs,
         multi_gpu=multi_gpu,
@@ -90,7 +94,7 @@ def continuous(
     return Stream(partial(_begin, recipe), endless=jobs is None)
 
 
-def _begin(recipe: Recipe) -> Callable[[int], Jobs]:
+def _begin(recipe: ContinuousRecipe) -> Callable[[int], Jobs]:
     kinds = read_kinds(recipe.profiles)
     attributes = _attributes(recipe, kinds)
     arrivals = _arrivals(recipe, _opening_jobs(recipe, kinds))
@@ -116,11 +120,13 @@ def _begin(recipe: Recipe) -> Callable[[int], Jobs]:
     return draw
 
 
-def _attributes(recipe: Recipe, kinds: Kinds) -> Iterator[Attributes]:
+def _attributes(recipe: ContinuousRecipe, kinds: Kinds) -> Iterator[Attributes]:
     """Endless: what each job asks for, in the artifact's order of draws."""
     source = Random(recipe.seed + 2)
-    random, bits = source.random, source.getrandbits
-    count, width = len(kinds.profiles), len(kinds.profiles).bit_length()
+    random = source.random
+    bits = source.getrandbits
+    count = len(kinds.profiles)
+    width = len(kinds.profiles).bit_length()
     weight = 1.0
     while True:
         # Drawn even if all jobs have one GPU: the artifact throws it away.
@@ -148,7 +154,7 @@ def _gpus(draw: float) -> int:
     return 4 if draw <= 0.95 else 8
 
 
-def _opening_jobs(recipe: Recipe, kinds: Kinds) -> int:
+def _opening_jobs(recipe: ContinuousRecipe, kinds: Kinds) -> int:
     """How many of the first jobs fill the cluster, type by type."""
     asked = _attributes(recipe, kinds)
     jobs = 0
@@ -160,13 +166,14 @@ def _opening_jobs(recipe: Recipe, kinds: Kinds) -> int:
     return jobs
 
 
-def _arrivals(recipe: Recipe, opening: int) -> Iterator[float]:
+def _arrivals(recipe: ContinuousRecipe, opening: int) -> Iterator[float]:
     """Endless: arrival times, those of the opening jobs first."""
     for _ in range(opening):
         yield 0.0
     at = 0.0
     yield at
-    random, log = Random(recipe.seed + 3).random, math.log
+    random = Random(recipe.seed + 3).random
+    log = math.log
     # The artifact divides by the rate; multiplying by the gap would change the last bit.
     rate = 1.0 / recipe.interarrival_s if recipe.interarrival_s else math.inf
     while True:
@@ -180,7 +187,10 @@ def _slos(source: Random) -> Iterator[float]:
         yield 1.2 if draw < 0.33 else 2.0 if draw < 0.67 else 10.0
 
 
-def _columns(rows: Iterator[Attributes], count: int) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
+def _columns(
+    rows: Iterator[Attributes],
+    count: int,
+) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
     gpus, duration, template, weight = zip(*islice(rows, count), strict=True) if count else ((), (), (), ())
     return (
         np.array(gpus, dtype=np.int64),

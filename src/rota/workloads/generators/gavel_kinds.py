@@ -1,4 +1,7 @@
-"""What both of Gavel's generators need: its templates, and how fast each of them runs on the reference type."""
+"""What both of Gavel's generators need.
+
+Its templates, and how fast each of them runs on the reference type.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ class Kinds:
     launches: tuple[Launch, ...]
     multi_gpu: tuple[bool, ...]
     speed: FloatArray
-    """[template, GPUs] steps/s on the reference type; NaN where a template cannot use so many GPUs."""
+    """[template, GPUs] steps/s on the reference type; NaN where a template cannot use that number
+    of GPUs."""
 
     def steps(self, template: IntArray, gpus: IntArray, duration: FloatArray) -> FloatArray:
         """Steps that take the duration on the reference type, unrounded."""

@@ -1,8 +1,9 @@
-"""The jobs of Gavel's trace writer (`generate_trace.py` of the artifact, OSDI 2020), number for number.
+"""The jobs of Gavel's trace writer (`generate_trace.py`, OSDI 2020), number for number.
 
-Durations are one of `num_durations` values evenly spaced between `min_hours` and `max_hours` on a V100; steps and
-arrivals are truncated to whole numbers, as in the file it writes. Random numbers come from CPython's Mersenne Twister:
-models and priorities from the seed, gaps from seed + 1, durations from seed + 2, numbers of GPUs from seed + 3.
+Durations are one of `num_durations` values evenly spaced between `min_hours` and `max_hours` on a
+V100; steps and arrivals are truncated to whole numbers, as in the file it writes. Random numbers
+come from CPython's Mersenne Twister: models and priorities from the seed, gaps from seed + 1,
+durations from seed + 2, numbers of GPUs from seed + 3.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rota.workloads.stream import Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class TraceRecipe:
     """The settings, checked."""
 
     jobs: int
@@ -53,8 +54,9 @@ def trace(
     shortest = positive("min_hours", min_hours, "1")
     longest = positive("max_hours", max_hours, "4")
     if longest < shortest:
-        raise ConfigError(f"max_hours = {longest} is less than min_hours = {shortest}; exchange them")
-    recipe = Recipe(
+        fix = "exchange them"
+        raise ConfigError(f"max_hours = {longest} is less than min_hours = {shortest}; {fix}")
+    recipe = TraceRecipe(
         jobs=whole("jobs", jobs, 1, "100"),
         interarrival_s=at_least("interarrival_s", interarrival_s, 0, "600"),
         multi_gpu=multi_gpu,
@@ -66,17 +68,20 @@ def trace(
     return Stream(partial(_begin, recipe), endless=False)
 
 
-def _begin(recipe: Recipe) -> Callable[[int], Jobs]:
+def _begin(recipe: TraceRecipe) -> Callable[[int], Jobs]:
     return _Drawing(recipe, read_kinds(recipe.profiles)).draw
 
 
 class _Drawing:
     """One pass through the stream: four generators and the clock."""
 
-    def __init__(self, recipe: Recipe, kinds: Kinds) -> None:
+    def __init__(self, recipe: TraceRecipe, kinds: Kinds) -> None:
         self._recipe = recipe
         self._kinds = kinds
-        self._models, self._gaps, self._durations, self._sizes = (Random(recipe.seed + k) for k in range(4))
+        self._models = Random(recipe.seed)
+        self._gaps = Random(recipe.seed + 1)
+        self._durations = Random(recipe.seed + 2)
+        self._sizes = Random(recipe.seed + 3)
         self._at = 0.0
         self._done = 0
 
@@ -87,7 +92,8 @@ class _Drawing:
         template = np.array([model for model, _ in models], dtype=np.int64)
         gpus = np.array([self._gpus(model) for model, _ in models], dtype=np.int64)
         hours = self._recipe.hours
-        duration = 3600 * np.array([self._durations.choice(hours) for _ in range(count)], dtype=np.float64)
+        drawn = [self._durations.choice(hours) for _ in range(count)]
+        duration = 3600 * np.array(drawn, dtype=np.float64)
         steps = np.maximum(1.0, np.floor(self._kinds.steps(template, gpus, duration)))
         return jobs_table(
             self._kinds,

@@ -1,10 +1,11 @@
 """The jobs of Synergy's simulator (Mohan et al., OSDI 2022), number for number.
 
-A length is 60 * 10**u seconds, with u uniform in [1.5, 3] for four jobs of five and in [3, 4] for the rest; steps are
-length / step time, cut to whole ones. Gaps are exponential, rounded up to seconds. The model follows from the mix.
-Random numbers are those of CPython's Mersenne Twister: all lengths from the seed; then, from the same seed again, one
-number per gap and one small integer that the artifact draws for a model and does not use. The Philly log only says how
-many jobs there are before lengths repeat, and with `multi_gpu` how many GPUs each has.
+A length is 60 * 10**u seconds, with u uniform in [1.5, 3] for four jobs of five and in [3, 4] for
+the rest; steps are length / step time, cut to whole ones. Gaps are exponential, rounded up to
+seconds. The model follows from the mix. Random numbers are those of CPython's Mersenne Twister: all
+lengths from the seed; then, from the same seed again, one number per gap and one small integer that
+the artifact draws for a model and does not use. The Philly log only says how many jobs there are
+before lengths repeat, and with `multi_gpu` how many GPUs each has.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Asked = tuple[float, float, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class DerivedRecipe:
     """The settings, checked."""
 
     jobs_per_hour: float | None
@@ -67,21 +68,31 @@ def philly_derived(
 ) -> Stream:
     """Synergy's stream of jobs.
 
-    `jobs_per_hour` is the load; `split` is percent of vision, language, speech. Without `jobs` the stream has no end.
-    `multi_gpu` takes GPU counts from the Philly log. `static`: all at the start, a millisecond apart. `small`: lengths
-    of the artifact's small trace. `synthetic`: the artifact without a log, which draws GPU counts too. `cold`: arrivals
-    of the artifact's first run, before it has stored its list of jobs. `original`: arrivals and durations of the Philly
-    log, between `from_hour` and `to_hour`. `profiles` has the seconds per step.
+    `jobs_per_hour` is the load; `split` is percent of vision, language, speech. Without `jobs` the
+    stream has no end. `multi_gpu` takes GPU counts from the Philly log. `static`: all at the start,
+    a millisecond apart. `small`: lengths of the artifact's small trace. `synthetic`: the artifact
+    without a log, which draws GPU counts too. `cold`: arrivals of the artifact's first run, before
+    it has stored its list of jobs. `original`: arrivals and durations of the Philly log, between
+    `from_hour` and `to_hour`. `profiles` has the seconds per step.
     """
-    _check_modes(original=original, synthetic=synthetic, static=static, small=small, cold=cold, multi_gpu=multi_gpu)
+    _check_modes(
+        original=original,
+        synthetic=synthetic,
+        static=static,
+        small=small,
+        cold=cold,
+        multi_gpu=multi_gpu,
+    )
     if jobs is not None:
         whole("jobs", jobs, 1, "1000")
     elif static:
-        raise ConfigError("jobs is not given, and static jobs come all at once; give jobs=N, e.g. jobs=100")
+        fix = "give jobs=N, e.g. jobs=100"
+        raise ConfigError(f"jobs is not given, and static jobs come all at once; {fix}")
     paced = not (static or original)
     if not original and (from_hour or to_hour is not None):
-        raise ConfigError("from_hour and to_hour choose a part of the Philly log; give original=true too")
-    recipe = Recipe(
+        fix = "give original=true too"
+        raise ConfigError(f"from_hour and to_hour choose a part of the Philly log; {fix}")
+    recipe = DerivedRecipe(
         jobs_per_hour=positive("jobs_per_hour", jobs_per_hour, "9") if paced else None,
         split=checked_split(split),
         jobs=jobs,
@@ -93,7 +104,8 @@ def philly_derived(
         step_s=tuple(step_seconds(profiles, model) for model in MODELS),
     )
     source = _original if original else _synthetic if synthetic else _lengths_of_the_list
-    return Stream(partial(_begin, recipe, source), endless=jobs is None and not original, static=static)
+    endless = jobs is None and not original
+    return Stream(partial(_begin, recipe, source), endless=endless, static=static)
 
 
 def _check_modes(*, original: bool, synthetic: bool, **others: bool) -> None:
@@ -105,7 +117,10 @@ def _check_modes(*, original: bool, synthetic: bool, **others: bool) -> None:
                 raise ConfigError(f"{mode} and {other} do not go together; leave one of them out")
 
 
-def _begin(recipe: Recipe, source: Callable[[Recipe], Iterator[Asked]]) -> Callable[[int], Jobs]:
+def _begin(
+    recipe: DerivedRecipe,
+    source: Callable[[DerivedRecipe], Iterator[Asked]],
+) -> Callable[[int], Jobs]:
     asked = islice(source(recipe), recipe.jobs)
     mix = Mix(recipe.split)
     step_s = np.array(recipe.step_s)
@@ -114,7 +129,8 @@ def _begin(recipe: Recipe, source: Callable[[Recipe], Iterator[Asked]]) -> Calla
     def draw(count: int) -> Jobs:
         rows = list(islice(asked, count))
         at, length, gpus, tenant = zip(*rows, strict=True) if rows else ((), (), (), ())
-        model, duration = mix.take(len(rows)), np.array(length, dtype=np.float64)
+        model = mix.take(len(rows))
+        duration = np.array(length, dtype=np.float64)
         return Jobs(
             profiles=MODELS,
             profile=model,
@@ -132,8 +148,11 @@ def _begin(recipe: Recipe, source: Callable[[Recipe], Iterator[Asked]]) -> Calla
     return draw
 
 
-def _lengths_of_the_list(recipe: Recipe) -> Iterator[Asked]:
-    """Endless: lengths drawn beforehand, one per job of the log; after the last one they begin again."""
+def _lengths_of_the_list(recipe: DerivedRecipe) -> Iterator[Asked]:
+    """Endless: lengths drawn beforehand, one per job of the log.
+
+    After the last one they begin again.
+    """
     gpus = philly.synergy_gpus() if recipe.multi_gpu else [1] * philly.SINGLE_GPU_JOBS
     lengths: list[float] = []
     drawn = random = Random(recipe.seed)
@@ -150,7 +169,7 @@ def _lengths_of_the_list(recipe: Recipe) -> Iterator[Asked]:
         _unused_model(random)
 
 
-def _synthetic(recipe: Recipe) -> Iterator[Asked]:
+def _synthetic(recipe: DerivedRecipe) -> Iterator[Asked]:
     """Endless: everything drawn job by job from one sequence."""
     random = Random(recipe.seed)
     at = 0.0
@@ -161,7 +180,7 @@ def _synthetic(recipe: Recipe) -> Iterator[Asked]:
         _unused_model(random)
 
 
-def _original(recipe: Recipe) -> Iterator[Asked]:
+def _original(recipe: DerivedRecipe) -> Iterator[Asked]:
     """The log itself, a part of it by the hours since its first job."""
     log = philly.shipped()
     if recipe.multi_gpu:
@@ -171,14 +190,16 @@ def _original(recipe: Recipe) -> Iterator[Asked]:
     log = log.only((log.submitted >= first * 3600) & (log.submitted < last * 3600)).by_arrival()
     if not len(log.gpus):
         raise ConfigError(
-            f"no job of the Philly log was submitted from hour {first:g} to hour {last:g} after its first; "
-            f"choose from_hour and to_hour between 0 and {philly.shipped().submitted.max() / 3600:.0f}"
+            f"no job of the Philly log was submitted from hour {first:g} to hour {last:g} after "
+            "its first; choose from_hour and to_hour between 0 and "
+            f"{philly.shipped().submitted.max() / 3600:.0f}"
         )
     gpus = log.gpus.tolist() if recipe.multi_gpu else [1] * len(log.gpus)
-    return zip(log.submitted.tolist(), log.duration.tolist(), gpus, log.tenant.tolist(), strict=True)
+    submitted = log.submitted.tolist()
+    return zip(submitted, log.duration.tolist(), gpus, log.tenant.tolist(), strict=True)
 
 
-def _arrival(recipe: Recipe, job: int, previous: float, random: Random) -> float:
+def _arrival(recipe: DerivedRecipe, job: int, previous: float, random: Random) -> float:
     if recipe.jobs_per_hour is None:
         return round(job * 0.001, 3)
     return previous + math.ceil(-math.log(1.0 - random.random()) / recipe.jobs_per_hour * 60 * 60)

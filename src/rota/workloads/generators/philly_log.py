@@ -1,7 +1,9 @@
-"""The Philly log as it was recorded: every job with a duration and GPUs, when it was submitted and for whom.
+"""The Philly log as it was recorded.
 
-Its jobs have no models; they get those of Synergy's workloads by the rule of `rota.workloads.philly`. (The stream that
-Synergy derives from the log is `philly-derived`.)
+Every job with a duration and GPUs, when it was submitted and for whom.
+
+Its jobs have no models; they get those of Synergy's workloads by the rule of
+`rota.workloads.philly`. (The stream that Synergy derives from the log is `philly-derived`.)
 """
 
 from __future__ import annotations
@@ -16,8 +18,13 @@ from rota.workloads.stream import Stream
 
 
 @workloads.register("philly-log")
-def philly_log(*, jobs: int | None = None, from_hour: float = 0.0, profiles: str = "synergy") -> Stream:
-    """The 82,247 jobs of the Philly log, or the first so many after an hour of it."""
+def philly_log(
+    *,
+    jobs: int | None = None,
+    from_hour: float = 0.0,
+    profiles: str = "synergy",
+) -> Stream:
+    """The 82,247 jobs of the Philly log, or some of them from an hour of it on."""
     if jobs is not None:
         whole("jobs", jobs, 1, "10000")
     at_least("from_hour", from_hour, 0, "24")
@@ -31,7 +38,8 @@ def philly_log(*, jobs: int | None = None, from_hour: float = 0.0, profiles: str
 
         def draw(count: int) -> Jobs:
             nonlocal at
-            start, at = at, min(at + count, end)
+            start = at
+            at = min(at + count, end)
             return table.rows(start, at)
 
         return draw

@@ -1,10 +1,13 @@
-"""ElasticFlow's traces: CSV with a header (Gu et al., ASPLOS 2023; microsoft/elasticflow-traces, MIT).
+"""ElasticFlow's traces: CSV with a header (Gu et al., ASPLOS 2023).
 
-Raw files have job_id, submission_time, duration (both seconds) and num_gpu; generated ones also num_iteration,
-model_name, deadline (on the clock of the submissions) and batch_size. The first job arrives at 0; the deadline is kept
-as a multiple of the duration, and may be below 1, because such jobs were to get more GPUs than they ask for. Ids and
-batch sizes are dropped. With assign=keep models and iterations are those of the file, which no built-in catalogue
-knows; otherwise steps fill the duration with the profile assigned.
+Published as microsoft/elasticflow-traces, MIT.
+
+Raw files have job_id, submission_time, duration (both seconds) and num_gpu; generated ones also
+num_iteration, model_name, deadline (on the clock of the submissions) and batch_size. The first job
+arrives at 0; the deadline is kept as a multiple of the duration, and may be below 1, because such
+jobs were to get more GPUs than they ask for. Ids and batch sizes are dropped. With assign=keep
+models and iterations are those of the file, which no built-in catalogue knows; otherwise steps fill
+the duration with the profile assigned.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from rota.workloads import cells
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left
-from rota.workloads.registry import formats
+from rota.workloads.registry import Holds, formats
 from rota.workloads.rows import header_of, with_header
 
 SHORTEST_S = 1e-6
@@ -32,9 +35,15 @@ COLUMNS = ("job_id", "submission_time", "num_iteration", "model_name", "deadline
 class ElasticFlowTrace:
     """ElasticFlow's CSV, raw or with models, iterations and deadlines."""
 
-    holds = frozenset({"slo", "duration"})
+    holds = Holds(durations=True)
 
-    def __init__(self, *, assign: str = "like", assign_seed: int | None = None, profiles: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        assign: str = "like",
+        assign_seed: int | None = None,
+        profiles: str | None = None,
+    ) -> None:
         self._assignment = Assignment(assign, assign_seed, profiles)
 
     def recognises(self, first_line: str) -> bool:
@@ -44,12 +53,14 @@ class ElasticFlowTrace:
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a trace."""
         rows = with_header(file, REQUIRED)
-        submitted = rows.floats("submission_time", lambda v: v >= 0, "an arrival; give seconds >= 0")
+        wanted = "an arrival; give seconds >= 0"
+        submitted = rows.floats("submission_time", lambda v: v >= 0, wanted)
         duration = rows.floats("duration", lambda v: v >= 0, "a duration; give seconds >= 0")
         gpus = rows.gpus("num_gpu", 0)
         left = Left(file, rows.lines)
         left.out((duration < SHORTEST_S) | (gpus <= 0), "have no duration or no GPUs")
-        deadline = rows.optional("deadline", "a deadline; give seconds on the clock of submission_time")
+        wanted = "a deadline; give seconds on the clock of submission_time"
+        deadline = rows.optional("deadline", wanted)
         for row in np.flatnonzero(left.keep & (deadline <= submitted)).tolist():
             rows.refuse(row, "deadline", "after the submission; give a later one, or nothing")
         log = Logged(
@@ -68,7 +79,8 @@ class ElasticFlowTrace:
         if (jobs.weight != 1).any():
             raise OutputError("the elasticflow format cannot hold weights; use gavel or csv")
         if np.isnan(jobs.duration).any():
-            raise OutputError("the elasticflow format needs durations; give --profiles to fill them in, or use csv")
+            fix = "give --profiles to fill them in, or use csv"
+            raise OutputError(f"the elasticflow format needs durations; {fix}")
         names = [cells.plain(name, ',\t\n\r\0"') for name in jobs.profiles]
         yield ",".join(COLUMNS) + "\n"
         deadline = np.where(np.isinf(jobs.deadline), np.nan, jobs.deadline)

@@ -1,8 +1,8 @@
-"""Gavel's trace: ten tab-separated columns, no header (the artifact of Narayanan et al., OSDI 2020).
+"""Gavel's trace: ten tab-separated columns, no header (Narayanan et al., OSDI 2020).
 
-job type, command, working directory, steps argument, needs data directory (0/1), total steps, GPUs, priority weight,
-SLO (-1 = none), arrival in seconds. The artifact truncates steps and weights to whole numbers when it writes; a
-file with exact float steps is read as well.
+job type, command, working directory, steps argument, needs data directory (0/1), total steps, GPUs,
+priority weight, SLO (-1 = none), arrival in seconds. The artifact truncates steps and weights to
+whole numbers when it writes; a file with exact float steps is read as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
-from rota.workloads.registry import formats
+from rota.workloads.registry import Holds, formats
 from rota.workloads.rows import launches, tab_separated
 
 COLUMNS = (
@@ -25,7 +25,7 @@ COLUMNS = (
 class GavelTrace:
     """Gavel's ten columns."""
 
-    holds = frozenset({"weight", "slo", "launch"})
+    holds = Holds(commands=True)
 
     def recognises(self, first_line: str) -> bool:
         """Whether a trace that begins with this line has ten columns."""
@@ -50,8 +50,10 @@ class GavelTrace:
         heads = ["\t".join(map(cells.plain, _head(launch))) for launch in jobs.launches]
         profiles = [cells.plain(name) for name in jobs.profiles]
         columns = (jobs.profile, jobs.launch, jobs.total_steps, jobs.gpus, jobs.weight, jobs.slo, jobs.submitted)
-        for profile, launch, steps, gpus, weight, slo, at in zip(*(c.tolist() for c in columns), strict=True):
-            asked, importance = cells.amount("steps", steps, exact=exact), cells.amount("weight", weight, exact=exact)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for profile, launch, steps, gpus, weight, slo, at in rows:
+            asked = cells.amount("steps", steps, exact=exact)
+            importance = cells.amount("weight", weight, exact=exact)
             yield (
                 f"{profiles[profile]}\t{heads[launch]}\t{asked}\t{gpus}\t{importance}\t"
                 f"{cells.slo(slo, exact=exact)}\t{cells.whole_or_exact(at)}\n"

@@ -1,8 +1,8 @@
 """Gavel's older trace: seven tab-separated columns, no header (its `traces/msr` files).
 
-job type, command (with `cd DIRECTORY && ` in front), steps argument, needs data directory (0/1), total steps, arrival
-in seconds, GPUs. The directory is taken from the command and kept relative to the folder of all workloads, as in the
-ten columns; weight is 1 and there is no SLO.
+job type, command (with `cd DIRECTORY && ` in front), steps argument, needs data directory (0/1),
+total steps, arrival in seconds, GPUs. The directory is taken from the command and kept relative to
+the folder of all workloads, as in the ten columns; weight is 1 and there is no SLO.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rota.core.errors import OutputError
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
-from rota.workloads.registry import formats
+from rota.workloads.registry import Holds, formats
 from rota.workloads.rows import launches, tab_separated
 
 COLUMNS = ("job_type", "command", "num_steps_arg", "needs_data_dir", "total_steps", "arrival_time", "scale_factor")
@@ -25,7 +25,7 @@ ROOT = "%s/gpusched/workloads/pytorch/"
 class GavelLegacyTrace:
     """Gavel's seven columns, without weights and deadlines."""
 
-    holds = frozenset({"launch"})
+    holds = Holds(commands=True)
 
     def recognises(self, first_line: str) -> bool:
         """Whether a trace that begins with this line has seven columns."""
@@ -36,7 +36,8 @@ class GavelLegacyTrace:
         rows = tab_separated(file, COLUMNS)
         commands = map(_split, rows.cells["command"])
         arguments = zip(rows.cells["num_steps_arg"], rows.flags("needs_data_dir"), strict=True)
-        starts = ((*command, *argument) for command, argument in zip(commands, arguments, strict=True))
+        pairs = zip(commands, arguments, strict=True)
+        starts = ((*command, *argument) for command, argument in pairs)
         return table(
             profile_names=rows.names("job_type"),
             gpus=rows.gpus("scale_factor"),
@@ -48,7 +49,8 @@ class GavelLegacyTrace:
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """One line per job; refuses weights and deadlines, which these columns cannot hold."""
         if (jobs.weight != 1).any() or (jobs.slo == jobs.slo).any():
-            raise OutputError("the gavel-legacy format cannot hold weights or deadlines; use gavel or csv")
+            fix = "use gavel or csv"
+            raise OutputError(f"the gavel-legacy format cannot hold weights or deadlines; {fix}")
         heads = ["\t".join(map(cells.plain, _head(launch))) for launch in jobs.launches]
         profiles = [cells.plain(name) for name in jobs.profiles]
         columns = (jobs.profile, jobs.launch, jobs.total_steps, jobs.submitted, jobs.gpus)

@@ -1,10 +1,13 @@
-"""Logs of SenseTime's Helios clusters: CSV with a header (Hu et al., SC 2021; S-Lab-System-Group/HeliosData).
+"""Logs of SenseTime's Helios clusters.
 
-job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration (seconds), queue. A job
-arrives at submit_time and takes duration, or from start_time to end_time where that column is missing. Jobs without
-GPUs (about half of the log), and those that never ran, are left out. The tenant is vc (tenant=user for the user);
-cpu_num is kept as a request. Jobs that failed or were cancelled or timed out held their GPUs and are kept; with
-failed=drop only COMPLETED ones stay.
+CSV with a header (Hu et al., SC 2021; S-Lab-System-Group/HeliosData).
+
+job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration
+(seconds), queue. A job arrives at submit_time and takes duration, or from start_time to end_time
+where that column is missing. Jobs without GPUs (about half of the log), and those that never ran,
+are left out. The tenant is vc (tenant=user for the user); cpu_num is kept as a request. Jobs that
+failed or were cancelled or timed out held their GPUs and are kept; with failed=drop only COMPLETED
+ones stay.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from rota.core.jobs import Jobs, requests
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen, read_only
-from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, header_of, with_header
+from rota.workloads.registry import EVERYTHING, formats
+from rota.workloads.rows import TraceRows, header_of, with_header
 
 REQUIRED = ("gpu_num", "submit_time")
 
@@ -27,6 +30,8 @@ REQUIRED = ("gpu_num", "submit_time")
 @formats.register("helios")
 class HeliosTrace:
     """Logs of the Helios clusters. Only read; models are given by a rule."""
+
+    holds = EVERYTHING
 
     def __init__(
         self,
@@ -43,8 +48,8 @@ class HeliosTrace:
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header with the needed columns."""
-        found = set(header_of(first_line))
-        return set(REQUIRED) <= found and bool({"duration", "end_time"} & found)
+        columns = set(header_of(first_line))
+        return set(REQUIRED) <= columns and bool({"duration", "end_time"} & columns)
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""
@@ -55,7 +60,8 @@ class HeliosTrace:
         left = Left(file, rows.lines)
         left.out(gpus == 0, "ask for no GPU")
         left.out(~(duration > 0), "never ran")
-        states = np.array([state.strip().upper() for state in rows.filled("state", "COMPLETED").cells["state"]])
+        said = rows.filled("state", "COMPLETED").cells["state"]
+        states = np.array([state.strip().upper() for state in said])
         left.unfinished(states != "COMPLETED", self._failed)
         cpus = rows.optional("cpu_num", "a number of CPUs; give a number >= 0", zero=True)
         log = Logged(
@@ -67,12 +73,12 @@ class HeliosTrace:
         )
         return left.jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: a log has neither models nor steps."""
         raise read_only("helios", jobs)
 
 
-def _durations(rows: Rows) -> FloatArray:
+def _durations(rows: TraceRows) -> FloatArray:
     """Seconds that jobs ran; NaN where they did not."""
     if "duration" in rows.cells:
         return rows.optional("duration", "a duration; give seconds >= 0", zero=True)

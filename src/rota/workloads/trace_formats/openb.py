@@ -1,9 +1,10 @@
 """Pods of Alibaba's 2023 GPU trace: CSV with a header (openb_pod_list_*.csv; alibaba/clusterdata).
 
-A pod is a job: it arrives at creation_time and takes from scheduled_time to deletion_time (pods that were still running
-end with the trace). Pods without a GPU, and those never scheduled, are left out. A part of one GPU (gpu_milli below
-1000) counts as a whole one; fractions=drop leaves such pods out instead. qos is the tenant, cpu_milli and memory_mib
-are kept as requests; gpu_spec and names are dropped. With failed=drop only pods in phase Succeeded or Running stay.
+A pod is a job: it arrives at creation_time and takes from scheduled_time to deletion_time (pods
+that were still running end with the trace). Pods without a GPU, and those never scheduled, are left
+out. A part of one GPU (gpu_milli below 1000) counts as a whole one; fractions=drop leaves such pods
+out instead. qos is the tenant, cpu_milli and memory_mib are kept as requests; gpu_spec and names
+are dropped. With failed=drop only pods in phase Succeeded or Running stay.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rota.core.jobs import Jobs, requests
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen, read_only
-from rota.workloads.registry import formats
+from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import header_of, with_header
 
 REQUIRED = ("num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")
@@ -27,6 +28,8 @@ ENDED_WELL = ("Succeeded", "Running")
 @formats.register("openb")
 class OpenbTrace:
     """Pods of Alibaba's 2023 GPU trace. Only read; models are given by a rule."""
+
+    holds = EVERYTHING
 
     def __init__(
         self,
@@ -53,15 +56,18 @@ class OpenbTrace:
         started = rows.optional("scheduled_time", wanted, zero=True)
         duration = rows.optional("deletion_time", wanted, zero=True) - started
         gpus = rows.gpus("num_gpu", 0)
-        milli = rows.floats("gpu_milli", lambda v: (v >= 0) & (v <= 1000), "a part of a GPU; give 0 to 1000")
+        wanted = "a part of a GPU; give 0 to 1000"
+        milli = rows.floats("gpu_milli", lambda v: (v >= 0) & (v <= 1000), wanted)
         left = Left(file, rows.lines)
         left.out(gpus == 0, "ask for no GPU")
         left.out(np.isnan(duration), "were never scheduled")
         left.out(duration <= 0, "took no time")
-        phases = np.array([phase.strip() for phase in rows.filled("pod_phase", "Running").cells["pod_phase"]])
+        said = rows.filled("pod_phase", "Running").cells["pod_phase"]
+        phases = np.array([phase.strip() for phase in said])
         left.unfinished(~np.isin(phases, ENDED_WELL), self._failed)
         if self._fractions == "drop":
-            left.out(milli < 1000, "ask for a part of a GPU", "fractions=whole keeps them, with a whole one")
+            fix = "fractions=whole keeps them, with a whole one"
+            left.out(milli < 1000, "ask for a part of a GPU", fix)
         log = Logged(
             submitted=created,
             duration=duration,
@@ -76,7 +82,7 @@ class OpenbTrace:
         )
         return left.jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: a list of pods has neither models nor steps."""
         raise read_only("openb", jobs)
 

@@ -1,10 +1,11 @@
 """Our own trace: CSV with a header, easy to write by hand or from a spreadsheet.
 
-Needed are arrival_s, profile, gpus, and steps or duration_s (seconds on the reference type). Optional: job_id (only
-checked for repetitions: jobs are numbered in order of arrival), weight, slo (multiple of the duration, empty or -1 for
-none), tenant; cpus, memory_gb (of the whole job), min_gpus and max_gpus, which are kept but not used yet; and for
-real machines command, working_directory, steps_argument, needs_data_dir. Other columns are
-ignored. With duration_s but no steps, total_steps is NaN until `with_durations` fills it in.
+Needed are arrival_s, profile, gpus, and steps or duration_s (seconds on the reference type).
+Optional: job_id (only checked for repetitions: jobs are numbered in order of arrival), weight, slo
+(multiple of the duration, empty or -1 for none), tenant; cpus, memory_gb (of the whole job),
+min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
+working_directory, steps_argument, needs_data_dir. Other columns are ignored. With duration_s but no
+steps, total_steps is NaN until `with_durations` fills it in.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from rota.core.errors import TraceError
 from rota.core.jobs import REQUESTS, Jobs, Launch, Requests, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
-from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, header_of, launches, with_header
+from rota.workloads.registry import EVERYTHING, formats
+from rota.workloads.rows import TraceRows, header_of, launches, with_header
 
 REQUIRED = ("arrival_s", "profile", "gpus")
 LINE_ENDS = "\n\r\0"
@@ -35,7 +36,9 @@ COLUMNS = (*REQUIRED, *AMOUNTS, "job_id", "weight", "slo", "tenant", *REQUESTS, 
 
 @formats.register("csv")
 class CsvTrace:
-    """A CSV file with a header: arrival_s, profile, gpus, steps or duration_s, weight, slo, tenant."""
+    """A CSV file with a header: arrival_s, profile, gpus, steps or duration_s, weight, tenant."""
+
+    holds = EVERYTHING
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header with at least two of the needed columns."""
@@ -45,7 +48,7 @@ class CsvTrace:
         """The jobs of a trace."""
         return from_rows(with_header(file, REQUIRED))
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - always exact
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """A header and one line per job; columns that say nothing are left out."""
         columns = text_columns(jobs)
         buffer = io.StringIO()
@@ -55,14 +58,17 @@ class CsvTrace:
         yield buffer.getvalue()
 
 
-def from_rows(rows: Rows) -> Jobs:
+def from_rows(rows: TraceRows) -> Jobs:
     """The jobs of a table whose columns have our names."""
     if not any(name in rows.cells for name in AMOUNTS):
-        raise TraceError(rows.problems.path, 1, "the header has neither 'steps' nor 'duration_s'; give one of them")
+        fix = "give one of them"
+        what = "the header has neither 'steps' nor 'duration_s'"
+        raise TraceError(rows.problems.path, 1, f"{what}; {fix}")
     for name in rows.cells:
         near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
         if name not in COLUMNS and near:
-            rows.problems.remark(1, f"column {name!r} is not read", f"did you mean {near[0]!r}?", name)
+            fix = f"did you mean {near[0]!r}?"
+            rows.problems.remark(1, f"column {name!r} is not read", fix, name)
     _check_ids(rows)
     steps, duration = _amounts(rows)
     return table(
@@ -79,7 +85,7 @@ def from_rows(rows: Rows) -> Jobs:
     )
 
 
-def _check_ids(rows: Rows) -> None:
+def _check_ids(rows: TraceRows) -> None:
     seen: dict[str, int] = {}
     for cell, line in zip(rows.cells.get("job_id", ()), rows.lines, strict=False):
         if cell and cell in seen:
@@ -88,16 +94,17 @@ def _check_ids(rows: Rows) -> None:
         seen.setdefault(cell, line)
 
 
-def _amounts(rows: Rows) -> tuple[FloatArray, FloatArray]:
+def _amounts(rows: TraceRows) -> tuple[FloatArray, FloatArray]:
     """Steps and durations, NaN where a cell is empty; every row needs one of the two."""
     steps = rows.optional("steps", "a number of steps; give a number > 0")
     duration = rows.optional("duration_s", "a duration; give seconds > 0")
     for row in np.flatnonzero(np.isnan(steps) & np.isnan(duration)).tolist():
-        rows.problems.error(rows.lines[row], "neither steps nor duration_s is given", "give one of them")
+        what = "neither steps nor duration_s is given"
+        rows.problems.error(rows.lines[row], what, "give one of them")
     return steps, duration
 
 
-def _requests(rows: Rows) -> Requests | None:
+def _requests(rows: TraceRows) -> Requests | None:
     if not any(column in rows.cells for column in REQUESTS):
         return None
     wanted = {
@@ -106,15 +113,16 @@ def _requests(rows: Rows) -> Requests | None:
         "min_gpus": "a number of GPUs; give a number > 0, or nothing",
         "max_gpus": "a number of GPUs; give a number > 0, or nothing",
     }
-    found = Requests(**{column: rows.optional(column, wanted[column]) for column in REQUESTS})
-    for row in np.flatnonzero(found.min_gpus > found.max_gpus).tolist():
-        low, high = rows.cells["min_gpus"][row], rows.cells["max_gpus"][row]
+    requests = Requests(**{column: rows.optional(column, wanted[column]) for column in REQUESTS})
+    for row in np.flatnonzero(requests.min_gpus > requests.max_gpus).tolist():
+        low = rows.cells["min_gpus"][row]
+        high = rows.cells["max_gpus"][row]
         what = f"min_gpus {low} is above max_gpus {high}"
         rows.problems.error(rows.lines[row], what, "exchange the two", "min_gpus", low)
-    return found
+    return requests
 
 
-def _launches(rows: Rows) -> list[Launch] | None:
+def _launches(rows: TraceRows) -> list[Launch] | None:
     if not any(column in rows.cells for column in LAUNCH):
         return None
     texts = (rows.cells.get(column, [""] * len(rows)) for column in LAUNCH[:3])
@@ -149,8 +157,12 @@ def text_columns(jobs: Jobs) -> dict[str, list[str]]:
 def _launch_columns(jobs: Jobs) -> dict[str, list[str]]:
     if all(launch == Launch() for launch in jobs.launches):
         return {}
-    columns = {name: _texts([getattr(launch, name) for launch in jobs.launches], jobs.launch) for name in LAUNCH[:3]}
-    return columns | {"needs_data_dir": [str(int(jobs.launches[i].needs_data_dir)) for i in jobs.launch]}
+    columns = {}
+    for name in LAUNCH[:3]:
+        texts = [getattr(launch, name) for launch in jobs.launches]
+        columns[name] = _texts(texts, jobs.launch)
+    needs = [str(int(jobs.launches[i].needs_data_dir)) for i in jobs.launch]
+    return columns | {"needs_data_dir": needs}
 
 
 def _texts(names: Sequence[str], index: IntArray) -> list[str]:

@@ -1,4 +1,7 @@
-"""Our own trace as Parquet: the columns of `csv` with types, small and fast. Needs pyarrow (the extra `parquet`)."""
+"""Our own trace as Parquet: the columns of `csv` with types, small and fast.
+
+Needs pyarrow (the extra `parquet`).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any
 from rota.core.errors import ConfigError, TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.files import TraceFile
-from rota.workloads.registry import formats
-from rota.workloads.rows import Rows
+from rota.workloads.registry import EVERYTHING, formats
+from rota.workloads.rows import TraceRows
 from rota.workloads.trace_formats.rota_csv import LAUNCH, REQUIRED, from_rows, text_columns
 
 WHOLE = ("job_id", "gpus", "needs_data_dir")
@@ -22,6 +25,8 @@ TEXTS = ("profile", "tenant", *LAUNCH[:3])
 class ParquetTrace:
     """The columns of csv as a Parquet file. Needs pyarrow (`pip install 'rota[parquet]'`)."""
 
+    holds = EVERYTHING
+
     def recognises(self, first_line: str) -> bool:
         """Whether these are the first bytes of a Parquet file."""
         return first_line.startswith("PAR1")
@@ -30,21 +35,32 @@ class ParquetTrace:
         """The jobs of a file; line N in a message is row N."""
         arrow = _pyarrow()
         try:
-            found = arrow.parquet.read_table(io.BytesIO(file.data))
+            table = arrow.parquet.read_table(io.BytesIO(file.data))
         except (arrow.ArrowException, OSError) as problem:
-            raise TraceError(file.path, 1, f"not a Parquet file: {problem}; is it complete?") from None
+            fix = "is it complete?"
+            raise TraceError(file.path, 1, f"not a Parquet file: {problem}; {fix}") from None
         for name in REQUIRED:
-            if name not in found.column_names:
-                raise TraceError(file.path, 1, f"there is no column {name!r}; needed are {', '.join(REQUIRED)}")
-        if not found.num_rows:
+            if name not in table.column_names:
+                fix = f"needed are {', '.join(REQUIRED)}"
+                raise TraceError(file.path, 1, f"there is no column {name!r}; {fix}")
+        if not table.num_rows:
             raise TraceError(file.path, 1, "the file has no rows; give at least one job")
-        cells = {name: [_text(v) for v in found.column(name).to_pylist()] for name in found.column_names}
-        return from_rows(Rows(problems=file.problems, lines=range(1, found.num_rows + 1), cells=cells))
+        values = {name: table.column(name).to_pylist() for name in table.column_names}
+        cells = {name: [_text(value) for value in column] for name, column in values.items()}
+        return from_rows(
+            TraceRows(
+                problems=file.problems,
+                lines=range(1, table.num_rows + 1),
+                cells=cells,
+            )
+        )
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:  # noqa: ARG002 - always exact
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:
         """One row per job; columns that say nothing are left out."""
         arrow = _pyarrow()
-        columns = {name: arrow.array([_value(name, t) for t in texts]) for name, texts in text_columns(jobs).items()}
+        columns = {}
+        for name, texts in text_columns(jobs).items():
+            columns[name] = arrow.array([_value(name, text) for text in texts])
         buffer = io.BytesIO()
         arrow.parquet.write_table(arrow.table(columns), buffer, compression="zstd")
         yield buffer.getvalue()
@@ -55,7 +71,8 @@ def _pyarrow() -> Any:
         import pyarrow as pa  # an extra
         import pyarrow.parquet
     except ImportError as error:
-        raise ConfigError("Parquet needs pyarrow; install it with: pip install 'rota[parquet]'") from error
+        fix = "install it with: pip install 'rota[parquet]'"
+        raise ConfigError(f"Parquet needs pyarrow; {fix}") from error
     return pa
 
 

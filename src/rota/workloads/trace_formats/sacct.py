@@ -1,12 +1,13 @@
 """Accounting of Slurm: what `sacct -P` prints, cut at `|`, with a header.
 
-For example `sacct -aPX -S 2026-01-01 -o JobID,User,Account,Partition,Submit,Start,End,State,AllocTRES`. Needed are
-JobID (or JobIDRaw) and Submit; the duration is End - Start, ElapsedRaw or Elapsed, the first of them that is there;
-GPUs, CPUs and memory come from AllocTRES, or ReqTRES where that is empty, GPUs also from AllocGRES or ReqGRES of older
-versions. Lines of job steps (`123.batch`) are skipped; jobs without GPUs, and those not started or not ended yet, are
-left out. The tenant is the account (tenant=user, partition or qos for another column). Jobs that failed, were cancelled
-or timed out held their GPUs and are kept; with failed=drop only COMPLETED ones stay. Times may be seconds since
-1970 as well.
+For example `sacct -aPX -S 2026-01-01 -o
+JobID,User,Account,Partition,Submit,Start,End,State,AllocTRES`. Needed are JobID (or JobIDRaw) and
+Submit; the duration is End - Start, ElapsedRaw or Elapsed, the first of them that is there; GPUs,
+CPUs and memory come from AllocTRES, or ReqTRES where that is empty, GPUs also from AllocGRES or
+ReqGRES of older versions. Lines of job steps (`123.batch`) are skipped; jobs without GPUs, and
+those not started or not ended yet, are left out. The tenant is the account (tenant=user, partition
+or qos for another column). Jobs that failed, were cancelled or timed out held their GPUs and are
+kept; with failed=drop only COMPLETED ones stay. Times may be seconds since 1970 as well.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from rota.core.jobs import Jobs, requests
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, chosen, read_only
-from rota.workloads.registry import formats
-from rota.workloads.rows import Rows, header_of, with_header
+from rota.workloads.registry import EVERYTHING, formats
+from rota.workloads.rows import TraceRows, header_of, with_header
 
 IDS = ("JobID", "JobIDRaw")
 TENANTS = {"account": "Account", "user": "User", "partition": "Partition", "qos": "QOS"}
@@ -36,6 +37,8 @@ GRES = re.compile(r"(?:gres/)?gpu(?::[^:,=(]+)?[:=](\d+)")
 @formats.register("sacct")
 class SacctTrace:
     """Accounting of Slurm (`sacct -P`). Only read; models are given by a rule."""
+
+    holds = EVERYTHING
 
     def __init__(
         self,
@@ -52,20 +55,22 @@ class SacctTrace:
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header, cut at `|`, with an id and Submit."""
-        found = set(header_of(first_line, "|"))
-        return "Submit" in found and bool(found & set(IDS))
+        columns = set(header_of(first_line, "|"))
+        return "Submit" in columns and bool(columns & set(IDS))
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a listing."""
         rows = _jobs_only(with_header(file, ("Submit",), "|", kind="listing"), file)
         submitted = rows.times("Submit", needed=True)
         duration = _durations(rows, file)
-        asked = [_asked(*row) for row in zip(*(_column(rows, name) for name in ALLOCATED), strict=True)]
+        columns = [_column(rows, name) for name in ALLOCATED]
+        asked = [_asked(*row) for row in zip(*columns, strict=True)]
         gpus, cpus, memory = (np.array(column, dtype=np.float64) for column in zip(*asked, strict=True))
         left = Left(file, rows.lines)
         left.out(gpus == 0, "have no GPUs")
         left.out(~(duration > 0), "have not run, or not ended")
-        states = np.array([state.strip().split(" ")[0].rstrip("+") for state in _column(rows, "State", "COMPLETED")])
+        said = _column(rows, "State", "COMPLETED")
+        states = np.array([state.strip().split(" ")[0].rstrip("+") for state in said])
         left.unfinished(states != "COMPLETED", self._failed)
         log = Logged(
             submitted=submitted,
@@ -76,7 +81,7 @@ class SacctTrace:
         )
         return left.jobs(log, self._assignment)
 
-    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:  # noqa: ARG002 - the protocol's
+    def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: accounting has neither models nor steps."""
         raise read_only("sacct", jobs)
 
@@ -84,51 +89,56 @@ class SacctTrace:
 ALLOCATED = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 
 
-def _column(rows: Rows, name: str, default: str = "") -> list[str]:
+def _column(rows: TraceRows, name: str, default: str = "") -> list[str]:
     return list(rows.filled(name, default).cells[name])
 
 
-def _jobs_only(rows: Rows, file: TraceFile) -> Rows:
+def _jobs_only(rows: TraceRows, file: TraceFile) -> TraceRows:
     """Without the lines of job steps."""
     ids = next((rows.cells[name] for name in IDS if name in rows.cells), None)
     if ids is None:
-        raise TraceError(file.path, 1, "the header has no column JobID; ask sacct for it with -o JobID,...")
+        fix = "ask sacct for it with -o JobID,..."
+        raise TraceError(file.path, 1, f"the header has no column JobID; {fix}")
     if not any(name in rows.cells for name in ALLOCATED):
-        raise TraceError(file.path, 1, "the header has no column AllocTRES; ask sacct for it with -o ...,AllocTRES")
+        fix = "ask sacct for it with -o ...,AllocTRES"
+        raise TraceError(file.path, 1, f"the header has no column AllocTRES; {fix}")
     keep = [i for i, cell in enumerate(ids) if cell.strip() and "." not in cell]
     if not keep:
-        raise TraceError(file.path, rows.lines[0] if rows.lines else 1, "there are only job steps; run sacct with -X")
+        fix = "run sacct with -X"
+        what = "there are only job steps"
+        raise TraceError(file.path, rows.lines[0] if rows.lines else 1, f"{what}; {fix}")
     cells = {name: [column[i] for i in keep] for name, column in rows.cells.items()}
-    return Rows(problems=rows.problems, lines=[rows.lines[i] for i in keep], cells=cells)
+    return TraceRows(problems=rows.problems, lines=[rows.lines[i] for i in keep], cells=cells)
 
 
-def _durations(rows: Rows, file: TraceFile) -> FloatArray:
+def _durations(rows: TraceRows, file: TraceFile) -> FloatArray:
     """Seconds from start to end; NaN for jobs that have not ended."""
     if "Start" in rows.cells and "End" in rows.cells:
         return rows.times("End", needed=False) - rows.times("Start", needed=False)
     if "ElapsedRaw" in rows.cells:
         return rows.optional("ElapsedRaw", "a duration; give seconds >= 0", zero=True)
     if "Elapsed" not in rows.cells:
-        raise TraceError(
-            file.path, 1, "the header has neither Start and End nor Elapsed; ask sacct for -o ...,Start,End"
-        )
-    found = np.full(len(rows), np.nan)
+        fix = "ask sacct for -o ...,Start,End"
+        raise TraceError(file.path, 1, f"the header has neither Start and End nor Elapsed; {fix}")
+    durations = np.full(len(rows), np.nan)
     for row, cell in enumerate(rows.cells["Elapsed"]):
         parts = ELAPSED.match(cell.strip())
         if parts is None:
             rows.refuse(row, "Elapsed", "a duration; sacct writes [days-]hours:minutes:seconds")
             continue
         days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-        found[row] = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return found
+        durations[row] = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return durations
 
 
 def _asked(alloc: str, req: str, alloc_gres: str, req_gres: str) -> tuple[int, float, float]:
     """GPUs, CPUs and GB of a job; NaN where a listing says nothing."""
-    tres = dict(part.partition("=")[::2] for part in (alloc.strip() or req.strip()).split(",") if part)
+    parts = (alloc.strip() or req.strip()).split(",")
+    tres = dict(part.partition("=")[::2] for part in parts if part)
     gpus = tres.get("gres/gpu", "")
     if not gpus.isdecimal():
-        typed = [count for name, count in tres.items() if name.startswith("gres/gpu:") and count.isdecimal()]
+        by_type = [count for name, count in tres.items() if name.startswith("gres/gpu:")]
+        typed = [count for count in by_type if count.isdecimal()]
         gres = GRES.findall(alloc_gres.strip() or req_gres.strip())
         gpus = str(sum(map(int, typed or gres)))
     memory = AMOUNT.match(tres.get("mem", ""))

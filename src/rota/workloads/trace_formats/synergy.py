@@ -1,8 +1,9 @@
-"""Synergy's recorded trace: five comma-separated columns, no header (the artifact of Mohan et al., OSDI 2022).
+"""Synergy's recorded trace: five comma-separated columns, no header (OSDI 2022).
 
-job id, model, arrival in seconds, iterations, GPUs. Ids are whole numbers but mean nothing: jobs are numbered by their
-order in the file. The artifact prints arrivals of a static trace as floats (`0.0`, `0.001`) and all others as whole
-numbers, and so do we: as floats if any of them has a fraction.
+job id, model, arrival in seconds, iterations, GPUs. Ids are whole numbers but mean nothing: jobs
+are numbered by their order in the file. The artifact prints arrivals of a static trace as floats
+(`0.0`, `0.001`) and all others as whole numbers, and so do we: as floats if any of them has a
+fraction.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from rota.core.errors import OutputError
 from rota.core.jobs import Jobs, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
-from rota.workloads.registry import formats
+from rota.workloads.registry import Holds, formats
 from rota.workloads.rows import comma_separated
 
 COLUMNS = ("job_id", "model", "arrival", "iterations", "gpus")
@@ -24,7 +25,7 @@ FORBIDDEN = ",\t\n\r\0"
 class SynergyTrace:
     """Synergy's five columns, without weights and deadlines."""
 
-    holds: frozenset[str] = frozenset()
+    holds = Holds()
 
     def recognises(self, first_line: str) -> bool:
         """Whether a trace that begins with this line has five columns, the first a number."""
@@ -47,13 +48,16 @@ class SynergyTrace:
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """One line per job; refuses weights and deadlines, which these columns cannot hold."""
         if (jobs.weight != 1).any() or (jobs.slo == jobs.slo).any():
-            raise OutputError("the synergy format cannot hold weights or deadlines; use gavel or csv")
+            fix = "use gavel or csv"
+            raise OutputError(f"the synergy format cannot hold weights or deadlines; {fix}")
         profiles = [cells.plain(name, FORBIDDEN) for name in jobs.profiles]
         fractions = bool((jobs.submitted % 1 != 0).any())
         columns = (jobs.profile, jobs.submitted, jobs.total_steps, jobs.gpus)
-        for number, (profile, at, steps, gpus) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for number, (profile, at, steps, gpus) in enumerate(rows):
             arrival = repr(at) if fractions else str(int(at))
-            yield f"{number},{profiles[profile]},{arrival},{cells.amount('steps', steps, exact=exact)},{gpus}\n"
+            amount = cells.amount("steps", steps, exact=exact)
+            yield f"{number},{profiles[profile]},{arrival},{amount},{gpus}\n"
 
 
 def _whole(cell: str) -> bool:

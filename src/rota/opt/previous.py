@@ -1,4 +1,7 @@
-"""What a policy finds again from its last allocation: a first guess for the solver, never part of the answer."""
+"""What a policy finds again from its last allocation.
+
+A first guess for the solver, never part of the answer.
+"""
 
 from __future__ import annotations
 

@@ -42,20 +42,20 @@ class Plain:
         known, cluster = view.classes.configurations, view.cluster
         self.view = view
         self.way = [
-            (i, t, int(q))
+            (i, t, q)
             for i, c in enumerate(view.job_class.tolist())
             for t in range(len(view.types))
             for q in known.choices(c, t)
         ]
-        self.rate = np.array([view.throughput[i, t] * known.speed[q] for i, t, q in self.way])
+        self.rate = np.array([view.throughput[i, t] * q.speed for i, t, q in self.way])
         self.rows, self.limits = [], []
         for i in range(len(view)):
             self._row([1.0 if i == j else 0.0 for j, _, _ in self.way], 1.0)
         for t, (lo, hi) in enumerate(zip(cluster.server_bounds, cluster.server_bounds[1:], strict=False)):
             for use, total in (
                 (view.gpus.astype(float)[[i for i, _, _ in self.way]], cluster.server_gpus[lo:hi].sum()),
-                (known.cpus[[q for _, _, q in self.way]], cluster.server_cpus[lo:hi].sum()),
-                (known.memory_gb[[q for _, _, q in self.way]], cluster.server_memory_gb[lo:hi].sum()),
+                ([q.cpus for _, _, q in self.way], cluster.server_cpus[lo:hi].sum()),
+                ([q.memory_gb for _, _, q in self.way], cluster.server_memory_gb[lo:hi].sum()),
             ):
                 self._row([u if k == t else 0.0 for u, (_, k, _) in zip(use, self.way, strict=True)], total)
 
@@ -119,8 +119,7 @@ def test_total_throughput_is_the_optimum_of_the_program_with_a_variable_per_job(
 def test_finish_time_fairness_can_be_met_but_not_beaten(seed):
     """The optimum rho needs rates r(rho): the plain program can give these, and not one in a thousand more."""
     view = a_mixed_view(seed)
-    view.now = 4000.0
-    view = replace(view, submitted=np.linspace(0, 3000, len(view)))
+    view = replace(view, now=4000.0, submitted=np.linspace(0, 3000, len(view)))
 
     rho = policies.create("finish-time-fairness-unified").allocate(view).report.objective
 
@@ -138,17 +137,17 @@ def test_finish_time_fairness_can_be_met_but_not_beaten(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_shares_and_wishes_stay_within_gpus_cpus_and_memory(name, seed):
     view = a_mixed_view(seed, jobs=40)
-    known = view.classes.configurations
 
     found = policies.create(name).allocate(view)
 
     assert_feasible(found, view)
-    assert found.wish.shape == found.share.shape
-    assert (known.speed[found.wish] >= 1 - 1e-9).all()
+    wish = found.wish
+    assert wish.which.shape == found.share.shape
+    assert (wish.speed[wish.which] >= 1 - 1e-9).all()
     ways = columns(view, by_class(view))
-    for column, unit in ((known.cpus, view.cluster.fair_cpus), (known.memory_gb, view.cluster.fair_memory_gb)):
-        used = (column[found.wish] * found.share).sum(axis=0) / unit
-        size = (column[found.wish] / unit).max(axis=0)
+    for column, unit in ((wish.cpus, view.cluster.fair_cpus), (wish.memory_gb, view.cluster.fair_memory_gb)):
+        used = (column[wish.which] * found.share).sum(axis=0) / unit
+        size = (column[wish.which] / unit).max(axis=0)
         assert (used <= ways.room[0] + size + 1e-6).all(), "beyond what rounding to whole jobs explains"
 
 
@@ -177,20 +176,20 @@ def test_jobs_of_a_class_divide_configurations_as_their_class_mixes_them():
     """Six jobs that need 6 CPUs to be fast on 6 GPUs with 24 CPUs: some get what they want, the others less."""
     cluster = clusters.load("p100=6/6:cpus=24:memory=600")
     view = a_view(some_jobs(6, profiles=["res18"] * 6), speeds=SPEEDS, cluster=cluster)
-    known, groups = view.classes.configurations, by_class(view)
+    groups = by_class(view)
     ways = columns(view, groups)
 
     found = fairest(Configured(groups=groups, columns=ways, scale=np.ones(1)), np.ones(1), {})
     wish = wishes(view, groups, ways, found.times)
 
     assert shares(groups, ways, found.times, 1).ravel() == pytest.approx(np.ones(6))
-    held = known.cpus[wish].ravel()
+    held = wish.cpus[wish.which].ravel()
     assert held.tolist() == sorted(held, reverse=True)
     assert abs(held.sum() - 24) <= 2
     by_program = {int(q): t for q, t in zip(ways.config, found.times, strict=True) if t > TOLERANCE}
     for config, time in by_program.items():
-        assert abs((wish == config).sum() - time) < 1
-    assert np.array_equal(wish, wishes(view, groups, ways, found.times))
+        assert abs((wish.which == config).sum() - time) < 1
+    assert wish == wishes(view, groups, ways, found.times)
 
 
 def test_no_column_reads_more_than_its_gpus_part_of_storage_so_storage_needs_no_row():
@@ -211,7 +210,7 @@ def test_no_column_reads_more_than_its_gpus_part_of_storage_so_storage_needs_no_
         if stages.storage is None:
             read.append(0.0)
             continue
-        memory = view.classes.configurations.memory_gb[q] / groups.gpus[g]
+        memory = found.menu.memory_gb[q] / groups.gpus[g]
         read.append(rate * max(0.0, 1 - memory / stages.data_gb) / stages.storage * 62.5)
 
     per_gpu = view.cluster.fair_storage_mbps[found.type]

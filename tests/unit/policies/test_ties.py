@@ -96,4 +96,8 @@ def test_policies_without_types_are_tilted_under_the_rules_of_the_artifact_only(
 
 
 def test_rankings_stay_what_they_are():
-    assert type(make_policy("srtf", None, 0, preset("gavel-artifact"))) is type(policies.create("srtf"))
+    view = a_view(4)
+
+    assert make_policy("srtf", None, 0, preset("gavel-artifact")).allocate(view) == policies.create("srtf").allocate(
+        view
+    )

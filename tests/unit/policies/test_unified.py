@@ -184,6 +184,12 @@ def wishes_of(view, *cpus):
     return Wishes(np.array(cpus, dtype=float), np.full(len(cpus), 62.5), speed, np.arange(len(cpus))[:, None])
 
 
+def full_wishes(view):
+    """All that makes each job as fast as it can get."""
+    known = view.classes.configurations
+    return Wishes(known.cpus, known.memory_gb, known.speed, known.full[view.job_class])
+
+
 def placed_with(view, wish):
     """The round in which tune places all jobs of a cluster of one type."""
     tune = Tune()
@@ -206,7 +212,7 @@ def test_jobs_that_came_after_the_policy_was_asked_have_no_wish():
 
     found = _wishes(view, earlier.jobs, earlier.wish.which, Choice(first=np.array([0, 1]), type=np.array([0, 0])))
 
-    assert found[0] == earlier.wish[0, 0]
+    assert found[0] == earlier.wish.which[0, 0]
     assert found[1] == -1
 
 
@@ -215,8 +221,8 @@ def test_pop_passes_the_wishes_of_its_parts_on():
 
     found = policies.create("pop", inner="max-min-fairness-unified", parts=2).allocate(view)
 
-    assert found.wish.shape == (8, 2)
-    assert (found.wish >= 0).all()
+    assert found.wish.which.shape == (8, 2)
+    assert (found.wish.which >= 0).all()
 
 
 def test_wishes_are_part_of_the_log_and_of_equality(tmp_path):
@@ -228,9 +234,9 @@ def test_wishes_are_part_of_the_log_and_of_equality(tmp_path):
     read = [e.allocation for e in read_events(log) if isinstance(e, Allocated)]
 
     assert read
-    assert all(a.wish.shape == (len(a.jobs), 1) for a in read)
+    assert all(a.wish.which.shape == (len(a.jobs), 1) for a in read)
     assert read[0] == replace(read[0])
-    assert read[0] != replace(read[0], wish=read[0].wish + 1)
+    assert read[0] != replace(read[0], wish=replace(read[0].wish, cpus=read[0].wish.cpus + 1))
     assert read[0] != replace(read[0], wish=None)
 
 
@@ -239,10 +245,7 @@ def test_with_wishes_cpus_and_gpus_of_a_server_run_out_together():
     cluster = clusters.load("v100=16/8:cpus=24:memory=500")
     models = ["res18"] * 4 + ["lstm"] * 8
     view = a_view(some_jobs(12, profiles=models), speeds=PIPELINE, cluster=cluster)
-    known = view.classes.configurations
-    wish = known.full[view.job_class]
-
-    placed = placed_with(view, wish)
+    placed = placed_with(view, full_wishes(view))
 
     assert placed.cpus.tolist() == [8.0] * 4 + [1.0] * 8
     assert np.bincount(placed.slot_server[:4]).tolist() == [2, 2]
@@ -254,7 +257,7 @@ def test_a_gang_that_no_server_holds_is_spread_as_ever():
     cluster = clusters.load("v100=16/8:cpus=24:memory=500")
     view = a_view(some_jobs(2, profiles=["lstm"] * 2, gpus=[6, 10]), speeds=PIPELINE, cluster=cluster)
 
-    placed = placed_with(view, view.classes.configurations.full[view.job_class])
+    placed = placed_with(view, full_wishes(view))
 
     assert placed.slot_start.tolist() == [0, 1, 3]
     assert placed.slot_gpus.sum() == 16

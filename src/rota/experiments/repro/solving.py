@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
         for jobs in settings["jobs"]:
             chosen, view = api.solve_view(policy, jobs, multi_gpu=settings["multi_gpu"])
             if policy in settings["with_entities"]:
-                chosen = _entities(policy, view, settings["entities"])
+                chosen, view = _entities(policy, view, settings["entities"])
             times = []
             for _ in range(settings["repeats"]):
                 started = time.process_time()
@@ -45,13 +46,12 @@ def solve_times(settings: Mapping[str, Any]) -> list[Measured]:
     return measured
 
 
-def _entities(policy: str, view: View, count: int) -> Policy:
+def _entities(policy: str, view: View, count: int) -> tuple[Policy, View]:
     """Jobs go to this number of entities in turn, whose weights are 1, 2, 3 in turn.
 
     Within one, jobs share fairly.
     """
     names = tuple(f"entity{e}" for e in range(count))
-    view.tenants = names
-    view.tenant = np.arange(len(view)) % count
     entities = ",".join(f"{n}={WEIGHTS[e % 3]}:fairness" for e, n in enumerate(names))
-    return policies.create(policy, entities=entities)
+    divided = replace(view, tenants=names, tenant=np.arange(len(view)) % count)
+    return policies.create(policy, entities=entities), divided

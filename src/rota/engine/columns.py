@@ -1,13 +1,14 @@
-"""Active jobs as columns: four matrices with one column per job, ids ascending.
+"""Active jobs as columns: one column per job, ids ascending.
 
-What was asked never changes while a job is there; what happens to it does. A matrix that a view has seen is never
-written to again: whoever changes something takes a copy first (`own_progress`, `own_status`), which costs a
-microsecond for a few hundred jobs and nothing where nobody has looked.
+There are four blocks of rows. What was asked (`asked`, `named`) never changes while a job is there; what happens to it
+(`progress`, `status`) does. A block that a view has seen is never written to again: whoever changes something takes a
+copy first (`own_progress`, `own_status`), which costs a microsecond for a few hundred jobs and nothing where nobody
+has looked.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +25,9 @@ DONE, ATTAINED, LAST_RAN, SPEED, PROGRESS = range(5)
 FAILURES, PROMISED, LAST_TASK, URGENT, STATUS = range(5)
 """Rows of `status`."""
 
-_GIVEN_ASKED: IntArray = np.array([SUBMITTED, TOTAL, WEIGHT, DEADLINE])
-_GIVEN_NAMED: IntArray = np.array([ID, CLASS, GPUS])
-_GIVEN_PROGRESS: IntArray = np.array([LAST_RAN, SPEED])
-_GIVEN_STATUS: IntArray = np.zeros(0, dtype=np.int64)
+_GIVEN_FLOATS: IntArray = np.array([SUBMITTED, TOTAL, WEIGHT, DEADLINE, ASKED + LAST_RAN, ASKED + SPEED])
+_GIVEN_INTS: IntArray = np.array([ID, CLASS, GPUS])
+"""What is known of a job that arrives, among the rows of both blocks."""
 
 
 class Fixed(NamedTuple):
@@ -55,6 +55,16 @@ class JobColumns:
         self.progress: FloatArray = np.zeros((PROGRESS + 3 * types, 0))
         self.status: IntArray = np.zeros((STATUS, 0), dtype=np.int64)
         self._fixed: Fixed | None = None
+        self.share = slice(PROGRESS, PROGRESS + types)
+        """Rows of `progress`: promised fraction of time by type."""
+        self.received = slice(PROGRESS + types, PROGRESS + 2 * types)
+        """Rows of `progress`: seconds received by type since the last allocation, opening credit included."""
+        self.owed = slice(PROGRESS + 2 * types, PROGRESS + 3 * types)
+        """Rows of `progress`: seconds behind the promise by type when the last allocation was made."""
+        self._new_floats: FloatArray = np.zeros((ASKED + PROGRESS + 3 * types, 1))
+        self._new_floats[ASKED + PROGRESS + types : ASKED + PROGRESS + 2 * types] = credit_s
+        self._new_ints: IntArray = np.zeros((NAMED + STATUS, 1), dtype=np.int64)
+        self._new_ints[NAMED + LAST_TASK] = -1
 
     def __len__(self) -> int:
         count: int = self.named.shape[1]
@@ -79,21 +89,6 @@ class JobColumns:
         at: IntArray = self.named[ID].searchsorted(ids)
         return at
 
-    @property
-    def share(self) -> slice:
-        """Rows of `progress`: promised fraction of time by type."""
-        return slice(PROGRESS, PROGRESS + self.types)
-
-    @property
-    def received(self) -> slice:
-        """Rows of `progress`: seconds received by type since the last allocation, opening credit included."""
-        return slice(PROGRESS + self.types, PROGRESS + 2 * self.types)
-
-    @property
-    def owed(self) -> slice:
-        """Rows of `progress`: seconds behind the promise by type when the last allocation was made."""
-        return slice(PROGRESS + 2 * self.types, PROGRESS + 3 * self.types)
-
     # Changing what happens to jobs
 
     def own_progress(self) -> FloatArray:
@@ -112,29 +107,34 @@ class JobColumns:
 
     def append(self, first_id: int, jobs: Jobs, classes: IntArray, tenants: IntArray, speed: FloatArray) -> None:
         """Jobs arrive; ids are consecutive from `first_id`, higher than those that are there."""
-        count = len(jobs)
+        count = len(jobs.gpus)
+        total = self.named.shape[1] + count
+        floats = np.empty((len(self._new_floats), total))
+        ints = np.empty((len(self._new_ints), total), dtype=np.int64)
+        kernels.append(
+            self.asked, self.progress, self._new_floats, floats, _GIVEN_FLOATS,
+            jobs.submitted, jobs.total_steps, jobs.weight, jobs.deadline, jobs.submitted, speed,
+        )  # fmt: skip
         ids = np.arange(first_id, first_id + count)
-        asked = (jobs.submitted, jobs.total_steps, jobs.weight, jobs.deadline)
-        new_progress = np.zeros((PROGRESS + 3 * self.types, 1))
-        new_progress[self.received] = self._credit_s
-        new_status = np.zeros((STATUS, 1), dtype=np.int64)
-        new_status[LAST_TASK] = -1
-        new_asked = np.zeros((ASKED, 1))
-        new_named = np.zeros((NAMED, 1), dtype=np.int64)
-        self.asked = _longer(self.asked, count, new_asked, _GIVEN_ASKED, *asked)
-        self.named = _longer(self.named, count, new_named, _GIVEN_NAMED, ids, classes, jobs.gpus)
-        self.progress = _longer(self.progress, count, new_progress, _GIVEN_PROGRESS, jobs.submitted, speed)
-        self.status = _longer(self.status, count, new_status, _GIVEN_STATUS)
+        kernels.append(self.named, self.status, self._new_ints, ints, _GIVEN_INTS, ids, classes, jobs.gpus)
         if len(tenants):
-            self.named[TENANT, -count:] = tenants
-        self._fixed = None
+            ints[TENANT, -count:] = tenants
+        self._take_over(floats, ints)
 
     def remove(self, at: IntArray) -> None:
         """Jobs at these positions, ascending, leave."""
-        self.asked = _without(self.asked, at)
-        self.named = _without(self.named, at)
-        self.progress = _without(self.progress, at)
-        self.status = _without(self.status, at)
+        left = self.named.shape[1] - len(at)
+        floats = np.empty((len(self._new_floats), left))
+        ints = np.empty((len(self._new_ints), left), dtype=np.int64)
+        kernels.without(self.asked, self.progress, at, floats, len(floats))
+        kernels.without(self.named, self.status, at, ints, len(ints))
+        self._take_over(floats, ints)
+
+    def _take_over(self, floats: FloatArray, ints: IntArray) -> None:
+        self.asked = floats[:ASKED]
+        self.progress = floats[ASKED:]
+        self.named = ints[:NAMED]
+        self.status = ints[NAMED:]
         self._fixed = None
 
     def taken(self, at: IntArray) -> JobColumns:
@@ -176,19 +176,3 @@ class JobColumns:
                     row = PROGRESS + block * len(old) + old.index(gpu_type)
                     there.progress[PROGRESS + block * len(new) + at] = self.progress[row]
         return there
-
-
-_Matrix = TypeVar("_Matrix", FloatArray, IntArray)
-
-
-def _longer(old: _Matrix, count: int, new: _Matrix, rows: IntArray, *given: _Matrix) -> _Matrix:
-    """Columns with `count` more: like `new`, but for these rows, whose values are given."""
-    out = np.empty((len(old), old.shape[1] + count), dtype=old.dtype)
-    kernels.append(old, new, out, rows, *given)
-    return out
-
-
-def _without(old: _Matrix, at: IntArray) -> _Matrix:
-    out = np.empty((len(old), old.shape[1] - len(at)), dtype=old.dtype)
-    kernels.without(old, at, out, len(out))
-    return out

@@ -71,7 +71,8 @@ class Engine:
         self._executor = executor
         self._tolerant = tolerant
         first = () if journal is None else (journal,)
-        self._routes = Routes((*first, state, self.trigger, *observers))
+        self.emit = Routes((*first, state, self.trigger, *observers)).emit
+        """Make an event happen: state first, then whoever listens."""
         self._placed_twice = False
         """Whether the placement in force came out twice in a row."""
         self._ended = False
@@ -81,10 +82,6 @@ class Engine:
         if state.placement is not None:
             plan = Plan(round=state.round, start=clock.now(), placement=state.placement, last=state.placement)
             executor.apply(plan, state.view(clock.now()))
-
-    def emit(self, event: Event) -> None:
-        """Make an event happen: state first, then whoever listens."""
-        self._routes.emit(event)
 
     def run(self, finished: Callable[[], bool], until: float = math.inf) -> str:
         """Go round until `finished` says so, time is up, or no job is left; says why it ended."""
@@ -148,20 +145,17 @@ class Engine:
     # What happened
 
     def _take_in(self, events: list[Event]) -> None:
+        placement = self.state.placement
+        ended_by = CHANGES if placement is None else placement.horizon.ended_by
         for event in events:
             self.emit(event)
             if isinstance(event, JobsSubmitted):
                 self._refuse_impossible(event)
-            self._note(event)
+            self._ended = self._ended or type(event) in ended_by
         jobs = self.state.given_up()
         if len(jobs):
             reason = f"{self.state.rules.max_failures} failed attempts in a row"
             self._drop(jobs.copy(), reason)
-
-    def _note(self, event: Event) -> None:
-        """Note whether an event ends the placement in force."""
-        placement = self.state.placement
-        self._ended = self._ended or placement is None or type(event) in placement.horizon.ended_by
 
     def _refuse_impossible(self, event: JobsSubmitted) -> None:
         """Jobs that no type can hold or speed up are named and refused; the rest runs."""
@@ -172,14 +166,12 @@ class Engine:
         view = state.view(event.at)
         bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]
         for job in bad.tolist():
-            refused = JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job))
-            self.emit(refused)
-            self._note(refused)
+            self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
+            self._ended = True
 
     def _drop(self, jobs: IntArray, reason: str) -> None:
-        dropped = JobsDropped(at=self._clock.now(), jobs=jobs, reason=reason)
-        self.emit(dropped)
-        self._note(dropped)
+        self.emit(JobsDropped(at=self._clock.now(), jobs=jobs, reason=reason))
+        self._ended = True
 
     # Deciding
 

@@ -23,8 +23,9 @@ def check_allocation(allocation: Allocation, view: View) -> None:
     """Raise SolveError unless it is an answer for just these jobs and types."""
     if not isinstance(allocation, Allocation):
         raise SolveError(f"the policy answered with {type(allocation).__name__}; an Allocation was asked for")
-    if allocation.types != view.types:
-        raise SolveError(f"the policy answered for types {allocation.types}; the cluster has {view.types}")
+    types = view.cluster.types
+    if allocation.types is not types and allocation.types != types:
+        raise SolveError(f"the policy answered for types {allocation.types}; the cluster has {types}")
     if allocation.jobs is not view.jobs and not np.array_equal(allocation.jobs, view.jobs):
         raise SolveError(
             f"the policy answered for {len(allocation.jobs)} jobs, not just for the {len(view)} that are there"
@@ -32,7 +33,7 @@ def check_allocation(allocation: Allocation, view: View) -> None:
     order = allocation.order
     if order is None:
         _check_shares(allocation, view)
-    elif order.dtype != np.int64 or not kernels.is_permutation(np.ascontiguousarray(order), len(view)):
+    elif order.dtype != np.int64 or not kernels.is_permutation(order, len(view.jobs)):
         raise SolveError(f"the order of the policy is not each of the positions 0 to {len(view) - 1} once")
 
 
@@ -69,16 +70,17 @@ def check_placement(placement: Placement, view: View) -> None:
     if not isinstance(placement, Placement):
         raise SolveError(f"the mechanism answered with {type(placement).__name__}; a Placement was asked for")
     count = len(placement.first)
-    tasks = (placement.second, placement.type, placement.gpus, placement.kept)
     slots = len(placement.slot_server)
-    if any(len(column) != count for column in tasks) or len(placement.slot_start) != count + 1:
+    if not (
+        len(placement.second) == len(placement.type) == len(placement.gpus) == len(placement.kept) == count
+        and len(placement.slot_start) == count + 1
+    ):
         raise SolveError("the columns of the placement have different lengths")
+    for column in (placement.cpus, placement.memory_gb, placement.speed, placement.fraction):
+        if column is not None and len(column) != count:
+            raise SolveError(f"a column of the placement has {len(column)} numbers for {count} tasks")
     if len(placement.slot_gpus) != slots or int(placement.slot_start[-1]) > slots:
         raise SolveError("the slots of the placement have different lengths")
-    for name in ("cpus", "memory_gb", "speed", "fraction"):
-        values = getattr(placement, name)
-        if values is not None and (len(values) != count or (count and not np.isfinite(values[values.argmin()]))):
-            raise SolveError(f"the {name} of the placement are not one number for each of its {count} tasks")
     if slots:
         _check_slots(placement, view)
 

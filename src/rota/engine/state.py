@@ -13,7 +13,7 @@ import numpy as np
 
 from rota import kernels
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import FloatArray, IntArray, frozen
+from rota.core.arrays import FloatArray, IntArray, frozen, some
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -118,7 +118,8 @@ class State:
         self._apply = self._handlers()
 
     def __len__(self) -> int:
-        return len(self._jobs)
+        count: int = self._jobs.named.shape[1]
+        return count
 
     @property
     def capacity(self) -> IntArray:
@@ -147,8 +148,12 @@ class State:
         self.now = now
         jobs = self._jobs
         asked = jobs.fixed
-        progress = frozen(jobs.progress)
-        status = frozen(jobs.status)
+        progress = jobs.progress
+        progress.setflags(write=False)
+        status = jobs.status
+        status.setflags(write=False)
+        allocation = self.allocation
+        ranked = allocation is not None and allocation.order is not None
         return View(
             now,
             self.round,
@@ -170,11 +175,11 @@ class State:
             progress[LAST_RAN],
             status[URGENT] > 0 if self._waiting_long else None,
             self.rules.starvation_s == 0,
-            self.allocation,
+            allocation,
             self.placement,
             status[LAST_TASK],
             self._gangs == 0,
-            None if self._ranked else self._accounts(progress),
+            None if ranked else self._accounts(progress),
             self.solved_at,
         )
 
@@ -244,23 +249,25 @@ class State:
         allocation = event.allocation
         if len(allocation.jobs) != len(self):
             raise RotaError(f"allocation for {len(allocation.jobs)} jobs while {len(self)} are active")
-        jobs = self._jobs
-        jobs.own_status()[PROMISED] = 1
-        self._newcomers = False
+        if self._newcomers:
+            self._jobs.own_status()[PROMISED] = 1
+            self._newcomers = False
         self._terms = None
-        if allocation.order is not None:
-            self._mark_urgent(event.at)
-        else:
+        if allocation.order is None:
             self._settle(allocation, event.at)
+        elif self.rules.starvation_s > 0:
+            self._mark_urgent(event.at)
         self.allocation = allocation
         self.solved_at = event.at
 
     def _mark_urgent(self, now: float) -> None:
         """A ranking needs no accounts, but nobody may wait for ever."""
         jobs = self._jobs
-        last_ran = jobs.progress[LAST_RAN]
-        self.newly_urgent = urgency.mark(jobs.own_status()[URGENT], last_ran, now, self.rules.starvation_s)
-        self._waiting_long = self._waiting_long or self.newly_urgent
+        late = urgency.late(jobs.progress[LAST_RAN], now, self.rules.starvation_s)
+        self.newly_urgent = late is not None and some(late & (jobs.status[URGENT] == 0))
+        if late is not None and self.newly_urgent:
+            jobs.own_status()[URGENT] |= late
+            self._waiting_long = True
 
     def _settle(self, allocation: Allocation, now: float) -> None:
         """Close the accounts of the last allocation, open those of the new one."""
@@ -316,7 +323,9 @@ class State:
         if made < len(rows):
             job = placement.first[made]
             gpu_type = placement.type[made]
-            raise RotaError(f"the mechanism put job {job} on type {gpu_type}: no such job or type is there")
+            speed_of = "" if placement.speed is None else f" with speed {placement.speed[made]}"
+            where = f"job {job} on type {gpu_type}{speed_of}"
+            raise RotaError(f"the mechanism put {where}: no such job or type is there, or no such speed")
         self.placement = placement
         self._paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NONE
         self._rows = rows

@@ -6,21 +6,18 @@ import math
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray, smallest, some
+from rota.core.arrays import BoolArray, FloatArray, IntArray, smallest
 from rota.core.rules import Rules
 from rota.core.view import View
 
 _NEVER = 1 << 40
 
 
-def mark(urgent: IntArray, last_ran: FloatArray, now: float, limit: float) -> bool:
-    """Mark in `urgent` who has not run for longer than the limit; whether there is somebody new among them."""
-    if limit == 0 or len(last_ran) == 0 or now - smallest(last_ran) <= limit:
-        return False
-    late = now - last_ran > limit
-    newly = some(late & (urgent == 0))
-    urgent |= late
-    return newly
+def late(last_ran: FloatArray, now: float, limit: float) -> BoolArray | None:
+    """[J] who has not run for longer than the limit; None if that is nobody."""
+    if len(last_ran) == 0 or now - smallest(last_ran) <= limit:
+        return None
+    return now - last_ran > limit
 
 
 def rounds_until(view: View, running: IntArray, rules: Rules) -> int:

@@ -1,46 +1,41 @@
 /* Columns of the active jobs. Those that are added or taken out have items of eight bytes, whatever they mean. */
 #include "arrays.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MOST 12
 
+/* Columns are two blocks of rows: what jobs asked for, and what became of them. */
+
 KERNEL(append)
 {
     Arrays held;
-    char letters[MOST + 1] = "qqQqqqqqqqqq";
-    if (count < 4 || count > MOST)
-        return PyErr_Format(PyExc_TypeError, "%zd arguments instead of 4 to %d", count, MOST);
+    char letters[MOST + 1] = "qqqQqqqqqqqq";
+    if (count < 5 || count > MOST)
+        return PyErr_Format(PyExc_TypeError, "%zd arguments instead of 5 to %d", count, MOST);
     letters[count] = 0;
     if (arrays_take(&held, args, count, letters, 0) < 0)
         return NULL;
-    const int64_t *old = INTS(held, 0), *template = INTS(held, 1), *rows = INTS(held, 3);
-    int64_t *out = INTS(held, 2), all = LENGTH(held, 1), given = (int64_t)count - 4;
-    int64_t before = LENGTH(held, 0) / all, after = LENGTH(held, 2) / all;
+    const int64_t *top = INTS(held, 0), *bottom = INTS(held, 1), *template = INTS(held, 2), *rows = INTS(held, 4);
+    int64_t *out = INTS(held, 3), all = LENGTH(held, 2), given = (int64_t)count - 5;
+    int64_t before = (LENGTH(held, 0) + LENGTH(held, 1)) / all, after = LENGTH(held, 3) / all;
+    int64_t above = before > 0 ? LENGTH(held, 0) / before : 0;
     for (int64_t row = 0; row < all; row++) {
-        memcpy(out + row * after, old + row * before, (size_t)before * sizeof(int64_t));
+        const int64_t *old = row < above ? top + row * before : bottom + (row - above) * before;
+        memcpy(out + row * after, old, (size_t)before * sizeof(int64_t));
         for (int64_t i = before; i < after; i++)
             out[row * after + i] = template[row];
     }
-    for (int64_t i = 0; i < given && i < LENGTH(held, 3); i++)
-        memcpy(out + rows[i] * after + before, INTS(held, 4 + i), (size_t)(after - before) * sizeof(int64_t));
+    for (int64_t i = 0; i < given && i < LENGTH(held, 4); i++)
+        memcpy(out + rows[i] * after + before, INTS(held, 5 + i), (size_t)(after - before) * sizeof(int64_t));
     arrays_release(&held);
     Py_RETURN_NONE;
 }
 
-KERNEL(without)
+/* The columns of a block but for these; where the next block goes. */
+static int64_t *keep(const int64_t *old, int64_t rows, int64_t before, const int64_t *gone, int64_t some, int64_t *out)
 {
-    Arrays held;
-    if (arrays_take(&held, args, count, "qqQ", 1) < 0)
-        return NULL;
-    const int64_t *old = INTS(held, 0), *gone = INTS(held, 1);
-    int64_t *out = INTS(held, 2), some = LENGTH(held, 1), rows = PyLong_AsLongLong(args[3]);
-    int64_t before = rows > 0 ? LENGTH(held, 0) / rows : 0, least = 0;
-    for (int64_t i = 0; i < some; least = gone[i++] + 1)
-        if (gone[i] < least || gone[i] >= before) {
-            arrays_release(&held);
-            return PyErr_Format(PyExc_IndexError, "column %lld of %lld", (long long)gone[i], (long long)before);
-        }
     for (int64_t row = 0; row < rows; row++, old += before) {
         int64_t from = 0;
         for (int64_t i = 0; i <= some; i++) {
@@ -49,6 +44,27 @@ KERNEL(without)
             out += to - from;
             from = to + 1;
         }
+    }
+    return out;
+}
+
+KERNEL(without)
+{
+    Arrays held;
+    if (arrays_take(&held, args, count, "qqqQ", 1) < 0)
+        return NULL;
+    const int64_t *gone = INTS(held, 2);
+    int64_t some = LENGTH(held, 2), rows = PyLong_AsLongLong(args[4]);
+    int64_t before = rows > 0 ? (LENGTH(held, 0) + LENGTH(held, 1)) / rows : 0, least = 0;
+    for (int64_t i = 0; i < some; least = gone[i++] + 1)
+        if (gone[i] < least || gone[i] >= before) {
+            arrays_release(&held);
+            return PyErr_Format(PyExc_IndexError, "column %lld of %lld", (long long)gone[i], (long long)before);
+        }
+    if (before > 0) {
+        int64_t above = LENGTH(held, 0) / before;
+        int64_t *out = keep(INTS(held, 0), above, before, gone, some, INTS(held, 3));
+        keep(INTS(held, 1), rows - above, before, gone, some, out);
     }
     arrays_release(&held);
     Py_RETURN_NONE;
@@ -72,6 +88,8 @@ KERNEL(seat)
     for (task = 0; task < tasks; task++) {
         int64_t row = rows[task] = position(jobs, active, first[task]);
         if (row == active || jobs[row] != first[task] || kinds[task] < 0 || kinds[task] >= types)
+            break;
+        if (divided && !(given[task] > 0 && given[task] < INFINITY))
             break;
         last[row] = task;
         if (divided)

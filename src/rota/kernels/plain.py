@@ -269,20 +269,25 @@ def arrange(
     kept[:] = last[at] >= 0
 
 
-def append(old: AnyArray, new: AnyArray, out: AnyArray, rows: IntArray, *values: AnyArray) -> None:
-    """Columns of `old` and after them those that are new: like `new`, but for these rows, whose values are given."""
-    count = old.shape[1]
-    out[:, :count] = old
+def append(top: AnyArray, bottom: AnyArray, new: AnyArray, out: AnyArray, rows: IntArray, *values: AnyArray) -> None:
+    """The columns of both blocks and after them those that are new.
+
+    They are like `new`, but for these rows, whose values are given.
+    """
+    count = top.shape[1]
+    out[: len(top), :count] = top
+    out[len(top) :, :count] = bottom
     out[:, count:] = new
     for row, value in zip(rows.tolist(), values, strict=True):
         out[row, count:] = value
 
 
-def without(old: AnyArray, gone: IntArray, out: AnyArray, rows: int) -> None:  # noqa: ARG001
-    """The columns of `old`, which has so many rows, but for these, which ascend."""
-    keep = trues(old.shape[1])
+def without(top: AnyArray, bottom: AnyArray, gone: IntArray, out: AnyArray, rows: int) -> None:  # noqa: ARG001
+    """The columns of both blocks, which have so many rows together, but for these, which ascend."""
+    keep = trues(top.shape[1])
     keep[gone] = False
-    out[:] = old[:, keep]
+    out[: len(top)] = top[:, keep]
+    out[len(top) :] = bottom[:, keep]
 
 
 def seat(
@@ -301,11 +306,14 @@ def seat(
     """Where the jobs of tasks stand among the active ones, and which task each of these has ([J], -1 for none).
 
     If CPUs and memory are divided, jobs get the speed that is `given` to their task; those who wait, the best of their
-    class (1 where no class has one). Returns how many tasks make sense, up to the first one that does not.
+    class (1 where no class has one). Returns how many tasks make sense (a job and a type that are there, a speed that
+    is a number above 0), up to the first one that does not.
     """
     rows[:] = jobs.searchsorted(first)
     sound = (kinds >= 0) & (kinds < types)
     sound &= np.append(jobs, NO_JOB)[rows] == first
+    if divided:
+        sound &= (given > 0) & (given < np.inf)
     count = len(first) if every(sound) else int(sound.argmin())
     last[:] = -1
     last[rows[:count]] = np.arange(count)

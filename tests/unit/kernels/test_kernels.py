@@ -190,11 +190,19 @@ def test_columns_that_are_added_and_taken_out(seed):
     before, new, rows = int(rng.integers(0, 20)), int(rng.integers(1, 4)), 7
     old = rng.random((rows, before))
     given = [rng.random(new) for _ in range(3)]
-    same("append", old, rng.random((rows, 1)), np.zeros((rows, before + new)), rng.permutation(rows)[:3], *given)
+    same(
+        "append",
+        old[:4],
+        old[4:],
+        rng.random((rows, 1)),
+        np.zeros((rows, before + new)),
+        rng.permutation(rows)[:3],
+        *given,
+    )
     numbers = rng.integers(0, 99, (rows, before))
     gone = np.sort(rng.choice(before, int(rng.integers(0, before + 1)), replace=False))
     for table in (old, numbers, np.asfortranarray(old)):
-        same("without", table, gone, np.zeros((rows, before - len(gone)), dtype=table.dtype), rows)
+        same("without", table[:4], table[4:], gone, np.zeros((rows, before - len(gone)), dtype=table.dtype), rows)
 
 
 @compiled
@@ -243,7 +251,7 @@ def test_what_is_an_order(seed):
 def test_columns_that_are_not_there_cannot_be_taken_out(gone):
     gone = np.array(gone)
     with pytest.raises(IndexError, match="of 5"):
-        _compiled.without(np.zeros((2, 5)), gone, np.zeros((2, 5 - len(gone))), 2)
+        _compiled.without(np.zeros((1, 5)), np.zeros((1, 5)), gone, np.zeros((2, 5 - len(gone))), 2)
 
 
 class _Holdings:

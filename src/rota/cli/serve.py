@@ -61,6 +61,14 @@ certificate may.
 @click.option("--heartbeat", type=float, default=2.0, callback=seconds, show_default=True, help="Of agents, seconds.")
 @click.option("--dead-after", type=float, default=10.0, callback=seconds, show_default=True, help="Silent for so long.")
 @click.option("--lease", type=float, default=30.0, callback=seconds, show_default=True, help="Beyond a round, seconds.")
+@click.option(
+    "--keep-finished", "keep_finished_s", type=click.FloatRange(0), default=3600.0, show_default=True,
+    metavar="SECONDS", help="Wall seconds that jobs which are over stay in memory; later they are read from --state.",
+)  # fmt: skip
+@click.option(
+    "--keep-finished-jobs", type=click.IntRange(0), default=10_000, show_default=True, metavar="N",
+    help="How many jobs that are over stay in memory at most.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Of policies that draw.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -70,7 +78,7 @@ certificate may.
 def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any) -> None:
     """Run the scheduler of a deployment until Ctrl-C or TERM."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    serving = needs_deploy("rota.deploy.serving")
+    serving = needs_deploy("rota.deploy.server.serving")
     port, made = _port(options, serving), _options(options)
 
     import asyncio
@@ -106,10 +114,11 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
 
 def _options(options: dict[str, Any]) -> Any:
     from rota import clusters
-    from rota.deploy.floor import Timing
-    from rota.deploy.scheduler import Options
+    from rota.deploy.scheduler.options import Options, Retention, Timing
 
     heartbeat, dead_after, lease = (options.pop(name) for name in ("heartbeat", "dead_after", "lease"))
+    keep_s = options.pop("keep_finished_s")
+    keep_jobs = options.pop("keep_finished_jobs")
     if dead_after <= heartbeat:
         raise click.UsageError(f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}")
     spec = options.pop("cluster")
@@ -119,4 +128,5 @@ def _options(options: dict[str, Any]) -> Any:
         **options,
         cluster=None if spec is None else clusters.load(spec),
         timing=Timing(heartbeat_s=heartbeat, dead_after_s=dead_after, lease_s=lease),
+        retention=Retention(keep_finished_s=keep_s, keep_finished_jobs=keep_jobs),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.jobs import how
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, seconds, settings_option
+from rota.core.lifecycle import JobPhase
 
 if TYPE_CHECKING:
+    from rota.core.job_spec import JobSpec
     from rota.deploy.control import Client
 
 EXAMPLES = """
@@ -87,24 +90,26 @@ def command(*, argv: tuple[str, ...], file: str | None, wait: bool, as_json: boo
     return OK
 
 
-def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
+def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> JobSpec:
+    from rota.core.job_spec import JobSpec
+
     if not argv and not asked.get("emulated"):
         raise click.UsageError("nothing to run: give a command after --, or --emulated, or --file")
     if argv and asked.get("emulated"):
         raise click.UsageError("give either a command or --emulated")
     if asked.get("emulated") and not ((asked.get("profile") or asked.get("model")) and asked.get("steps")):
         raise click.UsageError("an emulated job needs --profile and --steps (or --model, --batch and --steps)")
-    return {**asked, **({"argv": list(argv)} if argv else {})}
+    return JobSpec(**asked, argv=argv)
 
 
-def placed(job: dict[str, Any]) -> dict[str, Any]:
+def placed(job: JobSpec) -> JobSpec:
     """A command with the folder it runs in: a relative one is seen from here, and without one it is this folder.
 
     A container has folders of its own, so there nothing is said for the user.
     """
-    if not job.get("argv") or (job.get("image") and not job.get("cwd")):
+    if not job.argv or (job.image and not job.cwd):
         return job
-    return {**job, "cwd": str(Path(job.get("cwd") or "").absolute())}
+    return replace(job, cwd=str(Path(job.cwd).absolute()))
 
 
 def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
@@ -115,6 +120,6 @@ def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
     if as_json:
         echo_json({"jobs": numbers, "phases": [info.phase for info in infos]})
     for info in infos:
-        if info.phase != "finished":
+        if info.phase != JobPhase.FINISHED.value:
             click.echo(f"rota: job {info.job} {how(info)}", err=True)
-    return OK if all(info.phase == "finished" for info in infos) else FAILED
+    return OK if all(info.phase == JobPhase.FINISHED.value for info in infos) else FAILED

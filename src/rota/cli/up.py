@@ -15,7 +15,7 @@ from rota.cli.connection import needs_deploy
 from rota.cli.options import completes, echo_json, json_option, seconds, settings_option
 
 if TYPE_CHECKING:
-    from rota.deploy.local import LocalCluster
+    from rota.deploy.local.cluster import LocalCluster
 
 EXAMPLES = """
 \b
@@ -67,7 +67,7 @@ def command(
 
     With --json one object is printed once everything is there: address, folder and processes.
     """
-    local = needs_deploy("rota.deploy.local")
+    local = needs_deploy("rota.deploy.local.cluster")
     folder = Path(state)
     given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
     given |= {"per_process": per_process, "realtime": realtime}

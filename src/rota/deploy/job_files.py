@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
+from rota.core.job_spec import JobSpec, spec_from
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,7 +47,7 @@ _KEYS: dict[str, tuple[str, Any]] = {
 KEYS = tuple(_KEYS)
 
 
-def read_jobs(path: str | Path) -> list[dict[str, Any]]:
+def read_jobs(path: str | Path) -> list[JobSpec]:
     """The jobs of a file, ready for `Client.submit`. Raises ConfigError with file, line and key."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -60,10 +61,10 @@ def read_jobs(path: str | Path) -> list[dict[str, Any]]:
     if other or not isinstance(tables, list) or not tables:
         what = f"{other[0]!r} is not known" if other else "there is no job in it"
         raise ConfigError(f"{path}: {what}; give [[job]] tables, each with gpus and a command or emulated = true")
-    found: list[dict[str, Any]] = []
+    jobs: list[JobSpec] = []
     for number, table in enumerate(tables):
-        found += _jobs(table, _Place(str(path), text, number))
-    return found
+        jobs += _jobs(table, _Place(str(path), text, number))
+    return jobs
 
 
 class _Place:
@@ -85,7 +86,7 @@ class _Place:
         return f"{self.path}:{self._first + 1}"
 
 
-def _jobs(table: Mapping[str, Any], place: _Place) -> list[dict[str, Any]]:
+def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
     job: dict[str, Any] = {}
     for key, value in table.items():
         if key not in _KEYS:
@@ -103,7 +104,10 @@ def _jobs(table: Mapping[str, Any], place: _Place) -> list[dict[str, Any]]:
     count = job.pop("count", 1)
     if count < 1:
         raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 on")
-    return [dict(job) for _ in range(count)]
+    try:
+        return [spec_from(job)] * count
+    except ConfigError as error:
+        raise ConfigError(f"{place.of('')}: {error}") from error
 
 
 def _command(given: str | list[Any], place: _Place) -> list[str]:

@@ -1,7 +1,7 @@
 import pytest
 
 from rota.core.errors import ConfigError
-from rota.deploy.local import Wishes, _lines, merged, servers_of, together
+from rota.deploy.local.cluster import Wishes, _lines, merged, servers_of, together
 
 
 def sizes(*texts):

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rota._version import __version__
+from rota.core import files
 from rota.core.errors import ConfigError
+from rota.core.lifecycle import TaskPhase
 from rota.deploy.agent.emulated import EmulatedRunner, recover
 from rota.deploy.agent.link import Link
 from rota.deploy.agent.tasks import Runner, Tasks
@@ -55,7 +57,7 @@ class Equipment:
 
 @dataclass(kw_only=True)
 class Agent:
-    """One server's agent. `channel` is open to the scheduler; `folder` is its memory on disk."""
+    """One server's agent. `channel` is open to the scheduler; `folder` has what it needs to go on."""
 
     equipment: Equipment
     folder: Path
@@ -77,7 +79,7 @@ class Agent:
         place.mkdir(exist_ok=True)
         self._root = self.checkpoints or self.folder / "checkpoints"
         hello = self.equipment.hello()
-        hello.memory = remembered(self.folder / "memory")
+        hello.identity = identity_of(self.folder)
         self._link = Link(self.channel, hello, self._registered, self._log, self._lateness)
         tasks = Tasks(self._make, self._link.changed)
         self._tasks = tasks
@@ -140,17 +142,20 @@ class Agent:
             yield chunk
 
     def _runs(self, job: int) -> bool:
-        return any(r.key[0] == job and r.state().phase != "ended" for r in self._tasks.running())
+        return any(r.key[0] == job and r.state().phase != TaskPhase.ENDED.value for r in self._tasks.running())
 
 
-def remembered(path: Path) -> str:
+def identity_of(folder: Path) -> str:
     """A text made with the folder and kept in it: whether a later agent in this folder can know what ran before."""
+    path = folder / "identity"
+    before = folder / "memory"  # its name until Rota 0.1.0
+    if before.is_file() and not path.exists():
+        before.replace(path)
     with contextlib.suppress(FileNotFoundError):
         if kept := path.read_text(encoding="ascii").strip():
             return kept
-    made, draft = uuid.uuid4().hex, path.with_suffix(".part")
-    draft.write_text(made, encoding="ascii")
-    draft.replace(path)
+    made = uuid.uuid4().hex
+    files.write_text(path, made)
     return made
 
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from rota.core import files
 from rota.core.errors import RotaError
+from rota.core.lifecycle import AttemptOutcome, TaskPhase, outcome_named
 from rota.deploy.agent.descriptions import describe, share
 from rota.deploy.agent.emulated import machine_s
 from rota.deploy.agent.tasks import Key, Runner
@@ -114,10 +116,8 @@ class Processes:
     def keep(self, order: pb.TaskOrder, lease_end: float) -> None:
         """Remember an order, so that its task can be adopted."""
         path = self._orders / f"{order.job}.{order.epoch}.order"
-        draft = path.with_suffix(".part")
         text = json.dumps({"order": order.SerializeToString().hex(), "lease_end": lease_end})
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        files.write_text(path, text, durable=False)  # after a power cut nothing runs any more
 
     def drop(self, runner: ProcessRunner) -> None:
         """Its end was acknowledged."""
@@ -178,7 +178,7 @@ class ProcessRunner:
         self._stopping = ""
         self._began_stop = self._hurried = False
         self._starting: asyncio.Task[None] | None = None
-        self._failure: tuple[str, str] | None = None
+        self._failure: tuple[AttemptOutcome, str] | None = None
         self._saved: tuple[int, str] = (int(order.resume_step), order.resume)
         self._step = int(order.resume_step)
         self._ended = False
@@ -239,7 +239,7 @@ class ProcessRunner:
 
     def kill(self, reason: str) -> None:
         """End it without asking."""
-        self._failure = self._failure or ("failed", reason)
+        self._failure = self._failure or (AttemptOutcome.FAILED, reason)
         self._begin_ending(0.0)
 
     def tick(self, now: float) -> None:
@@ -257,14 +257,19 @@ class ProcessRunner:
 
     def state(self) -> pb.TaskState:
         """How it is."""
-        outcome, code, detail = self._outcome() if self._ended else ("", 0, "")
-        waiting = self._starting is not None and not self._starting.done()
-        phase = "ended" if self._ended else "starting" if waiting else "stopping" if self._began_stop else "running"
+        outcome, code, detail = self._outcome() if self._ended else (None, 0, "")
         return pb.TaskState(
-            job=self.key[0], epoch=self.key[1], phase=phase, step=self._step, saved_step=self._saved[0],
-            saved_path=self._saved[1], outcome=outcome, exit_code=code, detail=detail,
+            job=self.key[0], epoch=self.key[1], phase=self._phase().value, step=self._step, saved_step=self._saved[0],
+            saved_path=self._saved[1], outcome="" if outcome is None else outcome.value, exit_code=code, detail=detail,
             answers=[pb.GangMessage(rank=rank, json=text) for (rank, _), text in sorted(self._answers.items())],
         )  # fmt: skip
+
+    def _phase(self) -> TaskPhase:
+        if self._ended:
+            return TaskPhase.ENDED
+        if self._starting is not None and not self._starting.done():
+            return TaskPhase.STARTING
+        return TaskPhase.STOPPING if self._began_stop else TaskPhase.RUNNING
 
     # Processes
 
@@ -291,7 +296,7 @@ class ProcessRunner:
             self._lend()
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", self.key[0], error)
-            self._failure = ("failed", str(error))
+            self._failure = (AttemptOutcome.FAILED, str(error))
             self._begin_ending(0.0)
             if not self._status:
                 self._ended = True
@@ -332,7 +337,7 @@ class ProcessRunner:
                 self._place.endpoint.lost(self.task, task.rank)
             exit_ = found[bad[0]].exit
             how = "" if exit_ is None else f"exit code {exit_.code}, signal {exit_.signal}"
-            self._failure = ("failed", f"rank {bad[0].rank} died ({how}); the others were ended")
+            self._failure = (AttemptOutcome.FAILED, f"rank {bad[0].rank} died ({how}); the others were ended")
             self._begin_ending(0.0)
 
     def _left_well(self, task: TaskId) -> bool:
@@ -355,7 +360,7 @@ class ProcessRunner:
             self._saved = (rank.saved, f"{self.key[0]}/{self.key[1]}/{rank.saved_path}")
             self._changed()
         if rank.phase == "failed":
-            self._failure = (rank.failure or "failed", rank.detail or "")
+            self._failure = outcome_named(rank.failure or AttemptOutcome.FAILED.value, rank.detail or "")
         if rank.over:
             self._answers[rank.rank, "end"] = json.dumps({"op": rank.phase, "step": rank.step})
             self._changed()
@@ -366,7 +371,7 @@ class ProcessRunner:
             self._answers[rank, str(message.get("op"))] = json.dumps(message)
             self._changed()
 
-    def _outcome(self) -> tuple[str, int, str]:
+    def _outcome(self) -> tuple[AttemptOutcome, int, str]:
         """What became of the task, from the exits of its processes and the last words of the training code."""
         exits = [status.exit for status in self._status.values() if status.exit is not None]
         code = next((e.code if e.code is not None else 128 + (e.signal or 0) for e in exits if e.code != 0), 0)
@@ -377,8 +382,9 @@ class ProcessRunner:
         if worst is None:
             forced = any(ending.forced for ending in self._endings.values())
             stopped = ("stopped" in phases or forced) and "done" not in phases
-            return ("stopped" if stopped else "completed"), 0, self._stopping if stopped else ""
+            if stopped:
+                return AttemptOutcome.STOPPED, 0, self._stopping
+            return AttemptOutcome.COMPLETED, 0, ""
         if self._began_stop and worst.reason is Reason.KILLED:
-            return "stopped", code, self._stopping
-        names = {Reason.OUT_OF_MEMORY: "out-of-memory", Reason.LOST: "lost", Reason.KILLED: "killed"}
-        return names.get(worst.reason, "failed"), code, worst.detail
+            return AttemptOutcome.STOPPED, code, self._stopping
+        return AttemptOutcome(worst.reason.value), code, worst.detail

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
+from rota.core.job_spec import UNPROFILED
 from rota.core.ports import Sensitivities, StorageDependent, Throughputs
 from rota.core.sensitivity import Sensitivity
-
-UNPROFILED = "unprofiled"
 
 
 class OpenCatalogue:

@@ -14,7 +14,8 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from rota.core.errors import RotaError
-from rota.deploy.scheduler import Options, Scheduler
+from rota.deploy.scheduler.options import Options
+from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.audit import Audit, Refused, to_the_log
 from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, USER, Guard
 from rota.deploy.security.handshakes import HandshakeWatch
@@ -23,7 +24,9 @@ from rota.deploy.security.places import revoked_file, tokens_file
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import SERVER_OPTIONS, listen
-from rota.deploy.service import Control, Fleet, Logs
+from rota.deploy.server.control import Control
+from rota.deploy.server.fleet import Fleet
+from rota.deploy.server.logs import LogStreams
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.rpc import rota_pb2_grpc as stubs
 
@@ -53,7 +56,9 @@ class _Caller:
 
     def __init__(self) -> None:
         who = current_identity()
-        self.name, self.tenant, self.admin = str(who), who.tenant or "default", who.admin
+        self.name = str(who)
+        self.tenant = who.tenant or "default"
+        self.admin = who.admin
         self.node = None if who.insecure else who.name
 
 
@@ -82,7 +87,7 @@ def _server(scheduler: Scheduler, port: Port) -> tuple[Any, int, Audit]:
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
     guard = Guard(RULES, tokens, audit, revoked=revoked, insecure=port.insecure)
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
-    logs = Logs()
+    logs = LogStreams()
 
     def who(_: Any) -> _Caller:
         return _Caller()
@@ -108,9 +113,8 @@ def _trail(scheduler: Scheduler) -> Callable[[Refused], None]:
         to_the_log(refused)
         if scheduler.alive():
             what = f"{refused.method}: {refused.reason.value}: {refused.why}"
-            scheduler.floor.post(
-                lambda now: scheduler.floor.desk.audit(refused.peer, what, 1 + refused.suppressed, now)
-            )
+            times = 1 + refused.suppressed
+            scheduler.post("audit", lambda now: scheduler.requests.audit(refused.peer, what, times, now))
 
     return write
 

@@ -1,7 +1,8 @@
 """The durable store: one SQLite file with every event, committed before anybody acts on it.
 
-`events` is append-only; `snapshots` only make a restart faster and may be thrown away. The file carries our mark, so a
-foreign or damaged one is refused, and a lock beside it keeps a second scheduler away.
+`events` is append-only; `snapshots` only make a restart faster and may be thrown away; `finished_jobs` has the jobs
+that left memory (`archive`). The file carries our mark, so a foreign or damaged one is refused, and a lock beside it
+keeps a second scheduler away.
 """
 
 from __future__ import annotations
@@ -11,16 +12,24 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.locks import hold
+from rota.deploy.scheduler import archive
+from rota.deploy.scheduler.records import Job
+
+EventRow: TypeAlias = tuple[float, str, str]
+"""Time in engine seconds, name of the kind, JSON."""
 
 _MARK = 0x524F5441
-_LAYOUT = 1
-_SCHEMA = """
+_LAYOUT = 2
+_OLDER_LAYOUTS = frozenset({1})
+"""Layouts that are brought up to date when they are opened; `old_journals` reads their events."""
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS snapshots (seq INTEGER PRIMARY KEY, version TEXT NOT NULL, body BLOB NOT NULL);
+{archive.SCHEMA}
 """
 
 
@@ -45,12 +54,12 @@ class Journal:
             db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             if fresh:
                 db.execute(f"PRAGMA application_id = {_MARK}")
-                db.execute(f"PRAGMA user_version = {_LAYOUT}")
             else:
                 _check(db, self.path)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
             db.executescript(_SCHEMA)
+            db.execute(f"PRAGMA user_version = {_LAYOUT}")
         except sqlite3.OperationalError as error:
             raise ConfigError(
                 f"cannot use state file {self.path}: {error}. Nothing was changed; see that its disk has room and can "
@@ -65,14 +74,15 @@ class Journal:
             raise ConfigError(f"cannot open state file {self.path}: {error.strerror or error}") from error
         return db
 
-    def append(self, rows: Iterable[tuple[float, str, str]]) -> int:
-        """Commit events (time, kind, JSON) in one piece; the number of the last one."""
+    def append(self, rows: Iterable[EventRow], archived: Iterable[Job] = ()) -> int:
+        """Commit events, and jobs that leave memory with them, in one piece; the number of the last event."""
         numbered = [(self.last + 1 + i, *row) for i, row in enumerate(rows)]
         if not numbered:
             return self.last
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", numbered)
+            archive.insert(self._db, archived)
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
@@ -96,8 +106,8 @@ class Journal:
         """(number, JSON) of some events, for other threads."""
         db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
         try:
-            found = db.execute("SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
-            return [(int(number), str(body)) for number, body in found]
+            rows = db.execute("SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
+            return [(int(number), str(body)) for number, body in rows]
         finally:
             db.close()
 
@@ -144,8 +154,11 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if mark != _MARK:
         raise ConfigError(f"{path} is a database, but not a state file of Rota; give another --state")
-    if layout != _LAYOUT:
-        raise ConfigError(f"{path} has layout {layout}; this version of Rota reads layout {_LAYOUT}")
+    if layout != _LAYOUT and layout not in _OLDER_LAYOUTS:
+        raise ConfigError(
+            f"{path} has layout {layout}; this version of Rota reads layout {_LAYOUT} and older ones. "
+            "Start the version that wrote it, or a newer one."
+        )
     (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise ConfigError(f"{path} is damaged ({verdict}); restore it from a copy, or move it away to start anew")

@@ -1,12 +1,11 @@
 """What the engine is told at the end of a round: the world's side of `Clock.advance`.
 
-Pure: computed from the book and the state, so that a scheduler which died in the middle of telling tells the rest.
+Pure: computed from the registry and the state, so that a scheduler which died in the middle of telling tells the rest.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 
 import numpy as np
 
@@ -25,12 +24,14 @@ from rota.core.events import (
     RoundsRan,
 )
 from rota.core.jobs import Jobs, table
+from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
-from rota.deploy.book import Book, Job
+from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
 from rota.engine.live_state import LiveState
 
 
-def cluster_now(book: Book, declared: Cluster | None) -> Cluster | None:
+def cluster_now(registry: Registry, declared: Cluster | None) -> Cluster | None:
     """The servers that are up; None if there is none."""
     servers = tuple(
         Server(
@@ -45,7 +46,7 @@ def cluster_now(book: Book, declared: Cluster | None) -> Cluster | None:
             ),
             rack=node.joined.rack or "rack0",
         )
-        for name, node in sorted(book.nodes.items())
+        for name, node in sorted(registry.nodes.items())
         if node.usable and node.joined.devices
     )
     if not servers:
@@ -54,30 +55,27 @@ def cluster_now(book: Book, declared: Cluster | None) -> Cluster | None:
     return Cluster(name="live" if declared is None else declared.name, servers=servers, accelerators=known)
 
 
-class Teller:
+class RoundReport:
     """Says what happened since the last round."""
 
-    def __init__(self, book: Book, speeds: Throughputs, declared: Cluster | None, round_s: float) -> None:
-        self._book, self._speeds, self._declared, self._round_s = book, speeds, declared, round_s
+    def __init__(self, registry: Registry, catalogue: Throughputs, declared: Cluster | None, round_s: float) -> None:
+        self._registry = registry
+        self._catalogue = catalogue
+        self._declared = declared
+        self._round_s = round_s
         self._fit: dict[tuple[str, int], bool] = {}
         self._fit_for: Cluster | None = None
 
-    def tell(self, state: LiveState, now: float, since: float) -> list[Event]:
+    def events(self, state: LiveState, now: float, since: float) -> list[Event]:
         """Events for the engine, in an order in which each makes sense after the ones before."""
-        events: list[Event] = []
-        rounds = max(1, round((now - since) / self._round_s))
-        ran = self._ran(state, now, since, rounds)
-        if ran is not None:
-            events.append(ran)
-        live = self._book.live.values()
+        live = list(self._registry.live.values())
         known = [job for job in live if job.admitted]
-        events += self._progress(known, now)
-        over = [job for job in known if job.verdict and job.attempt is None]
-        events += _ended(over, now)
-        gone = {job.id for job in over}
-        cluster = cluster_now(self._book, self._declared)
+        over = [job for job in known if job.final_phase is not None and job.attempt is None]
+        numbers_over = {job.id for job in over}
+        rest = [job for job in live if job.id not in numbers_over]
+        cluster = cluster_now(self._registry, self._declared)
         target = state.cluster if cluster is None else cluster
-        rest = [job for job in live if job.id not in gone]
+        events: list[Event] = [*self._ran(state, now, since), *self._progress(known, now), *_ended(over, now)]
         events += self._aside(rest, cluster, now)
         if target != state.cluster:
             events.append(ClusterChanged(at=now, cluster=target))
@@ -86,50 +84,47 @@ class Teller:
             events += self._new(rest, target, now)
         return events
 
-    def waits_for_cluster(self, job: Job, cluster: Cluster | None) -> bool:
-        """Whether no server that is up could hold the job."""
-        return cluster is None or not self._fits(job, cluster)
-
-    def _ran(self, state: LiveState, now: float, since: float, rounds: int) -> RoundsRan | None:
+    def _ran(self, state: LiveState, now: float, since: float) -> list[Event]:
         """Time that tasks held their slots. Steps are told apart from it: they count when they are saved."""
         placement = state.placement
         if placement is None or len(placement) == 0:
-            return None
+            return []
         active = state.view(now).jobs
         members = np.concatenate([placement.first, placement.second[placement.second >= 0]])
         if not np.isin(members, active).all():
-            return None  # somebody left without a plan after it; that round is not accounted
+            return []  # somebody left without a plan after it; that round is not accounted
         seconds = np.array([self._held(int(job), now, since) for job in placement.first])
         nothing = np.zeros(len(placement))
-        return RoundsRan(
+        ran = RoundsRan(
             at=now,
             start=since,
-            rounds=rounds,
+            rounds=max(1, round((now - since) / self._round_s)),
             steps=nothing,
             partner_steps=nothing,
             seconds=seconds,
             lost=np.zeros(0, dtype=np.int64),
         )
+        return [ran]
 
     def _held(self, number: int, now: float, since: float) -> float:
         """From the plan on, slots are held for the job, whether it has started or not; until it has ended."""
-        job = self._book.jobs[number]
+        job = self._registry.jobs[number]
         over = job.attempt is None and job.ended > 0
         return max(0.0, min(now, job.ended) - since) if over else now - since
 
     def _progress(self, jobs: list[Job], now: float) -> list[Event]:
         """Steps that were saved, and that the engine does not know of yet."""
-        news = [job for job in jobs if job.credited > job.told]
+        news = [job for job in jobs if job.saved_step > job.reported_steps]
         if not news:
             return []
         news.sort(key=lambda job: job.id)
-        steps = np.array([job.credited - job.told for job in news], dtype=np.float64)
+        steps = np.array([job.saved_step - job.reported_steps for job in news], dtype=np.float64)
         return [ProgressMade(at=now, jobs=_ids(news), steps=steps)]
 
     def _aside(self, jobs: list[Job], cluster: Cluster | None, now: float) -> list[Event]:
         """Jobs that wait for something no policy should know about."""
         inside = [job for job in jobs if job.admitted and not job.parked]
-        stuck = [job for job in inside if self.waits_for_cluster(job, cluster)]
+        stuck = [job for job in inside if cluster is None or not self._fits(job, cluster)]
         ids = {job.id for job in stuck}
         paused = [job for job in inside if job.wait_until > now and job.id not in ids]
         events: list[Event] = []
@@ -144,7 +139,7 @@ class Teller:
 
     def _new(self, jobs: list[Job], cluster: Cluster, now: float) -> list[Event]:
         """New jobs, one event for each run of consecutive numbers."""
-        new = [job for job in jobs if not job.admitted and not job.verdict and self._fits(job, cluster)]
+        new = [job for job in jobs if not job.admitted and job.final_phase is None and self._fits(job, cluster)]
         new.sort(key=lambda job: job.id)
         runs: list[list[Job]] = []
         for job in new:
@@ -159,24 +154,19 @@ class Teller:
             if cluster != self._fit_for:
                 self._fit = {}
             self._fit_for = cluster
-        key = (profile_of(job.spec), int(job.spec["gpus"]))
+        key = (job.spec.scheduled_profile, job.spec.gpus)
         if key not in self._fit:
-            self._fit[key] = can_run(self._speeds, *key, cluster)
+            self._fit[key] = can_run(self._catalogue, *key, cluster)
         return self._fit[key]
 
 
-def can_run(speeds: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:
+def can_run(catalogue: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:
     """Whether some type has both enough GPUs and a speed for such a job."""
-    for kind, count in zip(cluster.types, cluster.capacity.tolist(), strict=True):
+    for gpu_type, count in zip(cluster.types, cluster.capacity.tolist(), strict=True):
         with contextlib.suppress(ProfileMissing):
-            if count >= gpus and speeds.rate(profile, gpus, kind) > 0:
+            if count >= gpus and catalogue.rate(profile, gpus, gpu_type) > 0:
                 return True
     return False
-
-
-def profile_of(spec: Mapping[str, object]) -> str:
-    """The profile a job is scheduled by."""
-    return str(spec.get("profile") or "unprofiled")
 
 
 def _ended(over: list[Job], now: float) -> list[Event]:
@@ -185,13 +175,13 @@ def _ended(over: list[Job], now: float) -> list[Event]:
     parked = [job for job in over if job.parked]
     if parked:
         events.append(JobsReturned(at=now, jobs=_ids(parked)))
-    done = sorted((job for job in over if job.verdict == "finished"), key=lambda job: job.id)
+    done = sorted((job for job in over if job.final_phase is JobPhase.FINISHED), key=lambda job: job.id)
     if done:
         times = np.array([min(job.ended, now) for job in done])
         events.append(JobsFinished(at=now, jobs=_ids(done), finished_at=times))
     reasons: dict[str, list[Job]] = {}
     for job in over:
-        if job.verdict != "finished":
+        if job.final_phase is not JobPhase.FINISHED:
             reasons.setdefault(job.reason, []).append(job)
     events += [JobsDropped(at=now, jobs=_ids(group), reason=reason) for reason, group in reasons.items()]
     return events
@@ -202,15 +192,14 @@ def _ids(jobs: list[Job]) -> IntArray:
 
 
 def _table(jobs: list[Job]) -> Jobs:
-    specs = [job.spec for job in jobs]
-    late = [float(s.get("deadline_s") or 0.0) for s in specs]
+    deadlines = [job.spec.deadline_s for job in jobs]
     return table(
-        profile_names=[profile_of(s) for s in specs],
-        gpus=[int(s["gpus"]) for s in specs],
-        total_steps=[float(s["steps"]) for s in specs],
+        profile_names=[job.spec.scheduled_profile for job in jobs],
+        gpus=[job.spec.gpus for job in jobs],
+        total_steps=[float(job.spec.expected_steps) for job in jobs],
         submitted=[job.submitted for job in jobs],
-        weight=[float(s.get("weight") or 1.0) for s in specs],
-        duration=[x or np.nan for x in late],
-        slo=[1.0 if x else np.nan for x in late],
+        weight=[job.spec.weight for job in jobs],
+        duration=[deadline or np.nan for deadline in deadlines],
+        slo=[1.0 if deadline else np.nan for deadline in deadlines],
         tenant_names=[job.tenant for job in jobs],
     )

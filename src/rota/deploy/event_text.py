@@ -57,12 +57,16 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "NodeDrained": lambda f: f"node {f['node']} {'drained' if f['drained'] else 'back in use'}, by {f['by']}",
     "AttemptStarted": lambda f: f"job {f['job']} attempt {f['epoch']} starts on {_parts(f['parts'])}",
     "AttemptResized": lambda f: f"job {f['job']} attempt {f['epoch']} gets other CPUs and memory",
-    "AttemptStopping": lambda f: f"job {f['job']} attempt {f['epoch']} asked to stop: {f['reason']}",
+    "AttemptStopping": lambda f: (
+        f"job {f['job']} attempt {f['epoch']} asked to stop: {f['reason']}"
+        + (f" ({f['detail']})" if f.get("detail") else "")
+    ),
     "StepsSaved": lambda f: f"job {f['job']} saved step {f['step']:,}",
     "AttemptEnded": _ended,
     "LeasesExtended": lambda f: f"leases of {len(f['attempts'])} attempts extended",
     "JobWaits": lambda f: f"job {f['job']} waits: {f['reason']}",
     "JobGivenUp": lambda f: f"job {f['job']} given up: {f['reason']}",
+    "JobsArchived": lambda f: f"{_some(f['jobs'])} moved from memory to the table of finished jobs",
     "Audited": lambda f: f"refused {f['times']} x {f['who']}: {f['what']}",
     "RunStarted": lambda f: f"first servers are there: {len(f['config']['cluster']['servers'])}",
     "JobsSubmitted": lambda f: f"queue takes {_some(range(f['first_id'], f['first_id'] + len(f['gpus'])))}",

@@ -24,8 +24,8 @@ from typing import IO, Any
 from rota import clusters
 from rota.core.cluster import Server
 from rota.core.errors import ConfigError, OutputError, RotaError
-from rota.deploy.children import Child, Lifeline, stop
 from rota.deploy.control import Client
+from rota.deploy.local.processes import Child, Lifeline, stop
 from rota.deploy.locks import hold
 from rota.deploy.security import certs, secret_files
 from rota.deploy.security.places import tokens_file

@@ -1,0 +1,129 @@
+"""Jobs that left memory: a table of the journal, written with the event that lets go of them.
+
+Everything is read through a connection of its own, so that any thread may ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.core.lifecycle import JobPhase
+from rota.deploy.scheduler.records import Job, job_from, job_values
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS finished_jobs (
+    job INTEGER PRIMARY KEY, tenant TEXT NOT NULL, phase TEXT NOT NULL, request TEXT NOT NULL, body TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS finished_jobs_by_request ON finished_jobs (request) WHERE request != '';
+CREATE INDEX IF NOT EXISTS finished_jobs_by_tenant ON finished_jobs (tenant, phase);
+"""
+_MOST_AT_ONCE = 500
+"""Numbers in one question: SQLite has a limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs somebody wants to see; empty: all."""
+
+    tenant: str = ""
+    phases: frozenset[JobPhase] = frozenset()
+    jobs: frozenset[int] = frozenset()
+
+    def takes(self, job: Job) -> bool:
+        """Whether a job is one of them."""
+        if self.tenant and job.tenant != self.tenant:
+            return False
+        return (not self.phases or job.phase in self.phases) and (not self.jobs or job.id in self.jobs)
+
+
+def insert(db: sqlite3.Connection, jobs: Iterable[Job]) -> None:
+    """Write jobs into the table, within the transaction of the caller."""
+    rows = [(job.id, job.tenant, job.phase.value, job.request, _body(job)) for job in jobs]
+    db.executemany("INSERT OR REPLACE INTO finished_jobs VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def _body(job: Job) -> str:
+    return json.dumps(job_values(job), separators=(",", ":"))
+
+
+class JobArchive:
+    """Reads the table."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)
+        try:
+            yield db
+        finally:
+            db.close()
+
+    def job(self, number: int) -> Job | None:
+        """One job; None if it is not there."""
+        with self._open() as db:
+            row = db.execute("SELECT body FROM finished_jobs WHERE job = ?", (number,)).fetchone()
+        return None if row is None else job_from(json.loads(row[0]))
+
+    def request(self, request: str) -> list[int] | None:
+        """Jobs of a submission, by the name that the submitter gave it."""
+        with self._open() as db:
+            query = "SELECT job FROM finished_jobs WHERE request = ? AND request != '' ORDER BY job"
+            jobs = [int(number) for (number,) in db.execute(query, (request,))]
+        return jobs or None
+
+    def tenants(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Tenants of those jobs that are there."""
+        wanted = list(numbers)
+        tenants: dict[int, str] = {}
+        with self._open() as db:
+            for first in range(0, len(wanted), _MOST_AT_ONCE):
+                some = wanted[first : first + _MOST_AT_ONCE]
+                query = f"SELECT job, tenant FROM finished_jobs WHERE job IN ({_places(some)})"  # noqa: S608 - marks only
+                tenants.update(db.execute(query, some))
+        return tenants
+
+    def select(self, wanted: JobFilter, limit: int = 0) -> tuple[list[Job], int]:
+        """Jobs, the newest first, at most `limit` (0: all), and how many there are in all."""
+        if len(wanted.jobs) > _MOST_AT_ONCE:
+            return self._select_many(wanted, limit)
+        conditions, values = _conditions(wanted)
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        with self._open() as db:
+            # The conditions are fixed texts with marks for values.
+            (total,) = db.execute(f"SELECT count(*) FROM finished_jobs {where}", values).fetchone()  # noqa: S608
+            query = f"SELECT body FROM finished_jobs {where} ORDER BY job DESC LIMIT ?"  # noqa: S608
+            bodies = [body for (body,) in db.execute(query, [*values, limit or -1])]
+        return [job_from(json.loads(body)) for body in bodies], int(total)
+
+    def _select_many(self, wanted: JobFilter, limit: int) -> tuple[list[Job], int]:
+        numbers = sorted(wanted.jobs, reverse=True)
+        jobs: list[Job] = []
+        for first in range(0, len(numbers), _MOST_AT_ONCE):
+            some = frozenset(numbers[first : first + _MOST_AT_ONCE])
+            jobs += self.select(JobFilter(tenant=wanted.tenant, phases=wanted.phases, jobs=some))[0]
+        return jobs[: limit or None], len(jobs)
+
+
+def _conditions(wanted: JobFilter) -> tuple[list[str], list[str | int]]:
+    conditions: list[str] = []
+    values: list[str | int] = []
+    if wanted.tenant:
+        conditions.append("tenant = ?")
+        values.append(wanted.tenant)
+    if wanted.phases:
+        conditions.append(f"phase IN ({_places(wanted.phases)})")
+        values += [phase.value for phase in wanted.phases]
+    if wanted.jobs:
+        conditions.append(f"job IN ({_places(wanted.jobs)})")
+        values += wanted.jobs
+    return conditions, values
+
+
+def _places(values: Sequence[object] | frozenset[object] | frozenset[int] | frozenset[JobPhase]) -> str:
+    return ", ".join("?" for _ in values)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,7 +63,7 @@ class ControlLoop:
         self._leases = leases
         self._failures = FailureDetector(registry, heartbeats, options.timing)
         self._look_every_s = min(_LONGEST_LOOK_S, options.timing.heartbeat_s / 4)
-        self._looked = 0.0
+        self._looked = -math.inf
         self._stopped = False
         self._logged: dict[tuple[str, str], float] = {}
         self.round_start = 0.0
@@ -88,8 +88,9 @@ class ControlLoop:
     def turn(self, nap_s: float) -> None:
         """Wait so long for requests, answer all that are there, and see to what follows."""
         answers = [(call, self._do(call)) for call in self._inbox.take(nap_s)]
-        if time.monotonic() - self._looked >= self._look_every_s:
-            self._looked = time.monotonic()
+        monotonic_now = self._heartbeats.monotonic()
+        if monotonic_now - self._looked >= self._look_every_s:
+            self._looked = monotonic_now
             self._look_after()
         moving = self._recorder.moving
         if moving:
@@ -178,7 +179,7 @@ class ControlLoop:
             raise
         except Exception as error:
             key = (step, repr(error))
-            now = time.monotonic()
+            now = self._heartbeats.monotonic()
             if now - self._logged.get(key, -_SAME_FAILURE_S) >= _SAME_FAILURE_S:
                 self._logged = {known: at for known, at in self._logged.items() if now - at < _SAME_FAILURE_S}
                 self._logged[key] = now

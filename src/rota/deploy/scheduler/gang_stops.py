@@ -56,22 +56,22 @@ class GangStops:
             self._end(key)
         for key, (job, attempt) in stopping.items():
             if key not in self._agreements:
-                self._begin(key, job, attempt)
+                self._begin(key, job, attempt, heartbeats.monotonic())
             self._feed(key, attempt, heartbeats)
         return self._last_id != before
 
-    def _begin(self, key: AttemptKey, job: Job, attempt: Attempt) -> None:
+    def _begin(self, key: AttemptKey, job: Job, attempt: Attempt, now: float) -> None:
         counts = ranks_by_part(job, attempt)
         self._node_of_rank[key] = [
             node for node, count in zip(attempt.nodes, counts, strict=True) for _ in range(count)
         ]
         agreement = Agreement(range(sum(counts)), first_id=time.time_ns() // 1_000_000)
         self._agreements[key] = agreement
-        self._send(key, agreement.begin(time.monotonic()))
+        self._send(key, agreement.begin(now))
 
     def _feed(self, key: AttemptKey, attempt: Attempt, heartbeats: Heartbeats) -> None:
         agreement = self._agreements[key]
-        now = time.monotonic()
+        now = heartbeats.monotonic()
         for node in dict.fromkeys(attempt.nodes):
             task = heartbeats.of(node).tasks.get(key)
             for rank, text in () if task is None else task.answers:

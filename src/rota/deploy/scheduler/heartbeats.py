@@ -74,22 +74,22 @@ class Heartbeats:
     def __init__(self, heartbeat_s: float = 2.0, monotonic: Monotonic = time.monotonic) -> None:
         self._contacts: dict[str, AgentContact] = {}
         self._longest_gap_s = 2 * heartbeat_s
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._progress: dict[AttemptKey, LiveProgress] = {}
 
     def of(self, node: str) -> AgentContact:
         """The contact of a node; one that was never heard counts as heard now, so that it gets its time."""
         if node not in self._contacts:
-            self._contacts[node] = AgentContact(heard=self._monotonic())
+            self._contacts[node] = AgentContact(heard=self.monotonic())
         return self._contacts[node]
 
     def renew(self, node: str) -> None:
         """The agent registered: forget what its predecessor said."""
-        self._contacts[node] = AgentContact(heard=self._monotonic())
+        self._contacts[node] = AgentContact(heard=self.monotonic())
 
     def silent_s(self, node: str) -> float:
         """Seconds since the last sign of life."""
-        return self._monotonic() - self.of(node).heard
+        return self.monotonic() - self.of(node).heard
 
     def live_step(self, key: AttemptKey) -> int:
         """The last step of an attempt that was heard of; 0 if none was."""
@@ -101,7 +101,7 @@ class Heartbeats:
         contact = self.of(report.node)
         if report.sequence <= contact.sequence:
             return False
-        now = self._monotonic()
+        now = self.monotonic()
         unheard_s = max(0.0, now - contact.heard - self._longest_gap_s)
         contact.heard = now
         contact.sequence = report.sequence

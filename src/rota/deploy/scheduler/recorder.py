@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from rota.core.errors import IllegalTransition
 from rota.core.events import Event
@@ -23,7 +24,7 @@ from rota.deploy.events import (
     to_fields,
 )
 from rota.deploy.scheduler.heartbeats import Heartbeats
-from rota.deploy.scheduler.journal import EventRow, Journal
+from rota.deploy.scheduler.journal import EventRow
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 from rota.engine.log import LineWriter
@@ -34,10 +35,17 @@ _QUIET = (JobAccepted, StepsSaved, JobsArchived, Audited)
 """Events that change nothing for what should run before the next round."""
 
 
+class EventLog(Protocol):
+    """Where events are committed: the journal."""
+
+    def append(self, rows: Iterable[EventRow], archived: Iterable[Job] = ()) -> int:
+        """Commit events, and jobs that leave memory with them, in one piece. Raises OutputError."""
+
+
 class Recorder:
     """Applies events and writes them down. Used by the thread that owns the registry."""
 
-    def __init__(self, registry: Registry, heartbeats: Heartbeats, journal: Journal) -> None:
+    def __init__(self, registry: Registry, heartbeats: Heartbeats, journal: EventLog) -> None:
         self._registry = registry
         self._heartbeats = heartbeats
         self._journal = journal

@@ -6,9 +6,10 @@ import io
 import logging
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from rota._version import __version__
 from rota.core.cluster import Cluster, cluster_from
@@ -17,7 +18,6 @@ from rota.core.events import RunStarted
 from rota.core.ports import Throughputs
 from rota.core.rules import Rules
 from rota.deploy.events import KINDS, from_fields
-from rota.deploy.scheduler.journal import Journal
 from rota.deploy.scheduler.old_journals import translated
 from rota.deploy.scheduler.registry import Registry
 from rota.engine.checkpoint import SafeReader
@@ -47,11 +47,28 @@ class Recovered:
         self.trigger = Trigger(rules)
 
 
+class Events(Protocol):
+    """Where events and snapshots are read: the journal."""
+
+    @property
+    def path(self) -> Path:
+        """For messages."""
+
+    def events(self, after: int = 0) -> Iterable[tuple[int, dict[str, Any]]]:
+        """(number, fields) of the events behind `after`."""
+
+    def snapshot(self, version: str) -> tuple[int, bytes] | None:
+        """The newest snapshot of a version: number of its last event, contents."""
+
+    def save_snapshot(self, version: str, body: bytes) -> None:
+        """Keep the state as it is after the last event."""
+
+
 class Recovery:
     """Reads and writes what a scheduler needs to go on."""
 
     def __init__(
-        self, journal: Journal, catalogue: Throughputs, rules: Rules, make_state: Callable[[Cluster], LiveState]
+        self, journal: Events, catalogue: Throughputs, rules: Rules, make_state: Callable[[Cluster], LiveState]
     ) -> None:
         self._journal = journal
         self._catalogue = catalogue

@@ -141,7 +141,7 @@ def test_a_handler_that_raises_is_answered_and_logged_with_the_request(tmp_path,
                 calls = [
                     fleet.control.GetJob(pb.JobRequest(job=17)),
                     fleet.control.Status(pb.Empty()),
-                    anext_of(fleet.control.Logs(pb.LogsRequest(job=17))),
+                    first_of(fleet.control.Logs(pb.LogsRequest(job=17))),
                 ]
                 for call in calls:
                     with pytest.raises(grpc.aio.AioRpcError) as raised:
@@ -169,6 +169,7 @@ def test_a_report_that_makes_no_sense_harms_only_its_sender(tmp_path):
     asyncio.run(story())
 
 
-async def anext_of(stream):
+async def first_of(stream):
     async for message in stream:
         return message
+    return None

@@ -72,9 +72,10 @@ def command(
     given = {"servers": servers, "emulate": emulate, "time_scale": time_scale, "serve": _serve(serve)}
     given |= {"per_process": per_process, "realtime": realtime}
     given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
-    wishes = local.merged(given, local.remembered(folder))
+    settings = needs_deploy("rota.deploy.local.settings")
+    asked = settings.merged(given, settings.remembered(folder))
     screen = _Screen()
-    cluster: LocalCluster = local.LocalCluster(folder=folder, wishes=wishes, port=port, tell=screen.say)
+    cluster: LocalCluster = local.LocalCluster(folder=folder, settings=asked, port=port, tell=screen.say)
     stop = _Stop()
     try:
         cluster.start(lambda: stop.asked)

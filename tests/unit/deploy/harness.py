@@ -1,7 +1,7 @@
 """The scheduler of a deployment in memory: events in, events out; no thread, no SQLite, no network, no real time.
 
-Everything is the real thing but the clock, which a test moves, the journal, which is a list, and the policy: a test says
-what should run. Agents are played: a test says what they report.
+Everything is the real thing but the clock, which a test moves, the journal, which is a list, and the policy: a test
+says what should run. Agents are played: a test says what they report.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What happens to jobs when agents, servers and users do things at the wrong moment: events in, events out."""
 
 import pytest
-
 from harness import ROUND_S, TIMING, Harness, ends, runs
+
 from rota.core.lifecycle import JobPhase, StopReason
 from rota.deploy.events import AttemptStarted
 from rota.deploy.scheduler.requests import Refused
@@ -326,7 +326,7 @@ def test_the_rest_of_a_gang_is_killed_when_one_of_its_servers_is_lost():
 
 
 def test_ranks_of_a_gang_are_numbered_over_its_servers():
-    harness, job = a_gang(ranks="gpu")
+    harness, _ = a_gang(ranks="gpu")
 
     (first,), (second,) = (harness.board.published[node].tasks for node in ("a", "b"))
 

@@ -1,11 +1,11 @@
-"""A scheduler may die after any commit: whatever is in the journal by then is read back, and leads to the same events."""
+"""A scheduler may die after any commit: what is in the journal by then is read back, and leads to the same events."""
 
 import copy
 
+from harness import Harness, ends, runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import Harness, ends, runs
 from rota.core.lifecycle import AttemptOutcome
 
 NODES = ("a", "b")
@@ -86,7 +86,7 @@ def no_device_is_held_by_strangers(registry):
     assert len(held) == len(set(held))
 
 
-@settings(max_examples=100)
+@settings(max_examples=150)
 @given(st.lists(operations, min_size=10, max_size=25))
 def test_every_prefix_of_every_journal_rebuilds_the_registry(history):
     harness = begun()
@@ -102,7 +102,7 @@ def test_every_prefix_of_every_journal_rebuilds_the_registry(history):
             assert again == lives[rows]
 
 
-@settings(max_examples=100)
+@settings(max_examples=150)
 @given(st.lists(operations, min_size=6, max_size=15), st.lists(operations, min_size=3, max_size=8))
 def test_a_restart_changes_nothing_about_what_happens_next(before, after):
     harness = begun()

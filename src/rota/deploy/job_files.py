@@ -71,7 +71,7 @@ class _Place:
     """Where a table is, for messages: the reader of TOML does not say."""
 
     def __init__(self, path: str, text: str, number: int) -> None:
-        self.path, self._number = path, number
+        self.path = path
         lines = text.splitlines()
         heads = [i for i, line in enumerate(lines) if re.match(r"\s*\[\[\s*job\s*\]\]", line)]
         self._first = heads[number] if number < len(heads) else 0

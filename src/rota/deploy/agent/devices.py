@@ -37,7 +37,8 @@ class Devices:
     """What an emulated server has."""
 
     def __init__(self, equipment: Equipment, folder: Path) -> None:
-        self.type, self.time_scale = equipment.type, 1.0
+        self.type = equipment.type
+        self.time_scale = 1.0
         usable = _usable_mib(equipment)
         self.fleet = Fleet(
             Device(name, equipment.type, usable, sharing=SHARING, asking_s=ASKING_S) for name in equipment.devices

@@ -35,7 +35,7 @@ def machine_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Memory(Protocol):
+class DeviceMemory(Protocol):
     """The devices of the agent, as far as jobs without a process need them."""
 
     def hold(self, key: Key, order: pb.TaskOrder) -> None:
@@ -52,10 +52,18 @@ class EmulatedRunner:
     """One job whose device time is spent here."""
 
     def __init__(
-        self, order: pb.TaskOrder, changed: Callable[[], None], root: Path, folder: Path, devices: Memory | None = None
+        self,
+        order: pb.TaskOrder,
+        changed: Callable[[], None],
+        root: Path,
+        folder: Path,
+        devices: DeviceMemory | None = None,
     ) -> None:
         self.key: Key = (order.job, order.epoch)
-        self._changed, self._root, self._folder, self._devices = changed, root, folder, devices
+        self._changed = changed
+        self._root = root
+        self._folder = folder
+        self._devices = devices
         self._order = order
         self._file = folder / f"{order.job}.{order.epoch}.json"
         spec = spec_of(order.spec)
@@ -63,9 +71,11 @@ class EmulatedRunner:
         self._every_s = spec.checkpoint_every_s or _SAVE_EVERY_S
         self._rate = self._promised(order)
         self._first = int(order.resume_step)
-        self._base, self._since = float(order.resume_step), machine_s()
+        self._base = float(order.resume_step)
+        self._since = machine_s()
         self._lease_end = self._since + order.lease_s
-        self._saved_step, self._saved_path = int(order.resume_step), order.resume
+        self._saved_step = int(order.resume_step)
+        self._saved_path = order.resume
         self._saved_at = self._since
         self._phase = TaskPhase.STARTING
         self._outcome: AttemptOutcome | None = None
@@ -88,15 +98,20 @@ class EmulatedRunner:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @staticmethod
-    def recovered(path: Path, changed: Callable[[], None], root: Path, devices: Memory | None = None) -> EmulatedRunner:
+    def recovered(
+        path: Path, changed: Callable[[], None], root: Path, devices: DeviceMemory | None = None
+    ) -> EmulatedRunner:
         """A job that went on while the agent was away."""
         kept = json.loads(path.read_text(encoding="utf-8"))
         order = pb.TaskOrder.FromString(bytes.fromhex(kept["order"]))
         runner = EmulatedRunner(order, changed, root, path.parent, devices)
         runner._rate = kept["rate"]
-        runner._base, runner._since = kept["base"], kept["since"]
-        runner._first, runner._lease_end = kept["first"], kept["lease_end"]
-        runner._saved_step, runner._saved_path = kept["saved_step"], kept["saved_path"]
+        runner._base = kept["base"]
+        runner._since = kept["since"]
+        runner._first = kept["first"]
+        runner._lease_end = kept["lease_end"]
+        runner._saved_step = kept["saved_step"]
+        runner._saved_path = kept["saved_path"]
         runner._phase = TaskPhase(kept["phase"])
         runner._outcome = AttemptOutcome(kept["outcome"]) if kept["outcome"] else None
         runner._ended_step = kept["ended_step"]
@@ -112,7 +127,8 @@ class EmulatedRunner:
         self._lease_end = machine_s() + order.lease_s
         rate = self._promised(order)
         if rate > 0 and abs(rate - self._rate) > 1e-9 * self._rate and self._phase is TaskPhase.RUNNING:
-            self._base, self._since = self._position(), machine_s()
+            self._base = self._position()
+            self._since = machine_s()
             self._rate = rate
             if self._task is not None:
                 self._task.cancel()
@@ -218,7 +234,8 @@ class EmulatedRunner:
             self._disk_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
             return False
         before = self._saved_path
-        self._saved_step, self._saved_path = step, str(final.relative_to(self._root))
+        self._saved_step = step
+        self._saved_path = str(final.relative_to(self._root))
         if before and before != self._saved_path and before.startswith(f"{self.key[0]}/{self.key[1]}/"):
             with contextlib.suppress(OSError):
                 (self._root / before).unlink()
@@ -241,7 +258,7 @@ def _word(outcome: AttemptOutcome | None) -> str:
 
 
 def recover(
-    folder: Path, changed: Callable[[], None], root: Path, devices: Memory | None = None
+    folder: Path, changed: Callable[[], None], root: Path, devices: DeviceMemory | None = None
 ) -> Iterator[EmulatedRunner]:
     """All emulated jobs that were here."""
     for path in sorted(folder.glob("*.json")):

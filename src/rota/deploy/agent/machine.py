@@ -14,8 +14,10 @@ from rota.deploy.worker.inventory import inspect
 from rota.emulate.cards import card
 
 EMULATE = "emulate:"
-CPUS_PER_GPU, MEMORY_GB_PER_GPU = 3.0, 62.5
-"""Of an emulated server for which nothing is said: the servers of Synergy's experiments."""
+CPUS_PER_GPU = 3.0
+"""Of an emulated server for which nothing is said: as in the servers of Synergy's experiments."""
+MEMORY_GB_PER_GPU = 62.5
+"""Likewise main memory, GB (10^9 bytes)."""
 _MOST = 1024
 _HOW = "write emulate:TYPE=N to emulate them, e.g. --gpus emulate:v100=8, or TYPE=N for those that are there"
 

@@ -88,18 +88,20 @@ class Agent:
             await self.processes.open(self._root, self._link.changed)
             tasks.adopt(self.processes.recover())
         self._link.tasks = tasks
-        ticking = asyncio.create_task(self._tick(tasks))
-        telling = asyncio.create_task(self._tell(ready))
+        beside = [asyncio.create_task(self._tick(tasks)), asyncio.create_task(self._tell(ready))]
         try:
             await self._link.run()
         finally:
-            for one in (ticking, telling):
-                one.cancel()
-            await asyncio.gather(ticking, telling, *self._opening, return_exceptions=True)
-            if self.devices is not None:
-                await self.devices.close()
-            if self.processes is not None:
-                await self.processes.close()
+            await self._close(beside)
+
+    async def _close(self, beside: list[asyncio.Task[None]]) -> None:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, *self._opening, return_exceptions=True)
+        if self.devices is not None:
+            await self.devices.close()
+        if self.processes is not None:
+            await self.processes.close()
 
     async def _tell(self, ready: Callable[[], None]) -> None:
         await self._link.connected.wait()

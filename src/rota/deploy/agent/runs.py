@@ -80,7 +80,8 @@ async def _run(agents: Sequence[AgentSettings], ready: Callable[[], None], *, wh
 
 async def _one(settings: AgentSettings, ready: Callable[[], None]) -> None:
     folder = settings.folder.absolute()  # jobs have working folders of their own
-    equipment, machine = settings.equipment, None
+    equipment = settings.equipment
+    machine = None
     if settings.connection is not None:
         machine = part_of(inspect(), settings.connection, equipment.cpus, emulated=equipment.emulated)
     devices = Devices(equipment, folder) if equipment.emulated else None

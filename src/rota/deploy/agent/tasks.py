@@ -58,7 +58,8 @@ class Tasks:
     """All tasks of the agent."""
 
     def __init__(self, make: Make, changed: Callable[[], None]) -> None:
-        self._make, self._changed = make, changed
+        self._make = make
+        self._changed = changed
         self._all: dict[Key, Runner] = {}
         self._refused: dict[Key, pb.TaskState] = {}
         self.taken_over = 0

@@ -29,7 +29,10 @@ from rota.deploy.security import secret_files
 from rota.deploy.worker.inventory import read_connections
 from rota.rpc import rota_pb2 as pb
 
-_SERVE_S, _JOIN_S = 60.0, 120.0
+_SERVE_S = 60.0
+"""Seconds that the scheduler may take to listen."""
+_JOIN_S = 120.0
+"""Seconds that all servers may take to register."""
 _MANY = 8
 """From more emulated servers than this on, so many agents share a process unless something else is asked for."""
 _MAIN = "import sys; sys.path[:] = filter(None, sys.path); from rota.cli.main import main; sys.exit(main())"
@@ -126,8 +129,10 @@ class LocalCluster:
 
     def _agent(self, group: Sequence[Server], lifeline: Lifeline, line: Sequence[str] = ()) -> Child:
         """The process of one agent, or of several for servers that are alike."""
-        server, place = group[0], self.folder.resolve()
-        has, names = server.capacity, [server.id for server in group]
+        server = group[0]
+        has = server.capacity
+        names = [member.id for member in group]
+        place = self.folder.resolve()
         folder = place / "agents" / server.id if len(group) == 1 else place / "agents"
         amounts = [
             (flag, value)

@@ -21,7 +21,8 @@ from rota.core.errors import ConfigError, RotaError
 GRACE_S = 10.0
 """Between TERM and KILL."""
 RESTARTS = 5
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 10.0
 _SETTLED_S = 60.0
 """A process that ran so long gets all its restarts back."""
 USAGE = 2
@@ -63,7 +64,9 @@ class Child:
                 list(self.command), stdin=self.lifeline.reader, stdout=subprocess.PIPE, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
-        self._started, self._again_at, self._heard = time.monotonic(), 0.0, b""
+        self._started = time.monotonic()
+        self._again_at = 0.0
+        self._heard = b""
 
     @property
     def pid(self) -> int:
@@ -133,7 +136,8 @@ def stop(children: Iterable[Child], grace_s: float = GRACE_S) -> list[str]:
     for child in alive:
         assert child.process is not None  # it has a number
         child.process.terminate()
-    until, late = time.monotonic() + grace_s, []
+    until = time.monotonic() + grace_s
+    late = []
     for child in alive:
         assert child.process is not None  # it has a number
         try:

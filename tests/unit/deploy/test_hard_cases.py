@@ -5,7 +5,7 @@ from harness import ROUND_S, TIMING, Harness, ends, runs
 
 from rota.core.lifecycle import JobPhase, StopReason
 from rota.deploy.events import AttemptStarted
-from rota.deploy.scheduler.requests import Refused
+from rota.deploy.scheduler.requests import OfferedNode, Refused
 
 
 def stopping(**fields):
@@ -250,6 +250,26 @@ def test_a_drained_node_empties_and_comes_back():
     harness.ask(lambda now: harness.requests.drain("a", "ops", now, undo=True))
 
     assert harness.job(job).attempt is not None
+
+
+def test_a_server_that_says_nonsense_about_itself_is_refused():
+    harness = Harness()
+    offered = OfferedNode(node="a", type="v100", devices=("gpu0",), cpus=float("nan"))
+
+    with pytest.raises(Refused, match="node 'a': cpus is nan; give a number from 0 on"):
+        harness.ask(lambda now: harness.requests.register(offered, now))
+
+
+def test_nothing_is_kept_of_an_attempt_that_nobody_speaks_of():
+    harness = Harness()
+    job = harness.running()
+    harness.report("a", {job: ends("completed", saved_step=1000)})
+    harness.report("a")  # agents report an end until it is off their list
+
+    harness.agents["a"].tasks.clear()
+    harness.report("a")
+
+    assert harness.heartbeats.live_step((job, 1)) == 0
 
 
 # Gangs and partners

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deployed import a_scheduler
+from deployed import PlayedAgent, a_scheduler, ask, jobs_of, look, until
 from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_values
 from rota.core.lifecycle import JobPhase, StopReason
@@ -109,6 +109,23 @@ def test_a_journal_of_a_later_version_is_refused_with_what_to_do(old):
 
     with pytest.raises(ConfigError, match=r"has layout 3; .* Start the version that wrote it"):
         a_scheduler(old)
+
+
+def test_a_scheduler_goes_on_with_the_jobs_of_an_old_journal(old):
+    scheduler = a_scheduler(old)
+    before = {number: job.saved_step for number, job in scheduler.registry.jobs.items()}
+    scheduler.start()
+    try:
+        agents = [PlayedAgent(scheduler, "a"), PlayedAgent(scheduler, "b")]
+        until(lambda: jobs_of(scheduler)[12].over and jobs_of(scheduler)[13].epoch > 3, scheduler, agents)
+        assert jobs_of(scheduler)[13].attempt.resume_step == before[13]
+        ask(scheduler, lambda now: scheduler.requests.cancel([13], "me", None, now))
+        until(lambda: not look(scheduler, lambda registry: len(registry.live)), scheduler, agents)
+        phases = {number: job.phase for number, job in jobs_of(scheduler).items()}
+    finally:
+        scheduler.stop()
+
+    assert (phases[12], phases[13], phases[0]) == (JobPhase.FINISHED, JobPhase.CANCELLED, JobPhase.FAILED)
 
 
 @pytest.mark.parametrize(

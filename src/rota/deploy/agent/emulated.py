@@ -262,5 +262,5 @@ def recover(
 ) -> Iterator[EmulatedRunner]:
     """All emulated jobs that were here."""
     for path in sorted(folder.glob("*.json")):
-        with contextlib.suppress(ValueError, KeyError):
+        with contextlib.suppress(ValueError, KeyError, RotaError):
             yield EmulatedRunner.recovered(path, changed, root, devices)

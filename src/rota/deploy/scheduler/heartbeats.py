@@ -106,11 +106,19 @@ class Heartbeats:
         contact.heard = now
         contact.sequence = report.sequence
         contact.acknowledged = report.acknowledged
-        contact.tasks = report.tasks
         contact.lateness_s = report.lateness_s
+        gone = contact.tasks.keys() - report.tasks.keys()
+        contact.tasks = report.tasks
         for key, task in report.tasks.items():
             self._follow(key, task.step, now, unheard_s)
+        for key in gone:
+            self._let_go(key)
         return True
+
+    def _let_go(self, key: AttemptKey) -> None:
+        """Forget the progress of an attempt that no agent speaks of: agents report an end until it is acknowledged."""
+        if not any(key in contact.tasks for contact in self._contacts.values()):
+            self._progress.pop(key, None)
 
     def _follow(self, key: AttemptKey, step: int, now: float, unheard_s: float) -> None:
         before = self._progress.get(key)

@@ -102,6 +102,8 @@ class Recorder:
         except IllegalTransition as error:
             self._give_up(error, event.at, type(event).__name__)
             self.commit()
+        except Exception:
+            log.exception("the registry cannot take over %s; the scheduler goes on", type(event).__name__)
 
     def write_next_plan_in_full(self) -> None:
         """Whoever reads on from a snapshot has not seen the plan before."""

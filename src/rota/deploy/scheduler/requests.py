@@ -5,6 +5,7 @@ Every method returns the events that follow and a function that makes the answer
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -150,6 +151,7 @@ class Requests:
         """A server comes, or comes back; the answer is its session."""
         if not offered.node or not offered.type:
             raise Refused("INVALID_ARGUMENT", "a node needs a name and an accelerator type")
+        _check_amounts(offered)
         node = offered if self._declared is None else _as_declared(offered, self._declared)
         session = uuid.uuid4().hex
         self._heartbeats.renew(node.node)
@@ -164,6 +166,15 @@ class Requests:
             return [], lambda: True
         events = events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
         return events, lambda: True
+
+
+def _check_amounts(offered: OfferedNode) -> None:
+    """Refused if a server says to have something that no server can have."""
+    for name in ("cpus", "memory_gb", "storage_mbps", "network_gbps", "device_memory_mib"):
+        amount = getattr(offered, name)
+        if not (math.isfinite(amount) and amount >= 0):
+            message = f"node {offered.node!r}: {name} is {amount!r}; give a number from 0 on"
+            raise Refused("INVALID_ARGUMENT", message)
 
 
 def _as_declared(offered: OfferedNode, declared: Mapping[str, Server]) -> OfferedNode:

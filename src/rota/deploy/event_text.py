@@ -77,5 +77,6 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "JobsReturned": lambda f: f"{_some(f['jobs'])} back in the queue",
     "Planned": lambda f: f"round {f['round']}: " + ("as before" if f.get("same") else f"{len(f['first'])} tasks"),
     "SolveFailed": lambda f: f"the policy failed, the last allocation stays: {f['reason']}",
+    "PlacementFailed": lambda f: f"the mechanism failed, the last placement stays: {f['reason']}",
     "ClusterChanged": lambda f: f"{len(f['cluster']['servers'])} servers in use",
 }

@@ -165,7 +165,9 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         """What happened, and what happens."""
         tenant = self._visible_tenant(context)
         journal = self._scheduler.journal
-        after = journal.last if request.after < 0 else request.after
+        after = request.after
+        if after < 0:
+            after = await self._look("Events", lambda _: journal.last)
         while self._scheduler.alive():
             lines = await asyncio.to_thread(journal.read, after, _LINES_AT_ONCE)
             visible = lines if tenant is None else await self._of_tenant(lines, tenant)

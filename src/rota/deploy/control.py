@@ -100,13 +100,13 @@ class Client:
     def page(self, phases: Iterable[str] = (), *, limit: int = 0, tenant: str = "") -> pb.JobList:
         """The same with the number of all that there are."""
         request = pb.ListJobsRequest(phases=list(phases), limit=limit, tenant=tenant)
-        found: pb.JobList = self._call(self._stub.ListJobs, request)
-        return found
+        page: pb.JobList = self._call(self._stub.ListJobs, request)
+        return page
 
     def job(self, number: int) -> pb.JobInfo:
         """One job."""
-        found: pb.JobInfo = self._call(self._stub.GetJob, pb.JobRequest(job=number))
-        return found
+        info: pb.JobInfo = self._call(self._stub.GetJob, pb.JobRequest(job=number))
+        return info
 
     def cancel(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
         """End jobs; those that end now, and those that were over already."""
@@ -162,13 +162,13 @@ class Client:
 
     def drain(self, node: str, *, undo: bool = False) -> pb.NodeInfo:
         """Keep jobs away from a server, or let them back."""
-        found: pb.NodeInfo = self._call(self._stub.Drain, pb.DrainRequest(node=node, undo=undo))
-        return found
+        info: pb.NodeInfo = self._call(self._stub.Drain, pb.DrainRequest(node=node, undo=undo))
+        return info
 
     def status(self) -> pb.StatusReply:
         """The scheduler itself."""
-        found: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
-        return found
+        status: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
+        return status
 
     def events(self, after: int = 0, *, follow: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
         """(number, fields) of what happened behind event `after`; -1: only what happens from now on."""

@@ -15,13 +15,13 @@ def told(fields: Mapping[str, Any], begun: float | None, scale: float = 1.0) -> 
 
 
 def _what(fields: Mapping[str, Any]) -> str:
-    kind = str(fields.get("event", "?"))
-    words = _WORDS.get(kind)
+    name = str(fields.get("event", "?"))
+    describe = _WORDS.get(name)
     try:
-        said = words(fields) if words is not None else ""
+        text = describe(fields) if describe is not None else ""
     except (KeyError, TypeError, ValueError, IndexError):
-        said = ""
-    return said or kind
+        text = ""
+    return text or name
 
 
 def _parts(parts: Any) -> str:

@@ -225,7 +225,7 @@ DeployEvent: TypeAlias = (
     | Audited
 )
 
-KINDS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(DeployEvent)}
+KINDS: Mapping[str, type[Any]] = {event.__name__: event for event in get_args(DeployEvent)}
 
 
 def to_fields(event: DeployEvent) -> dict[str, Any]:
@@ -236,11 +236,11 @@ def to_fields(event: DeployEvent) -> dict[str, Any]:
 
 def from_fields(fields: Mapping[str, Any]) -> DeployEvent:
     """The event of plain values; raises KeyError, TypeError or ValueError if it is none."""
-    kind = KINDS[fields["event"]]
-    types = {known.name: str(known.type) for known in dataclasses.fields(kind)}
+    event_type = KINDS[fields["event"]]
+    types = {known.name: str(known.type) for known in dataclasses.fields(event_type)}
     values = {name: value for name, value in fields.items() if name != "event"}
     read = {name: _READERS.get(types[name], _as_it_is)(value) for name, value in values.items()}
-    event: DeployEvent = kind(**read)
+    event: DeployEvent = event_type(**read)
     return event
 
 

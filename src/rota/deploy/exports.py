@@ -131,15 +131,15 @@ def _union(clusters: Iterable[Cluster]) -> Cluster:
 
 def _capacity(whole: Cluster, now: Cluster, at: float) -> dict[str, Any]:
     there = dict(zip(now.types, now.capacity.tolist(), strict=True))
-    return {"event": "CapacityChanged", "at": at, "capacity": [there.get(kind, 0) for kind in whole.types]}
+    return {"event": "CapacityChanged", "at": at, "capacity": [there.get(gpu_type, 0) for gpu_type in whole.types]}
 
 
 def _renumbered(plan: dict[str, Any], now: Cluster, whole: Cluster) -> dict[str, Any]:
-    types = [whole.types.index(kind) for kind in now.types]
+    types = [whole.types.index(gpu_type) for gpu_type in now.types]
     places = {(server.id, server.type): i for i, server in enumerate(whole.ordered)}
     servers = [places[server.id, server.type] for server in now.ordered]
     renumbered = {
-        "type": [types[kind] for kind in plan["type"]],
+        "type": [types[number] for number in plan["type"]],
         "slot_server": [servers[server] for server in plan["slot_server"]],
     }
     return {key: value for key, value in {**plan, **renumbered}.items() if key != "same"}

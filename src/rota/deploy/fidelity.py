@@ -77,9 +77,9 @@ class Fidelity:
             ("p95 JCT", lambda x: float(np.percentile(x, 95))),
             ("p99 JCT", lambda x: float(np.percentile(x, 99))),
         ]
-        found = [Difference(name=n, simulated=f(self.simulated), emulated=f(self.emulated)) for n, f in pairs]
+        times = [Difference(name=n, simulated=f(self.simulated), emulated=f(self.emulated)) for n, f in pairs]
         makespan = Difference(name="makespan", simulated=self.simulated_makespan_s, emulated=self.emulated_makespan_s)
-        return [*found, makespan]
+        return [*times, makespan]
 
 
 def specs_of(jobs: Jobs, checkpoint_every_s: float) -> list[JobSpec]:

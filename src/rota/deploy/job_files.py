@@ -93,9 +93,9 @@ def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
             near = difflib.get_close_matches(key, KEYS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KEYS)}"
             raise ConfigError(f"{place.of(key)}: a job has no {key!r}; {hint}")
-        field, kind = _KEYS[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ConfigError(f"{place.of(key)}: {key} = {value!r} is not {_kind(kind)}")
+        field, wanted = _KEYS[key]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise ConfigError(f"{place.of(key)}: {key} = {value!r} is not {_type_name(wanted)}")
         job[field] = value
     if "argv" in job:
         job["argv"] = _command(job["argv"], place)
@@ -120,6 +120,6 @@ def _command(given: str | list[Any], place: _Place) -> list[str]:
     return list(words)
 
 
-def _kind(kind: Any) -> str:
+def _type_name(wanted: Any) -> str:
     names = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table of texts"}
-    return names.get(kind, "a number") if kind != (str, list) else "a text or a list of texts"
+    return names.get(wanted, "a number") if wanted != (str, list) else "a text or a list of texts"

@@ -21,7 +21,7 @@ from rota.deploy.control import Client
 from rota.rpc import rota_pb2 as pb
 
 _TOGETHER_S = 0.05
-"""Jobs that arrive within so many wall seconds are submitted together."""
+"""Jobs that arrive within this time, wall seconds, are submitted together."""
 _MOST = 500
 NOBODY = "default"
 """The tenant of jobs whose trace does not say one."""

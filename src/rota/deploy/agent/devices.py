@@ -47,7 +47,7 @@ class Devices:
         self._server: DeviceServer | None = None
 
     async def serve(self, time_scale: float) -> None:
-        """Let processes use the devices, so many times faster than real ones. Saying so again does nothing."""
+        """Let processes use the devices, `time_scale` times faster than real ones. A second call does nothing."""
         if self._server is not None:
             return
         self.time_scale = time_scale or 1.0

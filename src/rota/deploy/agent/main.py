@@ -130,8 +130,8 @@ class Agent:
 
     def _lateness(self) -> float:
         """The worst mean lateness of the emulated jobs here."""
-        found = [r.lateness.report().mean_s for r in self._tasks.running() if isinstance(r, EmulatedRunner)]
-        return max(found, default=0.0)
+        means = [r.lateness.report().mean_s for r in self._tasks.running() if isinstance(r, EmulatedRunner)]
+        return max(means, default=0.0)
 
     async def _log(self, request: pb.LogRequest) -> AsyncIterator[pb.LogChunk]:
         """The output of a job, as far as it is here."""

@@ -101,10 +101,10 @@ class Processes:
 
     def log(self, job: int, rank: int) -> list[Path]:
         """The output of the last attempt of a rank that ran here: what it wrote to standard output and error."""
-        found = [path for path in self._logs.glob(f"{job}.*.{rank}") if path.is_dir()]
-        if not found:
+        folders = [path for path in self._logs.glob(f"{job}.*.{rank}") if path.is_dir()]
+        if not folders:
             return []
-        last = max(found, key=lambda path: int(path.name.split(".")[1]))
+        last = max(folders, key=lambda path: int(path.name.split(".")[1]))
         return [path for path in (last / "stdout.log", last / "stderr.log") if path.is_file()]
 
     def keep(self, order: pb.TaskOrder, lease_end: float) -> None:
@@ -151,5 +151,5 @@ class Processes:
             await asyncio.sleep(_POLL_S)
             for runner in list(self._runners.values()):
                 if runner.alive:
-                    found = await asyncio.to_thread(runner.look)
-                    runner.take(found)
+                    statuses = await asyncio.to_thread(runner.look)
+                    runner.take(statuses)

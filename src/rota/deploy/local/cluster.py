@@ -34,7 +34,7 @@ _SERVE_S = 60.0
 _JOIN_S = 120.0
 """Seconds that all servers may take to register."""
 _MANY = 8
-"""From more emulated servers than this on, so many agents share a process unless something else is asked for."""
+"""With more emulated servers than this, as many agents share a process unless something else is asked for."""
 _MAIN = "import sys; sys.path[:] = filter(None, sys.path); from rota.cli.main import main; sys.exit(main())"
 _PROGRAM = (sys.executable, "-c", _MAIN)
 """Rota as a process of its own. Unlike `-m`, it does not import a queue.py that lies in the folder of the user."""
@@ -194,8 +194,8 @@ class LocalCluster:
 
     def pids(self) -> dict[str, int]:
         """Processes by name."""
-        found = [child for child in (self.scheduler, *self.agents) if child is not None]
-        return {child.name: child.pid for child in found if child.pid}
+        children = [child for child in (self.scheduler, *self.agents) if child is not None]
+        return {child.name: child.pid for child in children if child.pid}
 
     def unfinished(self) -> int | None:
         """Jobs that are not over; None if the scheduler does not say."""
@@ -224,10 +224,10 @@ def _lines(path: str, servers: int) -> list[list[str]]:
     """For every server the options by which its agent finds its line of a connection file."""
     if not path:
         return [[] for _ in range(servers)]
-    found = read_connections(path)
-    if len(found) < servers:
-        raise ConfigError(f"{path} has {len(found)} lines for {servers} servers; give each server one")
-    return [["--connection-file", path, "--host", f"{c.host}:{c.port}"] for c in found[:servers]]
+    connections = read_connections(path)
+    if len(connections) < servers:
+        raise ConfigError(f"{path} has {len(connections)} lines for {servers} servers; give each server one")
+    return [["--connection-file", path, "--host", f"{c.host}:{c.port}"] for c in connections[:servers]]
 
 
 def _lock(folder: Path) -> IO[str]:

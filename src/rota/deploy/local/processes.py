@@ -119,8 +119,8 @@ class Child:
                 self.process.wait(patience_s)
         code = None if self.process is None else self.process.poll()
         said = self.last_words().removeprefix("rota: ").removeprefix("error: ")
-        kind = ConfigError if code == USAGE else RotaError
-        return kind(f"{self.name} does not start: {said or 'it says nothing'} (all of it: {self.log})")
+        error_type = ConfigError if code == USAGE else RotaError
+        return error_type(f"{self.name} does not start: {said or 'it says nothing'} (all of it: {self.log})")
 
     def last_words(self) -> str:
         """The last line of its log."""

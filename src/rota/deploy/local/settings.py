@@ -36,7 +36,7 @@ def servers_of(texts: Sequence[str]) -> list[Server]:
 
 
 def together(servers: Sequence[Server], most: int) -> list[list[Server]]:
-    """Servers in groups of neighbours that are alike, each of at most so many."""
+    """Servers in groups of neighbours that are alike, each of at most `most`."""
     groups: list[list[Server]] = []
     for server in servers:
         last = groups[-1] if groups else []

@@ -123,5 +123,5 @@ def _how_it_ended(attempt: Attempt, last: TaskReport) -> tuple[AttemptOutcome, s
 
 
 def pause_s(failures: int) -> float:
-    """Wall seconds that a job waits after so many failures."""
+    """Wall seconds that a job waits after its n-th failure."""
     return float(min(_FIRST_PAUSE_S * 2 ** min(failures - 1, 16), _LONGEST_PAUSE_S))

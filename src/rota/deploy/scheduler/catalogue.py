@@ -30,14 +30,14 @@ class OpenCatalogue:
         if self.known(wish):
             return wish
         names: tuple[str, ...] = tuple(getattr(self._known, "names", ()))
-        found = [name for name in names if _plain(wish) == _plain(name)]
+        exact = [name for name in names if _plain(wish) == _plain(name)]
         family = [name for name in names if _plain(wish) == _plain(name.partition(" (batch size")[0])]
-        if len(found) == 1:
-            return found[0]
-        if family and not found:
+        if len(exact) == 1:
+            return exact[0]
+        if family and not exact:
             return max(family, key=_batch)
-        if found:
-            raise ConfigError(f"profile {wish!r} may be {_listed(found)}; say which one")
+        if exact:
+            raise ConfigError(f"profile {wish!r} may be {_listed(exact)}; say which one")
         near = difflib.get_close_matches(_plain(wish), {_plain(n): n for n in names}, n=4, cutoff=0.4)
         hint = f"did you mean {_listed([n for n in names if _plain(n) in near])}? " if near else ""
         raise ConfigError(
@@ -59,7 +59,7 @@ class OpenCatalogue:
     def check(self, profile: str, gpus: int) -> None:
         """Raise ConfigError if no server of any type could ever run such a job."""
         types = tuple(getattr(self._known, "types", ()))
-        if profile == UNPROFILED or not types or any(self.rate(profile, gpus, kind) > 0 for kind in types):
+        if profile == UNPROFILED or not types or any(self.rate(profile, gpus, gpu_type) > 0 for gpu_type in types):
             return
         self._known.rate(profile, gpus, types[0])  # says what was measured, unless it was measured as nothing
         raise ConfigError(f"profile {profile!r} does not run on {gpus} GPUs of any type in catalogue {self.name!r}")
@@ -76,7 +76,7 @@ class OpenCatalogue:
         return profile == UNPROFILED or self._known.known(profile)
 
     def with_storage(self, mbps: Mapping[str, float]) -> OpenCatalogue:
-        """The same on servers with so many MB/s per GPU, as far as the catalogue cares."""
+        """The same on servers with this storage bandwidth by type, MB/s per GPU, as far as the catalogue cares."""
         return opened(self._known.with_storage(mbps)) if isinstance(self._known, StorageDependent) else self
 
 
@@ -95,11 +95,11 @@ class OpenSensitiveCatalogue(OpenCatalogue):
 
     def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
         """None for a job that does not care about CPUs and memory."""
-        found: Sensitivity | None = None
+        sensitivity: Sensitivity | None = None
         if profile != UNPROFILED:
             with contextlib.suppress(ProfileMissing, UnknownName):
-                found = self._known.sensitivity(profile, gpus, type_)
-        return found
+                sensitivity = self._known.sensitivity(profile, gpus, type_)
+        return sensitivity
 
 
 def opened(known: Throughputs) -> OpenCatalogue:

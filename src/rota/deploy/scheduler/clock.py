@@ -25,7 +25,7 @@ class WallClock:
         return self._base + (time.monotonic() - self._mono) * self.scale
 
     def wall_seconds(self, engine_s: float) -> float:
-        """How long so many engine seconds take."""
+        """Wall seconds that `engine_s` engine seconds take."""
         return engine_s / self.scale
 
     def wall_time(self, at: float) -> float:

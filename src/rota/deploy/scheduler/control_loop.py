@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _LONGEST_LOOK_S = 0.25
 """Wall seconds between two looks at what is silent or hangs."""
 _SAME_FAILURE_S = 60.0
-"""A step that fails in the same way is logged once in so many seconds."""
+"""Wall seconds for which the same failure of a step is not logged again."""
 
 
 class ControlLoop:

@@ -30,7 +30,7 @@ class Retention:
     keep_finished_s: float = 3600.0
     """Wall seconds."""
     keep_finished_jobs: int = 10_000
-    """At most so many, the last ones that ended."""
+    """The largest number of them; those that ended last stay."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,11 +26,11 @@ Answer = tuple[list[DeployEvent], Callable[[], Any]]
 
 
 class Refused(ConfigError):
-    """A request that cannot be granted; `kind` says why in the words of gRPC."""
+    """A request that cannot be granted; `status` is the name of a status of gRPC."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.status = status
 
 
 class Archive(Protocol):

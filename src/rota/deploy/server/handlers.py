@@ -90,7 +90,7 @@ async def _abort(name: str, request: Any, context: Any, error: Exception) -> Non
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, Refused):
-        await context.abort(grpc.StatusCode[error.kind], str(error))
+        await context.abort(grpc.StatusCode[error.status], str(error))
     if isinstance(error, ConfigError):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
     shown = " ".join(str(request).split())[:_LONGEST_REQUEST]

@@ -109,6 +109,7 @@ def test_jobs_that_left_memory_are_there_for_every_call(tmp_path, violations, ca
             assert (info.phase, info.saved_step, info.spec.steps) == ("finished", 5, 5)
             reply = await control.Cancel(pb.CancelRequest(jobs=[short]))
             assert list(reply.over) == [short]
+            assert await fleet.output(2) == "hello\n"
             events = [json.loads(line.json) async for line in control.Events(pb.EventsRequest())]
             assert {event["job"] for event in events if "job" in event} == {0, 1, 2}
 

@@ -225,6 +225,9 @@ DeployEvent: TypeAlias = (
     | Audited
 )
 
+EventRow: TypeAlias = tuple[float, str, str]
+"""An event as it is committed: time in engine seconds, name, JSON."""
+
 KINDS: Mapping[str, type[Any]] = {event.__name__: event for event in get_args(DeployEvent)}
 
 

@@ -1,8 +1,10 @@
 """What happens to jobs when agents, servers and users do things at the wrong moment: events in, events out."""
 
+import numpy as np
 import pytest
 from harness import ROUND_S, TIMING, Harness, ends, runs
 
+from rota.core.events import JobsFinished
 from rota.core.lifecycle import JobPhase, StopReason
 from rota.deploy.events import AttemptStarted
 from rota.deploy.scheduler.requests import OfferedNode, Refused
@@ -504,6 +506,24 @@ def test_an_impossible_event_ends_its_job_and_nobody_else():
     harness.report("a", {job: ends("stopped")})
     harness.round()
     assert (harness.phase(job), harness.phase(other)) == (JobPhase.FAILED, JobPhase.QUEUED)
+    assert harness.restarted().registry == harness.registry
+
+
+def test_an_end_that_the_engine_tells_too_early_fails_the_job_and_stops_what_runs():
+    harness = Harness()
+    job = harness.running()
+    early = JobsFinished(at=1.0, jobs=np.array([job]), finished_at=np.array([1.0]))
+    harness.recorder.commit_engine_event(early)
+    harness.state.apply(early)
+
+    harness.recorder.apply_engine_event(early)
+    harness.loop.carry_out()
+
+    assert (harness.phase(job), harness.commands("a")) == (JobPhase.FAILED, {job: "stop"})
+    assert "JobsFinished was impossible" in harness.job(job).reason
+    harness.report("a", {job: ends("stopped")})
+    harness.round()
+    assert harness.registry.running == harness.registry.live == {}
     assert harness.restarted().registry == harness.registry
 
 

@@ -12,15 +12,13 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
 from rota.core.errors import ConfigError, OutputError
+from rota.deploy.events import EventRow
 from rota.deploy.locks import hold
 from rota.deploy.scheduler import archive
 from rota.deploy.scheduler.records import Job
-
-EventRow: TypeAlias = tuple[float, str, str]
-"""Time in engine seconds, name of the kind, JSON."""
 
 _MARK = 0x524F5441
 _LAYOUT = 2

@@ -17,6 +17,7 @@ from rota.deploy.events import (
     AttemptEnded,
     Audited,
     DeployEvent,
+    EventRow,
     JobAccepted,
     JobGivenUp,
     JobsArchived,
@@ -24,7 +25,6 @@ from rota.deploy.events import (
     to_fields,
 )
 from rota.deploy.scheduler.heartbeats import Heartbeats
-from rota.deploy.scheduler.journal import EventRow
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 from rota.engine.log import LineWriter

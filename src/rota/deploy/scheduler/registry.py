@@ -98,7 +98,7 @@ class Registry:
         self._apply = self._handlers()
 
     def apply(self, event: Any) -> None:
-        """Take over what happened. IllegalTransition changes nothing of the job that it names."""
+        """Take over what happened. After IllegalTransition the job that it names is in the phase in which it was."""
         handler = self._apply.get(type(event))
         if handler is not None:
             handler(event)
@@ -152,7 +152,11 @@ class Registry:
         job = self.live.get(number)
         if job is None:
             return
-        job.move(job.final_phase or phase)
+        try:
+            job.move(job.final_phase or phase)
+        except IllegalTransition:
+            job.admitted = False  # the engine has let go of it all the same
+            raise
         del self.live[number]
         self.ended[number] = job
         job.reason = job.reason if job.final_phase else reason

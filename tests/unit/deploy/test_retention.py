@@ -104,7 +104,7 @@ def test_an_archived_job_says_all_that_it_said_before():
 
 @pytest.fixture
 def scheduler(tmp_path):
-    started = a_scheduler(tmp_path / "s.db", retention=Retention(keep_finished_jobs=3))
+    started = a_scheduler(tmp_path / "s?#%41.db", retention=Retention(keep_finished_jobs=3))
     started.start()
     yield started
     started.stop()
@@ -135,11 +135,11 @@ def test_jobs_and_the_event_that_lets_them_go_are_committed_together(scheduler, 
     until(lambda: len(jobs_of(scheduler)) <= 3, scheduler, [agent])
     scheduler.stop()
 
-    db = sqlite3.connect(tmp_path / "s.db")
+    db = sqlite3.connect(tmp_path / "s?#%41.db")
     rows = {job for (job,) in db.execute("SELECT job FROM finished_jobs")}
     bodies = db.execute("SELECT body FROM events WHERE kind = 'JobsArchived'")
     assert {job for (body,) in bodies for job in json.loads(body)["jobs"]} == rows
-    again = a_scheduler(tmp_path / "s.db")
+    again = a_scheduler(tmp_path / "s?#%41.db")
     again.journal.close()
     assert rows.isdisjoint(again.registry.jobs)
     assert again.requests.job(min(rows), None).phase is JobPhase.FINISHED

@@ -50,19 +50,24 @@ def _body(job: Job) -> str:
     return json.dumps(job_values(job), separators=(",", ":"))
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a state file that cannot change it, for any thread."""
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        yield db
+    finally:
+        db.close()
+
+
 class JobArchive:
     """Reads the table."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path = path.absolute()
 
-    @contextlib.contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)
-        try:
-            yield db
-        finally:
-            db.close()
+    def _open(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        return reading(self._path)
 
     def job(self, number: int) -> Job | None:
         """One job; None if it is not there."""

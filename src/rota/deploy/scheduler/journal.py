@@ -102,12 +102,9 @@ class Journal:
 
     def read(self, after: int, limit: int) -> list[tuple[int, str]]:
         """(number, JSON) of some events, for other threads."""
-        db = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
-        try:
-            rows = db.execute("SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
-            return [(int(number), str(body)) for number, body in rows]
-        finally:
-            db.close()
+        query = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        with archive.reading(self.path) as db:
+            return [(int(number), str(body)) for number, body in db.execute(query, (after, limit))]
 
     def save_snapshot(self, version: str, body: bytes) -> None:
         """Keep the state as it is after the last event; older snapshots go."""

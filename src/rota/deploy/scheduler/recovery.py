@@ -17,7 +17,7 @@ from rota.core.errors import ConfigError, IllegalTransition
 from rota.core.events import RunStarted
 from rota.core.ports import Throughputs
 from rota.core.rules import Rules
-from rota.deploy.events import KINDS, from_fields
+from rota.deploy.events import KINDS, DeployEvent, from_fields
 from rota.deploy.scheduler.old_journals import translated
 from rota.deploy.scheduler.registry import Registry
 from rota.engine.checkpoint import SafeReader
@@ -134,5 +134,8 @@ class Recovery:
         return event
 
 
-def _deploy_event(fields: Mapping[str, Any]) -> Any:
-    return from_fields(translated(fields))
+def _deploy_event(fields: Mapping[str, Any]) -> DeployEvent:
+    try:
+        return from_fields(translated(fields))
+    except ConfigError as error:  # a job that cannot be: the caller says which event it is
+        raise ValueError(str(error)) from error

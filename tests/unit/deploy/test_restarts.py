@@ -119,3 +119,26 @@ def test_a_restart_changes_nothing_about_what_happens_next(before, after):
 
     assert out(again.journal.rows[rows:]) == out(harness.journal.rows[rows:])
     assert again.phases() == harness.phases()
+
+
+@settings(max_examples=40)
+@given(st.lists(operations, min_size=8, max_size=20))
+def test_from_every_prefix_every_job_can_be_brought_to_an_end(history):
+    harness = begun()
+    for operation in history:
+        carry_out(harness, operation)
+
+    for rows in range(1, len(harness.journal.rows) + 1, 3):
+        again = harness.restarted(rows)
+        for node in NODES:
+            again.join(node)
+        for job in list(again.registry.live):
+            again.cancel(job)
+        for _ in range(3):
+            for node in NODES:
+                obey(again, node)
+                _tasks(again, node, ends("stopped"))
+            again.round()
+
+        assert again.registry.live == again.registry.running == {}
+        assert all(job.over for job in again.registry.jobs.values())

@@ -296,6 +296,9 @@ def test_a_dead_rank_ends_the_whole_gang_without_asking():
     harness.report("a", {job: ends("killed", exit_code=137)})
     assert (harness.job(job).attempt.stop_reason, harness.commands("b")) == (StopReason.RANK_FAILED, {job: "kill"})
     assert harness.phase(job) is JobPhase.STOPPING
+    harness.report("a")
+    harness.report("b", {job: runs(step=2)})
+    assert len(harness.of("AttemptStopping")) == 1  # saying it again stops nobody again
 
     harness.report("b", {job: ends("stopped")})
     (ended,) = harness.of("AttemptEnded")
@@ -382,6 +385,23 @@ def test_a_partner_does_not_join_one_that_is_leaving():
 
     harness.report("a", {first: ends("stopped")})
     assert harness.job(second).attempt.parts == harness.job(third).attempt.parts
+
+
+def test_a_partner_takes_other_devices_than_those_of_one_that_was_asked_to_stop():
+    harness = Harness()
+    harness.join("a", gpus=2)
+    first = harness.running(hung_after_s=3.0)
+    second = harness.submit()
+    for _ in range(5):
+        harness.clock.seconds += 1.0
+        harness.report("a", {first: runs(step=1)})
+    harness.round()
+    assert harness.job(first).attempt.stop_reason is StopReason.HUNG
+
+    harness.share(first, second, {"a": 1})
+
+    devices = [harness.job(job).attempt.parts[0].devices for job in (first, second)]
+    assert devices == [("gpu0",), ("gpu1",)]
 
 
 def test_a_partner_that_ends_leaves_the_other_running():
@@ -474,6 +494,18 @@ def test_a_cancelled_job_that_completes_first_stays_cancelled():
     harness.round()
 
     assert harness.phase(job) is JobPhase.CANCELLED
+
+
+def test_a_cancelled_job_that_fails_while_it_stops_is_not_tried_again():
+    harness = Harness()
+    job = harness.running()
+    harness.cancel(job)
+
+    harness.report("a", {job: ends("failed", exit_code=1)})
+    harness.round()
+
+    assert (harness.phase(job), harness.job(job).restarts) == (JobPhase.CANCELLED, 0)
+    assert harness.of("JobWaits") == []
 
 
 def test_jobs_of_others_and_jobs_that_are_not_there_cannot_be_cancelled():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from harness import Harness, desired, ends
+from harness import Harness, desired, ends, runs
 
 from builders import a_placement
 from rota.core.cluster import Cluster, Resources, Server
@@ -130,6 +130,10 @@ def test_steps_are_told_once():
 
     assert (progress["event"], progress["jobs"], progress["steps"]) == ("ProgressMade", [job], [40.0])
     assert told(harness) == []
+    harness.want(**{f"j{job}": {"a": 1}})
+    harness.report("a", {job: runs(step=60, saved_step=60)})
+    (more,) = told(harness)
+    assert more["steps"] == [20.0]
 
 
 def test_jobs_step_aside_when_their_server_goes_and_come_back_with_it():

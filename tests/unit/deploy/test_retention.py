@@ -3,10 +3,12 @@
 import json
 import sqlite3
 
+import numpy as np
 import pytest
 from harness import Harness, ends
 
 from deployed import PlayedAgent, a_scheduler, ask, jobs_of, look, submit, until
+from rota.core.events import JobsDropped
 from rota.core.lifecycle import JobPhase
 from rota.deploy.scheduler.archive import JobFilter
 from rota.deploy.scheduler.options import Retention
@@ -73,11 +75,15 @@ def test_a_request_is_remembered_as_long_as_one_of_its_jobs_is_there():
 def test_a_job_of_which_something_still_runs_stays():
     harness = Harness(retention=Retention(keep_finished_jobs=0))
     job = harness.running()
-    harness.cancel(job)
-    harness.round()
+    harness.recorder.apply_engine_event(JobsDropped(at=1.0, jobs=np.array([job]), reason="of a test"))
     harness.wait(1.0)
-
+    assert harness.phase(job) is JobPhase.FAILED
     assert job in harness.registry.jobs
+
+    harness.want()
+    harness.report("a", {job: ends("stopped")})
+    harness.wait(1.0)
+    assert job not in harness.registry.jobs
 
 
 def test_a_restart_does_not_bring_them_back():

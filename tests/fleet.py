@@ -37,6 +37,7 @@ class AFleet:
     folder: Path
     control: Any
     agents: dict[str, Agent]
+    address: str = ""
     again: Any = None
     running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -97,7 +98,9 @@ async def a_fleet(folder: Path, servers: dict[str, str], **options: Any):
     asked = Options(state=folder / "state.db", checkpoints=str(folder / "checkpoints"), **settings)
     async with served(asked, Port(address="127.0.0.1:0", insecure=True)) as (_, port):
         where = ClientSettings(f"127.0.0.1:{port}", insecure=True)
-        fleet = AFleet(folder=folder, control=stubs.ControlStub(connect(where, tenant="me")), agents={})
+        fleet = AFleet(
+            folder=folder, control=stubs.ControlStub(connect(where, tenant="me")), agents={}, address=where.address
+        )
         fleet.again = lambda name: _agent(folder / name, name, servers[name], where)
         for name in servers:
             fleet.agents[name] = fleet.again(name)

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from fleet import a_fleet
+from rota.deploy.control import Client
 from rota.deploy.scheduler.heartbeats import AgentContact, Heartbeats
 from rota.deploy.scheduler.options import Retention
 from rota.deploy.scheduler.records import Attempt, Node
@@ -174,3 +175,28 @@ async def first_of(stream):
     async for message in stream:
         return message
     return None
+
+
+def test_long_lists_come_in_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr("rota.deploy.control._LISTED_AT_ONCE", 4)
+
+    async def story():
+        async with a_fleet(tmp_path, {"a": "v100=2"}, retention=Retention(keep_finished_jobs=3)) as fleet:
+            spec = {"emulated": True, "profile": "resnet50-64", "steps": 1}
+            numbers = [(await fleet.submit(spec))[0] for _ in range(9)]
+            for number in numbers:
+                await fleet.over(number)
+            address = fleet.address
+            return await asyncio.to_thread(listed, address, numbers)
+
+    def listed(address, numbers):
+        with Client(address, insecure=True) as client:
+            newest = list(reversed(numbers))
+            assert [info.job for info in client.jobs()] == newest
+            assert [info.job for info in client.jobs(limit=6)] == newest[:6]
+            assert [info.job for info in client.jobs(["finished"], limit=2)] == newest[:2]
+            assert client.page(limit=1).total == 9
+            assert client.jobs(["failed"]) == []
+            assert [info.job for info in client.wait(numbers, 5.0)] == numbers
+
+    asyncio.run(story())

@@ -33,7 +33,9 @@ from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_message
 
 _ASKED_AT_ONCE = 1000
-"""Jobs in one question."""
+"""Jobs by number in one question."""
+_LISTED_AT_ONCE = 10_000
+"""Jobs in one answer: a message is at most 16 MB."""
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _REFUSED = (
     grpc.StatusCode.NOT_FOUND,
@@ -98,10 +100,21 @@ class Client:
         return list(self.page(phases, limit=limit, tenant=tenant).jobs)
 
     def page(self, phases: Iterable[str] = (), *, limit: int = 0, tenant: str = "") -> pb.JobList:
-        """The same with the number of all that there are."""
-        request = pb.ListJobsRequest(phases=list(phases), limit=limit, tenant=tenant)
-        page: pb.JobList = self._call(self._stub.ListJobs, request)
-        return page
+        """The same with the number of all that there are. Many are asked for in several calls."""
+        wanted = list(phases)
+        whole = pb.JobList()
+        below = 0
+        while True:
+            left = limit - len(whole.jobs) if limit else _LISTED_AT_ONCE
+            size = min(left, _LISTED_AT_ONCE)
+            request = pb.ListJobsRequest(phases=wanted, limit=size, tenant=tenant, below=below)
+            page: pb.JobList = self._call(self._stub.ListJobs, request)
+            older = [info for info in page.jobs if not below or info.job < below]
+            whole.jobs.extend(older)
+            whole.total = max(whole.total, page.total)
+            if len(older) < size or len(whole.jobs) == limit:
+                return whole
+            below = older[-1].job
 
     def job(self, number: int) -> pb.JobInfo:
         """One job."""

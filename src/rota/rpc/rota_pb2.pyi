@@ -271,16 +271,18 @@ class SubmitReply(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("phases", "limit", "tenant", "jobs")
+    __slots__ = ("phases", "limit", "tenant", "jobs", "below")
     PHASES_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
     phases: _containers.RepeatedScalarFieldContainer[str]
     limit: int
     tenant: str
     jobs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, phases: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., tenant: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ...) -> None: ...
+    below: int
+    def __init__(self, phases: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., tenant: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ..., below: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
     __slots__ = ("job",)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rota.core.lifecycle import JobPhase
@@ -32,10 +32,12 @@ class JobFilter:
     tenant: str = ""
     phases: frozenset[JobPhase] = frozenset()
     jobs: frozenset[int] = frozenset()
+    below: int = 0
+    """Only jobs with lower numbers; 0: all."""
 
     def takes(self, job: Job) -> bool:
         """Whether a job is one of them."""
-        if self.tenant and job.tenant != self.tenant:
+        if (self.tenant and job.tenant != self.tenant) or (self.below and job.id >= self.below):
             return False
         return (not self.phases or job.phase in self.phases) and (not self.jobs or job.id in self.jobs)
 
@@ -111,7 +113,7 @@ class JobArchive:
         jobs: list[Job] = []
         for first in range(0, len(numbers), _MOST_AT_ONCE):
             some = frozenset(numbers[first : first + _MOST_AT_ONCE])
-            jobs += self.select(JobFilter(tenant=wanted.tenant, phases=wanted.phases, jobs=some))[0]
+            jobs += self.select(replace(wanted, jobs=some))[0]
         return jobs[: limit or None], len(jobs)
 
 
@@ -124,6 +126,9 @@ def _conditions(wanted: JobFilter) -> tuple[list[str], list[str | int]]:
     if wanted.phases:
         conditions.append(f"phase IN ({_places(wanted.phases)})")
         values += [phase.value for phase in wanted.phases]
+    if wanted.below:
+        conditions.append("job < ?")
+        values.append(wanted.below)
     if wanted.jobs:
         conditions.append(f"job IN ({_places(wanted.jobs)})")
         values += wanted.jobs

@@ -62,6 +62,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
             tenant=self._visible_tenant(context) or request.tenant,
             phases=frozenset(_PHASES[name] for name in request.phases if name in _PHASES),
             jobs=frozenset(request.jobs),
+            below=request.below,
         )
         if request.phases and not wanted.phases:
             return pb.JobList()

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rota.core.lifecycle import JobPhase
@@ -21,8 +21,6 @@ CREATE TABLE IF NOT EXISTS finished_jobs (
 CREATE INDEX IF NOT EXISTS finished_jobs_by_request ON finished_jobs (request) WHERE request != '';
 CREATE INDEX IF NOT EXISTS finished_jobs_by_tenant ON finished_jobs (tenant, phase);
 """
-_MOST_AT_ONCE = 500
-"""Numbers in one question: SQLite has a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,54 +84,32 @@ class JobArchive:
 
     def tenants(self, numbers: Iterable[int]) -> dict[int, str]:
         """Tenants of those jobs that are there."""
-        wanted = list(numbers)
-        tenants: dict[int, str] = {}
+        query = "SELECT job, tenant FROM finished_jobs WHERE job IN (SELECT value FROM json_each(?))"
         with self._open() as db:
-            for first in range(0, len(wanted), _MOST_AT_ONCE):
-                some = wanted[first : first + _MOST_AT_ONCE]
-                query = f"SELECT job, tenant FROM finished_jobs WHERE job IN ({_places(some)})"  # noqa: S608 - marks only
-                tenants.update(db.execute(query, some))
-        return tenants
+            return dict(db.execute(query, (json.dumps(list(numbers)),)))
 
     def select(self, wanted: JobFilter, limit: int = 0) -> tuple[list[Job], int]:
         """Jobs, the newest first, at most `limit` (0: all), and how many there are in all."""
-        if len(wanted.jobs) > _MOST_AT_ONCE:
-            return self._select_many(wanted, limit)
-        conditions, values = _conditions(wanted)
+        conditions = _conditions(wanted)
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        values = list(conditions.values())
+        count = f"SELECT count(*) FROM finished_jobs {where}"  # noqa: S608 - conditions are fixed texts with marks
+        query = f"SELECT body FROM finished_jobs {where} ORDER BY job DESC LIMIT ?"  # noqa: S608 - likewise
         with self._open() as db:
-            # The conditions are fixed texts with marks for values.
-            (total,) = db.execute(f"SELECT count(*) FROM finished_jobs {where}", values).fetchone()  # noqa: S608
-            query = f"SELECT body FROM finished_jobs {where} ORDER BY job DESC LIMIT ?"  # noqa: S608
+            (total,) = db.execute(count, values).fetchone()
             bodies = [body for (body,) in db.execute(query, [*values, limit or -1])]
         return [job_from(json.loads(body)) for body in bodies], int(total)
 
-    def _select_many(self, wanted: JobFilter, limit: int) -> tuple[list[Job], int]:
-        numbers = sorted(wanted.jobs, reverse=True)
-        jobs: list[Job] = []
-        for first in range(0, len(numbers), _MOST_AT_ONCE):
-            some = frozenset(numbers[first : first + _MOST_AT_ONCE])
-            jobs += self.select(replace(wanted, jobs=some))[0]
-        return jobs[: limit or None], len(jobs)
 
-
-def _conditions(wanted: JobFilter) -> tuple[list[str], list[str | int]]:
-    conditions: list[str] = []
-    values: list[str | int] = []
+def _conditions(wanted: JobFilter) -> dict[str, str | int]:
+    """What rows have to fulfil, with the value of each condition."""
+    conditions: dict[str, str | int] = {}
     if wanted.tenant:
-        conditions.append("tenant = ?")
-        values.append(wanted.tenant)
+        conditions["tenant = ?"] = wanted.tenant
     if wanted.phases:
-        conditions.append(f"phase IN ({_places(wanted.phases)})")
-        values += [phase.value for phase in wanted.phases]
+        conditions["phase IN (SELECT value FROM json_each(?))"] = json.dumps([phase.value for phase in wanted.phases])
     if wanted.below:
-        conditions.append("job < ?")
-        values.append(wanted.below)
+        conditions["job < ?"] = wanted.below
     if wanted.jobs:
-        conditions.append(f"job IN ({_places(wanted.jobs)})")
-        values += wanted.jobs
-    return conditions, values
-
-
-def _places(values: Sequence[object] | frozenset[object] | frozenset[int] | frozenset[JobPhase]) -> str:
-    return ", ".join("?" for _ in values)
+        conditions["job IN (SELECT value FROM json_each(?))"] = json.dumps(list(wanted.jobs))
+    return conditions

@@ -5,6 +5,7 @@ one that fails for good, a drained server, a lost one, an agent with a new folde
 """
 
 import json
+import math
 import shutil
 import sqlite3
 from pathlib import Path
@@ -17,6 +18,7 @@ from rota.core.job_spec import spec_values
 from rota.core.lifecycle import JobPhase, StopReason
 from rota.deploy.events import AttemptStopping, from_fields
 from rota.deploy.scheduler.old_journals import translated
+from rota.deploy.scheduler.options import Retention
 
 DATA = Path(__file__).parents[2] / "data"
 BEFORE = json.loads((DATA / "journal_layout_1.jobs.json").read_text())
@@ -112,7 +114,7 @@ def test_a_journal_of_a_later_version_is_refused_with_what_to_do(old):
 
 
 def test_a_scheduler_goes_on_with_the_jobs_of_an_old_journal(old):
-    scheduler = a_scheduler(old)
+    scheduler = a_scheduler(old, retention=Retention(keep_finished_s=math.inf))  # its jobs are long over
     before = {number: job.saved_step for number, job in scheduler.registry.jobs.items()}
     scheduler.start()
     try:

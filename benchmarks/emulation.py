@@ -29,10 +29,9 @@ from typing import NamedTuple
 
 from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, StepTime, rows
 from rota.emulate.dataset import Dataset, generate
-from rota.emulate.device import Device, Fleet
-from rota.emulate.emulated import EmulatedJob, EmulatedSpec
+from rota.emulate.device import Device, DevicePool
+from rota.emulate.device_memory import OutOfDeviceMemory
 from rota.emulate.loader import Loader, LoaderSettings
-from rota.emulate.memory import OutOfDeviceMemory
 from rota.emulate.pacing import Pacer
 from rota.emulate.priority import realtime
 from rota.emulate.sampling import Sampler
@@ -202,13 +201,13 @@ def a8(quick: bool) -> Verdict:  # noqa: ARG001
     """Memory of a P100 and resnet50."""
 
     async def second_refused() -> bool:
-        device = Fleet.of(["p100"], sharing="fifo")["gpu0"]
+        device = DevicePool.of(["p100"], sharing="fifo")["gpu0"]
         need = TIMES.memory("resnet50", 128)
-        specs = [EmulatedSpec(name, StepTime(0.01), 10, memory=need) for name in ("a", "b")]
-        ended = await asyncio.gather(*(EmulatedJob(spec, [device]).start() for spec in specs))
-        return [e.why for e in ended] == ["done", OutOfDeviceMemory.reason] and device.memory.used_mib == 0.0
+        seats = [device.attach(name, persistent_mib=need.persistent_mib, peak_mib=need.peak_mib) for name in ("a", "b")]
+        ended = await asyncio.gather(*(seat.run(StepTime(0.01)) for seat in seats), return_exceptions=True)
+        return ended[0] is True and isinstance(ended[1], OutOfDeviceMemory)
 
-    usable = Fleet.of(["p100"])["gpu0"].memory.capacity_mib
+    usable = DevicePool.of(["p100"])["gpu0"].memory.capacity_mib
     small, large = TIMES.memory("resnet50", 128).peak_mib, TIMES.memory("resnet50", 256).peak_mib
     met = small <= usable < large and asyncio.run(second_refused())
     return Verdict(
@@ -291,13 +290,15 @@ def a14(quick: bool) -> Verdict:
     """A job off its device in the middle of a step of 2 s."""
 
     async def one() -> float:
-        device = Fleet.of(["v100"])["gpu0"]
-        job = EmulatedJob(EmulatedSpec("a", StepTime(2.0), 10), [device])
-        job.start()
+        device = DevicePool.of(["v100"])["gpu0"]
+        seat = device.attach("a")
+        step = asyncio.ensure_future(seat.run(StepTime(2.0)))
         await asyncio.sleep(0.1)
         begun = time.monotonic()
-        step = await job.stop()
-        return time.monotonic() - begun if step == 0 and device.holders == [] else 99.0
+        seat.interrupt()
+        done = await step
+        device.release("a")
+        return 99.0 if done or device.holders else time.monotonic() - begun
 
     seconds = [asyncio.run(one()) for _ in range(5 if quick else 50)]
     return Verdict(max(seconds) <= 0.1, f"worst of {len(seconds)}: {1e3 * max(seconds):.1f} ms (100 ms)")
@@ -307,7 +308,7 @@ def a15(quick: bool) -> Verdict:
     """256 devices in one process: with steps of resnet50 on V100, and with steps of 20 ms to see what it costs."""
 
     async def everything(step: StepTime, steps: int) -> list[float]:
-        fleet = Fleet.of(["v100"] * 256)
+        fleet = DevicePool.of(["v100"] * 256)
         return await asyncio.gather(*(paced(d, step, steps) for d in fleet.devices.values()))
 
     texts, errors = [], []

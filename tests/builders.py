@@ -23,8 +23,10 @@ from rota.core.events import (
     Planned,
     RoundsRan,
 )
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE
 from rota.core.jobs import TableSource, table
 from rota.core.placement import Placement
+from rota.core.ports import EveryEvent
 from rota.core.rules import Rules, preset
 from rota.engine.loop import Engine
 from rota.engine.state import State
@@ -87,6 +89,17 @@ def a_state(jobs=3, *, cluster=None, speeds=None, rules=None, now=0.0):
     return state
 
 
+def accounts_of(state):
+    """Time received and promised, as a mechanism sees it."""
+    return state.view(state.now).accounts
+
+
+def owe(state, kind, seconds):
+    """Make the state owe its jobs so much on a type."""
+    columns = state._jobs
+    columns.own_progress()[columns.owed][kind] = seconds
+
+
 def a_view(jobs=3, *, now=0.0, **parts):
     """What a policy sees of `a_state(...)`."""
     return a_state(jobs, now=now, **parts).view(now)
@@ -101,10 +114,12 @@ def shares(view, rows, *, pairs=(), traits=None):
         second = np.array([b for _, b, _ in pairs], dtype=np.int64)
         extras = Options(first=first, second=second, gpus=view.gpus[view.position(first)])
     traits = traits or Traits(packs=bool(pairs))
-    return Allocation(jobs=view.jobs.copy(), types=view.types, share=matrix, extras=extras, traits=traits)
+    return Allocation(
+        jobs=view.jobs.copy(), types=view.types, share=matrix, extras=extras, traits=traits, horizon=UNTIL_JOBS_CHANGE
+    )
 
 
-def a_placement(*tasks, servers=None, kept=False, steady=False):
+def a_placement(*tasks, servers=None, kept=False, horizon=EVERY_ROUND):
     """Tasks are (first, second, type, gpus); each on the server of its row unless `servers` says [(server, gpus)]."""
     first, second, kind, gpus = (np.array(c, dtype=np.int64) for c in zip(*tasks, strict=True))
     slots = servers or [[(row, int(size))] for row, size in enumerate(gpus)]
@@ -118,7 +133,7 @@ def a_placement(*tasks, servers=None, kept=False, steady=False):
         slot_start=np.concatenate([[0], np.cumsum([len(task) for task in slots])]).astype(np.int64),
         slot_server=flat[:, 0],
         slot_gpus=flat[:, 1],
-        steady=steady,
+        horizon=horizon,
     )
 
 
@@ -205,12 +220,14 @@ def a_run(
         if observe is not None:
             observe(event, run)
 
+    world = World(TableSource(asked), how)
     engine = Engine(
         state=state,
         policy=policies.create(policy) if isinstance(policy, str) else policy,
         mechanism=build(mechanism or how.mechanism, how, seed),
-        world=World(TableSource(asked), state.classes, how),
-        observers=(note, *observers),
+        clock=world,
+        executor=world,
+        observers=(EveryEvent(note), *observers),
     )
     run.reason = engine.run(lambda: False, until)
     return run

@@ -13,7 +13,7 @@ from google.protobuf.wrappers_pb2 import StringValue
 from rota.deploy.security import certs
 from rota.deploy.security.audit import Audit
 from rota.deploy.security.bundles import load_bundle
-from rota.deploy.security.guard import ADMIN, AGENT, USER, Guard
+from rota.deploy.security.guard import ADMIN, AGENT, USER, AuthInterceptor
 from rota.deploy.security.identity import current_identity
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
@@ -51,6 +51,10 @@ def an_agent(folder):
     return load_bundle(folder, Role.AGENT, "node1")
 
 
+def may_act_for(caller, tenant):
+    return caller.admin or caller.tenant == tenant
+
+
 class Jobs:
     """A service that remembers what it was asked to do."""
 
@@ -63,7 +67,7 @@ class Jobs:
         return StringValue(value=str(current_identity()))
 
     async def cancel(self, request, context):
-        if not current_identity().may_act_for(self.tenant_of[request.value]):
+        if not may_act_for(current_identity(), self.tenant_of[request.value]):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, "the job is another tenant's")
         self.handled += 1
         del self.tenant_of[request.value]
@@ -72,7 +76,7 @@ class Jobs:
     async def watch(self, _request, _context):
         self.handled += 1
         for job, tenant in self.tenant_of.items():
-            if current_identity().may_act_for(tenant):
+            if may_act_for(current_identity(), tenant):
                 yield StringValue(value=job)
 
     async def report(self, requests, _context):
@@ -113,7 +117,9 @@ class Served:
         self.audit = Audit(self.told.append)
         self.tokens = TokenFile(folder / "tokens.json")
         self.certificates = None if insecure else ServerCertificates(folder)
-        guard = Guard(RULES, self.tokens, self.audit, revoked=Revocations(folder / "revoked.json"), insecure=insecure)
+        guard = AuthInterceptor(
+            RULES, self.tokens, self.audit, revoked=Revocations(folder / "revoked.json"), insecure=insecure
+        )
         self.server = grpc.aio.server(interceptors=[guard], options=SERVER_OPTIONS)
         self.server.add_generic_rpc_handlers((self.jobs.handlers(),))
         if insecure:

@@ -19,22 +19,26 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rota import clusters, workloads
+from rota.analysis.guard import Guard
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import whole_file
-from rota.assembly import Request, assemble, default_seed, make_throughputs, waiting_under
+from rota.analysis.waiting import Waiting
+from rota.assembly import Request, assemble, default_seed, make_throughputs
 from rota.core.allocation import Allocation
 from rota.core.cluster import Cluster, cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import JobsSubmitted, RunStarted
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.jobs import Jobs
 from rota.core.ports import Policy, Throughputs
 from rota.core.rules import Rules, preset
 from rota.core.view import View
 from rota.engine.log import read_events
+from rota.engine.routes import Routes
 from rota.engine.state import State
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
-from rota.session import Guard, Progress, Session, Watch
+from rota.session import Progress, Session, Watch
 from rota.sim.world import World
 
 __all__ = ["Progress", "Result", "place_view", "replay", "simulate", "solve_view"]
@@ -120,17 +124,24 @@ def replay(path: str | Path) -> Result:
         cluster = cluster_from(config["cluster"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
-    mechanism = config.get("mechanism")
-    waiting = waiting_under(mechanism, cluster) if mechanism in mechanisms.names() else None
+    waiting = _waiting_under(config.get("mechanism"), cluster)
     speeds, notes = _speeds_of(config)
     metrics = Metrics(cluster, measure, speeds, endless=bool(config.get("endless")))
-    watch, now = Watch(metrics.measure, waiting=waiting), 0.0
+    watch = Watch(metrics.measure, waiting=waiting)
+    routes = Routes([metrics, *watch.observers()])
+    now = 0.0
     for event in events:
-        metrics.observe(event)
-        watch.observe(event)
+        routes.emit(event)
         now = event.at
     notes = watch.remarks() + _about_the_window(metrics) + notes
     return Result(summary=metrics.summary(now), jobs=metrics.jobs(), config=config, notes=notes)
+
+
+def _waiting_under(mechanism: object, cluster: Cluster) -> Waiting | None:
+    """Who counts jobs that wait beside idle GPUs, if the mechanism of a log lets that happen."""
+    if not isinstance(mechanism, str) or mechanism not in mechanisms.names():
+        return None
+    return Waiting(mechanism, cluster.gpus) if mechanisms.create(mechanism).abilities.walks else None
 
 
 def _speeds_of(config: Mapping[str, Any]) -> tuple[Throughputs | None, list[str]]:
@@ -154,7 +165,7 @@ def solve_view(policy: str, jobs: int, *, multi_gpu: bool = False, seed: int = 0
     per_type = max(8, jobs // 4)
     state = State(clusters.load(f"v100={per_type},p100={per_type},k80={per_type}"), make_throughputs("gavel"), Rules())
     source = workloads.workload("gavel-static", jobs=jobs, multi_gpu=multi_gpu, seed=seed)
-    for event in World(source, state.classes, state.rules).advance(math.inf):
+    for event in World(source, state.rules).advance(UNTIL_JOBS_CHANGE, math.inf):
         state.apply(event)
     return policies.create(policy), state.view(0.0)
 

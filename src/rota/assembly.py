@@ -14,6 +14,7 @@ import numpy as np
 
 from rota import clusters, profiles, workloads
 from rota._version import __version__
+from rota.analysis.guard import Guard
 from rota.analysis.metrics import Metrics
 from rota.analysis.overload import Overload
 from rota.analysis.waiting import Waiting
@@ -21,18 +22,18 @@ from rota.analysis.warmup import AUTO
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.jobs import COLUMNS, Jobs, Source, TableSource
-from rota.core.ports import Policy, Throughputs
+from rota.core.ports import EveryEvent, Observer, Policy, Throughputs
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
 from rota.engine import checkpoint as checkpoints
 from rota.engine.log import EventLog
 from rota.engine.loop import Engine
 from rota.engine.state import State
-from rota.mechanisms.registry import build, may_starve
+from rota.mechanisms.registry import build
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.estimator import estimated
-from rota.session import Guard, Progress, Session, Watch
+from rota.session import Progress, Session, Watch
 from rota.sim.world import World
 
 Settings = Mapping[str, object]
@@ -90,30 +91,30 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     name, watched = request.mechanism or rules.mechanism, request.events is not None
     mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
-    endless = bool(getattr(source, "endless", False))
+    endless = source.endless
     metrics = Metrics(cluster, request.measure, speeds, endless=endless)
     # A run that chooses its own end must not wait for a steady state that cannot come.
     guard = Overload() if metrics.auto and request.guard is None else request.guard
-    watch = Watch(metrics.measure, request.progress, waiting_under(name, cluster), guard)
-    world = World(source, state.classes, rules)
+    waiting = Waiting(name, cluster.gpus) if mechanism.may_leave_gpus_idle else None
+    watch = Watch(metrics.measure, request.progress, waiting, guard)
+    world = World(source, rules)
     if guard is not None:
         guard.begin(cluster.gpus, endless=endless)
         watch.follow(state)
     log = None if request.events is None else EventLog(request.events)
-    observers = [metrics.observe, watch.observe, *([] if log is None else [log.observe])]
-    engine = Engine(state=state, policy=policy, mechanism=mechanism, world=world, observers=observers)
+    observers: list[Observer] = [metrics, *watch.observers()]
+    if log is not None:
+        observers.append(EveryEvent(log.observe))
+    engine = Engine(state=state, policy=policy, mechanism=mechanism, clock=world, executor=world, observers=observers)
     config = describe(request, name, speeds.name, cluster, rules)
     if metrics.auto:  # only there, so that logs of all other runs stay what they were
         config["endless"] = endless
-    session = Session(engine=engine, world=world, source=source, metrics=metrics, watch=watch, config=config)
+    session = Session(
+        engine=engine, mechanism=mechanism, world=world, source=source, metrics=metrics, watch=watch, config=config
+    )
     if request.resume is not None:
-        session = session.resumed(checkpoints.load(request.resume, config).parts, speeds)
+        session = session.resumed(checkpoints.load(request.resume, config).parts, policy, speeds)
     return session, log
-
-
-def waiting_under(mechanism: str, cluster: Cluster) -> Waiting | None:
-    """Who counts jobs that wait beside idle GPUs, for a mechanism that lets that happen."""
-    return Waiting(mechanism, cluster.gpus) if may_starve(mechanism) else None
 
 
 def _check(request: Request) -> None:
@@ -154,7 +155,7 @@ def make_source(request: Request, table: Jobs | None, cluster: Cluster, speeds: 
         return from_table(table, cluster, speeds)
     assert request.workload is not None  # there is always one of the two
     source = generated(request.workload, request.settings, cluster, request.seed)
-    if getattr(source, "endless", False) and request.measure is None and request.until is None:
+    if source.endless and request.measure is None and request.until is None:
         raise ConfigError(
             f"workload {request.workload!r} never ends: give measure (A:B or auto), until, or its setting jobs=N"
         )
@@ -188,20 +189,9 @@ def make_policy(given: str | Policy, settings: Settings | None, seed: int, rules
 
     Where the rules say so, equals among its shares are told apart by rounds left.
     """
-    policy = _named(given, settings, seed, rules) if isinstance(given, str) else given
-    if rules.fewest_rounds_first and not hasattr(policy, "key"):
-        return FewestRoundsFirst(policy, rules.round_s)
-    return policy
-
-
-def _named(given: str, settings: Settings | None, seed: int, rules: Rules) -> Policy:
-    wanted = dict(settings or {})
-    known = policies.entry(given).parameters()
-    if "seed" in known:
-        wanted.setdefault("seed", seed)
-    if "order" in known:
-        wanted.setdefault("order", rules.rankings)
-    return policies.create(given, **wanted)
+    run = {"seed": seed, "order": rules.rankings}
+    policy = policies.create_for_run(given, run, **dict(settings or {})) if isinstance(given, str) else given
+    return FewestRoundsFirst(policy, rules.round_s) if rules.fewest_rounds_first else policy
 
 
 def priced(cluster: Cluster, rules: Rules) -> Cluster:
@@ -222,13 +212,9 @@ def default_seed(workload: str | None) -> int:
 
 def generated(name: str, settings: Settings | None, cluster: Cluster, seed: int) -> Source:
     """Jobs from a generator; it gets the seed of the run and the GPUs by type if it asks for them."""
-    wanted = dict(settings or {})
-    known = workloads.workloads.entry(name).parameters()
-    if "seed" in known:
-        wanted.setdefault("seed", seed)
-    if "capacity" in known and "capacity" not in wanted:
-        wanted["capacity"] = dict(zip(cluster.types, cluster.capacity.tolist(), strict=True))
-    return workloads.workload(name, **wanted)
+    capacity = dict(zip(cluster.types, cluster.capacity.tolist(), strict=True))
+    run = {"seed": seed, "capacity": capacity}
+    return workloads.workloads.create_for_run(name, run, **dict(settings or {}))
 
 
 def from_table(table: Jobs, cluster: Cluster, speeds: Throughputs) -> Source:

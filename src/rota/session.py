@@ -8,22 +8,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from rota.analysis.guard import Guard
 from rota.analysis.job_table import UNFINISHED
 from rota.analysis.metrics import Metrics
 from rota.analysis.waiting import Waiting
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, RunStarted
 from rota.core.jobs import Source
-from rota.core.ports import Throughputs
+from rota.core.ports import Handler, Observer, Policy, Throughputs
 from rota.engine import checkpoint as checkpoints
 from rota.engine.loop import Engine
 from rota.engine.state import State
-from rota.mechanisms.registry import Halves
+from rota.mechanisms.registry import ComposedMechanism
 from rota.sim.world import World
 
 _REPORT_EVERY_S = 0.1
@@ -41,19 +42,6 @@ class Progress:
     target: int | None
     active: int
     rounds: int
-
-
-class Guard(Protocol):
-    """Looks at the events of a run and may end it, e.g. because the cluster is overloaded."""
-
-    def begin(self, capacity: int, *, endless: bool) -> None:
-        """The run starts, on so many GPUs; jobs come for ever or not."""
-
-    def observe(self, event: Event) -> None:
-        """Take an event into account."""
-
-    def verdict(self) -> str | None:
-        """Why the run has to end; None to go on."""
 
 
 class Watch:
@@ -79,14 +67,15 @@ class Watch:
         self._polls = 0
         self._next_report = 0.0
 
-    def observe(self, event: Event) -> None:
-        """Count jobs that are done, in whatever way."""
-        if self._waiting is not None:
-            self._waiting.observe(event)
-        if self._guard is not None:
-            self._guard.observe(event)
-        if not isinstance(event, JobsFinished | JobsDropped | JobsRejected):
-            return
+    def observers(self) -> list[Observer]:
+        """Who of this has to hear of events."""
+        return [part for part in (self._waiting, self._guard) if part is not None] + [self]
+
+    def handler(self, kind: type[Event]) -> Handler | None:
+        """Counts jobs that are done, in whatever way."""
+        return self._done if kind in (JobsFinished, JobsDropped, JobsRejected) else None
+
+    def _done(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
         if isinstance(event, JobsFinished):
             self.finished += len(event.jobs)
         else:
@@ -97,19 +86,14 @@ class Watch:
 
     def singled_out(self, measure: tuple[int, int], done: int) -> None:
         """From now on these jobs are waited for; so many of them are done."""
-        self._measure, self.target, self.done = measure, measure[1] - measure[0], done
-
-    def handler(self, kind: type) -> Callable[[Event], None] | None:
-        """`observe` for the kinds of events that it looks at."""
-        if self._guard is not None or kind in (JobsFinished, JobsDropped, JobsRejected):
-            return self.observe
-        return None if self._waiting is None else self._waiting.handler(kind)
+        self._measure = measure
+        self.target = measure[1] - measure[0]
+        self.done = done
 
     def follow(self, state: State) -> None:
-        """Show the state of the run to a guard that wants to know how far jobs are."""
-        follow = getattr(self._guard, "follow", None)
-        if follow is not None:
-            follow(state)
+        """Show the state of the run to a guard."""
+        if self._guard is not None:
+            self._guard.follow(state)
 
     def satisfied(self) -> bool:
         """Whether the run can stop."""
@@ -137,24 +121,24 @@ class Watch:
             said.append(f"{len(jobs)} job{'s' if len(jobs) > 1 else ''} did not run to the end ({names}): {reason}")
         if self._waiting is not None:
             said += self._waiting.remarks()
-        remark = getattr(self._guard, "remark", lambda: None)()
+        remark = None if self._guard is None else self._guard.remark()
         return said if remark is None else [*said, remark]
 
     def saved(self) -> dict[str, Any]:
         """What a checkpoint must hold."""
-        own = {name: getattr(self, name) for name in _SAVED}
-        return {**own, **{name: part.saved() for name, part in self._parts()}}
+        return {
+            **{name: getattr(self, name) for name in _SAVED},
+            "waiting": None if self._waiting is None else self._waiting.saved(),
+            "guard": None if self._guard is None else self._guard.saved(),
+        }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.__dict__.update({name: saved[name] for name in _SAVED})
-        for name, part in self._parts():
-            part.restore(saved[name])
-
-    def _parts(self) -> list[tuple[str, Any]]:
-        """Observers with a memory of their own."""
-        parts = (("waiting", self._waiting), ("guard", self._guard))
-        return [(name, part) for name, part in parts if hasattr(part, "restore")]
+        if self._waiting is not None:
+            self._waiting.restore(saved["waiting"])
+        if self._guard is not None:
+            self._guard.restore(saved["guard"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +146,7 @@ class Session:
     """The parts of one simulation."""
 
     engine: Engine
+    mechanism: ComposedMechanism
     world: World
     source: Source
     metrics: Metrics
@@ -205,15 +190,14 @@ class Session:
             "world": self.world.snapshot(),
             "source": self.source.snapshot(),
             "watch": self.watch.saved(),
-            "tally": self.engine.mechanism.saved() if isinstance(self.engine.mechanism, Halves) else None,
+            "mechanism": self.mechanism.saved(),
         }
 
     def remarks(self) -> list[str]:
         """What the mechanism has to say about the run so far."""
-        own = getattr(self.engine.mechanism, "remarks", None)
-        return [] if own is None else list(own())
+        return self.mechanism.remarks()
 
-    def resumed(self, parts: Mapping[str, Any], speeds: Throughputs) -> Session:
+    def resumed(self, parts: Mapping[str, Any], policy: Policy, speeds: Throughputs) -> Session:
         """The same session with the parts of a checkpoint in the place of fresh ones."""
         state: State = parts["state"]
         metrics: Metrics = parts["metrics"]
@@ -222,21 +206,27 @@ class Session:
         self.watch.restore(parts["watch"])
         self.watch.follow(state)
         self.source.restore(parts["source"])
-        world = World(self.source, state.classes, state.rules)
+        world = World(self.source, state.rules)
         world.restore(parts["world"])
-        if isinstance(self.engine.mechanism, Halves):
-            self.engine.mechanism.restore(parts["tally"])
-        engine = self.engine.continued(state, parts["trigger"], world, [metrics.observe, self.watch.observe])
-        return Session(
-            engine=engine, world=world, source=self.source, metrics=metrics, watch=self.watch, config=self.config
+        self.mechanism.restore(parts["mechanism"])
+        engine = Engine(
+            state=state,
+            policy=policy,
+            mechanism=self.mechanism,
+            clock=world,
+            executor=world,
+            observers=[metrics, *self.watch.observers()],
+            trigger=parts["trigger"],
         )
+        return replace(self, engine=engine, world=world, metrics=metrics)
 
 
 class Saver:
     """Writes checkpoints when it is time."""
 
     def __init__(self, session: Session, path: str | Path | None, every: float | None) -> None:
-        self._session, self._path = session, path
+        self._session = session
+        self._path = path
         self._every = math.inf if every is None else every
         self._next = session.world.now() + self._every
 

@@ -78,7 +78,7 @@ def assert_conserved(jobs, run):
 def fastest(jobs, job, run):
     """Steps/s at best: alone, or beside the partner that hurts least."""
     group = run.state.classes.number(jobs.profiles[jobs.profile[job]], int(jobs.gpus[job]), float(jobs.weight[job]))
-    classes = run.state.classes
+    classes = run.state.classes.value
     return max(table[group].max() for table in (classes.throughput, classes.spread, classes.pair))
 
 

@@ -77,7 +77,7 @@ def test_a_saturated_run_keeps_within_every_server_and_finishes_everybody(policy
         check(event, run)
         if isinstance(event, Planned) and mechanism in FLOORED:
             alone = event.plan.placement.second < 0
-            speed = run.state.classes.configurations.speed[event.plan.placement.config]
+            speed = event.plan.placement.speed
             floor.add(float(speed[alone].min(initial=1.0)))
 
     run = a_run(jobs, cluster=cluster, policy=policy, mechanism=mechanism, speeds=SYNERGY, observe=observe)
@@ -108,8 +108,7 @@ def a_round(given_round, mechanism, rules, order=None, **settings):
     fleet, names, sizes = given_round
     state = a_state(some_jobs(len(names), profiles=names, gpus=sizes), cluster=fleet, speeds=SYNERGY, rules=rules)
     divide = mechanisms.create(mechanism, **settings)
-    if hasattr(divide, "follow"):
-        divide.follow(rules)
+    divide.follow(rules)
     return state, divide, divided(state, divide, order)
 
 
@@ -122,7 +121,8 @@ def divided(state, divide, order=None):
 
 
 def speeds(state, placement):
-    return state.classes.configurations.speed[placement.config]
+    del state
+    return placement.speed
 
 
 def test_who_gives_back_memory_does_not_take_cpus_for_it():
@@ -130,7 +130,7 @@ def test_who_gives_back_memory_does_not_take_cpus_for_it():
 
     state, _, placement = a_round((RICH_IN_CPUS, names, sizes), "tune", Rules())
 
-    known = state.classes.configurations
+    known = state.classes.value.configurations
     cut, fair = known.cut[:, 0], known.fair[:, 0]
     assert (known.cpus[cut] < known.cpus[fair]).any(), "nobody here wants fewer CPUs than its share"
     assert (speeds(state, placement) >= 1 - 1e-9).all()
@@ -224,9 +224,9 @@ def test_with_several_types_and_shapes_everybody_comes_to_its_end_no_slower_than
 
     def observe(event, run):
         check(event, run)
-        if isinstance(event, Planned) and event.plan.placement.config is not None and mechanism != "greedy":
+        if isinstance(event, Planned) and event.plan.placement.speed is not None and mechanism != "greedy":
             alone = event.plan.placement.second < 0
-            speed = run.state.classes.configurations.speed[event.plan.placement.config]
+            speed = event.plan.placement.speed
             slowest.add(float(speed[alone].min(initial=1.0)))
 
     run = a_run(jobs, cluster=THREE_TYPES, policy=policy, mechanism=mechanism, speeds=PIPELINE, observe=observe)

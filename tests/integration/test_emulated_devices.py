@@ -14,7 +14,7 @@ import pytest
 
 from rota.emulate.catalogue import StepTime
 from rota.emulate.dataset import generate
-from rota.emulate.device import Fleet
+from rota.emulate.device import DevicePool
 from rota.emulate.job import main
 from rota.emulate.loader import Loader, LoaderFailed, LoaderSettings
 from rota.emulate.pacing import Pacer
@@ -241,7 +241,7 @@ def test_a14_a_job_process_stops_in_the_middle_of_a_long_step(tmp_path):
 
 @contextlib.asynccontextmanager
 async def agent(folder, **fleet):
-    server = DeviceServer(Fleet.of(["p100"], asking_s=ASKING_S, **fleet), folder / "s")
+    server = DeviceServer(DevicePool.of(["p100"], asking_s=ASKING_S, **fleet), folder / "s")
     await server.start()
     try:
         yield server.fleet["gpu0"], ["--devices-at", str(folder / "s"), "--device", "gpu0"]

@@ -14,7 +14,7 @@ import pytest
 from training import ONE, SOURCES, end_of, listening, process, surroundings
 
 from rota.client import latest
-from rota.deploy.worker.ranks import Task
+from rota.deploy.worker.ranks import AttemptId
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
@@ -62,7 +62,7 @@ def in_two_attempts(folder, size, script, arguments, stop_after, steps):
     async def run():
         async with listening(folder / "agent" / "socket") as endpoint:
             first = await attempt(endpoint, folder, ONE, size, script, arguments, stop_after, steps)
-            second = await attempt(endpoint, folder, Task("7", 1), size, script, arguments, None, steps)
+            second = await attempt(endpoint, folder, AttemptId("7", 1), size, script, arguments, None, steps)
             return first, second
 
     (folder / "checkpoints").mkdir(exist_ok=True)

@@ -1,13 +1,11 @@
 """The ports of a real server, attacked: whoever should not get in does not, it is told, and nothing changes."""
 
 import asyncio
-import contextlib
 import datetime as dt
 import gc
 import os
 import random
 import socket
-import ssl
 from dataclasses import replace
 
 import grpc
@@ -24,7 +22,7 @@ from rota.deploy.security.handshakes import HandshakeWatch
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
 from rota.deploy.security.tokens import TokenFile
-from rota.deploy.security.transport import client_context, server_context
+from rota.deploy.security.transport import client_context
 from secure import (
     NOW,
     YEAR,
@@ -324,36 +322,6 @@ def test_a_scheduler_with_another_host_name_is_not_trusted(folder):
             return await asyncio.to_thread(outcome, ClientSettings(site.address, a_client(folder)))
 
     assert "its certificate is not accepted here" in asyncio.run(scenario())
-
-
-def test_other_ports_ask_for_the_same_certificates(folder, tmp_path):
-    ours, foreign = a_client(folder), a_client(a_site(tmp_path / "foreign"))
-    bare = ssl.create_default_context(cadata=ours.authority.decode())
-    stranger = client_context(replace(foreign, authority=ours.authority))
-
-    async def scenario():
-        async def answer(_reader, writer):
-            writer.write(b"ok")
-            await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=server_context(folder))
-        async with server:
-            port = server.sockets[0].getsockname()[1]
-            contexts = (client_context(ours), bare, stranger)
-            return [await asyncio.to_thread(first_bytes, port, context) for context in contexts]
-
-    assert asyncio.run(scenario()) == [b"ok", b"", b""]
-
-
-def first_bytes(port, context):
-    with (
-        contextlib.suppress(OSError),
-        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
-        context.wrap_socket(plain, server_hostname="localhost") as secure,
-    ):
-        return secure.recv(10)
-    return b""
 
 
 # --- a flood ----------------------------------------------------------------------------------------------------------

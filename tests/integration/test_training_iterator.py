@@ -18,7 +18,7 @@ from rota.client import latest
 from rota.client.wire import encode
 from rota.core.errors import ConfigError
 from rota.deploy.worker.endpoint import Endpoint
-from rota.deploy.worker.ranks import Task
+from rota.deploy.worker.ranks import AttemptId
 
 
 def expected(steps):
@@ -152,7 +152,7 @@ def test_kill_9_loses_at_most_one_checkpoint_interval_and_no_item(tmp_path, sock
     interval, total, chance = 0.15, 800, random.Random(11)
 
     async def attempt(endpoint, number, kill_after):
-        task = Task("7", number)
+        task = AttemptId("7", number)
         found = latest(tmp_path / "checkpoints")
         endpoint.expect(task)
         more = {"ROTA_STEPS": total, "ROTA_CHECKPOINT_EVERY_S": interval}
@@ -218,7 +218,6 @@ def test_four_ranks_stop_on_the_same_step_twenty_times(tmp_path):
             endpoint.stop(ONE)
             assert await endpoint.wait_for(lambda: all(r.phase == "stopped" for r in endpoint.ranks(ONE)), 30)
             await asyncio.gather(*(end_of(job) for job in jobs))
-            assert endpoint.agreement(ONE).finished
             return endpoint.ranks(ONE)
 
     for number in range(20):
@@ -355,8 +354,8 @@ class Peer:
 def test_bogus_lines_floods_and_strangers_are_counted_and_nothing_else(socket_path):
     async def run():
         async with listening(socket_path) as endpoint:
-            endpoint.expect(Task("7", 3))
-            task = Task("7", 3)
+            endpoint.expect(AttemptId("7", 3))
+            task = AttemptId("7", 3)
             for stranger in ({"epoch": 2}, {"job": "8", "epoch": 3}, {"epoch": 3, "rank": 1}):
                 async with Peer(socket_path) as peer:
                     peer.hello(**stranger)
@@ -421,11 +420,11 @@ def test_a_socket_left_by_a_dead_agent_is_taken_over_but_no_open_folder(tmp_path
 def test_an_older_attempt_is_forgotten_when_a_newer_one_is_expected(socket_path):
     async def run():
         async with listening(socket_path) as endpoint:
-            endpoint.expect(Task("7", 0))
+            endpoint.expect(AttemptId("7", 0))
             async with Peer(socket_path) as peer:
                 peer.hello()
                 assert await endpoint.wait_for(lambda: only(endpoint).connected, 5)
-                endpoint.expect(Task("7", 1))
+                endpoint.expect(AttemptId("7", 1))
                 assert await asyncio.wait_for(peer.reader.read(), 5) == b""
             assert endpoint.ranks(ONE) == []
             with pytest.raises(ConfigError, match="no such task"):
@@ -446,9 +445,9 @@ def test_a_gang_over_several_servers_is_led_from_outside(socket_path):
             async with Peer(socket_path) as peer:
                 peer.hello(rank=2)
                 assert await endpoint.wait_for(lambda: only(endpoint).connected, 5)
-                endpoint.ask(ONE)
-                endpoint.propose(ONE, 1, 9)
-                endpoint.commit(ONE, 1)
+                endpoint.pass_on(ONE, {"op": "where"})
+                endpoint.pass_on(ONE, {"op": "stop_at", "id": 1, "step": 9}, rank=2)
+                endpoint.pass_on(ONE, {"op": "commit", "id": 1})
                 said = [json.loads(await asyncio.wait_for(peer.reader.readline(), 5)) for _ in range(3)]
                 peer.writer.write(encode({"op": "at", "begun": 4}) + encode({"op": "progress", "step": 4}))
                 assert await endpoint.wait_for(lambda: only(endpoint).step == 4, 5)

@@ -18,9 +18,9 @@ from rota.core.errors import ConfigError, OutputError, UnknownName
 from rota.deploy.worker import procs
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Gpu, inspect
-from rota.deploy.worker.limits import Enclosure, Plain, pick
+from rota.deploy.worker.limits import Enclosure, RlimitBackend, pick
 from rota.deploy.worker.spec import TaskId, TaskSpec
-from rota.deploy.worker.status import Phase, Reason, is_supervised
+from rota.deploy.worker.status import ExitReason, Phase, is_supervised
 
 SECONDS = 30.0
 SHIM_KILOBYTES = 12_000
@@ -65,16 +65,23 @@ def until(condition, what="it"):
     return found
 
 
+def stop(host, task, term_after_s, kill_after_s):
+    """Stop a task and wait for its end, as an agent does between other things."""
+    ending = host.ending(task, term_after_s, kill_after_s, time.monotonic())
+    until(lambda: ending.advance(time.monotonic()) is None, f"the end of {task}")
+    return host.status(task)
+
+
 def stop_all(host):
     for task in host.table.ids():
-        host.stop(task, 0.0, 0.0)
+        stop(host, task, 0.0, 0.0)
         host.forget(task)
 
 
 @pytest.fixture(params=["best", "plain"])
 def host(request, tmp_path):
     """With the best limits that are allowed here, and with none but affinity and rlimits."""
-    host = Host(tmp_path / "agent", inspect(), Plain() if request.param == "plain" else pick())
+    host = Host(tmp_path / "agent", inspect(), RlimitBackend() if request.param == "plain" else pick())
     yield host
     stop_all(host)
     host.close()
@@ -84,7 +91,7 @@ def host(request, tmp_path):
 def grouped(tmp_path):
     """Only where control groups can be written."""
     backend = pick()
-    if isinstance(backend, Plain):
+    if isinstance(backend, RlimitBackend):
         pytest.skip(f"no control groups: {backend.describe()}")
     host = Host(tmp_path / "agent", inspect(), backend)
     yield host
@@ -121,10 +128,10 @@ def output(host, name="stdout"):
 @pytest.mark.parametrize(
     ("command", "code", "number", "reason"),
     [
-        ("exit 0", 0, None, Reason.COMPLETED),
-        ("exit 3", 3, None, Reason.FAILED),
-        ("kill -9 $$", None, 9, Reason.KILLED),
-        ("kill -SEGV $$", None, 11, Reason.FAILED),
+        ("exit 0", 0, None, ExitReason.COMPLETED),
+        ("exit 3", 3, None, ExitReason.FAILED),
+        ("kill -9 $$", None, 9, ExitReason.KILLED),
+        ("kill -SEGV $$", None, 11, ExitReason.FAILED),
     ],
 )
 def test_the_end_is_told_as_it_was(host, command, code, number, reason):
@@ -137,7 +144,7 @@ def test_the_end_is_told_as_it_was(host, command, code, number, reason):
 def test_a_program_that_is_not_there_is_a_task_that_failed(host):
     status = run(host, ("/no/such/program",))
 
-    assert (status.exit.code, status.exit.reason) == (127, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (127, ExitReason.FAILED)
     assert "cannot run '/no/such/program': No such file" in status.exit.detail
 
 
@@ -232,7 +239,6 @@ while host.status(a).phase.value != "ended" and time.monotonic() < end:
     time.sleep(0.02)
 status = host.status(a)
 sys.stdout.write(f"{status.exit and status.exit.code}|{status.output_bytes_dropped > 0}")
-host.stop(a, 0, 0)
 host.forget(a)
 host.forget(b)
 host.close()
@@ -292,24 +298,24 @@ def test_a_memory_limit_ends_a_task_and_is_told(grouped):
 
     status = run(grouped, python("print(len(bytearray(300 << 20)))"), memory_gb=0.1)
 
-    assert status.exit.reason is Reason.OUT_OF_MEMORY
+    assert status.exit.reason is ExitReason.OUT_OF_MEMORY
     assert status.exit.signal == signal.SIGKILL
     assert output(grouped) == ""
 
 
 def test_without_groups_memory_is_limited_by_failing_allocations(tmp_path):
-    host = Host(tmp_path / "agent", inspect(), Plain())
+    host = Host(tmp_path / "agent", inspect(), RlimitBackend())
 
     status = run(host, python("print(len(bytearray(300 << 20)))"), memory_gb=0.1)
 
-    assert (status.exit.code, status.exit.reason) == (1, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (1, ExitReason.FAILED)
     assert "MemoryError" in output(host, "stderr")
     stop_all(host)
     host.close()
 
 
 def test_a_task_that_cannot_enter_its_group_does_not_run_without_limits(tmp_path):
-    class Gone(Plain):
+    class Gone(RlimitBackend):
         def enclose(self, name, limits):  # noqa: ARG002
             return Enclosure(name, {"memory": tmp_path / "gone"})
 
@@ -317,7 +323,7 @@ def test_a_task_that_cannot_enter_its_group_does_not_run_without_limits(tmp_path
 
     status = run(host, ("touch", str(tmp_path / "it-ran")))
 
-    assert (status.exit.code, status.exit.reason) == (125, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (125, ExitReason.FAILED)
     assert "cannot enter" in status.exit.detail
     assert not (tmp_path / "it-ran").exists()
     stop_all(host)
@@ -377,7 +383,7 @@ def test_memory_in_use_is_not_taken_away(grouped):
 
 
 def test_whole_cpus_and_a_memory_limit_change_without_groups_too(tmp_path):
-    host = Host(tmp_path / "agent", inspect(), Plain())
+    host = Host(tmp_path / "agent", inspect(), RlimitBackend())
     if len(host.machine.cpus) < 2:
         pytest.skip("one CPU cannot be changed for two")
     start(host, python(BUSY), cpus=1, memory_gb=1.0)
@@ -412,6 +418,8 @@ def test_use_is_told_while_it_runs(host):
 def test_the_environment_of_the_agent_stays_with_the_agent(host, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setenv("ROTA_TOKEN", "hunter2")
+    monkeypatch.setenv("ROTA_CERTS", "/etc/hunter2")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/hunter2")
 
     start(host, ("sleep", "600"), env={"MINE": "1"})
 
@@ -429,18 +437,18 @@ def test_the_environment_of_the_agent_stays_with_the_agent(host, monkeypatch):
 def test_a_task_may_leave_by_itself_before_it_is_told_to(host):
     start(host, python("import time; time.sleep(0.2)"))
 
-    status = host.stop(TASK, grace_1=SECONDS, grace_2=0.0)
+    status = stop(host, TASK, term_after_s=SECONDS, kill_after_s=0.0)
 
-    assert (status.exit.code, status.exit.reason, status.stop_requested) == (0, Reason.COMPLETED, True)
+    assert (status.exit.code, status.exit.reason, status.stop_requested) == (0, ExitReason.COMPLETED, True)
 
 
 def test_term_comes_before_kill(host):
     start(host, ("sh", "-c", "trap 'echo saved; exit 5' TERM; echo ready; while :; do sleep 0.05; done"))
     until(lambda: output(host) == "ready\n")
 
-    status = host.stop(TASK, grace_1=0.0, grace_2=SECONDS)
+    status = stop(host, TASK, term_after_s=0.0, kill_after_s=SECONDS)
 
-    assert (status.exit.code, status.exit.reason) == (5, Reason.KILLED)
+    assert (status.exit.code, status.exit.reason) == (5, ExitReason.KILLED)
     assert output(host) == "ready\nsaved\n"
 
 
@@ -449,17 +457,17 @@ def test_kill_comes_for_those_who_do_not_hear(host):
     until(lambda: output(host) == "ready\n")
     begin = time.monotonic()
 
-    status = host.stop(TASK, grace_1=0.0, grace_2=0.3)
+    status = stop(host, TASK, term_after_s=0.0, kill_after_s=0.3)
 
     assert time.monotonic() - begin >= 0.3
-    assert (status.exit.signal, status.exit.reason) == (9, Reason.KILLED)
+    assert (status.exit.signal, status.exit.reason) == (9, ExitReason.KILLED)
 
 
 def test_a_stop_goes_on_step_by_step(host):
     start(host, ("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     until(lambda: output(host) == "ready\n")
 
-    ending = host.ending(TASK, grace_1=5.0, grace_2=10.0, now=100.0)
+    ending = host.ending(TASK, term_after_s=5.0, kill_after_s=10.0, now=100.0)
 
     assert host.status(TASK).phase is Phase.STOPPING
     assert ending.advance(101.0) == 4.0
@@ -477,7 +485,7 @@ def test_a_daemon_left_behind_goes_with_the_task(host, tmp_path, main):
 
     if main == "stay":
         assert procs.is_alive(daemon)
-        host.stop(TASK, 0.0, 0.0)
+        stop(host, TASK, 0.0, 0.0)
     ended(host)
 
     assert daemon is None or not procs.is_alive(daemon)
@@ -493,9 +501,9 @@ def test_a_process_with_the_number_of_the_task_is_not_touched(host):
 
     try:
         status = host.status(TASK)
-        host.stop(TASK, 0.0, 0.0)
+        stop(host, TASK, 0.0, 0.0)
 
-        assert status.exit.reason is Reason.LOST
+        assert status.exit.reason is ExitReason.LOST
         assert stranger.poll() is None
     finally:
         stranger.kill()
@@ -568,7 +576,7 @@ def test_a_stop_of_an_adopted_task_works(dying_agent):
     host = come_back()
     host.recover()
 
-    assert host.stop(TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
+    assert stop(host, TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
 
 
 def test_a_task_whose_supervisor_was_killed_is_lost_and_ended(host):
@@ -579,7 +587,7 @@ def test_a_task_whose_supervisor_was_killed_is_lost_and_ended(host):
 
     status = ended(host)
 
-    assert (status.exit.reason, status.exit.code, status.exit.detail) == (Reason.LOST, None, "its supervisor died")
+    assert (status.exit.reason, status.exit.code, status.exit.detail) == (ExitReason.LOST, None, "its supervisor died")
     until(lambda: not procs.is_alive(task))
 
 
@@ -596,7 +604,7 @@ def test_a_task_that_was_written_down_but_never_started_is_lost(host):
 
     (report,) = host.recover()
 
-    assert report.status.exit.reason is Reason.LOST
+    assert report.status.exit.reason is ExitReason.LOST
     assert "never started" in report.status.exit.detail
 
 
@@ -621,7 +629,7 @@ def test_a_damaged_status_is_lost_and_the_others_are_served(host, text):
     (host.table.path(TASK) / "status.json").write_text(text)
     first, second = host.reports()
 
-    assert (first.status.exit.reason, second.status.exit.code) == (Reason.LOST, 4)
+    assert (first.status.exit.reason, second.status.exit.code) == (ExitReason.LOST, 4)
     assert "damaged" in first.status.exit.detail
 
 
@@ -630,7 +638,7 @@ def test_a_task_with_a_damaged_description_is_still_reported_and_forgotten(host)
     (host.table.path(TASK) / "spec.json").write_text("{")
 
     assert [r.status.phase for r in host.recover()] == [Phase.RUNNING]
-    assert host.stop(TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
+    assert stop(host, TASK, 0.0, SECONDS).exit.signal == signal.SIGTERM
     host.forget(TASK)
     assert host.reports() == []
 
@@ -664,9 +672,9 @@ def test_the_daemon_of_a_shared_gpu_lives_as_long_as_its_tasks(tmp_path, monkeyp
     for job in ("a", "b"):
         host.start(TaskSpec(TaskId(job), ("sleep", "600"), devices=("0",), mps=True))
     assert host.table.spec(TaskId("b")).env["CUDA_MPS_PIPE_DIRECTORY"] == str(alive.parent)
-    host.stop(TaskId("a"), 0.0, SECONDS)
+    stop(host, TaskId("a"), 0.0, SECONDS)
     assert alive.exists()
-    host.stop(TaskId("b"), 0.0, SECONDS)
+    stop(host, TaskId("b"), 0.0, SECONDS)
 
     assert not alive.exists()
     stop_all(host)
@@ -726,7 +734,7 @@ def test_a_container_tells_its_end_and_has_its_limits(contained):
     status = run(contained, ("sh", "-c", script), image="host", memory_gb=0.2, cpus=1)
 
     lines = output(contained).splitlines()
-    assert (status.exit.code, status.exit.reason) == (5, Reason.FAILED)
+    assert (status.exit.code, status.exit.reason) == (5, ExitReason.FAILED)
     assert lines[:2] == ["1", "1"]
     assert lines[-1] == "read-only"
     assert any("memory:" in line and line.endswith("-j1.0.0") for line in lines)
@@ -737,7 +745,7 @@ def test_a_container_at_its_memory_limit_is_told_as_such(contained):
     command = (os.path.realpath(sys.executable), *python("print(len(bytearray(600 << 20)))")[1:])
     status = run(contained, command, image="host", memory_gb=0.25)
 
-    assert (status.exit.code, status.exit.reason) == (137, Reason.OUT_OF_MEMORY), output(contained)
+    assert (status.exit.code, status.exit.reason) == (137, ExitReason.OUT_OF_MEMORY), output(contained)
 
 
 def test_a_container_gets_its_folders_and_no_secrets(contained, tmp_path, monkeypatch):
@@ -774,7 +782,7 @@ def test_a_container_that_does_not_hear_is_killed_with_everything_inside(contain
     status = contained.stop(TASK, 0.0, 0.2)
 
     assert len(inside) >= 2
-    assert status.exit.reason is Reason.KILLED
+    assert status.exit.reason is ExitReason.KILLED
     assert 9 in (status.exit.signal, (status.exit.code or 0) - 128)
     until(lambda: not any(procs.is_alive(process) for process in inside))
     assert [name for name in contained.backend.names() if name.startswith(contained._prefix)] == []
@@ -787,7 +795,7 @@ def test_a_container_hears_term(contained):
 
     status = contained.stop(TASK, 0.0, SECONDS)
 
-    assert (status.exit.code, status.exit.reason) == (0, Reason.COMPLETED)
+    assert (status.exit.code, status.exit.reason) == (0, ExitReason.COMPLETED)
     assert output(contained) == "ready\nsaved\n"
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import rota
 from rota.deploy.worker.endpoint import Endpoint
-from rota.deploy.worker.ranks import Task
+from rota.deploy.worker.ranks import AttemptId
 
 SOURCES = Path(rota.__file__).parents[1]
-ONE = Task("7", 0)
+ONE = AttemptId("7", 0)
 
 # A job that keeps the items it has seen, and writes at the end how it went.
 JOB = """
@@ -58,9 +58,31 @@ out.write_text(json.dumps({"step": it.step, "stopped": it.stopped}))
 """
 
 
+class WatchedEndpoint(Endpoint):
+    """An endpoint whose changes can be waited for."""
+
+    def __init__(self, path, **callbacks):
+        super().__init__(path, on_change=self._wake, **callbacks)
+        self._changed = asyncio.Event()
+
+    def _wake(self, _):
+        self._changed.set()
+
+    async def wait_for(self, test, timeout):
+        """Wait until something holds that changes with the ranks; whether it came true in time."""
+        end = asyncio.get_running_loop().time() + timeout
+        while not test():
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), end - asyncio.get_running_loop().time())
+            except asyncio.TimeoutError:
+                return test()
+        return True
+
+
 @contextlib.asynccontextmanager
 async def listening(path, **callbacks):
-    endpoint = Endpoint(path, **callbacks)
+    endpoint = WatchedEndpoint(path, **callbacks)
     await endpoint.start()
     try:
         yield endpoint

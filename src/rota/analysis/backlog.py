@@ -110,7 +110,7 @@ class Backlog:
     def _rates(self, state: State) -> FloatArray:
         """[C] steps/s of each class where it is fastest, remembered by profile and GPUs for arrivals."""
         classes = state.classes
-        best: FloatArray = classes.throughput.max(axis=1)
+        best: FloatArray = classes.value.throughput.max(axis=1)
         if len(classes) != self._classes:
             self._classes = len(classes)
             self._best = {key[:2]: rate for key, rate in zip(classes.keys(), best.tolist(), strict=True)}

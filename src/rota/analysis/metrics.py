@@ -30,7 +30,7 @@ from rota.core.arrays import BoolArray, FloatArray, IntArray, how_many
 from rota.core.cluster import Cluster
 from rota.core.events import (
     Allocated,
-    CapacityChanged,
+    ClusterChanged,
     Event,
     JobsDropped,
     JobsFinished,
@@ -172,12 +172,13 @@ class Metrics:
     def _solve_failed(self, _event: SolveFailed) -> None:
         self.solve_failures += 1
 
-    def _capacity_changed(self, event: CapacityChanged) -> None:
+    def _cluster_changed(self, event: ClusterChanged) -> None:
         self._past_capacity_gpu_s += self._capacity * (event.at - self._capacity_since)
         self._past_up_s += self._up * (event.at - self._capacity_since)
-        self._up = event.capacity / self.cluster.capacity
+        there = dict(zip(event.cluster.types, event.cluster.capacity.tolist(), strict=True))
+        self._up = np.array([there.get(t, 0) for t in self.cluster.types]) / self.cluster.capacity
         self._capacity_since = event.at
-        self._capacity = float(event.capacity.sum())
+        self._capacity = float(event.cluster.gpus)
 
     def summary(self, now: float) -> dict[str, Any]:
         """The numbers of the run up to `now`; None where nothing was measured."""
@@ -271,5 +272,5 @@ _HANDLERS: dict[type, Callable[[Metrics, Any], None]] = {
     JobsRejected: Metrics._rejected,  # noqa: SLF001
     Allocated: Metrics._allocated,  # noqa: SLF001
     SolveFailed: Metrics._solve_failed,  # noqa: SLF001
-    CapacityChanged: Metrics._capacity_changed,  # noqa: SLF001
+    ClusterChanged: Metrics._cluster_changed,  # noqa: SLF001
 }

@@ -33,8 +33,10 @@ from typing import Any
 import numpy as np
 
 from rota.analysis.backlog import Backlog, Rise
+from rota.analysis.guard import Guard
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.events import Allocated, Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted
+from rota.core.ports import Handler
 from rota.engine.state import State
 
 STRETCHES = 20
@@ -92,7 +94,7 @@ class Overhang:
     log10_chance: float
 
 
-class Overload:
+class Overload(Guard):
     """Watches a run and says when it is unstable."""
 
     def __init__(self, mode: str = "auto", limits: Limits | None = None) -> None:
@@ -161,15 +163,26 @@ class Overload:
 
     def observe(self, event: Event) -> None:
         """Follow the demand."""
+        handler = self.handler(type(event))
+        if handler is not None:
+            handler(event)
+
+    def handler(self, kind: type[Event]) -> Handler | None:
+        """The part of `observe` for events of a kind."""
         if not self._watching:
-            return
-        if isinstance(event, JobsSubmitted):
-            self._arrived(event)
-        elif isinstance(event, JobsFinished | JobsDropped | JobsRejected):
-            self._demand -= int(self._size_of(event.jobs).sum())
-            self._idle = self._idle or self._demand < self._jobs_per_gpu * self._capacity
-        elif isinstance(event, Allocated):
-            self._jobs_per_gpu = 2 if event.allocation.traits.packs else 1
+            return None
+        if kind is JobsSubmitted:
+            return self._arrived
+        if kind is Allocated:
+            return self._allocated
+        return self._left if kind in (JobsFinished, JobsDropped, JobsRejected) else None
+
+    def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
+        self._demand -= int(self._size_of(event.jobs).sum())
+        self._idle = self._idle or self._demand < self._jobs_per_gpu * self._capacity
+
+    def _allocated(self, event: Allocated) -> None:
+        self._jobs_per_gpu = 2 if event.allocation.traits.packs else 1
 
     def _arrived(self, event: JobsSubmitted) -> None:
         sizes = event.jobs.gpus

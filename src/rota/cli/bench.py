@@ -79,11 +79,11 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
     times = []
     for _ in range(REPEATS):
         view, order = api.place_view(jobs, cluster=cluster, multi_gpu=multi_gpu, seed=seed, rules=rules)
-        halves = build(mechanism, preset(rules), 0)
+        composed = build(mechanism, preset(rules), 0)
         start = time.process_time()
-        placement = halves.place(view, order)
+        placement = composed.place(view, order)
         times.append(time.process_time() - start)
-    known, config = view.classes.configurations, placement.config
+    speed = placement.speed
     result: dict[str, Any] = {
         "mechanism": mechanism,
         "jobs": jobs,
@@ -91,9 +91,9 @@ def place(*, mechanism: str, jobs: int, cluster: str, rules: str, multi_gpu: boo
         "running": len(placement),
         "cpu_s": min(times),
         "all_cpu_s": times,
-        "total_speed": float(len(placement) if config is None else known.speed[config].sum()),
-        "gap": None if halves.tally is None else halves.tally.last,
-        "notes": halves.remarks(),
+        "total_speed": float(len(placement) if speed is None else speed.sum()),
+        "gap": composed.last_gap,
+        "notes": composed.remarks(),
     }
     if as_json:
         echo_json(result)

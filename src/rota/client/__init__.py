@@ -1,4 +1,6 @@
-"""What training code imports: an iterator with leases, checkpoints and clean stops. Standard library only.
+"""What training code imports: an iterator with leases, checkpoints and clean stops.
+
+Standard library only.
 
     it = rota.client.Iterator(loader, save=save, load=load)
     for batch in it:
@@ -15,14 +17,14 @@ from rota.client.iterator import Iterator
 from rota.client.leases import Lease, lease
 
 if TYPE_CHECKING:
-    from rota.client.checkpoints import Checkpoint, latest
+    from rota.client.checkpoints import SavedCheckpoint, latest
 
-__all__ = ["Checkpoint", "Iterator", "Lease", "latest", "lease"]
+__all__ = ["Iterator", "Lease", "SavedCheckpoint", "latest", "lease"]
 
 
 def __getattr__(name: str) -> Any:
     """Load what concerns files on first use: outside Rota a script never needs it."""
-    if name in {"Checkpoint", "latest"}:
+    if name in {"SavedCheckpoint", "latest"}:
         from rota.client import checkpoints  # that is the point
 
         return getattr(checkpoints, name)

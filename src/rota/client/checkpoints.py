@@ -1,8 +1,9 @@
 """Checkpoints on disk that are either whole or not there.
 
-A checkpoint is a folder `step-000123`. It is filled under another name, flushed, given a manifest and renamed. The
-manifest lists the files with their sizes, so that a copy that lost something is recognised. In a gang where every rank
-saves, `step-000123` holds a folder `rank-0`, `rank-1` ... each, and counts only when all are there.
+A checkpoint is a folder `step-000123`. It is filled under another name, flushed, given a manifest
+and renamed. The manifest lists the files with their sizes, so that a copy that lost something is
+recognised. In a gang where every rank saves, `step-000123` holds a folder `rank-0`, `rank-1` ...
+each, and counts only when all are there.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rota.core import files
+
 MANIFEST = "manifest.json"
-KEEP = 2
 _FORMAT = 1
 
 
-class Checkpoint(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """A checkpoint that was verified."""
 
     path: Path
@@ -33,14 +35,20 @@ class Checkpoint(NamedTuple):
         return own if own.is_dir() else self.path
 
 
-def latest(folder: str | os.PathLike[str], below: int | None = None) -> Checkpoint | None:
-    """The newest whole checkpoint in a folder (of fewer than `below` steps), or None. Damaged ones are passed over."""
+def latest(folder: str | os.PathLike[str], below: int | None = None) -> SavedCheckpoint | None:
+    """The newest whole checkpoint in a folder (of fewer than `below` steps), or None.
+
+    Damaged ones are passed over.
+    """
     steps = sorted(_steps_in(Path(folder)), reverse=True)
-    found = (read(Path(folder) / name_of(step)) for step in steps if below is None or step < below)
-    return next((checkpoint for checkpoint in found if checkpoint is not None), None)
+    for step in steps:
+        checkpoint = read(Path(folder) / name_of(step)) if below is None or step < below else None
+        if checkpoint is not None:
+            return checkpoint
+    return None
 
 
-def read(path: Path) -> Checkpoint | None:
+def read(path: Path) -> SavedCheckpoint | None:
     """The checkpoint in this very folder, or None when it is damaged or none."""
     if (path / MANIFEST).is_file():
         return _read_part(path, path)
@@ -48,7 +56,9 @@ def read(path: Path) -> Checkpoint | None:
     if first is None:
         return None
     others = (_read_part(path / f"rank-{rank}", path) for rank in range(1, first.world_size))
-    return first if all(other is not None and other.step == first.step for other in others) else None
+    return (
+        first if all(other is not None and other.step == first.step for other in others) else None
+    )
 
 
 def name_of(step: int) -> str:
@@ -56,7 +66,7 @@ def name_of(step: int) -> str:
     return f"step-{step:06d}"
 
 
-class Store:
+class CheckpointStore:
     """The checkpoints that one rank writes into one folder."""
 
     def __init__(self, folder: Path, part: str = "", world_size: int = 1) -> None:
@@ -65,7 +75,10 @@ class Store:
         self._world_size = world_size
 
     def write(self, step: int, epoch: int, position: int, save: Callable[[Path], None]) -> str:
-        """Make a checkpoint by `save`, which fills the folder it is given; its name once it is safe on disk."""
+        """Make a checkpoint by `save`, which fills the folder it is given.
+
+        Its name once it is safe on disk.
+        """
         name = name_of(step) if not self._part else f"{name_of(step)}/{self._part}"
         final = self.folder / name
         draft = self.folder / f"{name}.tmp"
@@ -73,16 +86,23 @@ class Store:
         draft.mkdir(parents=True)
         try:
             save(draft)
-            body = {"step": step, "epoch": epoch, "position": position, "world_size": self._world_size}
-            (draft / MANIFEST).write_text(json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8")
-            _flush(draft)
+            body = {
+                "step": step,
+                "epoch": epoch,
+                "position": position,
+                "world_size": self._world_size,
+            }
+            (draft / MANIFEST).write_text(
+                json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8"
+            )
+            _sync_all(draft)
         except BaseException:
             _remove(draft)
             raise
         _remove(final)
         draft.rename(final)
-        _flush_folder(final.parent)
-        _flush_folder(self.folder)
+        files.sync_folder(final.parent)
+        files.sync_folder(self.folder)
         return name
 
     def prune(self, step: int) -> None:
@@ -109,12 +129,16 @@ class Store:
             _remove(path)
 
 
-def _read_part(part: Path, whole: Path) -> Checkpoint | None:
+def _read_part(part: Path, whole: Path) -> SavedCheckpoint | None:
     try:
         manifest = json.loads((part / MANIFEST).read_text(encoding="utf-8"))
         body = {key: value for key, value in manifest.items() if key not in {"format", "checksum"}}
         intact = manifest == _sealed(body) and manifest["files"] == _files(part)
-        return Checkpoint(whole, *(int(body[key]) for key in Checkpoint._fields[1:])) if intact else None
+        return (
+            SavedCheckpoint(whole, *(int(body[key]) for key in SavedCheckpoint._fields[1:]))
+            if intact
+            else None
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -136,22 +160,23 @@ def _sealed(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(folder: Path) -> list[list[Any]]:
-    found = []
+    entries = []
     for root, _, names in os.walk(folder):
         for name in names:
             path = Path(root, name)
-            found.append([path.relative_to(folder).as_posix(), path.stat().st_size])
-    return sorted(entry for entry in found if entry[0] != MANIFEST)
+            entries.append([path.relative_to(folder).as_posix(), path.stat().st_size])
+    return sorted(entry for entry in entries if entry[0] != MANIFEST)
 
 
-def _flush(folder: Path) -> None:
+def _sync_all(folder: Path) -> None:
+    """Put a folder and everything in it on the disk: the rename of the whole comes after that."""
     for root, _, names in os.walk(folder):
         for name in names:
-            _flush_folder(Path(root, name))
-        _flush_folder(Path(root))
+            _sync_file(Path(root, name))
+        files.sync_folder(root)
 
 
-def _flush_folder(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

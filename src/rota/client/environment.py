@@ -15,7 +15,7 @@ CHECKPOINT_EVERY_S = 60.0
 _Default = TypeVar("_Default", int, float, None)
 
 
-class Surroundings(NamedTuple):
+class JobEnvironment(NamedTuple):
     """The place of this process in a job. `job` is None outside Rota."""
 
     job: str | None
@@ -31,16 +31,21 @@ class Surroundings(NamedTuple):
     lease_s: float | None
 
 
-def read(environ: Mapping[str, str]) -> Surroundings:
-    """The surroundings of this process. Without ROTA_JOB there is no lease, no agent and no checkpoint."""
+def read(environ: Mapping[str, str]) -> JobEnvironment:
+    """The surroundings of this process.
+
+    Without ROTA_JOB there is no lease, no agent and no checkpoint.
+    """
     if not environ.get("ROTA_JOB"):
-        rank, size = _lenient(environ, "RANK", 0), _lenient(environ, "WORLD_SIZE", 1)
-        local = _lenient(environ, "LOCAL_RANK", 0)
-        return Surroundings(None, 0, rank, max(size, rank + 1), local, None, None, None, None, CHECKPOINT_EVERY_S, None)
-    rank, size = _whole(environ, "ROTA_RANK", 0), _whole(environ, "ROTA_WORLD_SIZE", 1)
+        return _outside_rota(environ)
+    rank = _whole(environ, "ROTA_RANK", 0)
+    size = _whole(environ, "ROTA_WORLD_SIZE", 1)
     if rank >= size:
-        raise ConfigError(f"ROTA_RANK is {rank}, but ROTA_WORLD_SIZE is {size}; ranks count from 0 to the size less 1.")
-    return Surroundings(
+        raise ConfigError(
+            f"ROTA_RANK is {rank}, but ROTA_WORLD_SIZE is {size}; ranks count from 0 to the size "
+            "less 1."
+        )
+    return JobEnvironment(
         job=environ["ROTA_JOB"],
         epoch=_whole(environ, "ROTA_EPOCH", 0),
         rank=rank,
@@ -55,6 +60,23 @@ def read(environ: Mapping[str, str]) -> Surroundings:
     )
 
 
+def _outside_rota(environ: Mapping[str, str]) -> JobEnvironment:
+    rank = _lenient(environ, "RANK", 0)
+    return JobEnvironment(
+        job=None,
+        epoch=0,
+        rank=rank,
+        world_size=max(_lenient(environ, "WORLD_SIZE", 1), rank + 1),
+        local_rank=_lenient(environ, "LOCAL_RANK", 0),
+        socket=None,
+        checkpoints=None,
+        resume=None,
+        steps=None,
+        checkpoint_every_s=CHECKPOINT_EVERY_S,
+        lease_s=None,
+    )
+
+
 def _lenient(environ: Mapping[str, str], name: str, default: int) -> int:
     """Outside Rota nobody promised these names to us, so nonsense is not an error."""
     text = environ.get(name, "")
@@ -66,7 +88,9 @@ def _whole(environ: Mapping[str, str], name: str, default: _Default) -> int | _D
     if not text:
         return default
     if not text.isdecimal():
-        raise ConfigError(f"{name}={text!r}: expected a whole number, 0 or more; the agent sets it.")
+        raise ConfigError(
+            f"{name}={text!r}: expected a whole number, 0 or more; the agent sets it."
+        )
     return int(text)
 
 
@@ -91,5 +115,8 @@ def _folder(environ: Mapping[str, str], name: str) -> Path | None:
 
     path = Path(text)
     if not path.is_dir():
-        raise ConfigError(f"{name}={text!r}: there is no such folder; the agent makes it before it starts the job.")
+        raise ConfigError(
+            f"{name}={text!r}: there is no such folder; the agent makes it before it starts the "
+            "job."
+        )
     return path

@@ -21,7 +21,7 @@ def reason_of(error: BaseException, folder: Path | None = None) -> str:
         return own
     if isinstance(error, OSError) and error.errno in _FULL:
         return "disk-full"
-    if "OutOfMemoryError" in {kind.__name__ for kind in type(error).__mro__}:
+    if "OutOfMemoryError" in {base.__name__ for base in type(error).__mro__}:
         return "out-of-device-memory"
     if isinstance(error, MemoryError):
         return "out-of-memory"

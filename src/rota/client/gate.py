@@ -1,8 +1,11 @@
-"""The gate before every step: it may begin, or the loop ends, or a gang is about to agree where to stop.
+"""The gate before every step.
 
-Two threads meet here. The training thread asks before each step; the thread of the link hands in what the agent says
-and sends back the answers, also while the training thread hangs in a collective. Steps are counts: `step` have been
-finished, `begun` have been begun. To stop at n means that n steps are finished and the next is never begun.
+It may begin, or the loop ends, or a gang is about to agree where to stop.
+
+Two threads meet here. The training thread asks before each step; the thread of the link hands in
+what the agent says and sends back the answers, also while the training thread hangs in a
+collective. Steps are counts: `step` have been finished, `begun` have been begun. To stop at n means
+that n steps are finished and the next is never begun.
 """
 
 from __future__ import annotations
@@ -10,19 +13,31 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 from rota.client.wire import whole
 
-# A rank that accepted a step to stop at, and then hears neither commit nor lease, ends there after this time.
 LONGEST_HOLD_S = 120.0
+"""A rank that accepted a step to stop at and then hears nothing more ends there after this time."""
+
+
+class Verdict(Enum):
+    """What the loop does at the gate; HOLD is to wait until a gang has agreed."""
+
+    GO = "go"
+    HOLD = "hold"
+    STOP = "stop"
 
 
 class Gate:
     """Where the loop is, and how far it may go."""
 
     def __init__(
-        self, step: int = 0, lease_s: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        step: int = 0,
+        lease_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.step = step
         self.begun = step
@@ -37,15 +52,18 @@ class Gate:
         self._held_since: float | None = None
 
     def begin(self) -> bool:
-        """Begin a step; False when the loop has to end here instead. Waits while a gang is agreeing on this step."""
+        """Begin a step; False when the loop has to end here instead.
+
+        Waits while a gang is agreeing on this step.
+        """
         with self._changed:
             while True:
                 verdict = self._verdict()
-                if verdict == "go":
+                if verdict is Verdict.GO:
                     self._held_since = None
                     self.begun += 1
                     return True
-                if verdict == "stop":
+                if verdict is Verdict.STOP:
                     self.ended = self.ended or "lease"
                     return False
                 self._changed.wait(self._patience())
@@ -56,7 +74,7 @@ class Gate:
             self.step = self.begun
 
     def abandon(self) -> None:
-        """The step that was begun does not count: no item was there for it, or its body gave up for a stop."""
+        """The step that was begun does not count: there was no item, or its body gave up."""
         with self._changed:
             self.begun = self.step
 
@@ -95,7 +113,11 @@ class Gate:
         operation = message["op"]
         if operation == "lease":
             seconds = message.get("seconds")
-            if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds < 1e12:
+            if (
+                isinstance(seconds, (int, float))
+                and not isinstance(seconds, bool)
+                and 0 <= seconds < 1e12
+            ):
                 self._lease_end = self._clock() + seconds
         elif operation == "stop":
             self._ordered = True
@@ -103,7 +125,11 @@ class Gate:
             return self._signed({"op": "at", "begun": self.begun})
         elif operation == "stop_at":
             return self._consider(whole(message, "id"), whole(message, "step"))
-        elif operation == "commit" and self._proposal is not None and message.get("id") == self._proposal:
+        elif (
+            operation == "commit"
+            and self._proposal is not None
+            and message.get("id") == self._proposal
+        ):
             self._committed = True
         return None
 
@@ -115,22 +141,28 @@ class Gate:
         else:
             accepted = self.begun <= step
         if accepted:
-            self._proposal, self._target, self._committed = number, step, False
-        return self._signed({"op": "will", "id": number, "stop_at": step, "ok": accepted, "begun": self.begun})
+            self._proposal = number
+            self._target = step
+            self._committed = False
+        return self._signed(
+            {"op": "will", "id": number, "stop_at": step, "ok": accepted, "begun": self.begun}
+        )
 
     def _signed(self, answer: dict[str, Any]) -> dict[str, Any]:
         """An ended rank says so, because then only its own step is left to agree on."""
         return answer if self.ended is None else {**answer, "begun": self.step, "ended": self.ended}
 
-    def _verdict(self) -> str:
+    def _verdict(self) -> Verdict:
         if self.ended is not None or self._ordered:
-            return "stop"
+            return Verdict.STOP
         if self._target is not None:
             # Others may have been told to stop there already: never before it, and never beyond.
             if self.begun < self._target:
-                return "go"
-            return "stop" if self._committed or self._expired() or self._held_too_long() else "hold"
-        return "stop" if self._expired() else "go"
+                return Verdict.GO
+            if self._committed or self._expired() or self._held_too_long():
+                return Verdict.STOP
+            return Verdict.HOLD
+        return Verdict.STOP if self._expired() else Verdict.GO
 
     def _now_or_never(self) -> bool:
         return self.ended is not None or self._ordered or (self._target is None and self._expired())
@@ -144,7 +176,11 @@ class Gate:
         return self._clock() - self._held_since >= LONGEST_HOLD_S
 
     def _patience(self) -> float:
-        ends = [LONGEST_HOLD_S if self._held_since is None else self._held_since + LONGEST_HOLD_S - self._clock()]
+        ends = [
+            LONGEST_HOLD_S
+            if self._held_since is None
+            else self._held_since + LONGEST_HOLD_S - self._clock()
+        ]
         if self._lease_end is not None:
             ends.append(self._lease_end - self._clock())
         return max(min(ends), 0.0) + 0.001

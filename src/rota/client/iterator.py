@@ -8,8 +8,8 @@ from collections.abc import Iterator as Items
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rota.client import environment
-from rota.client.session import Hook, Hooks, Session
-from rota.client.standing import Standing
+from rota.client.loop_status import LoopStatus
+from rota.client.session import Hook, Hooks, TrainingSession
 from rota.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,12 +20,13 @@ _LOADER_STATE = "loader.pickle"
 _END = object()
 
 
-class Iterator(Standing, Generic[Item]):
+class Iterator(LoopStatus, Generic[Item]):
     """Passes on the items of `loader`; saves, resumes, reports and stops where Rota wants it.
 
-    `loader` is an iterable that can be read once per epoch, or a function from the number of the epoch to one. With a
-    total of steps (`steps`, or what the scheduler ordered) one `for` loop runs through as many epochs as it takes;
-    without, or inside `epochs()`, it is one pass. A step is an item handed out and the loop body for it finished.
+    `loader` is an iterable that can be read once per epoch, or a function from the number of the
+    epoch to one. With a total of steps (`steps`, or what the scheduler ordered) one `for` loop runs
+    through as many epochs as it takes; without, or inside `epochs()`, it is one pass. A step is an
+    item handed out and the loop body for it finished.
     """
 
     def __init__(
@@ -46,13 +47,16 @@ class Iterator(Standing, Generic[Item]):
         self._abandoned = False
         self._to_skip = 0
         if self._stateful:
-            save, load = save and self._and_loader_state(save), load and self._after_loader_state(load)
+            save = save and self._and_loader_state(save)
+            load = load and self._after_loader_state(load)
         hooks = Hooks(save, load, save_on, every_steps)
-        self._session = Session(environment.read(os.environ), hooks, steps, self._place)
+        self._session = TrainingSession(environment.read(os.environ), hooks, steps, self._place)
         self._session.open()
         resumed = self._session.resumed
         if resumed is not None:
-            self._epoch, self._position, self._to_skip = resumed.epoch, resumed.position, resumed.position
+            self._epoch = resumed.epoch
+            self._position = resumed.position
+            self._to_skip = resumed.position
 
     @property
     def epoch(self) -> int:
@@ -63,16 +67,23 @@ class Iterator(Standing, Generic[Item]):
         """Do not count the step that is under way: its item comes again when the job goes on."""
         if self._stateful:
             raise ConfigError(
-                "abandon(): a loader with state_dict() cannot take an item back; finish the step instead."
+                "abandon(): a loader with state_dict() cannot take an item back; finish the step "
+                "instead."
             )
         self._abandoned = True
 
     def finish(self) -> None:
-        """Say that the job is done, for loops whose total of steps nobody knows. Saves and reports."""
+        """Say that the job is done, for loops whose total of steps nobody knows.
+
+        Saves and reports.
+        """
         self._session.finish()
 
     def epochs(self, count: int) -> Items[int]:
-        """The epochs that are left of `count`, for scripts with a loop over epochs; inside, `for` is one pass."""
+        """The epochs that are left of `count`, for scripts with a loop over epochs.
+
+        Inside, `for` is one pass.
+        """
         self._one_pass = True
         while self._epoch < count and self._session.going():
             before = self._epoch
@@ -87,7 +98,9 @@ class Iterator(Standing, Generic[Item]):
     def __enter__(self) -> Iterator[Item]:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         if error is None:
             self._session.finish()
         elif isinstance(error, Exception):
@@ -98,7 +111,7 @@ class Iterator(Standing, Generic[Item]):
         while session.going():
             source = self._open_pass()
             while True:
-                # A loader with a state counts an item as gone once it is drawn: only draw what will be used.
+                # A loader with a state counts what is drawn as gone: draw only what is used.
                 if self._stateful and not session.begin():
                     return
                 item = next(source, _END)
@@ -124,7 +137,8 @@ class Iterator(Standing, Generic[Item]):
 
     def _open_pass(self) -> Items[Item]:
         """Begin an epoch, or go on in the middle of the one that the checkpoint was made in."""
-        loader, skip = self._loader, self._to_skip
+        loader = self._loader
+        skip = self._to_skip
         self._to_skip = 0
         if not skip:
             self._position = 0
@@ -140,7 +154,8 @@ class Iterator(Standing, Generic[Item]):
             for drawn in range(skip):
                 if next(source, _END) is _END:
                     raise ConfigError(
-                        f"the checkpoint was made after item {skip} of epoch {self._epoch}, but the loader has only "
+                        f"the checkpoint was made after item {skip} of epoch {self._epoch}, but "
+                        "the loader has only "
                         f"{drawn} items now; resume with the data it was made with."
                     )
         return cast("Items[Item]", source)
@@ -148,9 +163,9 @@ class Iterator(Standing, Generic[Item]):
     def _close_pass(self) -> None:
         if self._position == 0 and self._session.total is not None:
             raise ConfigError(
-                f"the loader gave no item in epoch {self._epoch}, at step {self.step} of {self._session.total}: "
-                "it is empty, or can be read only once. Pass a list, a DataLoader, or a function from the epoch to an "
-                "iterable."
+                f"the loader gave no item in epoch {self._epoch}, at step {self.step} of "
+                f"{self._session.total}: it is empty, or can be read only once. Pass a list, a "
+                "DataLoader, or a function from the epoch to an iterable."
             )
         self._epoch += 1
         self._position = 0

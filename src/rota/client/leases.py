@@ -1,18 +1,18 @@
-"""The lease for loops that are not over an iterable: `with lease(...) as run: while run.next(): ...`."""
+"""Leases for loops without an iterable: `with lease(...) as run: while run.next(): ...`."""
 
 from __future__ import annotations
 
 import os
 
 from rota.client import environment
-from rota.client.session import Hook, Hooks, Session
-from rota.client.standing import Standing
+from rota.client.loop_status import LoopStatus
+from rota.client.session import Hook, Hooks, TrainingSession
 
 
-class Lease(Standing):
+class Lease(LoopStatus):
     """Permission to make steps, asked for before each. Made by `lease`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: TrainingSession) -> None:
         self._session = session
         self._inside = False
 
@@ -36,15 +36,19 @@ class Lease(Standing):
         """Say that the job is done, when no total of steps says it."""
         self._session.finish()
 
-    def __enter__(self) -> Lease:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         if isinstance(error, Exception):
             self._session.fail(error)
         if error is not None:
             return
-        if self._inside:  # left by break: what was under way counts, and the script says that was all
+        if (
+            self._inside
+        ):  # left by break: what was under way counts, and the script says that was all
             self._session.gate.complete()
         self._session.finish()
 
@@ -57,7 +61,12 @@ def lease(
     save_on: str = "rank0",
     every_steps: int | None = None,
 ) -> Lease:
-    """A lease on this machine, resumed from the last checkpoint. Outside Rota, `next` counts to `steps`."""
-    session = Session(environment.read(os.environ), Hooks(save, load, save_on, every_steps), steps, lambda: (0, 0))
+    """A lease on this machine, resumed from the last checkpoint.
+
+    Outside Rota, `next` counts to `steps`.
+    """
+    session = TrainingSession(
+        environment.read(os.environ), Hooks(save, load, save_on, every_steps), steps, lambda: (0, 0)
+    )
     session.open()
     return Lease(session)

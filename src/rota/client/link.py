@@ -1,7 +1,10 @@
-"""The line to the agent: a thread that connects, reports, answers, and connects again when the agent went away.
+"""The line to the agent.
 
-Nothing is queued. The link knows what is true (steps, last checkpoint, how it ended) and what the other side was told
-over this connection; it tells the difference. So a new connection repeats what matters and nothing else.
+A thread that connects, reports, answers, and connects again when the agent went away.
+
+Nothing is queued. The link knows what is true (steps, last checkpoint, how it ended) and what the
+other side was told over this connection; it tells the difference. So a new connection repeats what
+matters and nothing else.
 """
 
 from __future__ import annotations
@@ -18,14 +21,15 @@ from typing import Any
 
 from rota.client.gate import Gate
 from rota.client.wire import Lines, encode
+from rota.core.unix_sockets import connect
 
 PROGRESS_EVERY_S = 0.5
 SEND_TIMEOUT_S = 5.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
-LONGEST_SOCKET_PATH = 100
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
 
 
-class Link:
+class AgentLink:
     """The connection of one rank to its agent."""
 
     def __init__(self, path: str, gate: Gate, identity: dict[str, Any]) -> None:
@@ -45,7 +49,7 @@ class Link:
     def open(self) -> None:
         """Begin to talk. A forked child, such as a worker of a data loader, lets go of the line."""
         own = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _let_go(own()))
+        os.register_at_fork(after_in_child=lambda: _let_go_of(own()))
         self._thread.start()
 
     def saved(self, step: int, path: str) -> None:
@@ -65,6 +69,11 @@ class Link:
         if self._thread.is_alive():
             self._thread.join(linger_s + SEND_TIMEOUT_S)
 
+    def let_go(self) -> None:
+        """In a forked child: the connection is the parent's."""
+        if self._connection is not None:
+            self._connection.close()
+
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._ring, b"!")
@@ -72,18 +81,26 @@ class Link:
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
         while not self._over():
-            try:
-                with connect(self._path) as connection:
-                    self._connection, self._told = connection, {}
-                    if self._talk(connection):
-                        pause = FIRST_PAUSE_S
-            except OSError:
-                pass
-            finally:
-                self._connection = None
+            if self._connect_and_talk():
+                pause = FIRST_PAUSE_S
             if not self._over():
                 self._sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _connect_and_talk(self) -> bool:
+        """One connection from its beginning to its end.
+
+        Says whether the other side ever said something.
+        """
+        try:
+            with connect(self._path) as connection:
+                self._connection = connection
+                self._told = {}
+                return self._talk(connection)
+        except OSError:
+            return False
+        finally:
+            self._connection = None
 
     def _over(self) -> bool:
         """Closed, and nothing left to say or no time left to say it."""
@@ -95,13 +112,25 @@ class Link:
         return self._told.get("last") == self._last and self._told.get("saved") == self._saved
 
     def _talk(self, connection: socket.socket) -> bool:
-        """Serve a connection until either side leaves it; whether the other side ever said something."""
+        """Serve a connection until either side leaves it.
+
+        Says whether the other side ever said something.
+        """
         connection.settimeout(SEND_TIMEOUT_S)
         connection.sendall(
-            encode({"op": "hello", **self._identity, "step": self._gate.step, "begun": self._gate.begun})
+            encode(
+                {
+                    "op": "hello",
+                    **self._identity,
+                    "step": self._gate.step,
+                    "begun": self._gate.begun,
+                }
+            )
         )
-        self._told["step"], self._told_at = self._gate.step, time.monotonic()
-        lines, heard = Lines(), False
+        self._told["step"] = self._gate.step
+        self._told_at = time.monotonic()
+        lines = Lines()
+        heard = False
         poll = select.poll()
         poll.register(connection, select.POLLIN)
         poll.register(self._bell, select.POLLIN)
@@ -119,15 +148,24 @@ class Link:
                     return heard
                 for message in lines.feed(data):
                     heard = True
-                    answer = self._gate.receive(message)
-                    if answer is not None:
-                        connection.sendall(encode(answer))
+                    self._reply(connection, message)
+
+    def _reply(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        answer = self._gate.receive(message)
+        if answer is not None:
+            connection.sendall(encode(answer))
 
     def _news(self) -> Iterator[dict[str, Any]]:
         """What is true and was not told over this connection yet, the last word last."""
-        saved, last, step, now = self._saved, self._last, self._gate.step, time.monotonic()
-        if step != self._told.get("step") and (now - self._told_at >= PROGRESS_EVERY_S or last is not None):
-            self._told["step"], self._told_at = step, now
+        saved = self._saved
+        last = self._last
+        step = self._gate.step
+        now = time.monotonic()
+        if step != self._told.get("step") and (
+            now - self._told_at >= PROGRESS_EVERY_S or last is not None
+        ):
+            self._told["step"] = step
+            self._told_at = now
             yield {"op": "progress", "step": step}
         if saved != self._told.get("saved"):
             yield saved or {}
@@ -147,32 +185,6 @@ class Link:
         os.close(self._ring)
 
 
-def connect(path: str) -> socket.socket:
-    """A connection to a UNIX socket, also when its path is longer than the system takes."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with short_path(path) as short:
-            connection.connect(short)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-@contextlib.contextmanager
-def short_path(path: str) -> Iterator[str]:
-    """A name for a path that fits into the 108 bytes of a socket address, by way of its folder."""
-    if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
-        yield path
-        return
-    handle = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)  # noqa: PTH120 - no need of pathlib here
-    try:
-        yield f"/proc/self/fd/{handle}/{os.path.basename(path)}"  # noqa: PTH119
-    finally:
-        os.close(handle)
-
-
-def _let_go(link: Link | None) -> None:
-    connection = link._connection if link is not None else None  # noqa: SLF001 - own class
-    if connection is not None:
-        connection.close()
+def _let_go_of(link: AgentLink | None) -> None:
+    if link is not None:
+        link.let_go()

@@ -1,4 +1,7 @@
-"""One attempt of a job as a training loop sees it: the gate, the line to the agent, and the checkpoints together."""
+"""One attempt of a job as a training loop sees it.
+
+The gate, the line to the agent, and the checkpoints together.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rota.client.environment import Surroundings
+from rota.client.environment import JobEnvironment
 from rota.client.failures import detail_of, reason_of
 from rota.client.gate import Gate
 from rota.core.errors import ConfigError
@@ -18,8 +21,8 @@ from rota.core.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rota.client.checkpoints import Checkpoint, Store
-    from rota.client.link import Link
+    from rota.client.checkpoints import CheckpointStore, SavedCheckpoint
+    from rota.client.link import AgentLink
 
 Hook = Callable[["Path"], Any]
 
@@ -33,52 +36,71 @@ class Hooks(NamedTuple):
     every_steps: int | None = None
 
 
-class Session:
-    """The life of one rank in one attempt. `place` says where in the data the loop is: epoch and position."""
+class TrainingSession:
+    """The life of one rank in one attempt.
+
+    `place` says where in the data the loop is: epoch and position.
+    """
 
     def __init__(
-        self, here: Surroundings, hooks: Hooks, steps: int | None, place: Callable[[], tuple[int, int]]
+        self,
+        env: JobEnvironment,
+        hooks: Hooks,
+        steps: int | None,
+        place: Callable[[], tuple[int, int]],
     ) -> None:
-        _check(here, hooks)
-        self.here = here
-        self.total = steps if here.steps is None else here.steps
-        self.resumed: Checkpoint | None = None
-        self.gate = Gate(lease_s=here.lease_s)
+        _check(env, hooks)
+        self.env = env
+        self.total = steps if env.steps is None else env.steps
+        self.resumed: SavedCheckpoint | None = None
+        self.gate = Gate(lease_s=env.lease_s)
         self._hooks = hooks
         self._place = place
-        self._alone = here.job is None  # outside Rota nobody else looks at the gate
-        self._link: Link | None = None
-        self._store: Store | None = None
+        self._alone = env.job is None  # outside Rota nobody else looks at the gate
+        self._link: AgentLink | None = None
+        self._store: CheckpointStore | None = None
         self._saved_step = 0
         self._saved_at = time.monotonic()
         self._old_excepthook: Callable[..., Any] | None = None
 
     def open(self) -> None:
-        """Say hello to the agent and load the checkpoint to resume from. Outside Rota nothing happens."""
-        here = self.here
-        if here.job is None:
+        """Say hello to the agent and load the checkpoint to resume from.
+
+        Outside Rota nothing happens.
+        """
+        env = self.env
+        if env.job is None:
             return
-        self.resumed = _checkpoint_to_resume(here, self._hooks)
+        self.resumed = _checkpoint_to_resume(env, self._hooks)
         if self.resumed is not None:
             self.gate.step = self.gate.begun = self._saved_step = self.resumed.step
-        if here.socket is not None:
-            _take_the_line(self)
-            from rota.client.link import Link  # outside Rota no sockets
+        if env.socket is not None:
+            self._connect(env.socket)
+        if env.checkpoints is not None and self._hooks.save is not None and self._saves():
+            from rota.client.checkpoints import CheckpointStore  # outside Rota no files
 
-            identity = {"job": here.job, "epoch": here.epoch, "rank": here.rank, "pid": os.getpid()}
-            self._link = Link(here.socket, self.gate, identity)
-            self._link.open()
-            atexit.register(self._link.close)
-            self._old_excepthook, sys.excepthook = sys.excepthook, self._on_uncaught
-        if here.checkpoints is not None and self._hooks.save is not None and self._saves():
-            from rota.client.checkpoints import Store  # outside Rota no files
-
-            part = f"rank-{here.rank}" if self._hooks.save_on == "all" and here.world_size > 1 else ""
-            self._store = Store(here.checkpoints, part, here.world_size)
+            part = f"rank-{env.rank}" if self._hooks.save_on == "all" and env.world_size > 1 else ""
+            self._store = CheckpointStore(env.checkpoints, part, env.world_size)
             self._store.tidy()
         if self.resumed is not None and self._hooks.load is not None:
-            self._hooks.load(self.resumed.part(here.rank))
+            self._hooks.load(self.resumed.part(env.rank))
         self._saved_at = time.monotonic()
+
+    def _connect(self, path: str) -> None:
+        _take_the_line(self)
+        from rota.client.link import AgentLink  # outside Rota no sockets
+
+        identity = {
+            "job": self.env.job,
+            "epoch": self.env.epoch,
+            "rank": self.env.rank,
+            "pid": os.getpid(),
+        }
+        self._link = AgentLink(path, self.gate, identity)
+        self._link.open()
+        atexit.register(self._link.close)
+        self._old_excepthook = sys.excepthook
+        sys.excepthook = self._on_uncaught
 
     @property
     def stopped(self) -> str | None:
@@ -102,7 +124,10 @@ class Session:
         return False
 
     def finished(self) -> bool:
-        """A step is finished: save when it is time, end when it was the last or a stop is due. False ends the loop."""
+        """A step is finished: save when it is time, end when it was the last or a stop is due.
+
+        False ends the loop.
+        """
         if self._alone:
             self.gate.step = self.gate.begun
             return self.going()
@@ -125,7 +150,7 @@ class Session:
     def fail(self, error: BaseException) -> None:
         """Report an error that ends this process."""
         if self._link is not None:
-            reason = reason_of(error, self.here.checkpoints)
+            reason = reason_of(error, self.env.checkpoints)
             self._link.conclude({"op": "failed", "reason": reason, "detail": detail_of(error)})
             self._link.close()
 
@@ -150,14 +175,14 @@ class Session:
             sys.excepthook = self._old_excepthook
 
     def _saves(self) -> bool:
-        return self._hooks.save_on == "all" or self.here.rank == 0
+        return self._hooks.save_on == "all" or self.env.rank == 0
 
     def _due(self) -> bool:
         if self._store is None:
             return False
         if self._hooks.every_steps is not None:
             return self.gate.step % self._hooks.every_steps == 0
-        return time.monotonic() - self._saved_at >= self.here.checkpoint_every_s
+        return time.monotonic() - self._saved_at >= self.env.checkpoint_every_s
 
     def _save(self) -> None:
         step = self.gate.step
@@ -168,59 +193,79 @@ class Session:
         except BaseException as error:
             self.fail(error)
             raise
-        self._saved_step, self._saved_at = step, time.monotonic()
+        self._saved_step = step
+        self._saved_at = time.monotonic()
         if self._link is not None:
             self._link.saved(step, name)
         self._store.prune(step)
 
-    def _on_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def _on_uncaught(
+        self, error_type: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         self.fail(error)
-        (self._old_excepthook or sys.__excepthook__)(kind, error, trace)
+        (self._old_excepthook or sys.__excepthook__)(error_type, error, trace)
 
 
-_speaker: list[Session] = []
+_speaker: list[TrainingSession] = []
 
 
-def _take_the_line(session: Session) -> None:
+def _take_the_line(session: TrainingSession) -> None:
     """Two loops of one process would speak to the agent under the same name."""
     if any(other.stopped is None for other in _speaker):
         raise ConfigError(
-            f"job {session.here.job}: this process has an iterator of Rota already. Wrap only the loop that trains."
+            f"job {session.env.job}: this process has an iterator of Rota already. Wrap only the "
+            "loop that trains."
         )
     _speaker[:] = [session]
 
 
-def _check(here: Surroundings, hooks: Hooks) -> None:
+def _check(env: JobEnvironment, hooks: Hooks) -> None:
     if hooks.save_on not in {"rank0", "all"}:
-        raise ConfigError(f"save_on={hooks.save_on!r}: it is 'rank0' (one rank saves for all) or 'all'.")
-    if hooks.every_steps is not None and hooks.every_steps < 1:
-        raise ConfigError(f"every_steps={hooks.every_steps}: expected 1 or more, or None to save by time.")
-    if hooks.save_on == "all" and here.world_size > 1 and hooks.save is not None and hooks.every_steps is None:
         raise ConfigError(
-            "save_on='all' needs every_steps=...: by the clock, ranks would save at different steps, and no checkpoint "
-            "would be whole."
+            f"save_on={hooks.save_on!r}: it is 'rank0' (one rank saves for all) or 'all'."
+        )
+    if hooks.every_steps is not None and hooks.every_steps < 1:
+        raise ConfigError(
+            f"every_steps={hooks.every_steps}: expected 1 or more, or None to save by time."
+        )
+    if (
+        hooks.save_on == "all"
+        and env.world_size > 1
+        and hooks.save is not None
+        and hooks.every_steps is None
+    ):
+        raise ConfigError(
+            "save_on='all' needs every_steps=...: by the clock, ranks would save at different "
+            "steps, and no checkpoint would be whole."
         )
 
 
-def _checkpoint_to_resume(here: Surroundings, hooks: Hooks) -> Checkpoint | None:
-    if here.resume is None:
+def _checkpoint_to_resume(env: JobEnvironment, hooks: Hooks) -> SavedCheckpoint | None:
+    if env.resume is None:
         return None
     from rota.client import checkpoints  # outside Rota no files
 
     if hooks.load is None:
-        raise ConfigError(f"job {here.job}: it is to resume from {here.resume}, but the script gave no load= function.")
-    named = checkpoints.read(here.resume)
-    found = named or checkpoints.latest(here.resume) or checkpoints.latest(here.resume.parent)
-    if found is None:
         raise ConfigError(
-            f"job {here.job}: neither {here.resume} nor a checkpoint beside it is whole (manifest and files disagree). "
-            "Unset ROTA_RESUME to begin anew."
+            f"job {env.job}: it is to resume from {env.resume}, but the script gave no load= "
+            "function."
         )
-    if named is None and here.resume.name.startswith("step-"):
-        sys.stderr.write(f"rota: checkpoint {here.resume} is damaged; resuming from {found.path}\n")
-    if (found.path / "rank-0").is_dir() and not (found.path / f"rank-{here.rank}").is_dir():
+    named = checkpoints.read(env.resume)
+    checkpoint = named or checkpoints.latest(env.resume) or checkpoints.latest(env.resume.parent)
+    if checkpoint is None:
         raise ConfigError(
-            f"job {here.job}: {found.path} was saved by {found.world_size} ranks and has no part for rank {here.rank}. "
-            f"Run with {found.world_size} ranks, or save with save_on='rank0'."
+            f"job {env.job}: neither {env.resume} nor a checkpoint beside it is whole (manifest "
+            "and files disagree). Unset ROTA_RESUME to begin anew."
         )
-    return found
+    if named is None and env.resume.name.startswith("step-"):
+        sys.stderr.write(
+            f"rota: checkpoint {env.resume} is damaged; resuming from {checkpoint.path}\n"
+        )
+    saved_by_all = (checkpoint.path / "rank-0").is_dir()
+    if saved_by_all and not (checkpoint.path / f"rank-{env.rank}").is_dir():
+        raise ConfigError(
+            f"job {env.job}: {checkpoint.path} was saved by {checkpoint.world_size} ranks and has "
+            f"no part for rank {env.rank}. Run with {checkpoint.world_size} ranks, or save with "
+            "save_on='rank0'."
+        )
+    return checkpoint

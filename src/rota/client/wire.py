@@ -1,4 +1,7 @@
-"""JSON lines between a rank and its agent: one object per line, unknown operations and keys are nobody's error."""
+"""JSON lines between a rank and its agent.
+
+One object per line, unknown operations and keys are nobody's error.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ def whole(message: Mapping[str, Any], key: str) -> int | None:
 
 
 class Lines:
-    """Cuts a stream of bytes into messages. What is too long or not JSON is dropped and counted, never raised."""
+    """Cuts a stream of bytes into messages.
+
+    What is too long or not JSON is dropped and counted, never raised.
+    """
 
     def __init__(self) -> None:
         self.bad = 0
@@ -56,4 +62,5 @@ class Lines:
                 self.bad += 1
         if len(self._rest) >= LONGEST_LINE:
             self.bad += not self._skipping
-            self._rest, self._skipping = b"", True
+            self._rest = b""
+            self._skipping = True

@@ -7,13 +7,18 @@ interface.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rota.core.arrays import NO_JOB, BoolArray, FloatArray, IntArray, same
+from rota.core.configurations import Holding
+from rota.core.horizon import EVERY_ROUND, Horizon
+
+if TYPE_CHECKING:
+    from rota.core.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,30 @@ class Traits:
     """Whether pairs without a share may take left-over GPUs too, where the rules let all pairs fill."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Wishes:
+    """CPUs and memory that jobs should hold, by type."""
+
+    cpus: FloatArray
+    """The menu: CPUs of a whole job ..."""
+    memory_gb: FloatArray
+    speed: FloatArray
+    """... and its speed with both, relative to the proportional share."""
+    which: IntArray
+    """[J, T] a row of the menu."""
+
+    def holding(self, row: int) -> Holding:
+        """One row of the menu."""
+        return Holding(float(self.cpus[row]), float(self.memory_gb[row]), float(self.speed[row]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wishes) and all(
+            same(getattr(self, n), getattr(other, n)) for n in ("cpus", "memory_gb", "speed", "which")
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Allocation:
     """Shares of time by option and type, or (when `order` is given) the order in which jobs are served.
@@ -93,16 +122,17 @@ class Allocation:
     extras: Options = field(default_factory=lambda: NO_OPTIONS)
     order: IntArray | None = None
     """For a ranking: positions into `jobs`, first served first."""
-    static_order: bool = False
-    """For a ranking: the order stays the same until a job arrives or leaves."""
-    arrivals_last: bool = False
-    """For a ranking: whoever arrives comes after all that are there."""
-    wish: IntArray | None = None
-    """[len(jobs), T] which configuration of CPUs and memory (`view.classes.configurations`) each job should hold while
-    it runs on a type; None leaves that to the mechanism, which then aims at the full one."""
+    horizon: Horizon = EVERY_ROUND
+    """How long this stays right. A policy that says nothing is asked in every round."""
+    linear_key: Callable[[View], FloatArray] | None = field(default=None, repr=False)
+    """For a ranking whose sort key changes by the same amount in every round as long as the same jobs run: that key,
+    so that it can be told when the first two jobs change places. None: ask in every round."""
+    wish: Wishes | None = None
+    """What each job should hold beside its GPUs while it runs on a type; None leaves that to the mechanism, which then
+    aims at the least that makes it as fast as it can get."""
     traits: Traits = Traits()
     report: SolveReport = SolveReport()
-    memory: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
     """What the policy wants to find again in `view.previous` next time: numbers, text, lists or arrays."""
 
     def __eq__(self, other: object) -> bool:
@@ -113,11 +143,20 @@ class Allocation:
             and same(self.share, other.share)
             and self.extras == other.extras
             and same(self.order, other.order)
-            and same(self.wish, other.wish)
+            and self.wish == other.wish
             and self.traits == other.traits
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the key, which belongs to a policy: after a restart the policy is asked again."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "linear_key"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        for name, value in saved.items():
+            setattr(self, name, value)
+        self.linear_key = None
 
 
 def alone(jobs: IntArray, gpus: IntArray) -> Options:

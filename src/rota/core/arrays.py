@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,15 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 
 NO_JOB = -1
 """The partner of a job that runs alone."""
+
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+
+def frozen(array: _Array) -> _Array:
+    """The array itself, which nobody can write to any more."""
+    array.setflags(write=False)
+    return array
 
 
 def same(a: NDArray[np.generic] | None, b: NDArray[np.generic] | None) -> bool:

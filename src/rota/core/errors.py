@@ -8,7 +8,8 @@
     │   └── OutputError      a result that cannot be written where it was asked
     ├── IllegalTransition    a job did something its status does not allow
     ├── InfeasibleError      an optimisation problem without a solution
-    └── SolveError           a solver that gave up
+    └── SolveError           a solver that gave up, or an answer that makes no sense
+        └── SolveLate        a policy that has not answered in time, and may in the next round
 
 A message says what, where, the value, and what to do.
 """
@@ -70,3 +71,7 @@ class InfeasibleError(RotaError):
 
 class SolveError(RotaError):
     """A solver stopped without an answer."""
+
+
+class SolveLate(SolveError):
+    """A policy has not answered in time; it may in the next round."""

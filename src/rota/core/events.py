@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray, IntArray
-from rota.core.cluster import Cluster
-from rota.core.jobs import Jobs
-from rota.core.placement import Plan
+
+if TYPE_CHECKING:  # decisions say which kinds of events end them
+    from rota.core.allocation import Allocation
+    from rota.core.cluster import Cluster
+    from rota.core.jobs import Jobs
+    from rota.core.placement import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,7 +55,15 @@ class Allocated:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SolveFailed:
-    """The policy did not answer; the last good allocation stays."""
+    """The policy did not answer, or its answer made no sense; the last good allocation stays."""
+
+    at: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlacementFailed:
+    """The mechanism did not answer, or its answer made no sense; the last placement stays."""
 
     at: float
     reason: str
@@ -131,14 +141,6 @@ class JobsReturned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CapacityChanged:
-    """GPUs by type that are up from now on."""
-
-    at: float
-    capacity: IntArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClusterChanged:
     """Servers came or went: this is the cluster from now on. Jobs that it cannot run were parked before."""
 
@@ -160,6 +162,7 @@ Event: TypeAlias = (
     | JobsRejected
     | Allocated
     | SolveFailed
+    | PlacementFailed
     | Planned
     | RoundsRan
     | JobsFinished
@@ -167,7 +170,6 @@ Event: TypeAlias = (
     | ProgressMade
     | JobsParked
     | JobsReturned
-    | CapacityChanged
     | ClusterChanged
     | RunEnded
 )

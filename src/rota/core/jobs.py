@@ -156,6 +156,14 @@ def intern(values: Sequence[object]) -> tuple[tuple, IntArray]:  # type: ignore[
 class Source(Protocol):
     """Where jobs come from, in order of arrival."""
 
+    @property
+    def endless(self) -> bool:
+        """Whether jobs come for ever."""
+
+    @property
+    def static(self) -> bool:
+        """Whether all jobs are there within the first second."""
+
     def peek(self) -> float:
         """Arrival of the next job; infinity when there is none left."""
 
@@ -171,6 +179,8 @@ class Source(Protocol):
 
 class TableSource:
     """Jobs of a finished table."""
+
+    endless = False
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray, same
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE, Horizon
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -35,16 +36,14 @@ class Placement:
     """CPUs of each task, on its servers in proportion to its GPUs there; None: the same part of every server as of
     its GPUs."""
     memory_gb: FloatArray | None = None
-    config: IntArray | None = None
-    """What that means for its speed: a row of the configurations of `view.classes`."""
+    speed: FloatArray | None = None
+    """How fast each task is with them, relative to the proportional share; None: 1."""
     fraction: FloatArray | None = None
     """Part of the time each task runs; None means all of it (only the ideal mechanism gives less)."""
     shared: bool = True
     """False where it is known that no task has two members."""
-    steady: bool = False
-    """The same placement would be made again until a job arrives or leaves or the shares change."""
-    closed: bool = False
-    """Whoever arrives has to wait until somebody leaves: arrivals are no reason to look again."""
+    horizon: Horizon = EVERY_ROUND
+    """How long the same would be placed again, whoever is asked."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -111,5 +110,5 @@ def nobody() -> Placement:
         slot_start=np.zeros(1, dtype=np.int64),
         slot_server=none,
         slot_gpus=none,
-        steady=True,
+        horizon=UNTIL_JOBS_CHANGE,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray
 from rota.core.cluster import Cluster
 from rota.core.events import Event
+from rota.core.horizon import Horizon
 from rota.core.placement import Placement, Plan
 from rota.core.sensitivity import Sensitivity
 from rota.core.view import View
@@ -24,9 +25,6 @@ class Policy(Protocol):
 class RankingPolicy(Policy, Protocol):
     """A policy that is one sort key."""
 
-    linear: bool
-    """Whether the keys of jobs change by the same amount in every round as long as the same jobs run."""
-
     def key(self, view: View) -> FloatArray:
         """[J] the smallest is served first."""
 
@@ -35,10 +33,7 @@ class Mechanism(Protocol):
     """From shares to slots, for one round."""
 
     def place(self, view: View, allocation: Allocation) -> Placement:
-        """Which options run in the coming round, and where."""
-
-    def unmoved(self, view: View, allocation: Allocation) -> bool:
-        """Whether the last placement, a steady one, would be made again although jobs arrived; False if unsure."""
+        """Which options run in the coming round, and where; `view.placement` itself if nothing changes."""
 
 
 class Clock(Protocol):
@@ -47,8 +42,15 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since the run began."""
 
-    def advance(self, until: float) -> list[Event]:
-        """Go to the next moment at which something has to be decided, not beyond `until`; what happened till then."""
+    @property
+    def exhausted(self) -> bool:
+        """Whether no job will ever arrive again."""
+
+    def advance(self, horizon: Horizon, limit: float) -> list[Event]:
+        """Go on until the decision in force has to be looked at again, not beyond the round in which `limit` falls.
+
+        At least to the end of the round. Returns what happened till then, in order.
+        """
 
 
 class Executor(Protocol):
@@ -59,6 +61,28 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Stop everything."""
+
+
+Handler = Callable[[Any], None]
+
+
+class Observer(Protocol):
+    """Who hears of events, after the state has taken them over."""
+
+    def handler(self, kind: type[Event]) -> Handler | None:
+        """What to call for events of a kind; None if they do not matter. Asked once for each kind."""
+
+
+class EveryEvent:
+    """An observer that wants to hear of everything."""
+
+    def __init__(self, observe: Handler) -> None:
+        self._observe = observe
+
+    def handler(self, kind: type[Event]) -> Handler | None:
+        """The same for all kinds."""
+        del kind
+        return self._observe
 
 
 class Throughputs(Protocol):

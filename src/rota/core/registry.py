@@ -29,6 +29,8 @@ class Entry(Generic[T]):
     factory: Callable[..., T]
     summary: str
     preset: Mapping[str, Any]
+    from_run: tuple[str, ...] = ()
+    """Parameters that a run fills in unless the user does: its seed, its rules, the GPUs there are."""
 
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The constructor keywords a user may set."""
@@ -47,14 +49,22 @@ class Registry(Generic[T]):
         self._loaded = False
 
     def register(
-        self, name: str, *, summary: str | None = None, **preset: Any
+        self, name: str, *, summary: str | None = None, from_run: tuple[str, ...] = (), **preset: Any
     ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-        """Register the decorated class under `name`, with some constructor keywords fixed by `preset`."""
+        """Register the decorated class under `name`, with some constructor keywords fixed by `preset`.
+
+        `from_run` names those that a run fills in: `seed`, `order` (how rankings sort), `capacity` (GPUs by type),
+        `slots` (whether somebody watches the servers).
+        """
 
         def keep(factory: Callable[..., T]) -> Callable[..., T]:
             doc = inspect.getdoc(factory) or ""
             line = summary or doc.split("\n\n")[0].replace("\n", " ")
-            self._entries[name] = Entry(name, factory, line, preset)
+            entry = Entry(name, factory, line, preset, from_run)
+            unknown = set(from_run) - set(entry.parameters())
+            if unknown:
+                raise TypeError(f"{self.kind} {name!r} has no parameter {', '.join(sorted(unknown))} to be filled in")
+            self._entries[name] = entry
             return factory
 
         return keep
@@ -71,6 +81,11 @@ class Registry(Generic[T]):
         if key not in self._entries:
             raise UnknownName(self.kind, name, self._entries)
         return self._entries[key]
+
+    def create_for_run(self, name: str, run: Mapping[str, Any], /, **parameters: Any) -> T:
+        """The same, with what the run fills in where the user says nothing."""
+        filled = {key: run[key] for key in self.entry(name).from_run if key in run and key not in parameters}
+        return self.create(name, **parameters, **filled)
 
     def create(self, name: str, /, **parameters: Any) -> T:
         """Build a component; text values are converted to the type the constructor declares."""

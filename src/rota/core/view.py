@@ -1,138 +1,109 @@
-"""All that a decision may know: a read-only look at the state between two rounds.
+"""All that a decision may know: the state between two rounds, as a value.
 
 Matrices are [J, T] in the order `jobs` x `types`. Jobs with the same (profile, GPUs, weight) form a *class*:
 they are interchangeable in a linear program, so `classes` holds their rates once and `job_class` points into it.
-A view shares its arrays with the state and is valid until the next event.
+Nothing that can be reached from a view changes after it was made: arrays cannot be written to, and whoever keeps a view
+(a solve in another thread, a question, a test) finds it later as it was.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rota.core.allocation import Allocation, Options
 from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.classes import Classes
 from rota.core.cluster import Cluster
-from rota.core.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from rota.core.placement import Placement
 
 
-class Configurations(Protocol):
-    """What jobs of a class may hold beside their GPUs on a type, as columns. Numbers never change."""
+@dataclass(slots=True, eq=False)
+class Terms:
+    """What the allocation in force promises to jobs; the same for all views until it or the jobs change."""
 
-    cpus: FloatArray
-    """CPUs of the whole job."""
-    memory_gb: FloatArray
-    speed: FloatArray
-    """Relative to the speed with the proportional share."""
-    fair: IntArray
-    """[C, T] the proportional share."""
-    full: IntArray
-    """[C, T] the least that makes the class as fast as it can get."""
-    cut: IntArray
-    """[C, T] what is left of that when all beyond the proportional share is given back."""
-    problems: dict[int, str]
-    """Why a class cannot run on some type where it has a rate."""
-    sensitive: bool
-    """Whether the profiles say anything about CPUs and memory, and the cluster has them."""
-
-    def number(self, group: int, kind: int, cpus: float, memory_gb: float) -> int:
-        """The row for so much of everything; a new one if there was none yet."""
-
-    def within_share(self, group: int, kind: int, fair: int, wish: int) -> int:
-        """What is left of a wish when all beyond the proportional share is given back, if that is no slower."""
-
-    def measured(self, group: int, kind: int) -> Sensitivity | None:
-        """What was measured for a class on a type."""
-
-    def choices(self, group: int, kind: int) -> IntArray:
-        """Rows that a policy may choose from: no slower than the proportional share, none worse in every respect."""
-
-
-class Classes(Protocol):
-    """Job classes seen so far, as columns. Class numbers never change; new ones are appended."""
-
-    profile: tuple[str, ...]
-    gpus: IntArray
-    weight: FloatArray
-    throughput: FloatArray
-    """[C, T] steps/s of the whole job, alone, on GPUs of one server."""
-    runs_on: BoolArray
-    """[C, T] whether the throughput is positive."""
-    best_step_s: FloatArray
-    """[C] seconds per step on the best type with the proportional share."""
-    spreading_costs: bool
-    """Whether some class is slower with its GPUs on several servers."""
+    share: FloatArray
+    """[T, J] promised fraction of time."""
+    runs: BoolArray
+    """[T, J] whether a job has any speed on a type."""
+    promised: IntArray
+    """[J] 1 for jobs that the allocation knows."""
+    newcomers: bool
+    """Whether there are jobs that it does not know."""
+    _wants: BoolArray | None = None
 
     @property
-    def configurations(self) -> Configurations:
-        """CPUs and memory that jobs may hold."""
-
-    @property
-    def pair(self) -> FloatArray:
-        """[C, C, T] steps/s of a job of the first class while it shares GPUs with one of the second; 0 = cannot."""
-
-    def __len__(self) -> int: ...
+    def wants(self) -> BoolArray:
+        """[T, J] whether a job has a share that it can use."""
+        if self._wants is None:
+            self._wants = (self.share > 0) & self.runs
+        return self._wants
 
 
-class OptionAccounts(Protocol):
-    """The same columns for extra options (pairs), [T, P]."""
+@dataclass(slots=True, eq=False)
+class PairAccounts:
+    """Time of extra options (pairs) received and owed, [T, P]."""
 
     options: Options
     received: FloatArray
     owed: FloatArray
     share: FloatArray
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.options)
 
 
-class Accounts(Protocol):
+@dataclass(slots=True, eq=False)
+class Accounts:
     """Time that jobs have received against time they were promised, columns [T, J]."""
+
+    terms: Terms
+    received: FloatArray
+    """Seconds since the last allocation, opening credit included."""
+    owed: FloatArray
+    """Seconds behind the promise when the last allocation was made."""
+    type_time: FloatArray
+    """[T] seconds received by all options together since the last allocation."""
+    extras: PairAccounts
+    """Accounts of pairs."""
 
     @property
     def share(self) -> FloatArray:
         """Promised fraction of time."""
-
-    @property
-    def received(self) -> FloatArray:
-        """Seconds since the last allocation, opening credit included."""
-
-    @property
-    def owed(self) -> FloatArray:
-        """Seconds behind the promise when the last allocation was made."""
+        return self.terms.share
 
     @property
     def runs(self) -> BoolArray:
         """Whether a job has any speed on a type."""
+        return self.terms.runs
 
     @property
     def wants(self) -> BoolArray:
         """Whether a job has a share that it can use."""
+        return self.terms.wants
 
     @property
     def promised(self) -> IntArray:
         """[J] 1 for jobs that the allocation in force knows."""
+        return self.terms.promised
 
     @property
     def newcomers(self) -> bool:
         """Whether there are jobs that the allocation in force does not know."""
-
-    @property
-    def type_time(self) -> FloatArray:
-        """[T] seconds received by all options together since the last allocation."""
-
-    @property
-    def extras(self) -> OptionAccounts:
-        """Accounts of pairs."""
+        return self.terms.newcomers
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, eq=False)
 class View:
-    """What a policy or a mechanism sees. Never changed after it is made (not frozen: one is made every round)."""
+    """What a policy or a mechanism sees.
+
+    Never changed after it is made. The class is not frozen because several are made every round, and that would cost
+    more than all else about them; `dataclasses.replace` makes a changed one.
+    """
 
     now: float
     round: int
@@ -155,6 +126,8 @@ class View:
     """[J] GPU-seconds received so far."""
     speed: FloatArray
     """[J] speed in the last round relative to the proportional share; for who did not run, what it could be."""
+    last_ran: FloatArray
+    """[J] when each job ran last, or arrived."""
     urgent: BoolArray | None
     """[J] who has waited too long under the rules; None if nobody has."""
     patient: bool
@@ -251,6 +224,7 @@ class View:
             tenants=self.tenants,
             attained=self.attained[keep],
             speed=self.speed[keep],
+            last_ran=self.last_ran[keep],
             urgent=None if self.urgent is None else self.urgent[keep],
             patient=self.patient,
             previous=None,

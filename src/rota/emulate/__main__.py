@@ -15,30 +15,36 @@ from rota.emulate.gangs import gang_step
 
 
 def catalogue(times: DeviceTimes) -> dict[str, dict[str, dict[str, int]]]:
-    """By model and GPU: the largest measured batch held here, and the largest that fits into memory."""
+    """By model and GPU: the largest measured batch, and the largest that fits into its memory."""
     return {
         model: {
-            gpu: {"measured": times.largest(model, gpu), "fits": times.largest_that_fits(model, gpu)}
+            gpu: {
+                "measured": times.largest(model, gpu),
+                "fits": times.largest_that_fits(model, gpu),
+            }
             for gpu in times.gpus
         }
         for model in times.models
     }
 
 
-def step(times: DeviceTimes, model: str, gpu: str, batch: float, gpus: int, servers: int) -> dict[str, object]:
+def step(
+    times: DeviceTimes, model: str, gpu: str, batch: float, gpus: int, servers: int
+) -> dict[str, object]:
     """A step with its parts, its kind, and what it needs in memory."""
-    found = gang_step(times, model, gpu, batch, gpus=gpus, servers=servers)
-    need, usable = times.memory(model, batch / gpus), card(gpu).usable_mib
+    step_time = gang_step(times, model, gpu, batch, gpus=gpus, servers=servers)
+    need = times.memory(model, batch / gpus)
+    usable = card(gpu).usable_mib
     return {
         "model": model,
         "gpu": card(gpu).name,
         "batch": batch,
         "gpus": gpus,
         "servers": servers,
-        "kind": found.kind,
-        "step_s": round(found.seconds, 7),
-        "transfer_s": round(found.transfer_s, 7),
-        "compute_s": round(found.compute_s, 7),
+        "kind": step_time.kind,
+        "step_s": round(step_time.seconds, 7),
+        "transfer_s": round(step_time.transfer_s, 7),
+        "compute_s": round(step_time.compute_s, 7),
         "peak_mib": round(need.peak_mib, 1),
         "persistent_mib": round(need.persistent_mib, 1),
         "usable_mib": round(usable, 1),
@@ -65,20 +71,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("batch", nargs="?", type=int, default=64)
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--servers", type=int, default=1)
-    parser.add_argument("--strict", action="store_true", help="refuse batches outside the measured range")
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse batches outside the measured range"
+    )
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args(arguments)
-    if asked.model and not asked.gpu:
+    args = parser.parse_args(arguments)
+    if args.model and not args.gpu:
         parser.error("a model needs a GPU beside it, for example: resnet50 v100 64")
-    times = DeviceTimes(strict=asked.strict)
+    times = DeviceTimes(strict=args.strict)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolatedWarning)  # the kind is shown
-            if asked.model is None:
-                text = json.dumps(catalogue(times)) if asked.json else _table(times)
+            if args.model is None:
+                text = json.dumps(catalogue(times)) if args.json else _table(times)
             else:
-                facts = step(times, asked.model, asked.gpu, asked.batch, asked.gpus, asked.servers)
-                text = json.dumps(facts) if asked.json else "\n".join(f"{k:15} {v}" for k, v in facts.items())
+                facts = step(times, args.model, args.gpu, args.batch, args.gpus, args.servers)
+                text = (
+                    json.dumps(facts)
+                    if args.json
+                    else "\n".join(f"{k:15} {v}" for k, v in facts.items())
+                )
     except RotaError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

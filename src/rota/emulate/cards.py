@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from rota.core.errors import UnknownName
 
 USABLE = 0.92
-"""Part of the nominal memory that a job gets: the context and fragmentation take the rest. On the real cards the last
-batch that worked had its peak at a median of 0.91 to 0.93 of the nominal size."""
+"""Part of the nominal memory that a job gets: the context and fragmentation take the rest. On the
+real cards the last batch that worked had its peak at a median of 0.91 to 0.93 of the nominal
+size."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """A kind of GPU."""
+    """A GPU type."""
 
     name: str
     full_name: str
@@ -45,7 +46,6 @@ _BY_NAME = {_plain(name): card for card in CARDS for name in (card.name, card.fu
 
 def card(name: str) -> Card:
     """The card of a short or full name, in any case."""
-    found = _BY_NAME.get(_plain(name))
-    if found is None:
+    if _plain(name) not in _BY_NAME:
         raise UnknownName("GPU", name, [c.name for c in CARDS])
-    return found
+    return _BY_NAME[_plain(name)]

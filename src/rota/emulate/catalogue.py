@@ -2,10 +2,11 @@
 
     seconds(model, gpu, batch) = transfer + forward + backward
 
-A batch that was measured is answered as it was; between two measured batches the answer lies on the straight line
-between them; beyond the last one it lies on a line through it with the slope of a least-squares fit, which is a guess
-(fitted on batches 1 to 64, such lines miss batch 256 by 8 to 15 % in the median and 89 % at worst). Every answer says
-its kind, a guess warns, and a strict table refuses it.
+A batch that was measured is answered as it was; between two measured batches the answer lies on the
+straight line between them; beyond the last one it lies on a line through it with the slope of a
+least-squares fit, which is a guess (fitted on batches 1 to 64, such lines miss batch 256 by 8 to 15
+% in the median and 89 % at worst). Every answer says its kind, a guess warns, and a strict table
+refuses it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import gzip
 import warnings
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -25,8 +26,8 @@ from rota.emulate.cards import CARDS, card
 
 DATA = Path(__file__).parent / "data"
 PHASES = ("transfer", "forward", "backward")
-MIB = 1024.0 * 1024.0
 LONGEST_STEP_S = 1e6
+_LARGEST_BATCH = 1 << 20
 
 Kind = Literal["measured", "interpolated", "fit"]
 Phase = Literal["transfer", "forward", "backward", "load"]
@@ -60,16 +61,10 @@ class StepTime:
     def __post_init__(self) -> None:
         if not (0.0 < self.compute_s < LONGEST_STEP_S and 0.0 <= self.transfer_s < LONGEST_STEP_S):
             raise ConfigError(
-                f"a step of {self.compute_s} s computing and {self.transfer_s} s copying cannot be emulated; "
+                f"a step of {self.compute_s} s computing and {self.transfer_s} s copying cannot be "
+                "emulated; "
                 f"the first must be above 0, the second at least 0, both below {LONGEST_STEP_S:g}"
             )
-
-    @classmethod
-    def of_rate(cls, steps_per_second: float) -> StepTime:
-        """A constant step for a job whose speed is known from a profile of the scheduler."""
-        if not steps_per_second > 0.0:
-            raise ConfigError(f"a speed of {steps_per_second} steps/s cannot be emulated; it must be above 0")
-        return cls(1.0 / steps_per_second)
 
     @property
     def seconds(self) -> float:
@@ -78,7 +73,7 @@ class StepTime:
 
 
 @dataclass(frozen=True)
-class Curve:
+class BatchCurve:
     """A quantity by batch size: measured points, a fitted slope for what lies outside."""
 
     batches: tuple[int, ...]
@@ -94,13 +89,16 @@ class Curve:
         after = bisect_left(self.batches, batch)
         if self.batches[after] == batch:
             return Figure(self.values[after], "measured")
-        x0, x1 = self.batches[after - 1], self.batches[after]
-        y0, y1 = self.values[after - 1], self.values[after]
-        return Figure(y0 + (y1 - y0) * (batch - x0) / (x1 - x0), "interpolated")
+        before = after - 1
+        rise = self.values[after] - self.values[before]
+        run = self.batches[after] - self.batches[before]
+        return Figure(
+            self.values[before] + rise * (batch - self.batches[before]) / run, "interpolated"
+        )
 
 
 @dataclass(frozen=True)
-class MemoryNeed:
+class DeviceMemoryNeed:
     """What a model holds on a device, in MiB."""
 
     persistent_mib: float
@@ -115,8 +113,11 @@ class DeviceTimes:
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
-        self._curves, self._largest, self._load = _times()
-        self._memory = _memory()
+        tables = _time_tables()
+        self._curves = tables.curves
+        self._largest = tables.largest_batch
+        self._load = tables.load_seconds
+        self._memory = _memory_curves()
 
     @property
     def models(self) -> list[str]:
@@ -130,55 +131,75 @@ class DeviceTimes:
 
     def largest(self, model: str, gpu: str) -> int:
         """The largest batch for which a step was measured and is held here."""
-        name, kind = self._names(model, gpu)
-        return min(self._curves[name, kind, phase].batches[-1] for phase in PHASES)
+        name, gpu_type = self._names(model, gpu)
+        return min(self._curves[name, gpu_type, phase].batches[-1] for phase in PHASES)
 
     def fitted_on_card(self, model: str, gpu: str) -> int:
-        """The largest batch that was measured, held here or not; where it is below 256 the card was full."""
-        name, kind = self._names(model, gpu)
-        return self._largest[name, kind]
+        """The largest batch that was measured, held here or not.
+
+        Where it is below 256 the card was full.
+        """
+        name, gpu_type = self._names(model, gpu)
+        return self._largest[name, gpu_type]
 
     def batches(self, model: str, gpu: str) -> tuple[int, ...]:
         """The measured batch sizes that are held here."""
-        name, kind = self._names(model, gpu)
-        return self._curves[name, kind, "forward"].batches
+        name, gpu_type = self._names(model, gpu)
+        return self._curves[name, gpu_type, "forward"].batches
 
     def seconds(self, model: str, gpu: str, batch: float, phase: Phase) -> Figure:
-        """The time of one phase; `load` is the copy of the model to the device, whatever the batch."""
-        name, kind = self._names(model, gpu)
+        """The time of one phase.
+
+        `load` is the copy of the model to the device, whatever the batch.
+        """
+        name, gpu_type = self._names(model, gpu)
         if phase == "load":
-            return Figure(self._load[name, kind], "measured")
-        if (name, kind, phase) not in self._curves:
+            return Figure(self._load[name, gpu_type], "measured")
+        if (name, gpu_type, phase) not in self._curves:
             raise UnknownName("phase", phase, [*PHASES, "load"])
         if not batch >= 1:
-            raise ConfigError(f"{model} on {gpu}: a batch of {batch} cannot be trained; it must be at least 1")
-        figure = self._curves[name, kind, phase].at(batch)
+            raise ConfigError(
+                f"{model} on {gpu}: a batch of {batch} cannot be trained; it must be at least 1"
+            )
+        figure = self._curves[name, gpu_type, phase].at(batch)
         if figure.kind == "fit":
-            self._outside(name, kind, batch)
+            self._outside(name, gpu_type, batch)
         return figure
 
     def step(self, model: str, gpu: str, batch: float) -> StepTime:
         """A whole step; its kind is that of the worst of its phases."""
-        copy, forward, backward = (self.seconds(model, gpu, batch, phase) for phase in PHASES)  # type: ignore[arg-type]
+        copy = self.seconds(model, gpu, batch, "transfer")
+        forward = self.seconds(model, gpu, batch, "forward")
+        backward = self.seconds(model, gpu, batch, "backward")
         kind = max((copy.kind, forward.kind, backward.kind), key=_WORST_LAST.index)
         return StepTime(forward.value + backward.value, copy.value, kind)
 
-    def memory(self, model: str, batch: float) -> MemoryNeed:
+    def memory(self, model: str, batch: float) -> DeviceMemoryNeed:
         """What a step holds on any card: one table per model, measured on V100."""
-        persistent, peak = self._memory[self._model(model)]
-        low, high = persistent.at(batch), peak.at(batch)
-        return MemoryNeed(low.value, max(low.value, high.value), max(low.kind, high.kind, key=_WORST_LAST.index))
+        persistent_curve, peak_curve = self._memory[self._model(model)]
+        persistent = persistent_curve.at(batch)
+        peak = peak_curve.at(batch)
+        return DeviceMemoryNeed(
+            persistent_mib=persistent.value,
+            peak_mib=max(persistent.value, peak.value),
+            kind=max(persistent.kind, peak.kind, key=_WORST_LAST.index),
+        )
 
     def largest_that_fits(self, model: str, gpu: str) -> int:
         """The largest batch whose peak is within the usable memory of a card; 0 if none is."""
         usable = card(gpu).usable_mib
-        low, high = 0, 1
-        while high < 1 << 20 and self.memory(model, high).peak_mib <= usable:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.memory(model, middle).peak_mib <= usable else (low, middle)
-        return low
+        fits = 0
+        too_large = 1
+        while too_large < _LARGEST_BATCH and self.memory(model, too_large).peak_mib <= usable:
+            fits = too_large
+            too_large *= 2
+        while too_large - fits > 1:
+            middle = (fits + too_large) // 2
+            if self.memory(model, middle).peak_mib <= usable:
+                fits = middle
+            else:
+                too_large = middle
+        return fits
 
     def parameter_bytes(self, model: str) -> float:
         """Size of the gradients that a gang exchanges: 4 bytes per parameter."""
@@ -186,10 +207,17 @@ class DeviceTimes:
 
     def _outside(self, model: str, gpu: str, batch: float) -> None:
         largest = self.largest(model, gpu)
-        text = f"{model} on {gpu}: batch {batch:g} was not measured; the largest measured batch is {largest}"
+        text = (
+            f"{model} on {gpu}: batch {batch:g} was not measured; "
+            f"the largest measured batch is {largest}"
+        )
         if self.strict:
-            raise NotMeasured(f"{text}. Ask for at most that, or leave strict mode to use a fitted line.")
-        warnings.warn(f"{text}; the time comes from a fitted line", ExtrapolatedWarning, stacklevel=4)
+            raise NotMeasured(
+                f"{text}. Ask for at most that, or leave strict mode to use a fitted line."
+            )
+        warnings.warn(
+            f"{text}; the time comes from a fitted line", ExtrapolatedWarning, stacklevel=4
+        )
 
     def _names(self, model: str, gpu: str) -> tuple[str, str]:
         return self._model(model), card(gpu).name
@@ -207,38 +235,58 @@ def rows(name: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(line for line in file if not line.startswith("#"))
 
 
+@dataclass(frozen=True)
+class _TimeTables:
+    """Measured seconds by model and GPU: phases by batch, and the copy of the model."""
+
+    curves: dict[tuple[str, str, str], BatchCurve] = field(default_factory=dict)
+    largest_batch: dict[tuple[str, str], int] = field(default_factory=dict)
+    load_seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+
+
 @cache
-def _times() -> tuple[dict[tuple[str, str, str], Curve], dict[tuple[str, str], int], dict[tuple[str, str], float]]:
-    curves: dict[tuple[str, str, str], Curve] = {}
-    largest: dict[tuple[str, str], int] = {}
-    load: dict[tuple[str, str], float] = {}
+def _time_tables() -> _TimeTables:
+    tables = _TimeTables()
     for row in rows("times.csv.gz"):
-        model, gpu, phase = row["model"], row["gpu"], row["phase"]
+        pair = (row["model"], row["gpu"])
+        phase = row["phase"]
         if phase == "load":
-            load[model, gpu] = float(row["intercept"])
+            tables.load_seconds[pair] = float(row["intercept"])
             continue
-        points = [(int(k), float(v)) for k, v in row.items() if k.isdigit() and v]
-        curves[model, gpu, phase] = Curve(
-            tuple(b for b, _ in points), tuple(s for _, s in points), max(0.0, float(row["slope"]))
-        )
+        points = {
+            int(column): float(value) for column, value in row.items() if column.isdigit() and value
+        }
+        curve = BatchCurve(tuple(points), tuple(points.values()), max(0.0, float(row["slope"])))
+        tables.curves[(*pair, phase)] = curve
         if phase != "transfer":
-            largest[model, gpu] = max(largest.get((model, gpu), 0), int(row["largest"]))
-    return curves, largest, load
+            tables.largest_batch[pair] = max(tables.largest_batch.get(pair, 0), int(row["largest"]))
+    return tables
 
 
 @cache
-def _memory() -> dict[str, tuple[Curve, Curve]]:
-    points: dict[str, list[tuple[int, float, float]]] = {}
+def _memory_curves() -> dict[str, tuple[BatchCurve, BatchCurve]]:
+    """MiB by model: what a job keeps, and its peak."""
+    persistent: dict[str, dict[int, float]] = {}
+    peak: dict[str, dict[int, float]] = {}
     for row in rows("memory.csv.gz"):
-        points.setdefault(row["model"], []).append((int(row["batch"]), float(row["persistent"]), float(row["peak"])))
-    return {model: (_line(found, 1), _line(found, 2)) for model, found in points.items()}
+        batch = int(row["batch"])
+        persistent.setdefault(row["model"], {})[batch] = float(row["persistent"])
+        peak.setdefault(row["model"], {})[batch] = float(row["peak"])
+    return {
+        model: (_straight_line(persistent[model]), _straight_line(peak[model])) for model in peak
+    }
 
 
-def _line(points: list[tuple[int, float, float]], column: int) -> Curve:
-    """Memory is a straight line in the batch; its slope is taken from batches 16 to 96, before cards fill up."""
-    inside = [(p[0], p[column]) for p in points if 16 <= p[0] <= 96]
-    (x0, y0), (x1, y1) = inside[0], inside[-1]
-    return Curve(tuple(p[0] for p in points), tuple(p[column] for p in points), (y1 - y0) / (x1 - x0))
+def _straight_line(mib_of: dict[int, float]) -> BatchCurve:
+    """Memory is a straight line in the batch.
+
+    Its slope is taken from batches 16 to 96, before cards fill up.
+    """
+    inside = [batch for batch in mib_of if 16 <= batch <= 96]
+    first = inside[0]
+    last = inside[-1]
+    slope = (mib_of[last] - mib_of[first]) / (last - first)
+    return BatchCurve(tuple(mib_of), tuple(mib_of.values()), slope)
 
 
 @cache

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -32,33 +32,37 @@ class Dataset:
 
 
 def generate(path: Path, samples: int, sample_bytes: int, seed: int = 0) -> Dataset:
-    """The dataset at a path: as it is if it is the one wanted, else made anew. Bytes cannot be compressed."""
+    """The dataset at a path: as it is if it is the one wanted, else made anew.
+
+    Bytes cannot be compressed.
+    """
     if samples < 1 or sample_bytes < 1:
         raise ConfigError(f"a dataset of {samples} samples of {sample_bytes} bytes cannot be made")
     wanted = {"samples": samples, "sample_bytes": sample_bytes, "seed": seed}
     facts = path.with_name(path.name + ".json")
     dataset = Dataset(path, samples, sample_bytes)
     try:
-        if path.stat().st_size == dataset.size and json.loads(facts.read_text(encoding="utf-8")) == wanted:
+        if (
+            path.stat().st_size == dataset.size
+            and json.loads(facts.read_text(encoding="utf-8")) == wanted
+        ):
             return dataset
     except (OSError, ValueError):
         pass
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _fill(draft, dataset.size, seed)
-        draft.replace(path)
-        facts.write_text(json.dumps(wanted), encoding="utf-8")
+        _write(dataset, seed)
+        files.write_text(facts, json.dumps(wanted))
     except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise OutputError(f"{path}: a dataset of {dataset.size} bytes cannot be written: {error.strerror}") from error
+        raise OutputError(
+            f"{path}: a dataset of {dataset.size} bytes cannot be written: {error.strerror}"
+        ) from error
     return dataset
 
 
-def _fill(path: Path, size: int, seed: int) -> None:
+def _write(dataset: Dataset, seed: int) -> None:
+    """Durable, because what is not on the disk yet would be read from the page cache instead."""
     random = Random(seed)
-    with path.open("wb") as file:
-        for start in range(0, size, _BLOCK):
-            file.write(random.randbytes(min(_BLOCK, size - start)))
-        file.flush()
-        os.fsync(file.fileno())
+    with files.replacing(dataset.path) as file:
+        for start in range(0, dataset.size, _BLOCK_BYTES):
+            file.write(random.randbytes(min(_BLOCK_BYTES, dataset.size - start)))

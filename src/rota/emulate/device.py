@@ -1,8 +1,9 @@
 """An emulated GPU: a clock that one or several jobs take turns on, and memory.
 
-Devices live in the event loop of an agent; one process holds hundreds of them. A job attaches and gets a `Seat`; each
-step it says what the step asks and waits. The device computes mini-batches one after the other, each from when the one
-before should have ended, so that neither a late wake-up nor the time a job takes to ask again slows anybody down.
+Devices live in the event loop of an agent; one process holds hundreds of them. A job attaches and
+gets a `Seat`; each step it says what the step asks and waits. The device computes mini-batches one
+after the other, each from when the one before should have ended, so that neither a late wake-up nor
+the time a job takes to ask again slows anybody down.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from dataclasses import dataclass, field
 from rota.core.errors import ConfigError, RotaError, UnknownName
 from rota.emulate.cards import USABLE, card
 from rota.emulate.catalogue import StepTime
+from rota.emulate.device_memory import DeviceError, DeviceMemory
 from rota.emulate.lateness import Lateness, LatenessReport
-from rota.emulate.memory import DeviceMemory
-from rota.emulate.pacing import CATCH_UP_S, Timeline, checked_compression
+from rota.emulate.pacing import CATCH_UP_S, StepTimeline, checked_compression
 from rota.emulate.sharing import turns
 
 
-class DeviceBusy(RotaError):
+class DeviceBusy(DeviceError):
     """A device that is not shared has a job already."""
 
-    reason = "device-busy"
+    rota_reason = "device-busy"
 
 
 @dataclass(eq=False)
@@ -44,7 +45,15 @@ class _Request:
 class Seat:
     """A job's place on a device."""
 
-    def __init__(self, device: Device, holder: str, number: int, weight: float, peak_mib: float, overlap: bool) -> None:
+    def __init__(
+        self,
+        device: Device,
+        holder: str,
+        number: int,
+        weight: float,
+        peak_mib: float,
+        overlap: bool,
+    ) -> None:
         self.device = device
         self.holder = holder
         self.number = number
@@ -53,16 +62,19 @@ class Seat:
         self.served_s = 0.0
         """Emulated seconds that the device computed for this job."""
         self.clock = 0.0
-        self.timeline = Timeline(overlap=overlap, compression=device.compression)
+        self.timeline = StepTimeline(overlap=overlap, compression=device.compression)
 
     def begin(self) -> None:
-        """Count from now: after real work of the job, during which it asked nothing of the device."""
+        """Count from now, after real work of the job that asked nothing of the device."""
         self.timeline.begin(asyncio.get_running_loop().time())
 
     async def run(self, step: StepTime, ready: float | None = None) -> bool:
-        """Wait until the device computed this step; False if it was interrupted, and then it does not count.
+        """Wait until the device computed this step.
 
-        `ready` is when the data were there. Raises `OutOfDeviceMemory` if the peak of the step does not fit.
+        False if it was interrupted, and then it does not count.
+
+        `ready` is when the data were there. Raises `OutOfDeviceMemory` if the peak of the step does
+        not fit.
         """
         return await self.device.compute(self, step, ready)
 
@@ -76,20 +88,19 @@ class Device:
 
     def __init__(
         self,
-        id: str,  # noqa: A002
-        type: str,  # noqa: A002
+        id: str,
+        type: str,
         memory_mib: float,
         *,
         sharing: str = "exclusive",
         compression: float = 1.0,
-        caching: bool = True,
         asking_s: float = 0.0,
     ) -> None:
         self.id = id
         self.type = type
         self.sharing = sharing
         self.compression = checked_compression(compression)
-        self.memory = DeviceMemory(id, memory_mib, caching=caching)
+        self.memory = DeviceMemory(id, memory_mib)
         self.busy_s = 0.0
         """Emulated seconds of computing."""
         self._turns = turns(sharing)
@@ -119,7 +130,10 @@ class Device:
         weight: float = 1.0,
         overlap: bool = False,
     ) -> Seat:
-        """Give a job a place and what it keeps in memory; the peak is taken when its first step begins."""
+        """Give a job a place and what it keeps in memory.
+
+        The peak is taken when its first step begins.
+        """
         if holder in self._seats or (self.sharing == "exclusive" and self._seats):
             raise DeviceBusy(
                 f"{self.id}: job {next(iter(self._seats))!r} is on it, so {holder!r} cannot be; "
@@ -136,7 +150,10 @@ class Device:
         return seat
 
     def release(self, holder: str) -> None:
-        """A job ended in whatever way: its step, its place and its memory are gone. Nothing happens if it has none."""
+        """A job ended in whatever way: its step, its place and its memory are gone.
+
+        Nothing happens if it has none.
+        """
         seat = self._seats.pop(holder, None)
         if seat is not None:
             self.interrupt(seat)
@@ -148,7 +165,9 @@ class Device:
             return False  # released between two steps
         loop = asyncio.get_running_loop()
         copied = seat.timeline.copied(step, ready)
-        request = _Request(seat, step.compute_s / self.compression, copied, 0.0, loop.create_future())
+        request = _Request(
+            seat, step.compute_s / self.compression, copied, 0.0, loop.create_future()
+        )
         if len(self._seats) > 1 and copied > loop.time():
             self._later[request] = loop.call_at(copied, self._arrive, request)
         else:
@@ -199,7 +218,7 @@ class Device:
             request = self._waiting.pop(self._turns.pick(self._waiting, self._last))
             seat = request.owner
             try:
-                self.memory.peak(seat.holder, seat.peak_mib)
+                self.memory.hold(seat.holder, seat.peak_mib)
             except RotaError as error:
                 if not request.answer.done():
                     request.answer.set_exception(error)
@@ -224,9 +243,8 @@ class Device:
         self.busy_s += request.seconds * self.compression
         seat.served_s += request.seconds * self.compression
         seat.timeline.computed(request.copied, request.start, request.end)
-        self.memory.trim(seat.holder)
         _answer(request, True)
-        # The job that was served may ask again before the next is chosen; what is chosen starts at `_free_at` anyway.
+        # The job that was served may ask again first; what is chosen next starts at `_free_at`.
         if self._asking_s and self._waiting and request.seconds > 2.0 * self._asking_s:
             loop.call_later(self._asking_s, self._serve)
         else:
@@ -238,7 +256,7 @@ def _answer(request: _Request, done: bool) -> None:
         request.answer.set_result(done)
 
 
-class Fleet:
+class DevicePool:
     """The devices of one agent, by id."""
 
     def __init__(self, devices: Iterable[Device]) -> None:
@@ -253,17 +271,27 @@ class Fleet:
         compression: float = 1.0,
         memory_mib: float | None = None,
         asking_s: float = 0.0,
-    ) -> Fleet:
-        """Devices `gpu0`, `gpu1`, ... of the given types; a type that was not measured needs its memory said."""
+    ) -> DevicePool:
+        """Devices of the given types, named `gpu0`, `gpu1` and so on.
+
+        A type that was not measured needs its memory said.
+        """
         devices = []
         for number, type_ in enumerate(types):
             usable = card(type_).usable_mib if memory_mib is None else USABLE * memory_mib
             devices.append(
-                Device(f"gpu{number}", type_, usable, sharing=sharing, compression=compression, asking_s=asking_s)
+                Device(
+                    f"gpu{number}",
+                    type_,
+                    usable,
+                    sharing=sharing,
+                    compression=compression,
+                    asking_s=asking_s,
+                )
             )
         return cls(devices)
 
-    def __getitem__(self, id: str) -> Device:  # noqa: A002
+    def __getitem__(self, id: str) -> Device:
         if id not in self.devices:
             raise UnknownName("device", id, self.devices)
         return self.devices[id]

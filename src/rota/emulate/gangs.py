@@ -1,10 +1,12 @@
 """Steps of a job on several GPUs: each computes its part of the batch, then all exchange gradients.
 
-    step(k) = step of one GPU with batch / k + 2 (k - 1) / k * bytes / bandwidth + 2 (k - 1) * latency
+    step(k) = step of one GPU with batch / k
+              + 2 (k - 1) / k * bytes / bandwidth + 2 (k - 1) * latency
 
-The first term is looked up, so small parts of a batch are as inefficient as they were measured. The second is a ring
-all-reduce, not overlapped with the backward pass. Bandwidth depends on where the GPUs are. These bandwidths and
-latencies are assumptions (the measurements hold no collectives); say your own with `Links`.
+The first term is looked up, so small parts of a batch are as inefficient as they were measured. The
+second is a ring all-reduce, not overlapped with the backward pass. Bandwidth depends on where the
+GPUs are. These bandwidths and latencies are assumptions (the measurements hold no collectives); say
+your own with `Links`.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Links:
     latency_between_s: float = 100e-6
 
 
-def all_reduce_seconds(gpus: int, size: float, *, servers: int = 1, links: Links | None = None) -> float:
+def all_reduce_seconds(
+    gpus: int, size: float, *, servers: int = 1, links: Links | None = None
+) -> float:
     """Time of one ring all-reduce of `size` bytes."""
     if gpus < 1 or not 1 <= servers <= gpus:
         raise ConfigError(f"{gpus} GPUs on {servers} servers cannot form a gang")
@@ -43,11 +47,20 @@ def all_reduce_seconds(gpus: int, size: float, *, servers: int = 1, links: Links
 
 
 def gang_step(
-    times: DeviceTimes, model: str, gpu: str, batch: float, *, gpus: int, servers: int = 1, links: Links | None = None
+    times: DeviceTimes,
+    model: str,
+    gpu: str,
+    batch: float,
+    *,
+    gpus: int,
+    servers: int = 1,
+    links: Links | None = None,
 ) -> StepTime:
     """A step of a whole job whose batch is divided among `gpus` devices of one kind."""
     if batch < gpus:
-        raise ConfigError(f"{model}: a batch of {batch:g} cannot be divided among {gpus} GPUs; ask for fewer GPUs")
+        raise ConfigError(
+            f"{model}: a batch of {batch:g} cannot be divided among {gpus} GPUs; ask for fewer GPUs"
+        )
     alone = times.step(model, gpu, batch / gpus)
     exchange = all_reduce_seconds(gpus, times.parameter_bytes(model), servers=servers, links=links)
     return StepTime(alone.compute_s + exchange, alone.transfer_s, alone.kind)

@@ -53,7 +53,8 @@ class Lateness:
 
     def quantile(self, part: float) -> float:
         """The lateness that `part` of all steps stayed within."""
-        wanted, seen = part * self.steps, 0
+        wanted = part * self.steps
+        seen = 0
         for index, count in enumerate(self._counts):
             seen += count
             if seen >= wanted and count:
@@ -62,7 +63,16 @@ class Lateness:
 
     def report(self) -> LatenessReport:
         """The figures so far."""
-        n = max(1, self.steps)
-        step, p95 = self._planned / n, self.quantile(0.95)
-        flagged = p95 > max(RELATIVE_TOLERANCE * step, ABSOLUTE_TOLERANCE_S) or self.lost_s > 0.01 * self._planned
-        return LatenessReport(self.steps, self._sum / n, p95, self._max, self.lost_s, step, flagged)
+        steps = max(1, self.steps)
+        mean_step_s = self._planned / steps
+        p95_s = self.quantile(0.95)
+        late = p95_s > max(RELATIVE_TOLERANCE * mean_step_s, ABSOLUTE_TOLERANCE_S)
+        return LatenessReport(
+            steps=self.steps,
+            mean_s=self._sum / steps,
+            p95_s=p95_s,
+            max_s=self._max,
+            lost_s=self.lost_s,
+            mean_step_s=mean_step_s,
+            flagged=late or self.lost_s > 0.01 * self._planned,
+        )

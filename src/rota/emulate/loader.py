@@ -1,11 +1,13 @@
 """The data side of an emulated job, which is real: processes that read, decode and prefetch.
 
-Batch i is made by worker i mod n, each worker works up to `prefetch` batches ahead, and batches come out in order. How
-fast they come is measured, not modelled: fewer CPUs (affinity or a quota), less bandwidth or a smaller cache make real
-batches really late, and a step takes max(loader, device) because the device waits for them.
+Batch i is made by worker i mod n, each worker works up to `prefetch` batches ahead, and batches
+come out in order. How fast they come is measured, not modelled: fewer CPUs (affinity or a quota),
+less bandwidth or a smaller cache make real batches really late, and a step takes max(loader,
+device) because the device waits for them.
 
-The cache holds a fixed set, as MinIO's does: the first samples of the first epoch that fit, for ever. A fraction f of
-the dataset in the cache saves exactly f of the reads of every later epoch, whatever the order.
+The cache holds a fixed set, as MinIO's does: the first samples of the first epoch that fit, for
+ever. A fraction f of the dataset in the cache saves exactly f of the reads of every later epoch,
+whatever the order.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.dataset import Dataset
@@ -53,9 +55,13 @@ class LoaderSettings:
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.prefetch < 1 or self.cpu_s < 0.0 or self.cache_bytes < 0.0:
-            raise ConfigError(f"{self}: needs at least 1 worker and 1 batch ahead, no negative CPU time or cache")
+            raise ConfigError(
+                f"{self}: needs at least 1 worker and 1 batch ahead, no negative CPU time or cache"
+            )
         if self.bandwidth is not None and not self.bandwidth > 0.0:
-            raise ConfigError(f"a bandwidth of {self.bandwidth} bytes/s reads nothing; leave it out for no limit")
+            raise ConfigError(
+                f"a bandwidth of {self.bandwidth} bytes/s reads nothing; leave it out for no limit"
+            )
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,8 @@ class _Worker:
             pass_fds=() if cache is None else (cache,),
             bufsize=0,
         )
-        self._stdin, self._stdout = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
+        self._stdin = cast("IO[bytes]", self.process.stdin)
+        self._stdout = cast("IO[bytes]", self.process.stdout)
         self._rest = b""
         self.send(settings)
 
@@ -90,7 +97,7 @@ class _Worker:
         except OSError as error:
             raise self._failed() from error
 
-    def receive(self, stopping: Callable[[], bool]) -> dict[str, object] | None:
+    def receive(self, stopping: Callable[[], bool]) -> dict[str, Any] | None:
         """The next answer; None if it is time to stop."""
         while b"\n" not in self._rest:
             readable, _, _ = select.select([self._stdout], [], [], LOOK_S)
@@ -102,7 +109,7 @@ class _Worker:
                     raise self._failed()
                 self._rest += more
         line, self._rest = self._rest.split(b"\n", 1)
-        answer: dict[str, object] = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         return answer
 
     def close(self) -> None:
@@ -114,25 +121,34 @@ class _Worker:
 
     def _failed(self) -> LoaderFailed:
         code = self.process.wait()
-        return LoaderFailed(f"loader process {self.process.pid} ended with exit code {code}; the job cannot go on")
+        return LoaderFailed(
+            f"loader process {self.process.pid} ended with exit code {code}; the job cannot go on"
+        )
 
 
 class Loader:
     """Batches of a dataset from a step on, made by processes. Use it in a `with` block."""
 
-    def __init__(self, dataset: Dataset, sampler: Sampler, settings: LoaderSettings, *, start: int = 0) -> None:
+    def __init__(
+        self, dataset: Dataset, sampler: Sampler, settings: LoaderSettings, *, start: int = 0
+    ) -> None:
         if sampler.samples > dataset.samples:
-            raise ConfigError(f"{dataset.path}: {dataset.samples} samples, but {sampler.samples} are to be drawn")
-        self.dataset, self.sampler, self.settings = dataset, sampler, settings
+            raise ConfigError(
+                f"{dataset.path}: {dataset.samples} samples, but {sampler.samples} are to be drawn"
+            )
+        self.dataset = dataset
+        self.sampler = sampler
+        self.settings = settings
         self.disk_bytes = self.hits = 0
         self.cpu_s = 0.0
-        self._next, self._asked = start, start
+        self._next = start
+        self._asked = start
         self._workers: list[_Worker] = []
         self._slots = dataset.slots(settings.cache_bytes)
         self._slot_of: dict[int, int] = {}
         self._cache: int | None = None
 
-    def __enter__(self) -> Loader:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Loader:
         if self._slots:
             first = permutation(self.sampler.samples, self.sampler.seed, 0)[: self._slots]
             self._slot_of = {sample: slot for slot, sample in enumerate(first)}
@@ -175,12 +191,18 @@ class Loader:
             raise LoaderFailed(f"a loader process sent batch {answer['batch']} instead of {step}")
         self._next += 1
         self._ask()
-        facts = {name: float(answer[name]) for name in ("ready", "disk_bytes", "hits", "cpu_s")}  # type: ignore[arg-type]
-        self.disk_bytes += int(facts["disk_bytes"])
-        self.hits += int(facts["hits"])
-        self.cpu_s += facts["cpu_s"]
-        samples = self.sampler.at(step)
-        return Batch(step, samples, facts["ready"], int(facts["disk_bytes"]), int(facts["hits"]), facts["cpu_s"])
+        batch = Batch(
+            step=step,
+            samples=self.sampler.at(step),
+            ready=float(answer["ready"]),
+            disk_bytes=int(answer["disk_bytes"]),
+            hits=int(answer["hits"]),
+            cpu_s=float(answer["cpu_s"]),
+        )
+        self.disk_bytes += batch.disk_bytes
+        self.hits += batch.hits
+        self.cpu_s += batch.cpu_s
+        return batch
 
     def _ask(self) -> None:
         samples = self.sampler.at(self._asked)
@@ -195,9 +217,9 @@ class Loader:
 def _shared_memory(size: int) -> int:
     """Memory without a name, shared by inheritance: gone with the last process, however it ends."""
     if hasattr(os, "memfd_create"):
-        found = os.memfd_create("rota-cache")
+        handle = os.memfd_create("rota-cache")
     else:
         with tempfile.TemporaryFile() as file:
-            found = os.dup(file.fileno())
-    os.ftruncate(found, size)
-    return found
+            handle = os.dup(file.fileno())
+    os.ftruncate(handle, size)
+    return handle

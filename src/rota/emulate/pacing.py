@@ -1,11 +1,14 @@
-"""Steps on absolute deadlines: a wait that ends late shortens the next one, so errors do not add up.
+"""Steps on absolute deadlines.
+
+A wait that ends late shortens the next one, so errors do not add up.
 
     synchronous   copied = max(computed', ready) + x           computed = max(copied, computed') + c
     overlapped    copied = max(copied', started', ready) + x   computed = max(copied, computed') + c
 
-x and c are the seconds of copying and computing of a step, primes mark the step before, `ready` is when its data were
-there. With overlap the next batch is copied while this one is computed, one batch ahead: N steps take
-x + (N - 1) max(x, c) + c instead of N (x + c). All phases of a step are waited for at once, at its end.
+x and c are the seconds of copying and computing of a step, primes mark the step before, `ready` is
+when its data were there. With overlap the next batch is copied while this one is computed, one
+batch ahead: N steps take x + (N - 1) max(x, c) + c instead of N (x + c). All phases of a step are
+waited for at once, at its end.
 """
 
 from __future__ import annotations
@@ -20,18 +23,24 @@ from rota.emulate.catalogue import StepTime
 from rota.emulate.lateness import Lateness, LatenessReport
 
 CATCH_UP_S = 5.0
-"""A wait that ends later than this is not made good by hurrying afterwards: the time is lost and reported as such."""
+"""A wait that ends later than this is not made good by hurrying afterwards: the time is lost and
+reported as such."""
 
 
 def checked_compression(factor: float) -> float:
     """A factor by which emulated time may run faster than the clock."""
     if not 1.0 <= factor <= 1e6:
-        raise ConfigError(f"time compression {factor} is not possible; choose a factor from 1 to 1000000")
+        raise ConfigError(
+            f"time compression {factor} is not possible; choose a factor from 1 to 1000000"
+        )
     return factor
 
 
-class Timeline:
-    """The arithmetic of one job's steps, without any waiting. All times are real seconds of one clock."""
+class StepTimeline:
+    """The arithmetic of one job's steps, without any waiting.
+
+    All times are real seconds of one clock.
+    """
 
     def __init__(self, *, overlap: bool = False, compression: float = 1.0) -> None:
         self.overlap = overlap
@@ -39,7 +48,10 @@ class Timeline:
         self._copied = self._started = self._computed = float("-inf")
 
     def begin(self, now: float) -> None:
-        """Nothing happens before `now`: the start, or the end of real work such as saving a checkpoint."""
+        """Nothing happens before `now`.
+
+        That is the start, or the end of real work such as saving a checkpoint.
+        """
         self._copied = self._started = self._computed = now
 
     @property
@@ -56,7 +68,9 @@ class Timeline:
 
     def computed(self, copied: float, start: float, end: float) -> None:
         """A step was computed from `start` to `end`, by whoever decides that."""
-        self._copied, self._started, self._computed = copied, start, end
+        self._copied = copied
+        self._started = start
+        self._computed = end
 
     def next(self, step: StepTime, ready: float | None = None) -> float:
         """The end of the next step on a device of one's own."""
@@ -69,8 +83,8 @@ class Timeline:
 class Interrupt:
     """Ends a wait from another thread or a signal handler, at once.
 
-    Not an `Event`: setting one inside a signal handler can block for ever on its own lock. A `SimpleQueue` may be used
-    there by design.
+    Not an `Event`: setting one inside a signal handler can block for ever on its own lock. A
+    `SimpleQueue` may be used there by design.
     """
 
     def __init__(self) -> None:
@@ -119,19 +133,20 @@ class Pacer:
     ) -> None:
         self.interrupt = interrupt or Interrupt()
         self._clock = clock
-        self._timeline = Timeline(overlap=overlap, compression=compression)
+        self._timeline = StepTimeline(overlap=overlap, compression=compression)
         self._lateness = Lateness()
         self._begun = False
 
     def begin(self) -> None:
-        """Count from now: at the start and after real work, during which the device really stood still."""
+        """Count from now: at the start, and after real work while the device stood still."""
         self._timeline.begin(self._clock())
         self._begun = True
 
     def step(self, step: StepTime, ready: float | None = None) -> bool:
         """Wait until the step is over; False if it was interrupted, and then it does not count.
 
-        `ready` is when the data of this step were there (on the clock of `time.monotonic`), if that is known.
+        `ready` is when the data of this step were there (on the clock of `time.monotonic`), if that
+        is known.
         """
         if not self._begun:
             self.begin()
@@ -147,12 +162,6 @@ class Pacer:
             return False
         self._lateness.add(self._clock() - end, end - before)
         return True
-
-    def pause(self, seconds: float) -> bool:
-        """Wait for emulated seconds outside of steps, such as the copy of a model; False if interrupted."""
-        done = not self.interrupt.wait(seconds / self._timeline.compression)
-        self.begin()
-        return done
 
     def report(self) -> LatenessReport:
         """How late steps ended."""

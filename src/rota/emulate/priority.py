@@ -1,7 +1,7 @@
 """Devices that keep time on a busy machine.
 
-A GPU does not compute more slowly because the CPUs beside it are busy; a thread that waits for it in vain does. With
-real-time priority its waits end on time whatever else runs.
+A GPU does not compute more slowly because the CPUs beside it are busy; a thread that waits for it
+in vain does. With real-time priority its waits end on time whatever else runs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import sys
 
 
 def realtime() -> bool:
-    """Let this thread go first whenever it wakes; False where that is not allowed or not known, and nothing changes.
+    """Let this thread go first whenever it wakes.
 
-    What it starts later, threads and processes, has ordinary priority. Only for threads that mostly wait.
+    False where that is not allowed or not known, and nothing changes.
+
+    What it starts later, threads and processes, has ordinary priority. Only for threads that mostly
+    wait.
     """
     if sys.platform != "linux":
         return False

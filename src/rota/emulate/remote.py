@@ -1,7 +1,7 @@
 """The job's end of devices that an agent holds (see `server`).
 
-An agent may be started again while its jobs run. A job that loses its devices waits for the next agent, takes its
-places again and repeats the step that was under way.
+An agent may be started again while its jobs run. A job that loses its devices waits for the next
+agent, takes its places again and repeats the step that was under way.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from rota.core.errors import ConfigError, RotaError
-from rota.emulate.catalogue import MemoryNeed, StepTime
-from rota.emulate.memory import REASON
-from rota.emulate.sockets import connected
+from rota.core.errors import ConfigError
+from rota.core.unix_sockets import connect
+from rota.emulate.catalogue import DeviceMemoryNeed, StepTime
+from rota.emulate.device_memory import DeviceError
 
 LOOK_S = 0.02
-FIRST_S, PATIENCE_S = 3.0, 60.0
-"""How long the agent may take to offer its devices: at the start of a job, and when it was there and went away."""
+FIRST_S = 3.0
+"""How long the agent may take to offer its devices at the start of a job."""
+PATIENCE_S = 60.0
+"""The same when it was there and went away."""
 
 
 class Stopping(Protocol):
@@ -32,17 +34,12 @@ class Stopping(Protocol):
         ...
 
 
-class DeviceRefused(RotaError):
+class DeviceRefused(DeviceError):
     """The agent's device did not take the job or failed it; `rota_reason` says why."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.rota_reason = self.reason = reason
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether the device had too little memory."""
-        return self.reason == REASON
+        self.rota_reason = reason
 
 
 class _Lost(Exception):
@@ -53,7 +50,10 @@ class RemoteDevice:
     """Paces the steps of one job by a device of the agent."""
 
     def __init__(self, path: str, device: str, job: str, steps: Stopping) -> None:
-        self._path, self._device, self._job, self._steps = path, device, job, steps
+        self._path = path
+        self._device = device
+        self._job = job
+        self._steps = steps
         self._rest = b""
         self._hello: dict[str, Any] = {}
         self._run: dict[str, Any] = {}
@@ -61,17 +61,31 @@ class RemoteDevice:
         """How many times faster than real the device runs; known once attached."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         if not self._reach(FIRST_S) and not steps.stopping:
-            raise ConfigError(f"{path}: no agent offers devices there; is it an emulated server, and is it up?")
+            raise ConfigError(
+                f"{path}: no agent offers devices there; is it an emulated server, and is it up?"
+            )
 
-    def attach(self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False) -> None:
+    def attach(
+        self, need: DeviceMemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
+    ) -> None:
         """Take a place on the device and the memory that a job keeps."""
-        memory = {} if need is None else {"persistent_mib": need.persistent_mib, "peak_mib": need.peak_mib}
-        hello = {"op": "attach", "device": self._device, "job": self._job, "weight": weight, "overlap": overlap}
+        memory = (
+            {}
+            if need is None
+            else {"persistent_mib": need.persistent_mib, "peak_mib": need.peak_mib}
+        )
+        hello = {
+            "op": "attach",
+            "device": self._device,
+            "job": self._job,
+            "weight": weight,
+            "overlap": overlap,
+        }
         self._hello = {**hello, **memory}
         while True:
             try:
                 self._take_place()
-            except _Lost:  # noqa: PERF203 - it waits for the next agent
+            except _Lost:
                 if not self._again():
                     return
             else:
@@ -93,7 +107,10 @@ class RemoteDevice:
         self._send(self._run)
 
     def answer(self) -> bool:
-        """Wait for the end of the step that was asked for; False if a stop was ordered meanwhile."""
+        """Wait for the end of the step that was asked for.
+
+        False if a stop was ordered meanwhile.
+        """
         lost = False
         while True:
             try:
@@ -105,7 +122,7 @@ class RemoteDevice:
                     self._send({"op": "interrupt"})
                     answer = self._receive(stop=False)
                 return bool(answer and answer.get("done"))
-            except _Lost:  # noqa: PERF203 - it waits for the next agent
+            except _Lost:
                 lost = True
 
     def close(self) -> None:
@@ -141,8 +158,8 @@ class RemoteDevice:
         end = time.monotonic() + patience_s
         while not self._steps.stopping and time.monotonic() < end:
             try:
-                self._socket = connected(self._path)
-            except OSError:  # noqa: PERF203 - nobody is there yet
+                self._socket = connect(self._path)
+            except OSError:
                 time.sleep(LOOK_S)
             else:
                 return True
@@ -180,7 +197,9 @@ class RemoteDevices:
     def __init__(self, path: str, devices: Sequence[str], job: str, steps: Stopping) -> None:
         self._each = [RemoteDevice(path, device, job, steps) for device in devices]
 
-    def attach(self, need: MemoryNeed | None, *, weight: float = 1.0, overlap: bool = False) -> None:
+    def attach(
+        self, need: DeviceMemoryNeed | None, *, weight: float = 1.0, overlap: bool = False
+    ) -> None:
         """A place on each of them, with the same need of memory."""
         for device in self._each:
             device.attach(need, weight=weight, overlap=overlap)

@@ -1,7 +1,7 @@
 """Which samples a step trains on: a seeded permutation per epoch, and a cursor into it.
 
-The order is a function of the seed and the number of the step, so a job that goes on elsewhere from step n trains on
-exactly the samples that it would have without the interruption.
+The order is a function of the seed and the number of the step, so a job that goes on elsewhere from
+step n trains on exactly the samples that it would have without the interruption.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Sampler:
     def __post_init__(self) -> None:
         if self.samples < 1 or self.batch < 1:
             raise ConfigError(
-                f"{self.samples} samples in batches of {self.batch} cannot be drawn; both must be at least 1"
+                f"{self.samples} samples in batches of {self.batch} cannot be drawn; both must be "
+                "at least 1"
             )
 
     @property
@@ -47,4 +48,6 @@ class Sampler:
     def at(self, step: int) -> tuple[int, ...]:
         """The samples of a step."""
         epoch, cursor = self.place(step)
-        return permutation(self.samples, self.seed, epoch)[cursor * self.batch : (cursor + 1) * self.batch]
+        return permutation(self.samples, self.seed, epoch)[
+            cursor * self.batch : (cursor + 1) * self.batch
+        ]

@@ -1,11 +1,13 @@
 """Devices for jobs that are processes of their own: a UNIX socket of the agent, JSON lines.
 
-    job -> agent   {"op": "attach", "device": "gpu0", "job": "a", "persistent_mib": 300, "peak_mib": 10892, ...}
+    job -> agent   {"op": "attach", "device": "gpu0", "job": "a", "persistent_mib": 300, ...}
                    {"op": "run", "compute_s": 0.5, "transfer_s": 0.01, "ready": 123.4}
                    {"op": "interrupt"}, {"op": "begin"}
-    agent -> job   {"op": "attached"}, {"op": "ran", "done": true}, {"op": "failed", "reason": "...", "detail": "..."}
+    agent -> job   {"op": "attached"}, {"op": "ran", "done": true}
+                   {"op": "failed", "reason": "...", "detail": "..."}
 
-The connection is the holder: when it ends, by a good-bye or by kill -9, everything of the job on the device is gone.
+The connection is the holder: when it ends, by a good-bye or by kill -9, everything of the job on
+the device is gone.
 """
 
 from __future__ import annotations
@@ -18,31 +20,38 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rota.core import unix_sockets
 from rota.core.errors import ConfigError, RotaError
 from rota.emulate.catalogue import LONGEST_STEP_S, StepTime
-from rota.emulate.device import Fleet, Seat
-from rota.emulate.sockets import listening
+from rota.emulate.device import DevicePool, Seat
+from rota.emulate.device_memory import DeviceError
 
 ASKING_S = 0.002
-"""How long a shared device waits for the job it served to ask again before it chooses; costs no device time."""
+"""How long a shared device waits for the job it served to ask again before it chooses; costs no
+device time."""
 
 
 class DeviceServer:
     """Lets processes use the devices of a fleet."""
 
-    def __init__(self, fleet: Fleet, path: str | os.PathLike[str]) -> None:
+    def __init__(self, fleet: DevicePool, path: str | os.PathLike[str]) -> None:
         self.fleet = fleet
         self.path = Path(path)
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen, in place of one that died; only the own user may connect. Paths of any length work on Linux."""
+        """Listen, in place of one that died; only the own user may connect.
+
+        Paths of any length work on Linux.
+        """
         try:
             self.path.unlink(missing_ok=True)
-            listener = listening(str(self.path))
+            listener = unix_sockets.bind(str(self.path))
         except OSError as error:
-            raise ConfigError(f"{self.path}: cannot listen there ({error.strerror or error})") from error
+            raise ConfigError(
+                f"{self.path}: cannot listen there ({error.strerror or error})"
+            ) from error
         self._server = await asyncio.start_unix_server(self._serve, sock=listener)
 
     async def close(self) -> None:
@@ -59,7 +68,7 @@ class DeviceServer:
         task = asyncio.current_task()
         if task is not None:
             self._connections.add(task)
-        connection = _Connection(self.fleet, writer)
+        connection = _JobConnection(self.fleet, writer)
         try:
             # A line longer than the reader's limit is a ValueError; such a connection is dropped.
             with contextlib.suppress(ConnectionError, asyncio.CancelledError, ValueError):
@@ -72,8 +81,8 @@ class DeviceServer:
                 self._connections.discard(task)
 
 
-class _Connection:
-    def __init__(self, fleet: Fleet, writer: asyncio.StreamWriter) -> None:
+class _JobConnection:
+    def __init__(self, fleet: DevicePool, writer: asyncio.StreamWriter) -> None:
         self._fleet = fleet
         self._writer = writer
         self._seat: Seat | None = None
@@ -126,7 +135,8 @@ class _Connection:
             self._seat.device.release(self._seat.holder)
 
     def _fail(self, error: RotaError) -> None:
-        self._send({"op": "failed", "reason": getattr(error, "reason", "refused"), "detail": str(error)})
+        reason = error.rota_reason if isinstance(error, DeviceError) else "refused"
+        self._send({"op": "failed", "reason": reason, "detail": str(error)})
 
     def _send(self, message: dict[str, Any]) -> None:
         if not self._writer.is_closing():
@@ -136,5 +146,7 @@ class _Connection:
 def _time(ready: float) -> float:
     """A time on the monotonic clock that is not further away than a step may be long."""
     if not abs(ready - time.monotonic()) < LONGEST_STEP_S:
-        raise ConfigError(f"data that are ready at {ready} cannot be waited for; times are of the monotonic clock")
+        raise ConfigError(
+            f"data that are ready at {ready} cannot be waited for; times are of the monotonic clock"
+        )
     return ready

@@ -1,7 +1,10 @@
-"""What an emulated job would lose if it were not saved: its step, place in the data, random numbers, ballast.
+"""What an emulated job would lose if it were not saved.
 
-A checkpoint is a folder with `state.json` and, if asked for, `ballast` with as many bytes as a real model would write.
-Files are written beside their place and renamed, so that a checkpoint is whole or not there.
+Its step, place in the data, random numbers, ballast.
+
+A checkpoint is a folder with `state.json` and, if asked for, `ballast` with as many bytes as a real
+model would write. Files are written beside their place and renamed, so that a checkpoint is whole
+or not there.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from rota.core import files
 from rota.core.errors import ConfigError
 
 STATE = "state.json"
 BALLAST = "ballast"
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass
@@ -46,14 +51,14 @@ class JobState:
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         if self.ballast_bytes:
-            with (place / f"{BALLAST}.tmp").open("wb") as file:
-                for start in range(0, self.ballast_bytes, 1 << 20):
-                    file.write(b"\0" * min(1 << 20, self.ballast_bytes - start))
-                file.flush()
-                os.fsync(file.fileno())
-            (place / f"{BALLAST}.tmp").replace(place / BALLAST)
+            with files.replacing(place / BALLAST) as file:
+                for start in range(0, self.ballast_bytes, _BLOCK_BYTES):
+                    file.write(bytes(min(_BLOCK_BYTES, self.ballast_bytes - start)))
+        files.write_text(place / STATE, json.dumps(self._facts()))
+
+    def _facts(self) -> dict[str, object]:
         version, internal, gauss = self.random.getstate()
-        facts = {
+        return {
             "seed": self.seed,
             "step": self.step,
             "epoch": self.epoch,
@@ -61,12 +66,6 @@ class JobState:
             "ballast_bytes": self.ballast_bytes,
             "random": [version, list(internal), gauss],
         }
-        draft = place / f"{STATE}.tmp"
-        with draft.open("w", encoding="utf-8") as text:
-            json.dump(facts, text)
-            text.flush()
-            os.fsync(text.fileno())
-        draft.replace(place / STATE)
 
     def load(self, folder: str | os.PathLike[str]) -> int:
         """Become what was saved in a folder; the step."""
@@ -75,20 +74,28 @@ class JobState:
             facts = json.loads(path.read_text(encoding="utf-8"))
             version, internal, gauss = facts["random"]
             self.random.setstate((version, tuple(internal), gauss))
-            self.seed, self.ballast_bytes = int(facts["seed"]), int(facts["ballast_bytes"])
-            self.step, self.epoch, self.cursor = int(facts["step"]), int(facts["epoch"]), int(facts["cursor"])
+            self.seed = int(facts["seed"])
+            self.step = int(facts["step"])
+            self.epoch = int(facts["epoch"])
+            self.cursor = int(facts["cursor"])
+            self.ballast_bytes = int(facts["ballast_bytes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path}: not a checkpoint of an emulated job ({error}); resume from another") from error
+            raise ConfigError(
+                f"{path}: not a checkpoint of an emulated job ({error}); resume from another"
+            ) from error
         if self.ballast_bytes:
-            _read(Path(folder) / BALLAST, self.ballast_bytes)
+            _read_ballast(Path(folder) / BALLAST, self.ballast_bytes)
         return self.step
 
 
-def _read(path: Path, size: int) -> None:
+def _read_ballast(path: Path, size: int) -> None:
     """Read the ballast, because restoring takes time too."""
-    seen = 0
+    bytes_read = 0
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            seen += len(block)
-    if seen != size:
-        raise ConfigError(f"{path}: {seen} bytes instead of {size}; the checkpoint is damaged, resume from another")
+        while block := file.read(_BLOCK_BYTES):
+            bytes_read += len(block)
+    if bytes_read != size:
+        raise ConfigError(
+            f"{path}: {bytes_read} bytes instead of {size}; the checkpoint is damaged, resume from "
+            "another"
+        )

@@ -1,7 +1,9 @@
-"""Who lets a job make its steps: Rota's lease when it runs under Rota, else a count with checkpoints and signals.
+"""Who lets a job make its steps.
 
-`Steps` has the shape of `rota.client.Lease`. `open_steps` gives that one when the agent's socket is in the
-environment, so an emulated job obeys leases like any other, and a plain one otherwise.
+Rota's lease when it runs under Rota, else a count with checkpoints and signals.
+
+`Steps` has the shape of `rota.client.Lease`. `open_steps` gives that one when the agent's socket is
+in the environment, so an emulated job obeys leases like any other, and a plain one otherwise.
 """
 
 from __future__ import annotations
@@ -45,13 +47,18 @@ class Steps(Protocol):
         """Why the loop ended: "lease" (to go on later), "done", or None."""
         ...
 
-    def __enter__(self) -> Steps: ...  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> Steps: ...
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None: ...
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None: ...
 
 
 class PlainSteps:
-    """Counts to a total outside of Rota; saves at intervals and at the end, stops on SIGTERM and SIGINT."""
+    """Counts to a total outside of Rota.
+
+    Saves at intervals and at the end, stops on SIGTERM and SIGINT.
+    """
 
     def __init__(
         self,
@@ -72,7 +79,8 @@ class PlainSteps:
         self.stopped: str | None = None
         loaded = load(checkpoint) if checkpoint is not None and checkpoint.exists() else 0
         self.step = loaded if isinstance(loaded, int) else 0
-        self._saved, self._saved_at = self.step, time.monotonic()
+        self._saved = self.step
+        self._saved_at = time.monotonic()
 
     def next(self) -> bool:
         """See `Steps`."""
@@ -101,16 +109,18 @@ class PlainSteps:
         """See `Steps`."""
         return self._interrupt.is_set()
 
-    def __enter__(self) -> PlainSteps:  # noqa: PYI034 - Self needs Python 3.11
+    def __enter__(self) -> PlainSteps:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         """Nothing to give back."""
 
     def stop_on_signals(self) -> None:
         """Let SIGTERM and SIGINT end the job cleanly; call it from the main thread."""
 
-        def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        def stop(_number: int, _frame: FrameType | None) -> None:
             self._interrupt.set()
 
         signal.signal(signal.SIGTERM, stop)
@@ -125,10 +135,13 @@ class PlainSteps:
     def _write(self) -> None:
         if self._checkpoint is not None:
             self._save(self._checkpoint)
-        self._saved, self._saved_at = self.step, time.monotonic()
+        self._saved = self.step
+        self._saved_at = time.monotonic()
 
 
-def open_steps(steps: int, *, save: Hook, load: Hook, checkpoint: Path | None = None, every_s: float = 60.0) -> Steps:
+def open_steps(
+    steps: int, *, save: Hook, load: Hook, checkpoint: Path | None = None, every_s: float = 60.0
+) -> Steps:
     """A lease of Rota if the environment has its agent's socket, else a plain count."""
     if os.environ.get("ROTA_SOCKET"):
         lease: Callable[..., Steps] = importlib.import_module("rota.client").lease

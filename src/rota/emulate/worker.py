@@ -1,11 +1,13 @@
 """A loader process: reads real bytes and burns real CPU time for each sample.
 
-Run by path in an isolated interpreter (`python -I -S worker.py`), so it imports nothing of Rota, starts at once and
-stays small. It reads JSON lines from standard input, the settings first and then one line per batch, and answers each
-batch with a line. It ends when its input ends, which is also what happens when its parent is killed.
+Run by path in an isolated interpreter (`python -I -S worker.py`), so it imports nothing of Rota,
+starts at once and stays small. It reads JSON lines from standard input, the settings first and then
+one line per batch, and answers each batch with a line. It ends when its input ends, which is also
+what happens when its parent is killed.
 
-CPU time is metered, not counted in loops: hashing goes on until the process has used what its samples cost together.
-A core shared with a neighbour, or half a core of quota, thus gives exactly that part of the samples per second.
+CPU time is metered, not counted in loops: hashing goes on until the process has used what its
+samples cost together. A core shared with a neighbour, or half a core of quota, thus gives exactly
+that part of the samples per second.
 """
 
 from __future__ import annotations
@@ -35,14 +37,23 @@ class Reader:
         self.bandwidth = settings.get("bandwidth")
         self.buffer = mmap.mmap(-1, -(-self.size // PAGE) * PAGE)
         self.view = memoryview(self.buffer)[: self.size]
-        self.file, self.direct = _open(settings["path"], bool(settings.get("direct")) and self.size % PAGE == 0)
+        self.file, self.direct = _open(
+            settings["path"], bool(settings.get("direct")) and self.size % PAGE == 0
+        )
         self.slots = int(settings.get("slots", 0))
-        self.cache = mmap.mmap(int(settings["cache_fd"]), self.slots * (self.size + 1)) if self.slots else None
+        self.cache = (
+            mmap.mmap(int(settings["cache_fd"]), self.slots * (self.size + 1))
+            if self.slots
+            else None
+        )
         self.disk_bytes = self.hits = 0
         self._paced = 0.0
 
     def read(self, sample: int, slot: int) -> None:
-        """Bring one sample into the buffer, from the cache if it is there; a sample with a slot is kept."""
+        """Bring one sample into the buffer, from the cache if it is there.
+
+        A sample with a slot is kept.
+        """
         cache = self.cache
         at = self.slots + slot * self.size
         if cache is not None and slot >= 0 and cache[slot]:
@@ -88,10 +99,10 @@ class Meter:
         if self._due is None:
             self._due = time.process_time()
         self._due += self.seconds
-        place, size = 0, len(data)
+        place = 0
         while time.process_time() < self._due:
             hashlib.blake2b(data[place : place + CHUNK]).digest()
-            place = (place + CHUNK) % max(1, size)
+            place = (place + CHUNK) % max(1, len(data))
 
 
 def _lines(stream: Any) -> Iterator[dict[str, Any]]:
@@ -103,17 +114,20 @@ def main() -> None:
     """Serve until the input ends."""
     orders = _lines(sys.stdin)
     settings = next(orders)
-    reader, meter = Reader(settings), Meter(float(settings["cpu_s"]))
+    reader = Reader(settings)
+    meter = Meter(float(settings["cpu_s"]))
     for order in orders:
-        disk, hits, cpu = reader.disk_bytes, reader.hits, time.process_time()
-        for sample, slot in zip(order["samples"], order["slots"]):  # noqa: B905 - two lists of our own
+        disk_bytes_before = reader.disk_bytes
+        hits_before = reader.hits
+        cpu_s_before = time.process_time()
+        for sample, slot in zip(order["samples"], order["slots"], strict=True):
             reader.read(sample, slot)
             meter.sample(reader.view)
         answer = {
             "batch": order["batch"],
-            "disk_bytes": reader.disk_bytes - disk,
-            "hits": reader.hits - hits,
-            "cpu_s": time.process_time() - cpu,
+            "disk_bytes": reader.disk_bytes - disk_bytes_before,
+            "hits": reader.hits - hits_before,
+            "cpu_s": time.process_time() - cpu_s_before,
             "ready": time.monotonic(),
         }
         sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,11 +1,8 @@
-"""Job classes: jobs with the same (profile, GPUs, weight, reference) share one row of rates.
+"""Makes `core.classes.Classes`: a new value whenever a kind of job arrives that was not there before.
 
-Rows are appended when a new kind of job arrives and never change their number, so a class number is a stable name
-for the whole run. Pair rates are looked up only when a policy that packs asks for them.
-
-The reference is None unless pair rates are estimated (rota.profiles.estimator). Then there are two tables of them:
-what policies see, and the truth by which jobs progress. Once two classes have run together on a type, the first
-table holds the truth there too.
+Pair rates are looked up only when a policy that packs asks for them. If they are estimated (rota.profiles.estimator),
+there are two tables: what policies see, and the truth by which jobs progress. Once two classes have run together on a
+type, the first table holds the truth there too.
 """
 
 from __future__ import annotations
@@ -16,13 +13,15 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray, frozen
+from rota.core.classes import Classes
 from rota.core.cluster import Cluster
+from rota.core.configurations import Shape
 from rota.core.errors import ProfileMissing
 from rota.core.jobs import Jobs
 from rota.core.ports import Sensitivities, Throughputs, on_servers
 from rota.core.sensitivity import Sensitivity
-from rota.engine.configurations import Configurations, Shape
+from rota.engine.configurations import ConfigurationTable
 
 _UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
 
@@ -46,55 +45,62 @@ class PairEstimates(Protocol):
 
 
 class ClassTable:
-    """Rates by class and type, growing with the run (implements core.view.Classes)."""
+    """The classes seen so far; `value` is all of them as they are now."""
 
     def __init__(
         self,
         throughputs: Throughputs,
         types: tuple[str, ...],
         holds: Callable[[int], list[bool]] | None = None,
-        configurations: Configurations | None = None,
+        configurations: ConfigurationTable | None = None,
     ) -> None:
         """`holds` says on which types a job of so many GPUs can run at all; without it, on all."""
         self._source = throughputs
-        self.configurations = configurations or Configurations((_UNKNOWN,) * len(types), two_valued=False)
+        self._configurations = configurations or ConfigurationTable((_UNKNOWN,) * len(types), two_valued=False)
         self._types = types
         self._holds = holds
         self.estimating = isinstance(throughputs, PairEstimates)
         self._drawn = 0
         self._number: dict[_Key, int] = {}
-        self._kinds: dict[_Kind, int] = {}
-        self._kind_true: FloatArray = np.zeros((0, 0, len(types)))
-        self._kind_pair: FloatArray = self._kind_true
-        self._pair: FloatArray | None = None
-        self._true_pair: FloatArray | None = None
+        self._pairs = _PairRates(types, estimating=self.estimating)
         self._able: BoolArray | None = None
         self._looked_at = -1
-        self.profile: tuple[str, ...] = ()
-        self.gpus: IntArray = np.zeros(0, dtype=np.int64)
-        self.weight: FloatArray = np.zeros(0)
-        self.kind: IntArray = np.zeros(0, dtype=np.int64)
-        self.throughput: FloatArray = np.zeros((0, len(types)))
-        self.spread: FloatArray = np.zeros((0, len(types)))
-        self.spreading_costs = False
-        self.step_s: FloatArray = np.zeros((0, len(types)))
-        self.best_step_s: FloatArray = np.zeros(0)
-        self.runs_on: BoolArray = np.zeros((0, len(types)), dtype=np.bool_)
+        nothing = np.zeros((0, len(types)))
+        self.value = Classes(
+            profile=(),
+            gpus=frozen(np.zeros(0, dtype=np.int64)),
+            weight=frozen(np.zeros(0)),
+            throughput=frozen(nothing),
+            spread=frozen(nothing),
+            spreading_costs=False,
+            step_s=frozen(nothing),
+            best_step_s=frozen(np.zeros(0)),
+            runs_on=frozen(np.zeros((0, len(types)), dtype=np.bool_)),
+            configurations=self._configurations.value,
+            pairs=self._pairs.snapshot(self._source),
+        )
 
     def __len__(self) -> int:
-        return len(self.profile)
+        return len(self._number)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but where the rates came from (see `attach`)."""
-        return {**self.__dict__, "_source": None, "_holds": None}
+        """Everything but where the rates came from (see `attach`), and pairs that follow from it."""
+        return {**self.__dict__, "_source": None, "_holds": None, "value": None, "_value": _columns(self.value)}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        columns = saved.pop("_value")
+        self.__dict__.update(saved)
+        snapshot = self._pairs.snapshot(None)
+        self.value = Classes(**columns, configurations=self._configurations.value, pairs=snapshot)
 
     def attach(self, throughputs: Throughputs, holds: Callable[[int], list[bool]] | None = None) -> None:
         """Where rates come from after a checkpoint was read."""
         self._source = throughputs
         self._holds = holds
+        self._renew()
 
     def renewed(
-        self, cluster: Cluster, holds: Callable[[int], list[bool]], configurations: Configurations
+        self, cluster: Cluster, holds: Callable[[int], list[bool]], configurations: ConfigurationTable
     ) -> ClassTable:
         """An empty table for another cluster, from the same source."""
         return ClassTable(on_servers(self._source, cluster), cluster.types, holds, configurations)
@@ -102,58 +108,36 @@ class ClassTable:
     def number(self, profile: str, gpus: int, weight: float) -> int:
         """The class of an arriving job; a new row if there was none yet."""
         key = (profile, gpus, weight, self._reference(profile, gpus) if self.estimating else None)
-        found = self._number.get(key)
-        return self._append(key) if found is None else found
+        number = self._number.get(key)
+        return self._append(key) if number is None else number
 
     def numbers(self, jobs: Jobs) -> IntArray:
         """The classes of arriving jobs."""
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
-        found = [self.number(jobs.profiles[p], g, w) for p, g, w in zip(*columns, strict=True)]
-        return np.array(found, dtype=np.int64)
+        classes = [self.number(jobs.profiles[p], g, w) for p, g, w in zip(*columns, strict=True)]
+        return np.array(classes, dtype=np.int64)
 
     def able(self, capacity: IntArray) -> BoolArray | None:
         """[C] whether some type has both speed and enough GPUs for a job of the class; None if that is so for all."""
         if len(self) != self._looked_at:
-            able = np.any(self.runs_on & (capacity[None, :] >= self.gpus[:, None]), axis=1)
-            self._able, self._looked_at = (None if np.all(able) else np.asarray(able)), len(self)
+            able = np.any(self.value.runs_on & (capacity[None, :] >= self.value.gpus[:, None]), axis=1)
+            self._able = None if np.all(able) else np.asarray(able)
+            self._looked_at = len(self)
         return self._able
 
     def keys(self) -> list[_Key]:
         """(profile, gpus, weight, reference) of every class, in order."""
         return list(self._number)
 
-    @property
-    def pair(self) -> FloatArray:
-        """[C, C, T] steps/s of the first class while sharing with the second; 0 where they cannot.
-
-        As far as the scheduler knows: an estimate for pairs that never ran, if rates are estimated.
-        """
-        if self._pair is None:
-            self._grow_pairs()
-            self._pair = self._kind_pair[self.kind[:, None], self.kind[None, :]]
-        return self._pair
-
-    @property
-    def true_pair(self) -> FloatArray:
-        """The same as it is in truth."""
-        if not self.estimating:
-            return self.pair
-        if self._true_pair is None:
-            self._grow_pairs()
-            self._true_pair = self._kind_true[self.kind[:, None], self.kind[None, :]]
-        return self._true_pair
-
     def learn(self, first: IntArray, second: IntArray, types: IntArray) -> None:
         """Replace estimates by the truth for classes that ran together on these types."""
-        if not self.estimating:
-            return
-        self._grow_pairs()
-        one, two = self.kind[first], self.kind[second]
-        at, back = (one, two, types), (two, one, types)
-        true, seen = self._kind_true, self._kind_pair
-        if (seen[at] != true[at]).any() or (seen[back] != true[back]).any():
-            seen[at], seen[back] = true[at], true[back]
-            self._pair = None
+        if self.estimating and self._pairs.learn(self._source, first, second, types):
+            self._renew()
+
+    def _renew(self) -> None:
+        columns = _columns(self.value)
+        snapshot = self._pairs.snapshot(self._source)
+        self.value = Classes(**columns, configurations=self._configurations.value, pairs=snapshot)
 
     def _reference(self, profile: str, gpus: int) -> str | None:
         """Every job is profiled when it arrives; draws are counted here, so that a checkpoint knows them."""
@@ -166,28 +150,34 @@ class ClassTable:
         base = self._configure(profile, gpus)
         alone = self._rates(profile, gpus, base, spread=False)
         spread = self._rates(profile, gpus, base, spread=True) if gpus > 1 else alone
-        self._number[key] = number = len(self.profile)
-        kind = self._kinds.setdefault((profile, gpus, reference), len(self._kinds))
-        self.profile = (*self.profile, profile)
-        self.gpus = np.append(self.gpus, gpus)
-        self.weight = np.append(self.weight, weight)
-        self.kind = np.append(self.kind, kind)
-        self.throughput = np.vstack([self.throughput, alone])
-        self.spread = np.vstack([self.spread, spread])
-        self.spreading_costs = self.spreading_costs or any(s < a for s, a in zip(spread, alone, strict=True))
-        self.step_s = np.vstack([self.step_s, self._step_s(profile, gpus, alone, base)])
-        self.best_step_s = self.step_s.min(axis=1)
-        self.runs_on = self.throughput > 0
-        self._pair = self._true_pair = None
+        number = len(self._number)
+        self._number[key] = number
+        self._pairs.append((profile, gpus, reference))
+        old = self.value
+        throughput = np.vstack([old.throughput, alone])
+        step_s = np.vstack([old.step_s, self._step_s(profile, gpus, alone, base)])
+        self.value = Classes(
+            profile=(*old.profile, profile),
+            gpus=frozen(np.append(old.gpus, gpus)),
+            weight=frozen(np.append(old.weight, weight)),
+            throughput=frozen(throughput),
+            spread=frozen(np.vstack([old.spread, spread])),
+            spreading_costs=old.spreading_costs or any(s < a for s, a in zip(spread, alone, strict=True)),
+            step_s=frozen(step_s),
+            best_step_s=frozen(step_s.min(axis=1)),
+            runs_on=frozen(throughput > 0),
+            configurations=self._configurations.value,
+            pairs=self._pairs.snapshot(self._source),
+        )
         return number
 
     def _configure(self, profile: str, gpus: int) -> list[float]:
         """Tell the configurations; what the proportional share makes of the rates in the catalogue, by type."""
-        found: list[Sensitivity | None] = [None] * len(self._types)
+        tables: list[Sensitivity | None] = [None] * len(self._types)
         if isinstance(self._source, Sensitivities) and self._source.known(profile):
             with contextlib.suppress(ProfileMissing):
-                found = [self._source.sensitivity(profile, gpus, t) for t in self._types]
-        return self.configurations.add_class(gpus, found)
+                tables = [self._source.sensitivity(profile, gpus, t) for t in self._types]
+        return self._configurations.add_class(gpus, tables)
 
     def _rates(self, profile: str, gpus: int, base: list[float], *, spread: bool) -> list[float]:
         """By type; all 0 for a known profile that was not measured with so many GPUs."""
@@ -206,37 +196,143 @@ class ClassTable:
     def _step_s(self, profile: str, gpus: int, rates: list[float], base: list[float]) -> list[float]:
         """Seconds per step by type: the measured number itself where the catalogue has it, infinite without speed."""
         exact = self._source if isinstance(self._source, Sensitivities) else None
-        found = []
-        for kind, rate, part in zip(self._types, rates, base, strict=True):
+        seconds = []
+        for gpu_type, rate, part in zip(self._types, rates, base, strict=True):
             if rate <= 0:
-                found.append(np.inf)
+                seconds.append(np.inf)
+            elif exact is None or part != 1.0:
+                seconds.append(1.0 / rate)
             else:
-                found.append(1.0 / rate if exact is None or part != 1.0 else exact.step_s(profile, gpus, kind))
-        return found
+                seconds.append(exact.step_s(profile, gpus, gpu_type))
+        return seconds
 
-    def _grow_pairs(self) -> None:
-        """Look up the pairs of kinds that were added since the last time."""
-        if len(self._kind_true) == len(self._kinds):
-            return
-        self._kind_true = self._grown(self._kind_true, self._true_rates)
-        self._kind_pair = self._grown(self._kind_pair, self._estimated_rates) if self.estimating else self._kind_true
 
-    def _grown(self, old: FloatArray, rates: Callable[[_Kind, _Kind], list[float]]) -> FloatArray:
-        """The table with the pairs of new kinds; both members must be able to run, or neither does."""
-        kinds, have = list(self._kinds), len(old)
-        found = np.zeros((len(kinds), len(kinds), len(self._types)))
-        found[:have, :have] = old
-        for a, mine in enumerate(kinds):
-            for b in range(have if a < have else 0, len(kinds)):
-                if mine[1] == kinds[b][1]:
-                    found[a, b] = rates(mine, kinds[b])
-        both = (found > 0) & (found.transpose(1, 0, 2) > 0)
-        return np.where(both, found, 0.0)
+_COLUMNS = (
+    "profile", "gpus", "weight", "throughput", "spread", "spreading_costs", "step_s", "best_step_s", "runs_on",
+)  # fmt: skip
 
-    def _true_rates(self, mine: _Kind, other: _Kind) -> list[float]:
-        return [self._source.pair_rate(mine[0], other[0], mine[1], t) for t in self._types]
 
-    def _estimated_rates(self, mine: _Kind, other: _Kind) -> list[float]:
-        assert isinstance(self._source, PairEstimates)  # that is what `estimating` says
-        rate = self._source.estimated_pair_rate
-        return [rate(mine[0], mine[2], other[0], other[2], mine[1], t) for t in self._types]
+def _columns(classes: Classes) -> dict[str, Any]:
+    return {name: getattr(classes, name) for name in _COLUMNS}
+
+
+class _PairRates:
+    """Pair rates by kind of job, grown when they are asked for and from then on with every new kind."""
+
+    def __init__(self, types: tuple[str, ...], *, estimating: bool) -> None:
+        self._types = types
+        self._estimating = estimating
+        self._kinds: dict[_Kind, int] = {}
+        self._kind: tuple[int, ...] = ()
+        self._true: FloatArray = np.zeros((0, 0, len(types)))
+        self._known: FloatArray = self._true
+
+    def append(self, kind: _Kind) -> None:
+        """One more class, of this kind."""
+        self._kind = (*self._kind, self._kinds.setdefault(kind, len(self._kinds)))
+
+    def snapshot(self, source: Throughputs | None) -> _PairSnapshot:
+        """The rates of the classes of now."""
+        return _PairSnapshot(self, source, self._kind, tuple(self._kinds), self._true, self._known)
+
+    def learn(self, source: Throughputs, first: IntArray, second: IntArray, types: IntArray) -> bool:
+        """Put the truth in the place of estimates; whether anything changed."""
+        true, known = self.grown(source, tuple(self._kinds), self._true, self._known)
+        kind = np.array(self._kind, dtype=np.int64)
+        there = (kind[first], kind[second], types)
+        back = (kind[second], kind[first], types)
+        news = (known[there] != true[there]).any() or (known[back] != true[back]).any()
+        if news:
+            known = known.copy()
+            known[there] = true[there]
+            known[back] = true[back]
+        self._true = true
+        self._known = known
+        return bool(news)
+
+    def grown(
+        self, source: Throughputs, kinds: tuple[_Kind, ...], true: FloatArray, known: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """True and known rates of these kinds, of which the first ones are in the tables given."""
+        if len(true) == len(kinds):
+            return true, known
+        types = self._types
+
+        def true_rates(mine: _Kind, other: _Kind) -> list[float]:
+            return [source.pair_rate(mine[0], other[0], mine[1], t) for t in types]
+
+        more = _with_new_kinds(true, kinds, true_rates)
+        if not self._estimating:
+            return more, more
+        assert isinstance(source, PairEstimates)  # that is what `estimating` says
+        rate = source.estimated_pair_rate
+
+        def estimated_rates(mine: _Kind, other: _Kind) -> list[float]:
+            return [rate(mine[0], mine[2], other[0], other[2], mine[1], t) for t in types]
+
+        return more, _with_new_kinds(known, kinds, estimated_rates)
+
+    def keep(self, true: FloatArray, known: FloatArray, since: FloatArray) -> None:
+        """Rates that somebody looked up are there for everybody, unless something was learned meanwhile."""
+        if self._known is since and len(true) > len(self._true):
+            self._true = true
+            self._known = known
+
+
+def _with_new_kinds(
+    old: FloatArray, kinds: tuple[_Kind, ...], rates: Callable[[_Kind, _Kind], list[float]]
+) -> FloatArray:
+    """The table with the pairs of new kinds; both members must be able to run, or neither does."""
+    have = len(old)
+    table = np.zeros((len(kinds), len(kinds), old.shape[2]))
+    table[:have, :have] = old
+    for a, mine in enumerate(kinds):
+        for b in range(have if a < have else 0, len(kinds)):
+            if mine[1] == kinds[b][1]:
+                table[a, b] = rates(mine, kinds[b])
+    both = (table > 0) & (table.transpose(1, 0, 2) > 0)
+    return frozen(np.where(both, table, 0.0))
+
+
+class _PairSnapshot:
+    """Pair rates of the classes that there were at one moment (implements core.classes.PairTable)."""
+
+    def __init__(
+        self,
+        table: _PairRates,
+        source: Throughputs | None,
+        kind: tuple[int, ...],
+        kinds: tuple[_Kind, ...],
+        true: FloatArray,
+        known: FloatArray,
+    ) -> None:
+        self._table = table
+        self._source = source
+        self._kind = kind
+        self._kinds = kinds
+        self._by_kind = (true, known)
+        self._by_class: tuple[FloatArray, FloatArray] | None = None
+
+    @property
+    def known(self) -> FloatArray:
+        """As far as the scheduler knows."""
+        return self._looked_up()[1]
+
+    @property
+    def true(self) -> FloatArray:
+        """As it is in truth."""
+        return self._looked_up()[0]
+
+    def _looked_up(self) -> tuple[FloatArray, FloatArray]:
+        if self._by_class is None:
+            true, known = self._by_kind
+            if len(true) < len(self._kinds):
+                assert self._source is not None  # it was attached
+                before = known
+                true, known = self._table.grown(self._source, self._kinds, true, known)
+                self._table.keep(true, known, before)
+            at = np.array(self._kind, dtype=np.int64)
+            by_class = frozen(true[at[:, None], at[None, :]])
+            same = known is true
+            self._by_class = (by_class, by_class if same else frozen(known[at[:, None], at[None, :]]))
+        return self._by_class

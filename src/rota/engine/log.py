@@ -15,13 +15,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from rota.core.allocation import NO_OPTIONS, Allocation, Options, SolveReport, Traits
+from rota.core.allocation import NO_OPTIONS, Allocation, Options, SolveReport, Traits, Wishes
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import cluster_fields, cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import (
     Allocated,
-    CapacityChanged,
     ClusterChanged,
     Event,
     JobsDropped,
@@ -30,6 +29,7 @@ from rota.core.events import (
     JobsRejected,
     JobsReturned,
     JobsSubmitted,
+    PlacementFailed,
     Planned,
     ProgressMade,
     RoundsRan,
@@ -129,7 +129,7 @@ class LineReader:
         return event
 
 
-_PARTS = ("fraction", "cpus", "memory_gb")
+_PARTS = ("fraction", "cpus", "memory_gb", "speed")
 """Columns of a placement that may be missing."""
 
 # Writing
@@ -171,8 +171,10 @@ def _allocation_fields(event: Allocated) -> dict[str, Any]:
     if len(allocation.extras):
         extras = allocation.extras
         fields["extras"] = [extras.first.tolist(), extras.second.tolist(), extras.gpus.tolist()]
-    if allocation.wish is not None:
-        fields["wish"] = allocation.wish.tolist()
+    wish = allocation.wish
+    if wish is not None:
+        menu = [wish.cpus.tolist(), wish.memory_gb.tolist(), wish.speed.tolist()]
+        fields["wish"] = {"menu": menu, "which": wish.which.tolist()}
     traits, report = allocation.traits, allocation.report
     fields["traits"] = [getattr(traits, name) for name in _TRAITS]
     fields["objective"] = report.objective if np.isfinite(report.objective) else None
@@ -199,7 +201,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     Allocated: _allocation_fields,
     SolveFailed: lambda e: {"reason": e.reason},
     RoundsRan: _ran_fields,
-    CapacityChanged: lambda e: {"capacity": e.capacity.tolist()},
+    PlacementFailed: lambda e: {"reason": e.reason},
     RunEnded: lambda e: {"reason": e.reason},
     ProgressMade: lambda e: {"jobs": e.jobs.tolist(), "steps": e.steps.tolist()},
     JobsParked: lambda e: {"jobs": e.jobs.tolist(), "reason": e.reason},
@@ -262,11 +264,19 @@ def _allocated(fields: Mapping[str, Any]) -> Allocated:
         share=share,
         extras=extras,
         order=_ints(fields["order"]) if "order" in fields else None,
-        wish=_ints(fields["wish"]).reshape(-1, len(types)) if "wish" in fields else None,
+        wish=_wishes(fields.get("wish"), len(types)),
         traits=Traits(**dict(zip(_TRAITS, fields["traits"], strict=False))),
         report=SolveReport(status=fields["status"], objective=np.nan if objective is None else objective),
     )
     return Allocated(at=fields["at"], allocation=allocation)
+
+
+def _wishes(fields: Any, types: int) -> Wishes | None:
+    """None for wishes as they were written once: numbers of a table that nobody has any more."""
+    if not isinstance(fields, dict):
+        return None
+    cpus, memory_gb, speed = (np.array(column, dtype=np.float64) for column in fields["menu"])
+    return Wishes(cpus, memory_gb, speed, _ints(fields["which"]).reshape(-1, types))
 
 
 def _ran(fields: Mapping[str, Any]) -> RoundsRan:
@@ -294,7 +304,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "Allocated": _allocated,
     "SolveFailed": lambda f: SolveFailed(at=f["at"], reason=f["reason"]),
     "RoundsRan": _ran,
-    "CapacityChanged": lambda f: CapacityChanged(at=f["at"], capacity=_ints(f["capacity"])),
+    "PlacementFailed": lambda f: PlacementFailed(at=f["at"], reason=f["reason"]),
     "RunEnded": lambda f: RunEnded(at=f["at"], reason=f["reason"]),
     "ProgressMade": lambda f: ProgressMade(
         at=f["at"], jobs=_ints(f["jobs"]), steps=np.array(f["steps"], dtype=np.float64)

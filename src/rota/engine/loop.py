@@ -1,7 +1,9 @@
 """The one loop: what happened -> state -> policy -> mechanism -> plan -> executor.
 
-Simulation and deployment differ only in the clock and the executor that are handed in. A failed solve never stops a
-round: the last good allocation stays in force and the failure is an event.
+Simulation and deployment differ only in the clock and the executor that are handed in. Every decision says how long it
+holds (`core/horizon.py`); the loop takes the least, tells the clock, and asks again when that is over. A decision that
+fails, is late or makes no sense never stops a round: the last good one stays in force and the failure is an event.
+docs/loop.md explains this page.
 """
 
 from __future__ import annotations
@@ -9,245 +11,157 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
 
-from rota.core.arrays import FloatArray
-from rota.core.errors import ConfigError, RotaError
+from rota.core.arrays import IntArray
+from rota.core.classes import Classes
+from rota.core.errors import ConfigError, RotaError, SolveLate
 from rota.core.events import (
     Allocated,
     Event,
     JobsDropped,
     JobsRejected,
     JobsSubmitted,
+    PlacementFailed,
     Planned,
-    RoundsRan,
     RunEnded,
     SolveFailed,
 )
+from rota.core.horizon import CHANGES, FollowsRanking, Horizon
 from rota.core.placement import Placement, Plan, nobody
-from rota.core.ports import Clock, Executor, Mechanism, Policy, RankingPolicy
+from rota.core.ports import Clock, Executor, Mechanism, Observer, Policy
 from rota.core.view import View
-from rota.engine.outlook import unchanged_rounds
+from rota.engine import sense
+from rota.engine.outlook import RankingOutlook
+from rota.engine.routes import Routes
 from rota.engine.state import State
 from rota.engine.trigger import Trigger
 
 log = logging.getLogger(__name__)
 
-Observer = Callable[[Event], None]
-
-_LOOK_AHEAD = 3
-"""Rounds that must be quiet before it is worth asking how long a ranking stays as it is."""
-
-
-class World(Clock, Executor, Protocol):
-    """Clock and executor in one, as a simulation has it."""
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether no job will ever arrive again."""
-
-    def pace(self, least: int) -> FloatArray | None:
-        """Steps of the running tasks in every round; None if rounds differ, or a job arrives or ends within `least`."""
-
-    def hold(self, *, held: bool) -> None:
-        """Whether the tasks of now run on until somebody has to look again."""
-
-
-class _Routes(dict[type, tuple[Observer, ...]]):
-    """Who has to hear of events of a kind, found out once by kind.
-
-    An observer that is a method of something with a `handler(kind)` is asked which part of it that is; None is no one.
-    """
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        super().__init__()
-        self._observers = observers
-
-    def __missing__(self, kind: type) -> tuple[Observer, ...]:
-        parts = (_part(observer, kind) for observer in self._observers)
-        self[kind] = found = tuple(part for part in parts if part is not None)
-        return found
-
-
-def _part(observer: Observer, kind: type) -> Observer | None:
-    ask: Callable[[type], Observer | None] | None
-    ask = getattr(getattr(observer, "__self__", None), "handler", None)
-    return observer if ask is None else ask(kind)
+_NOTHING_TO_DECIDE = Horizon(math.inf, CHANGES)
+"""Nobody is there, or nobody can run: until something changes."""
 
 
 class Engine:
     """Runs one cluster."""
 
     def __init__(
-        self, *, state: State, policy: Policy, mechanism: Mechanism, world: World, observers: Sequence[Observer] = ()
-    ) -> None:
-        self.state = state
-        self.trigger = Trigger(state.rules)
-        self._policy = policy
-        self._mechanism = mechanism
-        self._world = world
-        self._routes = _Routes((state.apply, self.trigger.observe, *observers))
-        self._held_until = 0.0
-        self._settled = False
-        """Since the last round was laid out nothing happened but rounds and arrivals."""
-
-    def continued(
         self,
+        *,
         state: State,
-        trigger: Trigger,
-        world: World,
-        observers: Sequence[Observer],
+        policy: Policy,
+        mechanism: Mechanism,
+        clock: Clock,
+        executor: Executor,
+        observers: Sequence[Observer] = (),
+        trigger: Trigger | None = None,
         journal: Observer | None = None,
-    ) -> Engine:
-        """The same engine in the middle of a run: what was planned last runs on.
+        tolerant: bool = False,
+    ) -> None:
+        """What was planned last in the state runs on; `trigger` is given in the middle of a run.
 
-        `journal` hears of every event before the state does, so that nothing is acted on that was not kept.
+        `journal` hears of every event before the state does, so that nothing is acted on that was not kept. With
+        `tolerant`, no error of a policy or mechanism ends the run.
         """
-        engine = Engine(state=state, policy=self._policy, mechanism=self._mechanism, world=world, observers=())
-        engine.trigger = trigger
+        self.state = state
+        self.trigger = Trigger(state.rules) if trigger is None else trigger
+        self._mechanism = mechanism
+        self._policy = policy
+        self._clock = clock
+        self._executor = executor
+        self._tolerant = tolerant
         first = () if journal is None else (journal,)
-        engine._routes = _Routes((*first, state.apply, trigger.observe, *observers))
+        self._routes = Routes((*first, state, self.trigger, *observers))
+        self._placed_twice = False
+        """Whether the placement in force came out twice in a row."""
+        self._ended = False
+        """Whether something happened that ends the placement in force."""
+        self._known_speeds: Classes | None = None
+        """What was known about the speeds of jobs when it was made."""
         if state.placement is not None:
-            plan = Plan(round=state.round, start=world.now(), placement=state.placement, last=state.placement)
-            world.apply(plan, state.view(world.now()))
-        return engine
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """Who lays out rounds."""
-        return self._mechanism
+            plan = Plan(round=state.round, start=clock.now(), placement=state.placement, last=state.placement)
+            executor.apply(plan, state.view(clock.now()))
 
     def emit(self, event: Event) -> None:
         """Make an event happen: state first, then whoever listens."""
-        for observer in self._routes[type(event)]:
-            observer(event)
+        self._routes.emit(event)
 
     def run(self, finished: Callable[[], bool], until: float = math.inf) -> str:
         """Go round until `finished` says so, time is up, or no job is left; says why it ended."""
         reason = self._run(finished, until)
-        self.emit(RunEnded(at=self._world.now(), reason=reason))
+        self.emit(RunEnded(at=self._clock.now(), reason=reason))
         return reason
 
     def _run(self, finished: Callable[[], bool], until: float) -> str:
-        state, world = self.state, self._world
+        state = self.state
+        clock = self._clock
         while True:
             if finished():
                 return "measured jobs are done"
-            if world.now() >= until:
+            if clock.now() >= until:
                 return "time is up"
-            for event in world.advance(min(self._next_solve(), until)):
-                self.emit(event)
-                if isinstance(event, JobsSubmitted):
-                    self._refuse_impossible(event)
-                elif not isinstance(event, RoundsRan):
-                    self._settled = False
-            self._drop_failed()
-            if len(state) == 0:
-                if world.exhausted:
-                    return "all jobs are done"
-                self._rest(world.now())
-                self.trigger.nobody_there(world.now())
-                continue
-            self.decide(world.now())
+            self._take_in(clock.advance(self._horizon(), until))
+            if len(state):
+                self.decide(clock.now())
+            elif clock.exhausted:
+                return "all jobs are done"
+            else:
+                self._rest(clock.now())
 
-    def _next_solve(self) -> float:
-        """When the policy is to be asked next, as far as is known now."""
+    # How long the decisions in force hold
+
+    def _horizon(self) -> Horizon:
+        """The least that is known about when to look again."""
         state = self.state
+        placement = state.placement
         if len(state) == 0:
-            return math.inf
-        idle = state.placement is None or len(state.placement) == 0
-        if idle and state.rules.idle_until_arrival and not self._world.exhausted:
-            return math.inf
-        if state.placement is not None and state.placement.steady and not self.trigger.changed:
-            return math.inf  # an older ranking gives the same placement
-        return max(self.trigger.next_due(), self._held_until)
+            return _NOTHING_TO_DECIDE
+        if placement is None or len(placement) == 0:
+            waits = state.rules.idle_until_arrival and not self._clock.exhausted
+            return _NOTHING_TO_DECIDE if waits else Horizon(self.trigger.next_due(), CHANGES)
+        due = self.trigger.after_change()
+        if state.allocation is None:
+            return Horizon(due, CHANGES)
+        own = placement.horizon
+        ended_by = own.ended_by
+        promised = state.allocation.horizon.ended_by
+        if promised is not ended_by:
+            ended_by = ended_by | promised
+        if own.follows is FollowsRanking.NEVER:
+            return Horizon(min(due, own.until), ended_by)
+        return Horizon(min(due, own.until), ended_by, own.follows, self._outlook(own.follows))
 
-    def decide(self, now: float) -> None:
-        """Ask the policy if it is time, then lay out the next round."""
-        if self.trigger.due(now) or getattr(self._policy, "unfinished", False):
-            self._solve(now)
-        elif self._settled and self._goes_on(now):
-            return
-        self._settled = True
-        allocation = self.state.allocation
-        if allocation is None:
-            if self._world.exhausted:  # nobody will change the policy's mind
-                stuck = self.state.view(now).jobs.copy()
-                self.emit(JobsDropped(at=now, jobs=stuck, reason="the policy has never given an answer"))
-            return
-        view = self.state.view(now)
-        placement = self._mechanism.place(view, allocation)
-        if len(placement) == 0 and self._world.exhausted:
-            placement = self._last_resort(now)
-            view = self.state.view(now)
-        again = placement is self.state.placement
-        self._plan(view, placement)
-        self._held_until = 0.0
-        if self.trigger.ages and not placement.steady:
-            self._hold(now, again=again)
-
-    def _hold(self, now: float, *, again: bool) -> None:
-        """Let the round go on for as long as the ranking stays what it is and so gives the same placement."""
-        state, world, allocation = self.state, self._world, self.state.allocation
-        world.hold(held=False)
-        settled = again or state.rules.repack or state.placement is None or state.placement.config is None
-        if allocation is None or not settled or not getattr(self._policy, "linear", False):
-            return
-        steps = world.pace(_LOOK_AHEAD)
+    def _outlook(self, follows: FollowsRanking) -> RankingOutlook | None:
+        """What can be said about later rounds, if the order of a ranking decides them."""
+        state = self.state
+        allocation = state.allocation
         rows = state.running
-        if steps is None or rows is None or state.newly_urgent:
-            return
-        ranking, view, length = cast("RankingPolicy", self._policy), state.view(now), state.rules.round_s
-        rounds = unchanged_rounds(ranking, view, allocation, rows, steps, length)
-        rounds = min(rounds, state.rounds_until_urgent(now))
-        if rounds > 1:
-            world.hold(held=True)
-            self._held_until = now + (rounds - 0.5) * length
+        if allocation is None or allocation.linear_key is None or allocation.order is None:
+            return None
+        if follows is FollowsRanking.ONCE_REPEATED and not self._placed_twice:
+            return None
+        if rows is None or state.newly_urgent or self.trigger.changed:
+            return None
+        now = self._clock.now()
+        return RankingOutlook(allocation.linear_key, allocation.order, lambda: state.view(now), rows, state.rules)
 
-    def _goes_on(self, now: float) -> bool:
-        """Whether nobody has to be placed anew: those who arrived have to wait for the policy."""
-        state = self.state
-        if state.allocation is None or state.placement is None or not (len(state.placement) and state.placement.steady):
-            return False
-        return self._mechanism.unmoved(state.view(now), state.allocation)
+    # What happened
 
-    def _solve(self, now: float) -> None:
-        view = self.state.view(now)
-        try:
-            allocation = self._policy.allocate(view)
-        except ConfigError:
-            raise
-        except RotaError as error:
-            log.warning("solve failed at %.0f s: %s", now, error)
-            self.emit(SolveFailed(at=now, reason=str(error)))
-            self.trigger.changed = False
-            return
-        self.emit(Allocated(at=now, allocation=allocation))
+    def _take_in(self, events: list[Event]) -> None:
+        for event in events:
+            self.emit(event)
+            if isinstance(event, JobsSubmitted):
+                self._refuse_impossible(event)
+            self._note(event)
+        jobs = self.state.given_up()
+        if len(jobs):
+            reason = f"{self.state.rules.max_failures} failed attempts in a row"
+            self._drop(jobs.copy(), reason)
 
-    def _plan(self, view: View, placement: Placement) -> None:
-        """Announce the next round, unless it is the last one over again: then everybody just goes on."""
-        state = self.state
-        if placement is state.placement:
-            return
-        plan = Plan(round=state.round, start=view.now, placement=placement, last=state.placement)
-        self.emit(Planned(at=view.now, plan=plan))
-        self._world.apply(plan, view)
-
-    def _rest(self, now: float) -> None:
-        """Nobody is there: say so once."""
-        if self.state.placement is None or len(self.state.placement):
-            self._plan(self.state.view(now), nobody())
-
-    def _last_resort(self, now: float) -> Placement:
-        """Nobody runs and nobody will arrive: ask once more, then give up the jobs that are left."""
-        assert self.state.allocation is not None  # the caller has looked
-        self.trigger.changed = True
-        self._solve(now)
-        placement = self._mechanism.place(self.state.view(now), self.state.allocation)
-        if len(placement) == 0:
-            stuck = self.state.view(now).jobs.copy()
-            self.emit(JobsDropped(at=now, jobs=stuck, reason="the policy gives them no GPU and nothing will change"))
-        return placement
+    def _note(self, event: Event) -> None:
+        """Note whether an event ends the placement in force."""
+        placement = self.state.placement
+        self._ended = self._ended or placement is None or type(event) in placement.horizon.ended_by
 
     def _refuse_impossible(self, event: JobsSubmitted) -> None:
         """Jobs that no type can hold or speed up are named and refused; the rest runs."""
@@ -258,19 +172,114 @@ class Engine:
         view = state.view(event.at)
         bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]
         for job in bad.tolist():
-            self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
-            self._settled = False
+            refused = JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job))
+            self.emit(refused)
+            self._note(refused)
 
-    def _drop_failed(self) -> None:
-        jobs = self.state.given_up()
-        if len(jobs):
-            reason = f"{self.state.rules.max_failures} failed attempts in a row"
-            self.emit(JobsDropped(at=self._world.now(), jobs=jobs.copy(), reason=reason))
-            self._settled = False
+    def _drop(self, jobs: IntArray, reason: str) -> None:
+        dropped = JobsDropped(at=self._clock.now(), jobs=jobs, reason=reason)
+        self.emit(dropped)
+        self._note(dropped)
+
+    # Deciding
+
+    def decide(self, now: float) -> None:
+        """Ask the policy if its answer is over, then the mechanism if its placement is."""
+        state = self.state
+        if self.trigger.due(now):
+            self._solve(now)
+        elif self._placement_holds(now):
+            return
+        if state.allocation is None:
+            if self._clock.exhausted:  # nobody will change the policy's mind
+                self._drop(state.view(now).jobs.copy(), "the policy has never given an answer")
+            return
+        view = state.view(now)
+        placement = self._place(view)
+        if placement is None:
+            return
+        if len(placement) == 0 and self._clock.exhausted:
+            placement = self._last_resort(now)
+            view = state.view(now)
+        self._ended = False
+        self._known_speeds = view.classes
+        self._placed_twice = placement is state.placement
+        if not self._placed_twice:
+            self._plan(view, placement)
+
+    def _placement_holds(self, now: float) -> bool:
+        """Whether nothing happened that ends the placement in force, and nothing was learned about speeds."""
+        state = self.state
+        if self._ended or state.placement is None or state.classes.value is not self._known_speeds:
+            return False
+        return now < state.placement.horizon.until
+
+    def _solve(self, now: float) -> None:
+        view = self.state.view(now)
+        try:
+            allocation = self._policy.allocate(view)
+            sense.check_allocation(allocation, view)
+        except Exception as error:
+            if not self._may_go_on(error):
+                raise
+            log.warning("the policy failed at %.0f s: %s", now, error)
+            self.emit(SolveFailed(at=now, reason=_in_words(error)))
+            self.trigger.failed(now, ask_again=isinstance(error, SolveLate))
+            return
+        self.emit(Allocated(at=now, allocation=allocation))
+
+    def _place(self, view: View) -> Placement | None:
+        """The mechanism's answer; None if it has none, and the last one stays."""
+        allocation = self.state.allocation
+        assert allocation is not None  # the caller has looked
+        try:
+            placement = self._mechanism.place(view, allocation)
+            if placement is not view.placement:
+                sense.check_placement(placement, view)
+        except Exception as error:
+            if not self._tolerant:
+                raise
+            log.warning("the mechanism failed at %.0f s: %s", view.now, error)
+            self.emit(PlacementFailed(at=view.now, reason=_in_words(error)))
+            return None
+        return placement
+
+    def _may_go_on(self, error: Exception) -> bool:
+        """Whether a failed solve is only a failed solve: always in a service; input that cannot be used ends a run."""
+        return self._tolerant or (isinstance(error, RotaError) and not isinstance(error, ConfigError))
+
+    def _plan(self, view: View, placement: Placement) -> None:
+        """Announce the next round."""
+        state = self.state
+        plan = Plan(round=state.round, start=view.now, placement=placement, last=state.placement)
+        self.emit(Planned(at=view.now, plan=plan))
+        self._executor.apply(plan, view)
+
+    def _rest(self, now: float) -> None:
+        """Nobody is there: say so once."""
+        if self.state.placement is None or len(self.state.placement):
+            self._plan(self.state.view(now), nobody())
+        self.trigger.nobody_there(now)
+
+    def _last_resort(self, now: float) -> Placement:
+        """Nobody runs and nobody will arrive: ask once more, then give up the jobs that are left."""
+        self.trigger.changed = True
+        self._solve(now)
+        placement = self._place(self.state.view(now))
+        if placement is None or len(placement) == 0:
+            self._drop(self.state.view(now).jobs.copy(), "the policy gives them no GPU and nothing will change")
+            return nobody() if placement is None else placement
+        return placement
+
+
+def _in_words(error: Exception) -> str:
+    """What went wrong; errors that are not ours with their kind."""
+    return str(error) if isinstance(error, RotaError) else f"{type(error).__name__}: {error}"
 
 
 def _why(view: View, job: int) -> str:
-    gpus, profile = int(view.gpus[job]), view.classes.profile[view.job_class[job]]
+    gpus = int(view.gpus[job])
+    profile = view.classes.profile[view.job_class[job]]
     sizes = ", ".join(f"{t}={n}" for t, n in zip(view.types, view.capacity.tolist(), strict=True))
     if gpus > view.capacity.max():
         return f"asks for {gpus} GPUs of one type; the cluster has {sizes}"

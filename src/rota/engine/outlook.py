@@ -2,54 +2,85 @@
 
 Most sort keys are linear in time: a job that runs comes nearer to its end, one that waits grows older. So the keys of
 the next two rounds tell when the first two neighbours in the order change places. Until then every round would be laid
-out like this one, and the simulator may run them in one go.
+out like this one, and a clock that knows the pace of jobs may run them in one go.
 """
 
 from __future__ import annotations
 
-import copy
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rota.core.allocation import Allocation
 from rota.core.arrays import BoolArray, FloatArray, IntArray, every, smallest
-from rota.core.ports import RankingPolicy
+from rota.core.rules import Rules
 from rota.core.view import View
+from rota.engine import urgency
 
 _MARGIN = 1e-6
 """Rounds by which neighbours must be apart to count as not having met."""
 _EVER = 1 << 40
 
 
-def unchanged_rounds(
-    policy: RankingPolicy, view: View, allocation: Allocation, rows: IntArray, steps: FloatArray, round_s: float
-) -> int:
-    """Rounds from now on in which the order is that of the allocation; at least this one.
+@dataclass(slots=True)
+class RankingOutlook:
+    """A ranking with a linear key, and who runs (implements core.horizon.Outlook)."""
 
-    `rows` are the jobs that run, `steps` what they do in a round; none of them may end in the next three.
-    """
-    order = allocation.order
-    if order is None or len(order) < 2 or len(order) != len(view):
-        return 1
-    one = policy.key(_later(view, rows, steps, round_s))
-    drift = policy.key(_later(view, rows, 2 * steps, 2 * round_s)) - one
-    urgent = 0 if view.urgent is None else int(np.count_nonzero(view.urgent))
-    count, runs = len(rows), np.zeros(len(view), dtype=np.bool_)
-    runs[rows] = True
-    if not every(runs[order[:count]]):
-        return _meeting(order, one, drift, urgent)
-    # Those who run stand in front: how the others are ordered does not matter, only whether one of them catches up.
-    rounds = _meeting(order[:count], one, drift, urgent)
-    last, behind = order[count - 1], order[count : urgent if urgent >= count else len(order)]
-    return min(rounds, _first(one[behind] - one[last], drift[behind] - drift[last], behind < last))
+    key: Callable[[View], FloatArray]
+    order: IntArray
+    """Positions of jobs, first served first."""
+    look: Callable[[], View]
+    """The jobs right after the placement was made; looked at when somebody asks, which may be never."""
+    rows: IntArray
+    """Positions of the jobs that run, in the order of the placement."""
+    rules: Rules
+
+    def rounds(self, steps: FloatArray) -> int:
+        """Rounds from now on in which the order is the same and nobody becomes urgent; at least this one.
+
+        `steps` is what the jobs that run do in a round; none of them may end in the next three.
+        """
+        view = self.look()
+        unchanged = self._unchanged(view, steps)
+        return unchanged if unchanged <= 1 else min(unchanged, urgency.rounds_until(view, self.rows, self.rules))
+
+    def _unchanged(self, view: View, steps: FloatArray) -> int:
+        order = self.order
+        if len(order) < 2 or len(order) != len(view):
+            return 1
+        one = self.key(self._later(view, steps, 1))
+        drift = self.key(self._later(view, steps, 2)) - one
+        urgent = 0 if view.urgent is None else int(np.count_nonzero(view.urgent))
+        count = len(self.rows)
+        runs = np.zeros(len(view), dtype=np.bool_)
+        runs[self.rows] = True
+        if not every(runs[order[:count]]):
+            return _meeting(order, one, drift, urgent)
+        # Those who run stand in front: how the others are ordered does not matter, only whether one of them catches up.
+        rounds = _meeting(order[:count], one, drift, urgent)
+        last = order[count - 1]
+        behind = order[count : urgent if urgent >= count else len(order)]
+        return min(rounds, _first(one[behind] - one[last], drift[behind] - drift[last], behind < last))
+
+    def _later(self, view: View, steps: FloatArray, rounds: int) -> View:
+        """The same jobs after so many rounds."""
+        rows = self.rows
+        seconds = rounds * self.rules.round_s
+        done = view.steps_done.copy()
+        done[rows] += rounds * steps
+        attained = view.attained.copy()
+        attained[rows] += seconds * view.gpus[rows]
+        return replace(view, now=view.now + seconds, steps_done=done, attained=attained)
 
 
 def _meeting(order: IntArray, key: FloatArray, drift: FloatArray, urgent: int) -> int:
     """Rounds until two neighbours change places; the urgent come first whatever their key."""
-    apart, nearing = np.diff(key[order]), np.diff(drift[order])
+    apart = np.diff(key[order])
+    nearing = np.diff(drift[order])
     if 0 < urgent < len(order):
-        apart[urgent - 1], nearing[urgent - 1] = math.inf, 0.0
+        apart[urgent - 1] = math.inf
+        nearing[urgent - 1] = 0.0
     return _first(apart, nearing, np.diff(order) < 0)
 
 
@@ -64,14 +95,3 @@ def _first(apart: FloatArray, nearing: FloatArray, younger_first: BoolArray) -> 
         return _EVER
     meet = smallest(apart[close] / -nearing[close])
     return 1 if not meet > _MARGIN else 2 + int(min(meet - _MARGIN, _EVER))
-
-
-def _later(view: View, rows: IntArray, steps: FloatArray, seconds: float) -> View:
-    """The same jobs after those that run have done so much more."""
-    later = copy.copy(view)
-    later.now = view.now + seconds
-    later.steps_done = view.steps_done.copy()
-    later.steps_done[rows] += steps
-    later.attained = view.attained.copy()
-    later.attained[rows] += seconds * view.gpus[rows]
-    return later

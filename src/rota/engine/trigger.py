@@ -1,50 +1,28 @@
-"""When the policy is asked again: something changed, and the last answer is old enough."""
+"""When the policy is asked again: its last answer no longer holds, and it is old enough."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
-from rota.core.events import (
-    Allocated,
-    CapacityChanged,
-    ClusterChanged,
-    Event,
-    JobsDropped,
-    JobsFinished,
-    JobsParked,
-    JobsRejected,
-    JobsReturned,
-    JobsSubmitted,
-    RoundsRan,
-)
+from rota.core.events import Allocated, ClusterChanged, Event, RoundsRan
+from rota.core.horizon import CHANGES
+from rota.core.ports import Handler
 from rota.core.rules import Rules
-
-_CHANGES = frozenset(
-    {
-        JobsSubmitted,
-        JobsFinished,
-        JobsDropped,
-        JobsRejected,
-        JobsParked,
-        JobsReturned,
-        CapacityChanged,
-        ClusterChanged,
-    }
-)
 
 
 class Trigger:
-    """Remembers whether the queue or the cluster changed since the last solve."""
+    """Remembers whether something ended the last answer, and when it was given."""
 
     def __init__(self, rules: Rules) -> None:
         self._every = rules.resolve_every_s
         self._free_at_zero = rules.resolve_free_at_zero
         self._half_round = rules.round_s / 2
+        self._until = math.inf
+        """When the last answer ends by itself."""
+        self._tried = 0.0
+        """When the policy was asked last, whether it answered or not."""
         self.changed = True
-        self.ages = False
-        """The last answer is a ranking by progress: out of date as soon as a round has run."""
+        """Whether other jobs or servers are there than when the policy was asked."""
         self.last = 0.0
         self.asked = False
 
@@ -54,13 +32,13 @@ class Trigger:
         if handler is not None:
             handler(event)
 
-    def handler(self, kind: type) -> Callable[[Any], None] | None:
+    def handler(self, kind: type[Event]) -> Handler | None:
         """The part of `observe` for events of a kind."""
         if kind is Allocated:
             return self._allocated
         if kind is RoundsRan:
             return self._ran
-        return self._changed if kind in _CHANGES else None
+        return self._changed if kind in CHANGES else None
 
     def _changed(self, event: Event) -> None:
         self.changed = True
@@ -70,12 +48,19 @@ class Trigger:
         self.changed = self.changed or len(event.lost) > 0
 
     def _allocated(self, event: Allocated) -> None:
-        self.ages = event.allocation.order is not None and not event.allocation.static_order
-        self.changed, self.last, self.asked = False, event.at, True
+        self._until = event.allocation.horizon.until
+        self._answered(event.at)
 
-    def due(self, now: float) -> bool:
-        """Whether to ask the policy now."""
-        return (self.changed or self.ages) and now >= self.next_due()
+    def _answered(self, now: float) -> None:
+        self.changed = False
+        self.last = now
+        self._tried = now
+        self.asked = True
+
+    def failed(self, now: float, *, ask_again: bool) -> None:
+        """The policy did not answer. Unless it may in the next round, it is asked when something changes."""
+        self.changed = ask_again
+        self._tried = now
 
     def nobody_there(self, now: float) -> None:
         """A solve that is due falls to an empty cluster: whoever arrives next waits for the one after it.
@@ -83,12 +68,24 @@ class Trigger:
         Only where there is a least time between two solves; Gavel's simulator does so.
         """
         if self._every > 0 and self.due(now):
-            self.changed, self.last, self.asked = False, now, True
+            self._answered(now)
+
+    def due(self, now: float) -> bool:
+        """Whether to ask the policy now."""
+        return now >= self.next_due()
 
     def next_due(self) -> float:
-        """The earliest time for the next solve, given what is known now; infinity if nothing changed."""
+        """The earliest time for the next solve, as far as is known now."""
+        return self.after_change() if self.changed else self._when_over()
+
+    def after_change(self) -> float:
+        """The earliest time for the next solve after a change; infinity without one."""
         if not self.changed:
-            return self.last + max(self._every, self._half_round) if self.ages else math.inf
+            return math.inf
         if not self.asked or (self._free_at_zero and self.last == 0.0):
             return 0.0
         return self.last + self._every
+
+    def _when_over(self) -> float:
+        """When the last answer ends by itself: never in the round in which it was given."""
+        return max(self._until, self._tried + max(self._every, self._half_round))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from rota.core.arrays import FloatArray, IntArray, smallest, some
 from rota.core.rules import Rules
+from rota.core.view import View
 
 _NEVER = 1 << 40
 
@@ -20,14 +23,13 @@ def mark(urgent: IntArray, last_ran: FloatArray, now: float, limit: float) -> bo
     return newly
 
 
-def rounds_until(urgent: IntArray, last_ran: FloatArray, running: IntArray | None, now: float, rules: Rules) -> int:
+def rounds_until(view: View, running: IntArray, rules: Rules) -> int:
     """Rounds before the first waiting job becomes urgent."""
     if rules.starvation_s == 0:
         return _NEVER
-    waits = urgent == 0
-    if running is not None:
-        waits[running] = False
-    since = last_ran[waits]
+    waits = np.ones(len(view), dtype=np.bool_) if view.urgent is None else ~view.urgent
+    waits[running] = False
+    since = view.last_ran[waits]
     if len(since) == 0:
         return _NEVER
-    return math.floor((smallest(since) + rules.starvation_s - now) / rules.round_s) + 1
+    return math.floor((smallest(since) + rules.starvation_s - view.now) / rules.round_s) + 1

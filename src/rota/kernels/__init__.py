@@ -32,6 +32,7 @@ book = _used.book
 by_gpus = _used.by_gpus
 charge = _used.charge
 choose_ones = _used.choose_ones
+is_permutation = _used.is_permutation
 look_up = _used.look_up
 seat = _used.seat
 slowest_full = _used.slowest_full
@@ -55,6 +56,7 @@ __all__ = [
     "by_gpus",
     "charge",
     "choose_ones",
+    "is_permutation",
     "look_up",
     "priority",
     "ranked",

@@ -7,6 +7,7 @@ from rota.kernels.plain import book as book
 from rota.kernels.plain import by_gpus as by_gpus
 from rota.kernels.plain import charge as charge
 from rota.kernels.plain import choose_ones as choose_ones
+from rota.kernels.plain import is_permutation as is_permutation
 from rota.kernels.plain import look_up as look_up
 from rota.kernels.plain import seat as seat
 from rota.kernels.plain import slowest_full as slowest_full

@@ -188,16 +188,15 @@ KERNEL(stay)
 KERNEL(arrange)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqqqqddQDB", 0) < 0)
+    if (arrays_take(&held, args, count, "qqqqqqqdddQDB", 0) < 0)
         return NULL;
     const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *put = INTS(held, 2), *config = INTS(held, 3);
     const int64_t *jobs = INTS(held, 4), *gpus = INTS(held, 5), *last = INTS(held, 6);
-    const double *cpus = FLOATS(held, 7), *memory = FLOATS(held, 8);
+    const double *cpus = FLOATS(held, 7), *memory = FLOATS(held, 8), *speed = FLOATS(held, 9);
     int64_t tasks = LENGTH(held, 2), active = LENGTH(held, 4), at = 0;
-    int64_t *order = INTS(held, 9), *first = order + tasks, *type = first + tasks, *size = type + tasks;
-    int64_t *what = size + tasks;
-    double *beside = FLOATS(held, 10);
-    char *kept = BOOLS(held, 11);
+    int64_t *order = INTS(held, 10), *first = order + tasks, *type = first + tasks, *size = type + tasks;
+    double *beside = FLOATS(held, 11);
+    char *kept = BOOLS(held, 12);
     int64_t *place = PyMem_Malloc(((size_t)active + 1) * sizeof(int64_t));
     if (place == NULL) {
         arrays_release(&held);
@@ -214,9 +213,9 @@ KERNEL(arrange)
         first[at] = jobs[row];
         type[at] = kinds[put[i]];
         size[at] = gpus[row];
-        what[at] = config[i];
         beside[at] = cpus[config[i]];
         beside[tasks + at] = memory[config[i]];
+        beside[2 * tasks + at] = speed[config[i]];
         kept[at++] = last[row] >= 0;
     }
     PyMem_Free(place);
@@ -239,4 +238,26 @@ KERNEL(by_gpus)
         }
     arrays_release(&held);
     return PyLong_FromLongLong(at);
+}
+
+KERNEL(is_permutation)
+{
+    Arrays held;
+    if (arrays_take(&held, args, count, "q", 1) < 0)
+        return NULL;
+    const int64_t *order = INTS(held, 0);
+    int64_t length = LENGTH(held, 0), wanted = PyLong_AsLongLong(args[1]), good = length == wanted;
+    char *seen = good ? PyMem_Calloc((size_t)length + 1, 1) : NULL;
+    if (good && seen == NULL) {
+        arrays_release(&held);
+        return PyErr_NoMemory();
+    }
+    for (int64_t i = 0; good && i < length; i++) {
+        good = order[i] >= 0 && order[i] < length && !seen[order[i]];
+        if (good)
+            seen[order[i]] = 1;
+    }
+    PyMem_Free(seen);
+    arrays_release(&held);
+    return PyBool_FromLong((long)good);
 }

@@ -57,14 +57,13 @@ KERNEL(without)
 KERNEL(seat)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqdqdQQD", 2) < 0)
+    if (arrays_take(&held, args, count, "qqqqddQQD", 2) < 0)
         return NULL;
     const int64_t *jobs = INTS(held, 0), *group = INTS(held, 1), *first = INTS(held, 2), *kinds = INTS(held, 3);
-    const double *best = LENGTH(held, 4) ? FLOATS(held, 4) : NULL, *speeds = FLOATS(held, 6);
-    const int64_t *config = INTS(held, 5);
-    int64_t *rows = INTS(held, 7), *last = INTS(held, 8), active = LENGTH(held, 0), tasks = LENGTH(held, 2), task;
-    double *speed = FLOATS(held, 9);
-    int64_t types = PyLong_AsLongLong(args[10]), divided = PyObject_IsTrue(args[11]), known = LENGTH(held, 6);
+    const double *best = LENGTH(held, 4) ? FLOATS(held, 4) : NULL, *given = FLOATS(held, 5);
+    int64_t *rows = INTS(held, 6), *last = INTS(held, 7), active = LENGTH(held, 0), tasks = LENGTH(held, 2), task;
+    double *speed = FLOATS(held, 8);
+    int64_t types = PyLong_AsLongLong(args[9]), divided = PyObject_IsTrue(args[10]);
     for (int64_t row = 0; row < active; row++) {
         last[row] = -1;
         if (divided)
@@ -72,12 +71,11 @@ KERNEL(seat)
     }
     for (task = 0; task < tasks; task++) {
         int64_t row = rows[task] = position(jobs, active, first[task]);
-        if (row == active || jobs[row] != first[task] || kinds[task] < 0 || kinds[task] >= types ||
-            (divided && (config[task] < 0 || config[task] >= known)))
+        if (row == active || jobs[row] != first[task] || kinds[task] < 0 || kinds[task] >= types)
             break;
         last[row] = task;
         if (divided)
-            speed[row] = speeds[config[task]];
+            speed[row] = given[task];
     }
     arrays_release(&held);
     return PyLong_FromLongLong(task);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #define KERNELS(EACH) \
-    EACH(append) EACH(arrange) EACH(book) EACH(by_gpus) EACH(charge) EACH(choose_ones) EACH(look_up) EACH(seat) EACH(settle) \
-    EACH(slowest_full) EACH(slowest_many) EACH(slowest_one) EACH(stay) EACH(walk) EACH(whole) EACH(without)
+    EACH(append) EACH(arrange) EACH(book) EACH(by_gpus) EACH(charge) EACH(choose_ones) EACH(is_permutation) EACH(look_up) EACH(seat) \
+    EACH(settle) EACH(slowest_full) EACH(slowest_many) EACH(slowest_one) EACH(stay) EACH(walk) EACH(whole) EACH(without)
 
 #define DECLARE(name) KERNEL(name);
 KERNELS(DECLARE)

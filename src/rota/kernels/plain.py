@@ -134,7 +134,6 @@ def look_up(
     throughput: FloatArray,
     total: FloatArray,
     done: FloatArray,
-    config: IntArray,
     speed: FloatArray,
     seconds: FloatArray,
     rate: FloatArray,
@@ -145,17 +144,17 @@ def look_up(
 ) -> None:
     """Rates of tasks and the steps they have left; with `chunk` as long as the others, also whole steps of a round.
 
-    `seconds` are those of a step by class and type; where tasks hold a configuration, they are so much faster.
+    `seconds` are those of a step by class and type; `speed` is how much faster each task is, or nothing.
     """
     at = jobs.searchsorted(first)
     group = job_class[at]
     left[:] = total[at] - done[at]
     rate[:] = throughput[group, kinds]
-    if len(config):
-        rate *= speed[config]
+    if len(speed):
+        rate *= speed
     if len(chunk):
         step_s = seconds[group, kinds]
-        np.maximum(np.floor(length / (step_s / speed[config] if len(config) else step_s)), 1.0, out=chunk)
+        np.maximum(np.floor(length / (step_s / speed if len(speed) else step_s)), 1.0, out=chunk)
 
 
 def book(
@@ -250,6 +249,7 @@ def arrange(
     last: IntArray,
     cpus: FloatArray,
     memory: FloatArray,
+    speed: FloatArray,
     out: IntArray,
     beside: FloatArray,
     kept: BoolArray,
@@ -257,14 +257,15 @@ def arrange(
     """What was put, by position of the job, as columns of a placement.
 
     `rows` and `kinds` are positions among the active jobs, no two alike, and types of tasks; `put` says which of them
-    were put, with a configuration each; `jobs`, `gpus` and `last` are columns of the active jobs, `cpus` and `memory`
-    of configurations. Out come which of `put` it is, id, type, GPUs and configuration; CPUs and memory; and who ran in
+    were put, with a configuration each; `jobs`, `gpus` and `last` are columns of the active jobs, `cpus`, `memory` and
+    `speed` of configurations. Out come which of `put` it is, id, type and GPUs; CPUs, memory and speed; and who ran in
     the round before.
     """
     order = rows[put].argsort()
-    at, what = rows[put][order], config[order]
-    out[:] = order, jobs[at], kinds[put][order], gpus[at], what
-    beside[:] = cpus[what], memory[what]
+    at = rows[put][order]
+    what = config[order]
+    out[:] = order, jobs[at], kinds[put][order], gpus[at]
+    beside[:] = cpus[what], memory[what], speed[what]
     kept[:] = last[at] >= 0
 
 
@@ -290,8 +291,7 @@ def seat(
     first: IntArray,
     kinds: IntArray,
     best: FloatArray,
-    config: IntArray,
-    speeds: FloatArray,
+    given: FloatArray,
     rows: IntArray,
     last: IntArray,
     speed: FloatArray,
@@ -300,21 +300,30 @@ def seat(
 ) -> int:
     """Where the jobs of tasks stand among the active ones, and which task each of these has ([J], -1 for none).
 
-    If CPUs and memory are divided, jobs get the speed of their configuration; those who wait, the best of their class
-    (1 where no class has one). Returns how many tasks make sense, up to the first one that does not.
+    If CPUs and memory are divided, jobs get the speed that is `given` to their task; those who wait, the best of their
+    class (1 where no class has one). Returns how many tasks make sense, up to the first one that does not.
     """
     rows[:] = jobs.searchsorted(first)
     sound = (kinds >= 0) & (kinds < types)
     sound &= np.append(jobs, NO_JOB)[rows] == first
-    if divided:
-        sound &= (config >= 0) & (config < len(speeds))
     count = len(first) if every(sound) else int(sound.argmin())
     last[:] = -1
     last[rows[:count]] = np.arange(count)
     if divided:
         speed[:] = best[group] if len(best) else 1.0
-        speed[rows[:count]] = speeds[config[:count]]
+        speed[rows[:count]] = given[:count]
     return count
+
+
+def is_permutation(order: IntArray, count: int) -> bool:
+    """Whether these are the numbers from 0 on, so many of them, each once."""
+    if len(order) != count:
+        return False
+    if count == 0:
+        return True
+    if int(order.min()) < 0 or int(order.max()) >= count:
+        return False
+    return every(np.bincount(order, minlength=count) == 1)
 
 
 def slowest_full(rate: FloatArray, left: FloatArray, length: float) -> tuple[float, float]:

@@ -6,22 +6,21 @@
 KERNEL(look_up)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqdddqddDDD", 2) < 0)
+    if (arrays_take(&held, args, count, "qqqqdddddDDD", 2) < 0)
         return NULL;
-    int64_t types = PyLong_AsLongLong(args[13]);
-    double length = PyFloat_AsDouble(args[14]);
+    int64_t types = PyLong_AsLongLong(args[12]);
+    double length = PyFloat_AsDouble(args[13]);
     const int64_t *first = INTS(held, 0), *kinds = INTS(held, 1), *jobs = INTS(held, 2), *job_class = INTS(held, 3);
-    const int64_t *config = LENGTH(held, 7) ? INTS(held, 7) : NULL;
     const double *rates = FLOATS(held, 4), *total = FLOATS(held, 5), *done = FLOATS(held, 6);
-    const double *speed = FLOATS(held, 8), *seconds = FLOATS(held, 9);
-    double *rate = FLOATS(held, 10), *left = FLOATS(held, 11), *chunk = LENGTH(held, 12) ? FLOATS(held, 12) : NULL;
+    const double *speed = LENGTH(held, 7) ? FLOATS(held, 7) : NULL, *seconds = FLOATS(held, 8);
+    double *rate = FLOATS(held, 9), *left = FLOATS(held, 10), *chunk = LENGTH(held, 11) ? FLOATS(held, 11) : NULL;
     int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 2);
     for (int64_t i = 0; i < tasks; i++) {
         int64_t at = position(jobs, active, first[i]), cell = job_class[at] * types + kinds[i];
         left[i] = total[at] - done[at];
-        rate[i] = config == NULL ? rates[cell] : rates[cell] * speed[config[i]];
+        rate[i] = speed == NULL ? rates[cell] : rates[cell] * speed[i];
         if (chunk != NULL) {
-            double steps = floor(length / (config == NULL ? seconds[cell] : seconds[cell] / speed[config[i]]));
+            double steps = floor(length / (speed == NULL ? seconds[cell] : seconds[cell] / speed[i]));
             chunk[i] = steps > 1 ? steps : 1.0;
         }
     }

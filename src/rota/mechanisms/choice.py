@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rota.core.allocation import Wishes
 from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_LEAVE, Horizon
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,14 +20,21 @@ class Choice:
     wasted: BoolArray | None = None
     """Chosen options that take GPUs without running on them (an accident of the Gavel artifact)."""
     fraction: FloatArray | None = None
+    wishes: Wishes | None = None
+    """What the policy wants jobs to hold; None if it has no wishes."""
     wish: IntArray | None = None
-    """The configuration that the policy wants for each option, or -1; None if it has no wishes."""
+    """For each option a row of the menu of `wishes`, or -1."""
     largest_first: bool = False
     """Large jobs are placed before small ones where nobody can fail to fit."""
-    arrivals_last: bool = False
-    """Whoever arrives comes after all that are there."""
-    steady: bool = False
-    """The same would be chosen again until a job arrives or leaves or the shares change."""
+    horizon: Horizon = EVERY_ROUND
+    """How long the same would be chosen."""
+    arrivals_wait: bool = False
+    """Whoever arrives comes after all that are there: on a full cluster arrivals change nothing."""
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def horizon_with(self, taken: IntArray, gpus: int) -> Horizon:
+        """How long a placement holds whose tasks take so many GPUs each, of all that there are."""
+        full = self.arrivals_wait and int(taken.sum()) == gpus
+        return UNTIL_JOBS_LEAVE if full else self.horizon

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+import math
+from typing import Any
 
 import numpy as np
 
@@ -15,70 +16,88 @@ from rota.core.registry import Registry
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
+from rota.mechanisms.dividing import Divide, Select
 from rota.mechanisms.select.deficit import Deficit
 from rota.mechanisms.select.fraction import Fraction
 from rota.mechanisms.select.order import Order
 
-
-class Select(Protocol):
-    """The selecting half."""
-
-    def choose(self, view: View, allocation: Allocation) -> Choice:
-        """The options of the coming round."""
-
-
-class Divide(Protocol):
-    """The dividing half."""
-
-    def divide(self, view: View, choice: Choice) -> Placement:
-        """Servers for the chosen options."""
-
-
 mechanisms: Registry[Divide] = Registry("mechanism", "rota.mechanisms.divide", "rota.mechanisms")
 
 
-class Halves:
+class ComposedMechanism:
     """A mechanism made of a selecting and a dividing half."""
 
     def __init__(self, shares: Select, divide: Divide) -> None:
-        self.by_need = bool(getattr(divide, "by_need", False))
-        """Whether CPUs and memory are divided by need, so that jobs may be faster than with their share."""
         self._shares = shares
-        self._order = Order(walks=bool(getattr(divide, "walks", False)))
+        self._order = Order(walks=divide.abilities.walks)
         self._divide = divide
+        self._last: _Made | None = None
+
+    @property
+    def by_need(self) -> bool:
+        """Whether CPUs and memory are divided by need, so that jobs may be faster than with their share."""
+        return self._divide.abilities.by_need
+
+    @property
+    def may_leave_gpus_idle(self) -> bool:
+        """Whether jobs may find no room although there are enough GPUs."""
+        return self._divide.abilities.walks
 
     def place(self, view: View, allocation: Allocation) -> Placement:
         """Select, then divide."""
         select: Select = self._shares if allocation.order is None else self._order
+        last = self._last
+        only_arrivals = last is not None and last.only_arrivals_since(view, allocation)
+        if last is not None and only_arrivals and select.ignores_arrivals(view, allocation):
+            return last.placement
         choice = select.choose(view, allocation)
         if allocation.wish is not None and self.by_need:
-            choice = dataclasses.replace(choice, wish=_wishes(view, allocation.jobs, allocation.wish, choice))
-        return self._divide.divide(view, choice)
-
-    def unmoved(self, view: View, allocation: Allocation) -> bool:
-        """As the selecting half says, if it says so."""
-        ask = getattr(self._shares, "unmoved", None)
-        return ask is not None and allocation.order is None and ask(view, allocation)
+            wish = _wishes(view, allocation.jobs, allocation.wish.which, choice)
+            choice = dataclasses.replace(choice, wishes=allocation.wish, wish=wish)
+        placement = self._divide.divide(view, choice)
+        self._last = _Made.of(view, allocation, placement)
+        return placement
 
     @property
-    def tally(self) -> Any:
-        """What the dividing half counts about its decisions (a dataclass of numbers); None if it does not."""
-        return getattr(self._divide, "tally", None)
+    def last_gap(self) -> float | None:
+        """How far below its bound the last decision was, as a fraction; None without a bound."""
+        return self._divide.last_gap
 
     def saved(self) -> tuple[Any, ...] | None:
-        """Plain values of the tally for a checkpoint."""
-        return None if self.tally is None else dataclasses.astuple(self.tally)
+        """What a checkpoint must hold."""
+        return self._divide.saved()
 
     def restore(self, saved: tuple[Any, ...] | None) -> None:
         """Go on counting from a checkpoint."""
-        if self.tally is not None and saved is not None:
-            for field, value in zip(dataclasses.fields(self.tally), saved, strict=True):
-                setattr(self.tally, field.name, value)
+        if saved is not None:
+            self._divide.restore(saved)
 
     def remarks(self) -> list[str]:
         """What the dividing half has to say about the run so far."""
-        own = getattr(self._divide, "remarks", None)
-        return [] if own is None else list(own())
+        return self._divide.remarks()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Made:
+    """A placement that holds until jobs change, and what it was made from."""
+
+    allocation: Allocation
+    placement: Placement
+    count: int
+    last_job: int
+
+    @staticmethod
+    def of(view: View, allocation: Allocation, placement: Placement) -> _Made | None:
+        """None for a placement that has to be made anew in every round, and for an empty one."""
+        if placement.horizon.until < math.inf or len(placement) == 0:
+            return None
+        return _Made(allocation, placement, len(view), int(view.jobs[-1]))
+
+    def only_arrivals_since(self, view: View, allocation: Allocation) -> bool:
+        """Whether all jobs of then are there, and nothing else was decided."""
+        if view.placement is not self.placement or allocation is not self.allocation or len(view) < self.count:
+            return False
+        return bool(view.jobs[self.count - 1] == self.last_job)
 
 
 def _wishes(view: View, known: IntArray, wish: IntArray, choice: Choice) -> IntArray:
@@ -90,33 +109,23 @@ def _wishes(view: View, known: IntArray, wish: IntArray, choice: Choice) -> IntA
     return np.where(known[at] == jobs, wish[at, choice.type], -1)
 
 
-def may_starve(name: str) -> bool:
-    """Whether jobs may find no room under this mechanism although there are enough GPUs."""
-    return bool(getattr(mechanisms.entry(name).factory, "walks", False))
-
-
 def build(
     name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None, *, watched: bool = True
-) -> Halves:
+) -> ComposedMechanism:
     """The mechanism of that name under the given rules.
 
     When nobody watches on which servers jobs run, and the rules do not care, a mechanism that can leaves them out.
     """
     wanted = dict(settings or {})
-    if not (watched or rules.spread_costs or rules.restart_s) and "slots" in mechanisms.entry(name).parameters():
+    needs_servers = watched or rules.spread_costs or rules.restart_s > 0
+    if not needs_servers and "slots" in mechanisms.entry(name).from_run:
         wanted.setdefault("slots", False)
     divide = mechanisms.create(name, **wanted)
-    follow = getattr(divide, "follow", None)
-    if follow is not None:
-        follow(rules)
-    return Halves(_select(rules, seed, divide), divide)
+    divide.follow(rules)
+    return ComposedMechanism(divide.select() or _select(rules, seed), divide)
 
 
-def _select(rules: Rules, seed: int, divide: Divide) -> Select:
-    own = getattr(divide, "select", None)
-    if own is not None:
-        selected: Select = own()
-        return selected
+def _select(rules: Rules, seed: int) -> Select:
     if rules.select == "fraction":
         return Fraction(rules, seed)
     if rules.select == "deficit":

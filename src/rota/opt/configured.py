@@ -22,7 +22,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.configurations import Holding
 from rota.core.errors import SolveError
 from rota.core.view import View
 from rota.opt.groups import Groups, proportional_rate, ratio, usable_rate
@@ -35,12 +36,23 @@ BUSY = 1e-7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Menu:
+    """CPUs, memory and speed of whole jobs; the first rows are those of the view's configurations."""
+
+    cpus: FloatArray
+    memory_gb: FloatArray
+    speed: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """The ways to run of every group: all configurations worth choosing on every type where it has speed."""
 
     group: IntArray
     type: IntArray
     config: IntArray
+    """What a job holds: a row of the menu."""
+    menu: Menu
     rate: FloatArray
     """Steps/s of one job."""
     use: FloatArray
@@ -54,28 +66,66 @@ class Columns:
 
 def columns(view: View, groups: Groups) -> Columns:
     """The columns of the groups of a view."""
-    known, up = view.classes.configurations, (view.capacity > 0) & (view.classes.throughput > 0)
-    kinds = np.unique(groups.kind)
-    options = {int(c): [(t, known.choices(int(c), t)) for t in up[c].nonzero()[0].tolist()] for c in kinds}
-    size = {c: sum(len(q) for _, q in found) for c, found in options.items()}
-    group = np.repeat(np.arange(len(groups)), [size[c] for c in groups.kind.tolist()])
-    none = [np.zeros(0, dtype=np.int64)]
-    type_ = {c: np.concatenate([*none, *(np.full(len(q), t) for t, q in found)]) for c, found in options.items()}
-    rows = {c: np.concatenate([*none, *(q for _, q in found)]) for c, found in options.items()}
-    kind = np.concatenate([*none, *(type_[c] for c in groups.kind.tolist())]).astype(np.int64)
-    config = np.concatenate([*none, *(rows[c] for c in groups.kind.tolist())]).astype(np.int64)
+    up = (view.capacity > 0) & (view.classes.throughput > 0)
+    menu, rows = _menu(view, np.unique(groups.kind).tolist(), up)
+    none = np.zeros(0, dtype=np.int64)
+    by_class = {c: np.concatenate([none, *(rows[c, t] for t in up[c].nonzero()[0].tolist())]) for c in _present(rows)}
+    types = {
+        c: np.concatenate([none, *(np.full(len(rows[c, t]), t) for t in up[c].nonzero()[0].tolist())])
+        for c in _present(rows)
+    }
+    classes = groups.kind.tolist()
+    group = np.repeat(np.arange(len(groups)), [len(by_class[c]) if c in by_class else 0 for c in classes])
+    gpu_type = np.concatenate([none, *(types[c] for c in classes if c in types)]).astype(np.int64)
+    config = np.concatenate([none, *(by_class[c] for c in classes if c in by_class)]).astype(np.int64)
     fair_cpus, cpus = _by_type(view, view.cluster.fair_cpus, view.cluster.server_cpus)
     fair_memory, memory = _by_type(view, view.cluster.fair_memory_gb, view.cluster.server_memory_gb)
     return Columns(
         group=group,
-        type=kind,
+        type=gpu_type,
         config=config,
-        rate=view.classes.throughput[groups.kind[group], kind] * known.speed[config],
+        menu=menu,
+        rate=view.classes.throughput[groups.kind[group], gpu_type] * menu.speed[config],
         use=np.stack(
-            [groups.gpus[group], known.cpus[config] / fair_cpus[kind], known.memory_gb[config] / fair_memory[kind]]
+            [
+                groups.gpus[group],
+                menu.cpus[config] / fair_cpus[gpu_type],
+                menu.memory_gb[config] / fair_memory[gpu_type],
+            ]
         ),
         room=np.stack([view.capacity.astype(np.float64), cpus, memory]),
     )
+
+
+def _present(rows: dict[tuple[int, int], IntArray]) -> list[int]:
+    return sorted({group for group, _ in rows})
+
+
+def _menu(view: View, present: list[int], up: BoolArray) -> tuple[Menu, dict[tuple[int, int], IntArray]]:
+    """All that jobs of these classes may hold, and the rows of each class and type."""
+    known = view.classes.configurations
+    more: list[Holding] = []
+    rows: dict[tuple[int, int], IntArray] = {}
+    for group in present:
+        for gpu_type in up[group].nonzero()[0].tolist():
+            own = {
+                known.holding(int(table[group, gpu_type])): int(table[group, gpu_type])
+                for table in (known.full, known.fair)
+            }
+            numbers = []
+            for holding in known.choices(group, gpu_type):
+                if holding in own:
+                    numbers.append(own[holding])
+                else:
+                    numbers.append(len(known.cpus) + len(more))
+                    more.append(holding)
+            rows[group, gpu_type] = np.array(numbers, dtype=np.int64)
+    menu = Menu(
+        cpus=np.concatenate([known.cpus, [holding.cpus for holding in more]]),
+        memory_gb=np.concatenate([known.memory_gb, [holding.memory_gb for holding in more]]),
+        speed=np.concatenate([known.speed, [holding.speed for holding in more]]),
+    )
+    return menu, rows
 
 
 def total_worth(view: View) -> FloatArray:

@@ -9,4 +9,4 @@ from rota.core.view import View
 
 def recalled(view: View, name: str) -> Any:
     """The remembered value of that name, or None."""
-    return None if view.previous is None else view.previous.memory.get(name)
+    return None if view.previous is None else view.previous.state.get(name)

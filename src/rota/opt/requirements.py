@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.allocation import NO_OPTIONS, Options
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.allocation import NO_OPTIONS, Options, Wishes
+from rota.core.arrays import FloatArray
 from rota.core.view import View
 from rota.opt import one_type
 from rota.opt.chains import MOST_TYPES, climb
@@ -44,8 +44,8 @@ class Met:
     share: FloatArray
     memory: Mapping[str, Any]
     extras: Options = field(default_factory=lambda: NO_OPTIONS)
-    wish: IntArray | None = None
-    """[J, T] configurations of CPUs and memory, where they were chosen too."""
+    wish: Wishes | None = None
+    """CPUs and memory, where they were chosen too."""
 
 
 def meet(view: View, rate: FloatArray, need: Requirement, favour: FloatArray | None = None) -> Met:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rota.core.allocation import Wishes
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.view import View
 from rota.opt.configured import Columns
@@ -27,9 +28,11 @@ def shares(groups: Groups, columns: Columns, times: FloatArray, types: int) -> F
     return part
 
 
-def wishes(view: View, groups: Groups, columns: Columns, times: FloatArray) -> IntArray:
-    """[J, T] the configuration for each job on each type; the full one where it has no time."""
-    known, types = view.classes.configurations, len(view.capacity)
+def wishes(view: View, groups: Groups, columns: Columns, times: FloatArray) -> Wishes:
+    """What each job should hold on each type; all that makes it fast where it has no time."""
+    known = view.classes.configurations
+    menu = columns.menu
+    types = len(view.capacity)
     used = (times > NOTHING).nonzero()[0]
     used = used[np.argsort(times[used], kind="stable")]
     group, kind, config = columns.group[used], columns.type[used], columns.config[used]
@@ -42,8 +45,8 @@ def wishes(view: View, groups: Groups, columns: Columns, times: FloatArray) -> I
     for each in mixed[first > 1].tolist():
         mine = place == each
         job, rows, time = _by_job(groups, group[mine], config[mine], times[used[mine]])
-        wish[job, each % types] = _in_line(job, rows, time, known.speed[rows])
-    return wish
+        wish[job, each % types] = _in_line(job, rows, time, menu.speed[rows])
+    return Wishes(menu.cpus, menu.memory_gb, menu.speed, wish)
 
 
 def _by_job(

@@ -16,6 +16,7 @@ import numpy as np
 from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.matching import load_matching
 from rota.policies.registry import policies
@@ -52,7 +53,7 @@ class AlloX:
             waiting = waiting[: max(int(self._alpha * len(view)), workers)]
             if workers > 0 and len(waiting):
                 self._match(view, share, waiting, free)
-        return Allocation(jobs=view.jobs, types=view.types, share=share.T, traits=_TRAITS)
+        return Allocation(horizon=UNTIL_JOBS_CHANGE, jobs=view.jobs, types=view.types, share=share.T, traits=_TRAITS)
 
     def _match(self, view: View, share: FloatArray, jobs: IntArray, free: IntArray) -> None:
         rate = view.classes.throughput[view.job_class[jobs]]

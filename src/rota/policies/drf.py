@@ -12,19 +12,18 @@ import numpy as np
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.policies.ranking import known_order, ranked
 from rota.policies.registry import policies
 
 
-@policies.register("drf")
+@policies.register("drf", from_run=("order",))
 class Drf:
     """The tenant with the smallest dominant share of GPUs, CPUs and memory first.
 
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
-
-    linear = True
 
     def __init__(self, order: str = "published") -> None:
         self._alone = known_order(order) == "static"
@@ -50,4 +49,4 @@ class Drf:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view), static=True)
+        return ranked(view, self.key(view), horizon=UNTIL_JOBS_CHANGE, linear_key=self.key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray
+from rota.core.horizon import UNTIL_JOBS_LEAVE
 from rota.core.view import View
 from rota.policies.ranking import ranked
 from rota.policies.registry import policies
@@ -24,4 +25,4 @@ class Fifo:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view), static=True, arrivals_last=True, urgent_first=False)
+        return ranked(view, self.key(view), horizon=UNTIL_JOBS_LEAVE, urgent_first=False)

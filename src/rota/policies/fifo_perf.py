@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.policies.registry import policies
 
@@ -41,7 +42,9 @@ class FifoPerf:
                 first=view.jobs[members[:, 0]], second=view.jobs[members[:, 1]], gpus=view.gpus[members[:, 0]]
             )
         traits = Traits(packs=self._packed, fills=False)
-        return Allocation(jobs=view.jobs, types=view.types, share=share, extras=extras, traits=traits)
+        return Allocation(
+            horizon=UNTIL_JOBS_CHANGE, jobs=view.jobs, types=view.types, share=share, extras=extras, traits=traits
+        )
 
     def _serve(self, view: View) -> tuple[dict[int, int], list[int]]:
         """Jobs on their types, in order of service; and the first that did not fit with those behind it."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.arrays import FloatArray
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import ratio, usable_rate
 from rota.opt.requirements import Requirement, meet, meet_blindly, reference_rate
@@ -42,12 +43,13 @@ class FinishTimeFairness:
         need = Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age)
         found = meet(view, rate, need) if self.aware else meet_blindly(view, rate, need)
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=found.share,
             traits=Traits(aware=self.aware, fills_by_speed=self.aware, scatters_ties=not self.aware),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            memory={**found.memory, **remember(view, spent, isolated)},
+            state={**found.memory, **remember(view, spent, isolated)},
         )
 
 
@@ -63,7 +65,7 @@ def isolated_rate(view: View, rate: FloatArray) -> FloatArray:
 def isolated_time(view: View) -> FloatArray:
     """[J] seconds that the steps done so far would have taken in isolation, as remembered from the last call."""
     spent = np.zeros(len(view))
-    memory: Mapping[str, Any] = {} if view.previous is None else view.previous.memory
+    memory: Mapping[str, Any] = {} if view.previous is None else view.previous.state
     if "isolated_jobs" not in memory or len(view) == 0:
         return spent
     known, before = memory["isolated_jobs"], np.asarray(memory["isolated_time"])

@@ -8,6 +8,7 @@ as in finish_time_fairness.py, with throughputs divided by the weight; E_i uses 
 from __future__ import annotations
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import ratio, usable_rate
 from rota.opt.requirements import Requirement, meet_packed
@@ -28,11 +29,12 @@ class FinishTimeFairnessPacked:
         need = Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age)
         found = meet_packed(view, rate, need, view.weight)
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=found.share,
             extras=found.extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            memory={**found.memory, **remember(view, spent, isolated)},
+            state={**found.memory, **remember(view, spent, isolated)},
         )

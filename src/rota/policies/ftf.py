@@ -15,14 +15,12 @@ from rota.policies.ranking import known_order, ranked
 from rota.policies.registry import policies
 
 
-@policies.register("ftf")
+@policies.register("ftf", from_run=("order",))
 class Ftf:
     """The job whose finish is delayed most, compared with a fair share of the cluster, first.
 
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
-
-    linear = True
 
     def __init__(self, order: str = "published") -> None:
         self._inverted = known_order(order) == "static"
@@ -37,4 +35,4 @@ class Ftf:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view))
+        return ranked(view, self.key(view), linear_key=self.key)

@@ -18,12 +18,13 @@ import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, Traits
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.policies.isolated import equal_shares
 from rota.policies.registry import policies
 
 
-@policies.register("gandiva")
+@policies.register("gandiva", from_run=("seed",))
 class Gandiva:
     """Equal parts; jobs are packed at random in pairs when GPUs are short."""
 
@@ -32,7 +33,7 @@ class Gandiva:
 
     def allocate(self, view: View) -> Allocation:
         """Equal shares of all combinations that are scheduled."""
-        memory = view.previous.memory if view.previous is not None else {}
+        memory = view.previous.state if view.previous is not None else {}
         rng = _generator(self._seed, memory)
         kept = self._keep(view, memory.get("pairs", []))
         traits = Traits(packs=True, pairs_fill=True)
@@ -40,11 +41,21 @@ class Gandiva:
         if not crowded:
             share = equal_shares(view.capacity, view.gpus, len(view))
             saved = {"pairs": kept, "random": rng.getstate()}
-            return Allocation(jobs=view.jobs, types=view.types, share=share, traits=traits, memory=saved)
+            return Allocation(
+                horizon=UNTIL_JOBS_CHANGE, jobs=view.jobs, types=view.types, share=share, traits=traits, state=saved
+            )
         pairs = kept + self._draw(view, kept, rng)
         share, extras = _combinations(view, pairs)
         saved = {"pairs": pairs, "random": rng.getstate()}
-        return Allocation(jobs=view.jobs, types=view.types, share=share, extras=extras, traits=traits, memory=saved)
+        return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
+            jobs=view.jobs,
+            types=view.types,
+            share=share,
+            extras=extras,
+            traits=traits,
+            state=saved,
+        )
 
     def _keep(self, view: View, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Pairs whose members are still here and gain from sharing."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.policies.registry import policies
 
@@ -23,7 +24,9 @@ class Isolated:
     def allocate(self, view: View) -> Allocation:
         """Equal shares."""
         share = equal_shares(view.capacity, view.gpus, len(view))
-        return Allocation(jobs=view.jobs, types=view.types, share=share, traits=Traits(aware=False))
+        return Allocation(
+            horizon=UNTIL_JOBS_CHANGE, jobs=view.jobs, types=view.types, share=share, traits=Traits(aware=False)
+        )
 
 
 def equal_shares(capacity: IntArray, gpus: IntArray, count: int) -> FloatArray:

@@ -14,14 +14,12 @@ from rota.policies.ranking import known_order, ranked
 from rota.policies.registry import policies
 
 
-@policies.register("las")
+@policies.register("las", from_run=("order",))
 class Las:
     """The job that has had the least GPU time so far first.
 
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
-
-    linear = True
 
     def __init__(self, order: str = "published") -> None:
         self._traits = Traits(aware=False, by_gpus_alone=known_order(order) == "static")
@@ -32,4 +30,4 @@ class Las:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view), traits=self._traits)
+        return ranked(view, self.key(view), linear_key=self.key, traits=self._traits)

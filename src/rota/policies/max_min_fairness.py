@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import by_class, can_run, usable_rate, worth_of_a_step
 from rota.opt.max_min import max_min
@@ -43,12 +44,13 @@ class MaxMinFairness:
         )
         found = max_min(polytope, worth, view)
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=found.times.share(groups),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
-            memory=found.memory,
+            state=found.memory,
         )
 
     def _blindly(self, view: View) -> Allocation:
@@ -60,6 +62,7 @@ class MaxMinFairness:
         time, _ = fill(np.zeros(len(groups)), speed, size, float(view.capacity.sum()))
         level = (time * groups.gpus / groups.weight)[counts].min(initial=np.inf)
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=over_types(time[groups.member], view.capacity),

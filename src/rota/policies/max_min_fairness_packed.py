@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import by_class, usable_rate, worth_of_a_step
 from rota.opt.max_min import max_min
@@ -38,11 +39,12 @@ class MaxMinFairnessPacked:
         found = max_min(polytope, worth, view)
         extras, together = spread(view, groups, pairs, found.times.paired)
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=np.concatenate([found.times.share(groups), together]),
             extras=extras,
             traits=Traits(packs=True, fills_by_speed=True),
             report=SolveReport(objective=found.level, size=polytope.size),
-            memory=found.memory,
+            state=found.memory,
         )

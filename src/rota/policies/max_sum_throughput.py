@@ -15,6 +15,7 @@ import numpy as np
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, SolveReport, Traits
 from rota.core.arrays import FloatArray
 from rota.core.errors import InfeasibleError
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.chains import MOST_TYPES, climb
 from rota.opt.columns import pair_source
@@ -98,13 +99,14 @@ class MaxSumThroughput:
         basis: Int32Array | None = None,
     ) -> Allocation:
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=share,
             extras=extras,
             traits=Traits(packs=self.packed, fills_by_speed=True),
             report=SolveReport(objective=worth, size=share.size),
-            memory={} if basis is None or self.packed else {"basis": basis},
+            state={} if basis is None or self.packed else {"basis": basis},
         )
 
 

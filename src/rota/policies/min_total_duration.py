@@ -15,6 +15,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.arrays import FloatArray
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import ratio, usable_rate
 from rota.opt.requirements import Requirement, meet, meet_blindly, reference_rate
@@ -40,12 +41,13 @@ class MinTotalDuration:
         need = Requirement(steps=view.steps_left, slack=np.ones(count), age=np.zeros(count))
         found = meet(view, rate, need, long_ones(view, rate)) if self.aware else meet_blindly(view, rate, need)
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=found.share,
             traits=Traits(aware=self.aware, fills_by_speed=self.aware, scatters_ties=not self.aware),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            memory=found.memory,
+            state=found.memory,
         )
 
 

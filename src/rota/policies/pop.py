@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rota.core.allocation import Allocation, Options, SolveReport
+from rota.core.allocation import Allocation, Options, SolveReport, Wishes
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.policies.registry import policies
 
@@ -43,18 +44,16 @@ class Pop:
         if any(answer.order is not None for _, answer in found):
             raise ConfigError(f"policy 'pop': {self.inner!r} answers with an order of jobs, which cannot be divided")
         share = np.zeros((len(view), len(view.capacity)))
-        wish = np.full(share.shape, -1, dtype=np.int64)
         for keep, answer in found:
             share[keep] = answer.share[: len(keep)]
-            if answer.wish is not None:
-                wish[keep] = answer.wish
         extras, together = _extras([(len(keep), answer) for keep, answer in found])
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=np.concatenate([share, together]),
             extras=extras,
-            wish=wish if (wish >= 0).any() else None,
+            wish=_wishes(found, share.shape),
             traits=found[0][1].traits,
             report=SolveReport(size=max(answer.report.size for _, answer in found)),
         )
@@ -65,6 +64,24 @@ def _divide(capacity: IntArray, parts: int) -> IntArray:
     whole, over = np.divmod(capacity, parts)
     divided: IntArray = whole + (np.arange(parts)[:, None] < over)
     return divided
+
+
+def _wishes(found: list[tuple[IntArray, Allocation]], shape: tuple[int, ...]) -> Wishes | None:
+    """The wishes of all parts, one menu after the other; jobs of a part without any have none."""
+    which = np.full(shape, -1, dtype=np.int64)
+    menus: list[Wishes] = []
+    for keep, answer in found:
+        if answer.wish is not None:
+            which[keep] = answer.wish.which + sum(len(menu.cpus) for menu in menus)
+            menus.append(answer.wish)
+    if not menus:
+        return None
+    return Wishes(
+        np.concatenate([menu.cpus for menu in menus]),
+        np.concatenate([menu.memory_gb for menu in menus]),
+        np.concatenate([menu.speed for menu in menus]),
+        which,
+    )
 
 
 def _extras(found: list[tuple[int, Allocation]]) -> tuple[Options, FloatArray]:

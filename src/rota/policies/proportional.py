@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.policies.registry import policies
 
@@ -24,4 +25,6 @@ class Proportional:
         wanted = max(int(view.gpus.sum()), 1)
         row = view.capacity / total * min(1.0, total / wanted)
         share = np.broadcast_to(row, (len(view), len(view.types))).copy()
-        return Allocation(jobs=view.jobs, types=view.types, share=share, traits=Traits(aware=False))
+        return Allocation(
+            horizon=UNTIL_JOBS_CHANGE, jobs=view.jobs, types=view.types, share=share, traits=Traits(aware=False)
+        )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import FloatArray, zeros
 from rota.core.errors import UnknownName
+from rota.core.horizon import EVERY_ROUND, Horizon
 from rota.core.view import View
 
 _UNAWARE = Traits(aware=False)
@@ -18,31 +21,29 @@ def ranked(
     view: View,
     key: FloatArray,
     *,
-    static: bool = False,
-    arrivals_last: bool = False,
-    traits: Traits | None = None,
+    horizon: Horizon = EVERY_ROUND,
+    linear_key: Callable[[View], FloatArray] | None = None,
+    traits: Traits = _UNAWARE,
     urgent_first: bool = True,
 ) -> Allocation:
-    """The order of jobs by key, as an allocation; `static` means that it stays so until a job arrives or leaves.
+    """The order of jobs by key, smallest first, as an allocation.
 
-    Jobs are numbered as they arrive, so a stable sort leaves the older of two equals in front. Who has waited too
-    long under the rules comes before everybody else.
+    Jobs are numbered as they arrive, so a stable sort leaves the older of two equals in front. Jobs that have waited
+    too long under the rules come before all others, so an order with a horizon holds only where that cannot happen.
+    `linear_key` is the key as a function, if it changes by the same amount in every round as long as the same jobs run.
     """
     order = key.argsort(kind="stable")
     if urgent_first and view.urgent is not None:
         late = view.urgent[order]
         order = np.concatenate([order[late], order[~late]])
-    static = static and (view.patient or not urgent_first)
-    jobs, types = len(view), len(view.types)
-    how = _UNAWARE if traits is None else traits
     return Allocation(
         jobs=view.jobs,
         types=view.types,
-        share=zeros(jobs * types).reshape(jobs, types),
+        share=zeros(len(view) * len(view.types)).reshape(len(view), len(view.types)),
         order=order,
-        static_order=static,
-        arrivals_last=arrivals_last,
-        traits=how,
+        horizon=horizon if view.patient or not urgent_first else EVERY_ROUND,
+        linear_key=linear_key,
+        traits=traits,
     )
 
 

@@ -16,12 +16,10 @@ from rota.policies.registry import policies
 class Srsf:
     """The job with the fewest GPU-seconds left first."""
 
-    linear = True
-
     def key(self, view: View) -> FloatArray:
         """GPU-seconds left."""
         return view.remaining_s * view.gpus
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view))
+        return ranked(view, self.key(view), linear_key=self.key)

@@ -17,12 +17,10 @@ from rota.policies.registry import policies
 class Srtf:
     """The job that is nearest to its end first."""
 
-    linear = True
-
     def key(self, view: View) -> FloatArray:
         """Seconds left."""
         return view.remaining_s
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view))
+        return ranked(view, self.key(view), linear_key=self.key)

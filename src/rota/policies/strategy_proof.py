@@ -13,6 +13,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport
 from rota.core.arrays import FloatArray
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import by_class, proportional_rate, ratio, usable_rate
 from rota.opt.nash import NashWelfare
@@ -31,20 +32,26 @@ class StrategyProof:
         gain = rate * scale[:, None]
         count = np.where(gain.max(axis=1, initial=0.0) > 0, groups.count, 0.0)
         if not count.any():
-            return Allocation(jobs=view.jobs, types=view.types, share=np.zeros((len(view), len(view.capacity))))
+            return Allocation(
+                horizon=UNTIL_JOBS_CHANGE,
+                jobs=view.jobs,
+                types=view.types,
+                share=np.zeros((len(view), len(view.capacity))),
+            )
         problem = NashWelfare(gain, groups.gpus, view.capacity.astype(np.float64))
         best = problem.solve(count, keep=True)
         discount = _discounts(problem, count, best.utility)
         by_group = best.times * (discount / np.maximum(count, 1.0))[:, None]
         there = count > 0
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=by_group[groups.member],
             report=SolveReport(
                 objective=float(count[there] @ np.log(best.utility[there]) / count.sum()), gap=best.gap, size=gain.size
             ),
-            memory={"discount": discount[groups.member]},
+            state={"discount": discount[groups.member]},
         )
 
 

@@ -15,7 +15,7 @@ from rota.policies.ranking import known_order, ranked
 from rota.policies.registry import policies
 
 
-@policies.register("tetris")
+@policies.register("tetris", from_run=("order",))
 class Tetris:
     """Jobs that fill the servers best and have little work left first.
 
@@ -23,7 +23,7 @@ class Tetris:
     """
 
     def __init__(self, order: str = "published") -> None:
-        self._work_alone = self.linear = known_order(order) == "static"
+        self._work_alone = known_order(order) == "static"
 
     def key(self, view: View) -> FloatArray:
         """Work left against alignment."""
@@ -40,4 +40,4 @@ class Tetris:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view))
+        return ranked(view, self.key(view), linear_key=self.key if self._work_alone else None)

@@ -36,13 +36,13 @@ class FewestRoundsFirst:
 
     def allocate(self, view: View) -> Allocation:
         """The answer of the policy, tilted."""
-        found = self._policy.allocate(view)
+        allocation = self._policy.allocate(view)
         alone = len(view)
-        if not found.traits.scatters_ties or alone < 2:
-            return found
-        share = found.share.copy()
+        if allocation.order is not None or not allocation.traits.scatters_ties or alone < 2:
+            return allocation
+        share = allocation.share.copy()
         share[:alone] *= 1 - TILT + TILT * _NEAR / (_NEAR + _line(view, self._round_s))
-        return replace(found, share=share)
+        return replace(allocation, share=share)
 
 
 def _line(view: View, round_s: float) -> FloatArray:

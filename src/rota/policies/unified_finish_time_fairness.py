@@ -13,6 +13,7 @@ about CPUs and memory this is `finish-time-fairness-perf`.
 from __future__ import annotations
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import ratio, usable_rate
 from rota.opt.requirements import Requirement, meet_configured
@@ -31,11 +32,12 @@ class FinishTimeFairnessUnified:
         isolated, spent, left = isolated_rate(view, usable_rate(view)), isolated_time(view), view.steps_left
         found = meet_configured(view, Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age))
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=found.share,
             wish=found.wish,
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            memory={**found.memory, **remember(view, spent, isolated)},
+            state={**found.memory, **remember(view, spent, isolated)},
         )

@@ -15,6 +15,7 @@ this is `max-min-fairness-perf`.
 from __future__ import annotations
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.configured import Configured, columns, fairest, total_worth
 from rota.opt.groups import by_class, proportional_rate, ratio, usable_rate
@@ -38,11 +39,12 @@ class MaxMinFairnessUnified:
         problem = Configured(groups=groups, columns=ways, scale=scale)
         found = fairest(problem, total_worth(view), {name: recalled(view, name) for name in ("basis", "second_basis")})
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=shares(groups, ways, found.times, len(view.capacity)),
             wish=wishes(view, groups, ways, found.times),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.value, size=len(ways) + 1),
-            memory=found.memory,
+            state=found.memory,
         )

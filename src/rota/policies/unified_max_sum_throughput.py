@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.configured import Configured, columns, most
 from rota.opt.groups import by_class
@@ -35,11 +36,12 @@ class MaxSumThroughputUnified:
         ones = np.ones(len(groups))
         found = most(Configured(groups=groups, columns=ways, scale=ones), ones, {"basis": recalled(view, "basis")})
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=shares(groups, ways, found.times, len(view.capacity)),
             wish=wishes(view, groups, ways, found.times),
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=found.value, size=len(ways)),
-            memory=found.memory,
+            state=found.memory,
         )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import usable_rate
 from rota.opt.requirements import Requirement, meet_configured
@@ -33,11 +34,12 @@ class MinTotalDurationUnified:
         need = Requirement(steps=view.steps_left, slack=np.ones(count), age=np.zeros(count))
         found = meet_configured(view, need, long_ones(view, usable_rate(view)))
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=found.share,
             wish=found.wish,
             traits=Traits(fills_by_speed=True),
             report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            memory=found.memory,
+            state=found.memory,
         )

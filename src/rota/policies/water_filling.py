@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Allocation, SolveReport, Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.entities import by_entity, parse
 from rota.opt.groups import by_class, can_run, proportional_rate, ratio, usable_rate
@@ -76,11 +77,12 @@ class WaterFilling:
         counted = (groups.count > 0) & (polytope.gain.max(axis=1, initial=0.0) > 0)
         lowest = (filled.level / speed)[counted].min(initial=np.inf)
         return Allocation(
+            horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=share,
             extras=extras,
             traits=Traits(aware=self.aware, packs=self.packed, fills_by_speed=self.aware, scatters_ties=not self.aware),
             report=SolveReport(objective=float(lowest) if counted.any() else 0.0, size=polytope.size),
-            memory={} if filled.basis is None else {"basis": filled.basis, "duals": filled.duals},
+            state={} if filled.basis is None else {"basis": filled.basis, "duals": filled.duals},
         )

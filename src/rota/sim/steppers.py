@@ -46,7 +46,10 @@ class Stepper(Protocol):
     """Moves the tasks of a plan forward."""
 
     def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
-        """Run to the first decision point at or after `stop`, or to one at which a job is through."""
+        """Run to the first decision point at or after `stop`, or to one at which a job is through.
+
+        At least to the next one: `stop` may lie in the past.
+        """
 
     def wake(self, arrival: float) -> float:
         """When an idle cluster looks at a job that arrives at `arrival`."""
@@ -82,11 +85,8 @@ class Grid:
         since = now - self._offset
         first = math.floor(since / self._length + _SLACK)
         last = math.ceil((since + min(float(soonest), 1e15)) / self._length - _SLACK)
-        if tasks.placement.steady or tasks.held:
-            last = min(last, math.ceil((min(stop, 1e15) - self._offset) / self._length - _SLACK))
-            rounds = max(1, last - first)
-        else:
-            rounds = 1
+        last = min(last, math.ceil((max(now, min(stop, 1e15)) - self._offset) / self._length - _SLACK))
+        rounds = max(1, last - first)
         end = (first + rounds) * self._length + self._offset
         span = end - now
         return self._outcome(tasks, now, end, rounds, np.maximum(span - lead, 0.0), need, partner_need)
@@ -134,7 +134,7 @@ class Whole:
         """As many rounds as pass before `stop` or until a job is through."""
         chunk, left, pairs, placement = self.pace(tasks), tasks.left, tasks.paired, tasks.placement
         rounds = 1
-        if placement.steady or tasks.held:
+        if stop > now:
             rounds = 1 if len(pairs) else math.ceil(smallest(left / chunk))
             rounds = max(1, min(rounds, math.ceil((min(stop, 1e15) - now) / self._length - _SLACK)))
         end = now + rounds * self._length
@@ -172,7 +172,7 @@ class SlowestTask:
         start = last_end if self._gap_counts else now
         if len(tasks.paired):
             return self._run_pairs(tasks, now, start, stop)
-        if not tasks.placement.steady:
+        if stop <= now:
             return self._one(tasks, now, start)
         full, longest = kernels.slowest_full(tasks.rate, tasks.left, self._length)
         if full < 1:
@@ -216,7 +216,7 @@ class SlowestTask:
     def _run_pairs(self, tasks: Tasks, now: float, start: float, stop: float) -> Stretch:
         chunk, pairs = np.floor(tasks.rate * self._length), tasks.paired
         partner_chunk = np.floor(tasks.partner_rate * self._length)
-        full = _full_rounds(tasks.left, chunk) if tasks.placement.steady else 0
+        full = _full_rounds(tasks.left, chunk) if stop > now else 0
         full = min(full, _full_rounds(tasks.partner_left[pairs], partner_chunk[pairs]))
         if full < 1:
             return self._one_of_pairs(tasks, now, start, chunk, partner_chunk)
@@ -317,7 +317,7 @@ class Fluid:
         jobs, first_row, member = np.unique(ids, return_index=True, return_inverse=True)
         total = np.bincount(member, weights=speed)
         need = left[first_row] / total
-        end = now if tasks.misfit else min(stop, now + float(need.min()))
+        end = min(stop, now + float(need.min()))
         span = end - now
         # What is left may be too little to move the clock; waiting for it would never end.
         through = (need <= span * (1 + _SLACK)) | (now + need <= end)

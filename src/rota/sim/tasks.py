@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from rota import kernels
 from rota.core.arrays import BoolArray, FloatArray, IntArray, some
 from rota.core.placement import Placement
 from rota.core.view import View
-from rota.engine.classes import ClassTable
 
 _NOBODY: IntArray = np.zeros(0, dtype=np.int64)
 _NO_TIMES: FloatArray = np.zeros(0)
@@ -32,24 +31,22 @@ class Tasks:
     pace: FloatArray
     """`rate` to divide by: the same, but next to nothing instead of 0 for a pair that does not fit."""
     partner_pace: FloatArray
-    held: bool = False
-    """The same tasks run until the time is up, a job arrives or one ends."""
     chunk: FloatArray | None = None
     """Steps of a whole round, once somebody has worked them out."""
-    misfit: bool = False
-    """Somebody is about to find out that a pair which was taken to fit does not."""
+    surprise: bool = False
+    """A pair that was taken to fit turns out not to: the decision has to be looked at after this round."""
 
 
 _CRAWL = 1e-290
 """steps/s; small enough that no job ever gets anywhere, large enough that seconds per step are a number."""
 
 
-def make_tasks(
-    placement: Placement, view: View, classes: ClassTable, *, spread_costs: bool, whole: float = 0.0
-) -> Tasks:
+def make_tasks(placement: Placement, view: View, *, spread_costs: bool, whole: float = 0.0) -> Tasks:
     """Rates of a placement under the profiles; steps of a round too, to the last bit, if it lasts `whole` seconds."""
+    classes = view.classes
     count = len(placement.first)
-    rates, left = np.empty(count), np.empty(count)
+    rates = np.empty(count)
+    left = np.empty(count)
     spread = spread_costs and len(placement.slot_server) > count
     shared = placement.shared and some(placement.second >= 0)
     chunk = np.empty(count) if whole and not shared else _NO_TIMES
@@ -61,8 +58,7 @@ def make_tasks(
         classes.throughput,
         view.total_steps,
         view.steps_done,
-        _NOBODY if placement.config is None else placement.config,
-        classes.configurations.speed,
+        _NO_TIMES if placement.speed is None else placement.speed,
         classes.step_s,
         rates,
         left,
@@ -73,7 +69,7 @@ def make_tasks(
     if spread or shared:
         group = view.job_class[view.jobs.searchsorted(placement.first)]
     if spread:
-        speed = 1.0 if placement.config is None else classes.configurations.speed[placement.config]
+        speed = 1.0 if placement.speed is None else placement.speed
         rates = np.where(placement.spans, classes.spread[group, placement.type] * speed, rates)
     paired = _NOBODY
     partner_rate = partner_left = rates
@@ -104,8 +100,7 @@ def make_tasks(
 
 
 def _stall(tasks: Tasks, expected: FloatArray) -> None:
-    """Some pairs do not fit: let them stand still. Where another rate was expected, look again after this round."""
-    tasks.pace, tasks.partner_pace = np.maximum(tasks.rate, _CRAWL), np.maximum(tasks.partner_rate, _CRAWL)
-    tasks.misfit = bool(expected[tasks.rate[tasks.paired] == 0].any())
-    if tasks.misfit:
-        tasks.placement = replace(tasks.placement, steady=False)
+    """Some pairs do not fit: let them stand still. Where another rate was expected, that is a surprise."""
+    tasks.pace = np.maximum(tasks.rate, _CRAWL)
+    tasks.partner_pace = np.maximum(tasks.partner_rate, _CRAWL)
+    tasks.surprise = bool(expected[tasks.rate[tasks.paired] == 0].any())

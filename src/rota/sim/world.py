@@ -1,8 +1,8 @@
 """The simulated world: a clock that jumps, and an executor that computes.
 
-Between two decisions nothing can surprise us, so time jumps to the next moment that matters: the end of the round,
-or, when the placement would stay the same (`steady`), the round in which a job arrives or is through, or in which
-the policy may be asked again. Cost grows with events, not with seconds.
+Between two decisions nothing can surprise us, so time jumps to the next moment that matters: the round in which the
+horizon of the decision is over, in which a job arrives (if that ends it), or in which one is through. Cost grows with
+events, not with seconds.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ import math
 
 from rota.core.arrays import FloatArray, smallest
 from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
+from rota.core.horizon import Horizon
 from rota.core.jobs import Source
 from rota.core.placement import Plan
 from rota.core.rules import Rules
 from rota.core.view import View
-from rota.engine.classes import ClassTable
 from rota.sim.steppers import Fluid, Grid, SlowestTask, Stepper, Stretch, Whole
 from rota.sim.tasks import Tasks, make_tasks
+
+_WORTH_LOOKING = 3
+"""Rounds that must be quiet before it is worth asking how long a ranking stays as it is."""
 
 
 class World:
     """Clock and executor of a simulation."""
 
-    def __init__(self, source: Source, classes: ClassTable, rules: Rules) -> None:
+    def __init__(self, source: Source, rules: Rules) -> None:
         self._source = source
-        self._classes = classes
         self._spread_costs = rules.spread_costs
         self._round_s = rules.round_s
         self._whole = rules.round_s if rules.rounds == "whole" else 0.0
-        self._rounds: Stepper = _stepper(rules, late=bool(getattr(source, "static", False)))
+        self._rounds: Stepper = _stepper(rules, late=source.static)
         self._fluid: Stepper = Fluid()
         self._tasks: Tasks | None = None
         self._now = 0.0
@@ -51,48 +53,53 @@ class World:
         """From now on these tasks run."""
         running = len(plan.placement) > 0
         self._tasks = (
-            make_tasks(plan.placement, view, self._classes, spread_costs=self._spread_costs, whole=self._whole)
-            if running
-            else None
+            make_tasks(plan.placement, view, spread_costs=self._spread_costs, whole=self._whole) if running else None
         )
 
     def close(self) -> None:
         """Nothing to stop."""
 
-    def pace(self, least: int) -> FloatArray | None:
-        """Steps of the running tasks in every round; None if rounds differ, or a job arrives or ends within `least`."""
-        tasks = self._tasks
-        if tasks is None or tasks.placement.fraction is not None or len(tasks.paired):
-            return None
-        arrival = math.inf if tasks.placement.closed else self._arrival()
-        if arrival <= self._now + least * self._round_s:
-            return None
-        steps = self._rounds.pace(tasks)
-        return None if steps is None or smallest(tasks.left / steps) <= least else steps
-
-    def hold(self, *, held: bool) -> None:
-        """Whether the tasks of now run on until somebody has to look again."""
-        if self._tasks is not None:
-            self._tasks.held = held
-
-    def advance(self, until: float) -> list[Event]:
-        """Go to the next decision point: a change of the queue, or the first one at or after `until`."""
+    def advance(self, horizon: Horizon, limit: float) -> list[Event]:
+        """Go to the first decision point at which the horizon is over: at least one round, unless nothing runs."""
         arrival = self._arrival()
+        tasks = self._tasks
         events: list[Event] = []
-        if self._tasks is None:
+        if tasks is None:
             wake = self._rounds.wake(arrival) if arrival < math.inf else math.inf
-            target = min(wake, until)
+            target = min(wake, horizon.until, limit)
             if target < math.inf:
                 self._now = max(self._now, target)
         else:
-            heed = math.inf if self._tasks.placement.closed else arrival
-            events += self._run(self._tasks, min(heed, until))
+            heed = arrival if horizon.arrivals_end_it else math.inf
+            stop = min(heed, self._until(tasks, horizon, heed), limit)
+            events += self._run(tasks, stop)
         jobs = self._source.take(self._now) if arrival <= self._now else None
         if jobs is not None:
             self._next = None
             events.append(JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs))
             self._taken += len(jobs)
         return events
+
+    def _until(self, tasks: Tasks, horizon: Horizon, arrival: float) -> float:
+        """When the decision has to be looked at again: as it says, or later if the pace of the tasks allows that."""
+        if tasks.surprise:
+            return self._now
+        if horizon.outlook is None:
+            return horizon.until
+        steps = self._quiet_pace(tasks, arrival)
+        if steps is None:
+            return horizon.until
+        rounds = horizon.outlook.rounds(steps)
+        return self._now + (rounds - 0.5) * self._round_s if rounds > 1 else horizon.until
+
+    def _quiet_pace(self, tasks: Tasks, arrival: float) -> FloatArray | None:
+        """Steps of the tasks in every round; None if rounds differ, or a job arrives or ends within the next few."""
+        if tasks.placement.fraction is not None or len(tasks.paired):
+            return None
+        if arrival <= self._now + _WORTH_LOOKING * self._round_s:
+            return None
+        steps = self._rounds.pace(tasks)
+        return None if steps is None or smallest(tasks.left / steps) <= _WORTH_LOOKING else steps
 
     def _arrival(self) -> float:
         if self._next is None:
@@ -120,7 +127,9 @@ class World:
 
     def restore(self, saved: dict[str, float]) -> None:
         """Go on from a snapshot; the source is moved forward by its own restore."""
-        self._now, self._last_end, self._taken = saved["now"], saved["last_end"], int(saved["taken"])
+        self._now = saved["now"]
+        self._last_end = saved["last_end"]
+        self._taken = int(saved["taken"])
         self._next = None
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from rota.client.checkpoints import MANIFEST, Store, latest, read
+from rota.client.checkpoints import MANIFEST, CheckpointStore, latest, read
 
 
 def saver(text="weights"):
@@ -16,7 +16,7 @@ def saver(text="weights"):
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path)
+    return CheckpointStore(tmp_path)
 
 
 def names(folder):
@@ -144,7 +144,7 @@ def test_saving_a_step_again_replaces_it(store, tmp_path):
 
 
 def test_parts_of_a_gang_count_only_when_all_are_there(tmp_path):
-    ranks = [Store(tmp_path, f"rank-{rank}", 3) for rank in range(3)]
+    ranks = [CheckpointStore(tmp_path, f"rank-{rank}", 3) for rank in range(3)]
     for step in (10, 20):
         for rank in ranks:
             assert rank.write(step, 0, 0, saver()).startswith(f"step-0000{step}/rank-")

@@ -1,6 +1,7 @@
 """Who runs where, and the least change from one round to the next."""
 
 from builders import a_placement, ids
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.placement import Plan, nobody
 
 
@@ -48,7 +49,7 @@ def test_a_task_with_two_slots_spans_servers():
 
 
 def test_equality_looks_at_tasks_and_slots_not_at_leases():
-    one, other = a_placement((0, -1, 0, 1)), a_placement((0, -1, 0, 1), kept=True, steady=True)
+    one, other = a_placement((0, -1, 0, 1)), a_placement((0, -1, 0, 1), kept=True, horizon=UNTIL_JOBS_CHANGE)
 
     assert one == other
     assert one != a_placement((0, -1, 0, 1), servers=[[(1, 1)]])
@@ -59,6 +60,6 @@ def test_nobody_is_a_placement_of_nothing():
     placement = nobody()
 
     assert len(placement) == 0
-    assert placement.steady
+    assert placement.horizon is UNTIL_JOBS_CHANGE
     assert placement == nobody()
     assert ids().dtype == placement.first.dtype

@@ -1,5 +1,7 @@
 """What a decision may know."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from builders import FAST, SLOW, a_view, ids, some_jobs
@@ -14,7 +16,7 @@ def test_throughputs_are_jobs_by_types():
 
 def test_steps_left_and_age_follow_from_what_is_there():
     view = a_view(some_jobs(2, steps=100.0, arrivals=[0.0, 30.0]), now=50.0)
-    view.steps_done[:] = [40.0, 0.0]
+    view = replace(view, steps_done=np.array([40.0, 0.0]))
 
     assert view.steps_left.tolist() == [60.0, 100.0]
     assert view.age.tolist() == [50.0, 20.0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.client.gate import Gate
+from rota.client.gate import Gate, Verdict
 from rota.deploy.agreement import Agreement
 
 
@@ -53,9 +53,9 @@ class Gang:
         elif self.steps is not None and gate.step >= self.steps:
             gate.end("done")
             self.back[rank].append({"op": "done", "step": gate.step})
-        elif gate._verdict() == "go":
+        elif gate._verdict() is Verdict.GO:
             gate.begin()
-        elif gate._verdict() == "stop":
+        elif gate._verdict() is Verdict.STOP:
             gate.begin()
             self.back[rank].append({"op": "stopped", "step": gate.step})
 

@@ -7,8 +7,8 @@ import pytest
 from real_time import run_virtual, within
 from rota.core.errors import ConfigError, UnknownName
 from rota.emulate.catalogue import DeviceTimes, StepTime
-from rota.emulate.device import Device, DeviceBusy, Fleet
-from rota.emulate.memory import DeviceMemory, OutOfDeviceMemory
+from rota.emulate.device import Device, DeviceBusy, DevicePool
+from rota.emulate.device_memory import DeviceMemory, OutOfDeviceMemory
 
 TIMES = DeviceTimes()
 
@@ -91,7 +91,7 @@ def test_time_is_shared_by_weight():
 def test_a15_many_devices_are_paced_in_one_process():
     def measure():
         async def run():
-            fleet = Fleet.of(["v100"] * 128)
+            fleet = DevicePool.of(["v100"] * 128)
             ends = await asyncio.gather(*(steps_of(d, "j", 50, StepTime(0.02)) for d in fleet.devices.values()))
             reports = [d.lateness() for d in fleet.devices.values()]
             return max(e[-1] - e[0] for e in ends), max(reports, key=lambda r: r.max_s)
@@ -103,7 +103,7 @@ def test_a15_many_devices_are_paced_in_one_process():
 
 def test_a18_the_same_job_goes_as_fast_on_each_type_as_the_table_says():
     async def run():
-        fleet = Fleet.of(TIMES.gpus)
+        fleet = DevicePool.of(TIMES.gpus)
         steps = [TIMES.step("resnet50", d.type, 64) for d in fleet.devices.values()]
         runs = (steps_of(d, "j", 50, s) for d, s in zip(fleet.devices.values(), steps, strict=True))
         return steps, await asyncio.gather(*runs)
@@ -182,13 +182,13 @@ def test_a_cancelled_job_leaves_nothing_behind():
 def test_a8_a_batch_that_does_not_fit_fails_by_type():
     memory = DeviceMemory("p100", 0.92 * 16280)
     memory.hold("small", TIMES.memory("resnet50", 128).persistent_mib)
-    memory.peak("small", TIMES.memory("resnet50", 128).peak_mib)
+    memory.hold("small", TIMES.memory("resnet50", 128).peak_mib)
     memory.release("small")
 
     with pytest.raises(OutOfDeviceMemory, match=r"p100: job 'big' asked for 21480 MiB, 14978 of 14978 MiB") as caught:
-        memory.peak("big", TIMES.memory("resnet50", 256).peak_mib)
+        memory.hold("big", TIMES.memory("resnet50", 256).peak_mib)
 
-    assert (caught.value.reason, caught.value.holder) == ("out-of-device-memory", "big")
+    assert (caught.value.rota_reason, caught.value.holder) == ("out-of-device-memory", "big")
     assert memory.used_mib == 0.0
 
 
@@ -196,28 +196,15 @@ def test_a8_the_second_job_is_refused_and_the_first_is_not_disturbed():
     memory = DeviceMemory("p100", 0.92 * 16280)
     for name in ("first", "second"):
         memory.hold(name, 374.0)
-    memory.peak("first", 10892.0)
+    memory.hold("first", 10892.0)
 
     with pytest.raises(OutOfDeviceMemory, match="held by first 10892"):
-        memory.peak("second", 10892.0)
+        memory.hold("second", 10892.0)
 
     assert memory.holders == {"first": 10892.0, "second": 374.0}
     assert memory.release("second") == 374.0
     assert memory.release("first") == 10892.0
     assert (memory.used_mib, memory.release("first")) == (0.0, 0.0)
-
-
-def test_without_caching_jobs_that_take_turns_use_the_same_memory():
-    async def run(*, caching):
-        device = Device("d", "p100", 15_000.0, sharing="fifo", caching=caching)
-        runs = (
-            steps_of(device, name, 2, StepTime(0.001), persistent_mib=374.0, peak_mib=10892.0) for name in ("a", "b")
-        )
-        done = await asyncio.gather(*runs, return_exceptions=True)
-        return [type(d) for d in done]
-
-    assert asyncio.run(run(caching=False)) == [list, list]
-    assert asyncio.run(run(caching=True)) == [list, OutOfDeviceMemory]
 
 
 def test_wrong_names_and_values_are_refused():
@@ -226,7 +213,7 @@ def test_wrong_names_and_values_are_refused():
     with pytest.raises(ConfigError, match="0 MiB"):
         Device("d", "v100", 0.0)
     with pytest.raises(UnknownName, match="GPU 'h100'"):
-        Fleet.of(["h100"])
+        DevicePool.of(["h100"])
     with pytest.raises(UnknownName, match="device 'gpu1'"):
-        Fleet.of(["v100"])["gpu1"]
-    assert Fleet.of(["h100"], memory_mib=80_000.0)["gpu0"].memory.capacity_mib == pytest.approx(73_600.0)
+        DevicePool.of(["v100"])["gpu1"]
+    assert DevicePool.of(["h100"], memory_mib=80_000.0)["gpu0"].memory.capacity_mib == pytest.approx(73_600.0)

@@ -12,7 +12,7 @@ from real_time import within
 from rota.core.errors import ConfigError
 from rota.emulate.catalogue import StepTime
 from rota.emulate.lateness import Lateness
-from rota.emulate.pacing import CATCH_UP_S, Interrupt, Pacer, Timeline
+from rota.emulate.pacing import CATCH_UP_S, Interrupt, Pacer, StepTimeline
 
 
 class Clock:
@@ -31,7 +31,7 @@ class Clock:
 
 
 def end_of(steps, *, overlap):
-    line = Timeline(overlap=overlap)
+    line = StepTimeline(overlap=overlap)
     line.begin(0.0)
     for step in steps:
         end = line.next(step)
@@ -63,7 +63,7 @@ def test_a6_the_formulas_hold_for_any_step(compute, copy, steps, compression):
         (False, steps * (copy + compute)),
         (True, copy + (steps - 1) * max(copy, compute) + compute),
     ):
-        line = Timeline(overlap=overlap, compression=compression)
+        line = StepTimeline(overlap=overlap, compression=compression)
         line.begin(5.0)
         for _ in range(steps):
             end = line.next(StepTime(compute, copy))
@@ -84,7 +84,7 @@ def test_a6_overlap_on_the_real_clock():
 
 
 def test_a_step_begins_when_its_data_are_there():
-    line = Timeline()
+    line = StepTimeline()
     line.begin(0.0)
 
     assert line.next(StepTime(1.0), ready=5.0) == 6.0

@@ -20,8 +20,8 @@ def test_a_class_keeps_its_number():
     numbers = [table.number(*key) for key in ((FAST, 1, 1.0), (SLOW, 1, 1.0), (FAST, 1, 2.0), (FAST, 1, 1.0))]
 
     assert numbers == [0, 1, 2, 0]
-    assert table.profile == (FAST, SLOW, FAST)
-    assert table.weight.tolist() == [1.0, 1.0, 2.0]
+    assert table.value.profile == (FAST, SLOW, FAST)
+    assert table.value.weight.tolist() == [1.0, 1.0, 2.0]
 
 
 def test_only_gangs_are_slower_when_they_are_spread():
@@ -29,20 +29,20 @@ def test_only_gangs_are_slower_when_they_are_spread():
     table.number(FAST, 1, 1.0)
     table.number(FAST, 4, 1.0)
 
-    assert table.throughput.tolist() == [[1.0, 4.0]] * 2
-    assert table.spread.tolist() == [[1.0, 4.0], [0.5, 2.0]]
+    assert table.value.throughput.tolist() == [[1.0, 4.0]] * 2
+    assert table.value.spread.tolist() == [[1.0, 4.0], [0.5, 2.0]]
 
 
 def test_pairs_grow_with_the_classes():
     table = a_table()
     table.number(FAST, 1, 1.0)
-    before = table.pair.copy()
+    before = table.value.pair.copy()
     table.number(SLOW, 1, 1.0)
 
     assert before.shape == (1, 1, 2)
-    assert table.pair.shape == (2, 2, 2)
-    assert table.pair[0, 0].tolist() == before[0, 0].tolist()
-    assert table.pair[1, 0] == pytest.approx([0.15, 0.3])
+    assert table.value.pair.shape == (2, 2, 2)
+    assert table.value.pair[0, 0].tolist() == before[0, 0].tolist()
+    assert table.value.pair[1, 0] == pytest.approx([0.15, 0.3])
 
 
 def test_jobs_with_unequal_gpus_do_not_share():
@@ -50,8 +50,8 @@ def test_jobs_with_unequal_gpus_do_not_share():
     table.number(FAST, 1, 1.0)
     table.number(FAST, 2, 1.0)
 
-    assert table.pair[0, 1].tolist() == [0.0, 0.0]
-    assert (table.pair[1, 1] > 0).all()
+    assert table.value.pair[0, 1].tolist() == [0.0, 0.0]
+    assert (table.value.pair[1, 1] > 0).all()
 
 
 def test_a_pair_of_which_one_would_stand_still_does_not_share():
@@ -59,7 +59,7 @@ def test_a_pair_of_which_one_would_stand_still_does_not_share():
     table.number(FAST, 1, 1.0)
     table.number(SLOW, 1, 1.0)
 
-    assert not table.pair.any()
+    assert not table.value.pair.any()
 
 
 def test_a_class_is_able_where_it_has_both_speed_and_room():

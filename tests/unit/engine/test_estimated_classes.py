@@ -10,6 +10,8 @@ from rota.core import jobs
 from rota.core.allocation import Allocation, Options, Traits
 from rota.core.cluster import uniform
 from rota.core.events import RoundsRan
+from rota.core.horizon import UNTIL_JOBS_CHANGE
+from rota.core.ports import EveryEvent
 from rota.core.rules import preset
 from rota.engine.classes import ClassTable
 from rota.engine.loop import Engine
@@ -60,12 +62,12 @@ def ints(*values):
 
 def test_without_estimates_policies_see_the_truth_itself():
     table, _ = a_table(Plain(), "a", "b")
-    before = table.pair
+    before = table.value.pair
 
     table.learn(ints(0), ints(1), ints(0))
 
     assert not table.estimating
-    assert table.true_pair is table.pair is before
+    assert table.value.true_pair is table.value.pair is before
     assert table.keys() == [("a", 1, 1.0, None), ("b", 1, 1.0, None)]
 
 
@@ -81,9 +83,9 @@ def test_a_pair_that_ran_is_known_on_that_type_only_and_in_both_directions():
 
     table.learn(ints(0), ints(1), ints(1))
 
-    assert table.pair[0, 1].tolist() == table.pair[1, 0].tolist() == [1.5, 1.0]
-    assert table.pair[0, 0].tolist() == [1.5, 1.5]
-    assert (table.true_pair == 1.0).all()
+    assert table.value.pair[0, 1].tolist() == table.value.pair[1, 0].tolist() == [1.5, 1.0]
+    assert table.value.pair[0, 0].tolist() == [1.5, 1.5]
+    assert (table.value.true_pair == 1.0).all()
 
 
 def test_a_pair_that_does_not_fit_is_known_not_to():
@@ -91,7 +93,7 @@ def test_a_pair_that_does_not_fit_is_known_not_to():
 
     table.learn(ints(0), ints(1), ints(0))
 
-    assert table.pair[0, 1].tolist() == table.pair[1, 0].tolist() == [0.0, 1.5]
+    assert table.value.pair[0, 1].tolist() == table.value.pair[1, 0].tolist() == [0.0, 1.5]
 
 
 def test_what_was_learned_survives_new_classes_and_checkpoints():
@@ -103,8 +105,8 @@ def test_what_was_learned_survives_new_classes_and_checkpoints():
     table.number("a", 1, 1.0)
 
     assert table.keys()[-1] == ("a", 1, 1.0, "r2")
-    assert table.pair[0, 1].tolist() == [1.0, 1.5]
-    assert table.pair[2, 1].tolist() == [1.5, 1.5]
+    assert table.value.pair[0, 1].tolist() == [1.0, 1.5]
+    assert table.value.pair[2, 1].tolist() == [1.5, 1.5]
 
 
 class Together:
@@ -121,7 +123,9 @@ class Together:
         share = np.full((count + fits, len(view.types)), 0.0 if fits else 1.0 / count)
         share[count:] = 1.0 / len(view.types)
         more = {} if extras is None else {"extras": extras}
-        return Allocation(jobs=view.jobs, types=view.types, share=share, traits=Traits(packs=True), **more)
+        return Allocation(
+            jobs=view.jobs, types=view.types, share=share, traits=Traits(packs=True), horizon=UNTIL_JOBS_CHANGE, **more
+        )
 
 
 def run(names, rules, mechanism, steps=4000.0, types=TYPES):
@@ -131,9 +135,10 @@ def run(names, rules, mechanism, steps=4000.0, types=TYPES):
         profile_names=names, gpus=[1] * len(names), total_steps=[steps] * len(names), submitted=[0.0] * len(names)
     )
     events = []
-    world = World(jobs.TableSource(table), state.classes, state.rules)
+    world = World(jobs.TableSource(table), state.rules)
     placer = build(mechanism, state.rules, 0)
-    engine = Engine(state=state, policy=Together(), mechanism=placer, world=world, observers=[events.append])
+    listener = EveryEvent(events.append)
+    engine = Engine(state=state, policy=Together(), mechanism=placer, clock=world, executor=world, observers=[listener])
     reason = engine.run(lambda: len(events) > 500)
     return reason, state, world, events
 
@@ -154,14 +159,14 @@ def test_a_pair_that_does_not_fit_stands_still_once_and_is_not_chosen_again(rule
     assert tries
     assert all(mine == theirs == 0 for mine, theirs, _ in tries)
     assert len({kind for *_, kind in tries}) == len(tries)
-    assert all(state.classes.pair[0, 1, kind] == 0 for *_, kind in tries)
+    assert all(state.classes.value.pair[0, 1, kind] == 0 for *_, kind in tries)
 
 
 def test_a_placement_that_would_stay_the_same_is_looked_at_again_after_one_round_in_which_a_pair_did_not_fit():
     reason, _, world, events = run(["a", "c"], "default", "proportional", types=("v100",))
 
     placed, ran = next(rounds(events))
-    assert placed.steady
+    assert placed.horizon is UNTIL_JOBS_CHANGE
     assert placed.second.max() >= 0
     assert ran.rounds == 1
     assert reason == "all jobs are done"
@@ -177,7 +182,7 @@ def test_a_pair_that_fits_runs_at_its_true_speed_and_is_known_afterwards(rules, 
     assert first.second.max() >= 0
     fraction = 1.0 if first.fraction is None else first.fraction
     assert ran.steps == pytest.approx(fraction * (ran.at - ran.start) * 1.0, rel=1e-2)
-    assert (state.classes.pair[0, 1, first.type] == 1.0).all()
+    assert (state.classes.value.pair[0, 1, first.type] == 1.0).all()
 
 
 def rounds(events):

@@ -12,7 +12,6 @@ from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.errors import ConfigError
 from rota.core.events import (
     Allocated,
-    CapacityChanged,
     ClusterChanged,
     JobsDropped,
     JobsFinished,
@@ -20,6 +19,7 @@ from rota.core.events import (
     JobsRejected,
     JobsReturned,
     JobsSubmitted,
+    PlacementFailed,
     Planned,
     ProgressMade,
     RoundsRan,
@@ -101,7 +101,7 @@ EVENTS = {
     "RoundsRan without pairs": ran(partner_steps=np.zeros(2), lost=ids()),
     "JobsFinished": JobsFinished(at=720.0, jobs=ids(0, 2), finished_at=np.array([100 / 3, 700.1])),
     "JobsDropped": JobsDropped(at=720.0, jobs=ids(1), reason="5 failed attempts in a row"),
-    "CapacityChanged": CapacityChanged(at=800.0, capacity=ids(1, 2)),
+    "PlacementFailed": PlacementFailed(at=800.0, reason="numbers"),
     "ClusterChanged": ClusterChanged(at=810.0, cluster=VIEW.cluster),
     "JobsParked": JobsParked(at=820.0, jobs=ids(0), reason="its server is gone"),
     "JobsReturned": JobsReturned(at=830.0, jobs=ids(0)),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from builders import FAST, SLOW, Speeds, a_cluster, a_placement, ids, shares, some_jobs
+from builders import FAST, SLOW, Speeds, a_cluster, a_placement, accounts_of, ids, shares, some_jobs
 from rota.core.events import (
     Allocated,
     ClusterChanged,
@@ -90,7 +90,7 @@ def test_accounts_follow_their_type_and_tasks_their_server():
     state.apply(ClusterChanged(at=1.0, cluster=fewer))
 
     assert state.allocation is None
-    assert state.share.tolist() == [[0.1, 0.3, 0.5], [0, 0, 0], [0.2, 0.4, 0.6]]
+    assert accounts_of(state).share.tolist() == [[0.1, 0.3, 0.5], [0, 0, 0], [0.2, 0.4, 0.6]]
     assert state.placement.first.tolist() == [0, 1]  # the server of job 2 is gone
     assert [fewer.ordered[s].id for s in state.placement.slot_server] == ["k80-1", "v100-0"]
     assert [fewer.types[t] for t in state.placement.type] == ["k80", "v100"]

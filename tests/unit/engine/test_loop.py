@@ -17,8 +17,10 @@ from rota.core.events import (
     RunEnded,
     SolveFailed,
 )
+from rota.core.horizon import UNTIL_JOBS_CHANGE
+from rota.core.ports import EveryEvent
 from rota.core.rules import Rules, preset
-from rota.mechanisms.registry import Halves
+from rota.mechanisms.select.fraction import Fraction
 
 ONE = {"cluster": a_cluster(v100=1)}
 
@@ -183,16 +185,6 @@ def test_a_policy_that_never_answers_does_not_keep_the_run_going_for_ever():
     assert run.of(SolveFailed)
 
 
-class Asking(Halves):
-    """A mechanism that looks again every time, and counts how often it need not have."""
-
-    spared = 0
-
-    def unmoved(self, view, allocation):
-        Asking.spared += super().unmoved(view, allocation)
-        return False
-
-
 @pytest.mark.parametrize("interarrival_s", [1500, 6000])
 @pytest.mark.parametrize("policy", ["allox", "fifo-perf", "max-min-fairness-perf", "min-total-duration-perf"])
 def test_leaving_the_round_as_it_is_after_arrivals_gives_the_same_as_placing_anew(policy, interarrival_s, monkeypatch):
@@ -205,12 +197,18 @@ def test_leaving_the_round_as_it_is_after_arrivals_gives_the_same_as_placing_ane
         measured = {name: value for name, value in result.summary.items() if name not in costs}
         return measured, result.jobs["finish_s"].tolist()
 
-    spared = run()
-    monkeypatch.setattr("rota.mechanisms.registry.Halves", Asking)
-    monkeypatch.setattr(Asking, "spared", 0)
+    spared, asked = run(), []
+
+    def ask(select, view, allocation):
+        asked.append(ignores_arrivals(select, view, allocation))
+        return False
+
+    ignores_arrivals = Fraction.ignores_arrivals
+    monkeypatch.setattr(Fraction, "ignores_arrivals", ask)
+    monkeypatch.setattr("rota.mechanisms.select.fraction.UNTIL_JOBS_LEAVE", UNTIL_JOBS_CHANGE)
 
     assert run() == spared
-    assert Asking.spared > 0
+    assert any(asked)
 
 
 def test_an_observer_may_say_which_events_it_looks_at():
@@ -223,7 +221,7 @@ def test_an_observer_may_say_which_events_it_looks_at():
         def handler(self, kind):
             return self.observe if kind is JobsFinished else None
 
-    run = a_run(1, observers=(Choosy().observe, everything.append))
+    run = a_run(1, observers=(Choosy(), EveryEvent(everything.append)))
 
     assert everything == run.events
     assert heard == [event for event in run.events if isinstance(event, JobsFinished)] != []

@@ -28,7 +28,7 @@ def rate(cluster, profile="res50", rules=None):
 
 def rate_in(state, profile="res50"):
     number = state.classes.number(profile, 1, 1.0)
-    return state.classes.throughput[number].tolist()
+    return state.classes.value.throughput[number].tolist()
 
 
 def a_file(tmp_path, *storage):
@@ -73,7 +73,7 @@ def test_a_cluster_that_changes_brings_its_storage_with_it():
     found = []
     for text in (f"{SERVERS}:storage=250", SERVERS):
         state.apply(ClusterChanged(at=1.0, cluster=clusters.load(text)))
-        found.append(state.classes.throughput.tolist())
+        found.append(state.classes.value.throughput.tolist())
 
     assert found == [[rate(clusters.load(f"{SERVERS}:storage=250"))], [[PUBLISHED]]]
 

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from builders import a_view, ids, shares, some_jobs
+from builders import a_cluster, a_view, ids, shares, some_jobs
 from rota.core.events import (
     Allocated,
-    CapacityChanged,
+    ClusterChanged,
     JobsDropped,
     JobsFinished,
     JobsRejected,
@@ -53,7 +53,7 @@ def test_without_a_change_nobody_asks():
         FINISHED,
         JobsDropped(at=1.0, jobs=ids(0), reason="x"),
         JobsRejected(at=1.0, jobs=ids(0), reason="x"),
-        CapacityChanged(at=1.0, capacity=ids(1)),
+        ClusterChanged(at=1.0, cluster=a_cluster(v100=1)),
         ran(lost=(0,)),
     ],
     ids=lambda e: type(e).__name__,

@@ -12,7 +12,7 @@ import pytest
 from rota import kernels
 from rota.kernels import plain
 from rota.mechanisms.divide import packing as packing_module
-from rota.mechanisms.divide.by_need import Layout
+from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.packing import Packing
 from rota.mechanisms.divide.tune import _Squeeze
 
@@ -104,7 +104,7 @@ def test_what_tasks_do(seed):
     at = rng.permutation(active)[:tasks]
     throughput = rng.random((4, types)) * 10
     kinds, gpus = rng.integers(0, types, tasks), 2 ** rng.integers(0, 4, tasks)
-    config = rng.integers(0, 6, tasks) if seed % 2 else np.zeros(0, dtype=int)
+    speed = rng.random(tasks) + 0.5 if seed % 2 else np.zeros(0)
     column = lambda: np.zeros(tasks)
     steps = column() if seed % 3 else np.zeros(0)
     same(
@@ -116,8 +116,7 @@ def test_what_tasks_do(seed):
         throughput,
         rng.random(active) * 1e5,
         rng.random(active) * 1e4,
-        config,
-        rng.random(6) + 0.5,
+        speed,
         1 / throughput,
         column(),
         column(),
@@ -177,8 +176,9 @@ def test_what_is_booked(seed):
         rng.integers(-1, 2, active),
         rng.random(10),
         rng.random(10),
-        np.zeros((5, len(put)), dtype=int),
-        np.zeros((2, len(put))),
+        rng.random(10),
+        np.zeros((4, len(put)), dtype=int),
+        np.zeros((3, len(put))),
         np.zeros(len(put), dtype=bool),
     )
 
@@ -199,33 +199,43 @@ def test_columns_that_are_added_and_taken_out(seed):
 
 @compiled
 @pytest.mark.parametrize("divided", [True, False])
-@pytest.mark.parametrize("wrong", [None, "job", "type", "configuration"])
+@pytest.mark.parametrize("wrong", [None, "job", "type"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_has_which_task(seed, wrong, divided):
     rng, active, classes, types = draw(seed), 30, 4, 3
     jobs = np.sort(rng.choice(1000, active, replace=False))
     first = rng.choice(jobs, int(rng.integers(1, active)), replace=False)
-    kinds, config = rng.integers(0, types, len(first)), rng.integers(0, 9, len(first))
+    kinds, given = rng.integers(0, types, len(first)), rng.random(len(first)) + 0.5
     at = int(rng.integers(0, len(first)))
     if wrong == "job":
         first[at] = rng.choice(np.setdiff1d(np.arange(-5, 1005), jobs))
     if wrong == "type":
         kinds[at] = rng.choice([-1, types])
-    if wrong == "configuration":
-        config[at] = rng.choice([-1, 9])
     best = rng.random(classes) if seed % 2 else np.zeros(0)
     rows, last, speed = np.zeros(len(first), dtype=int), np.zeros(active, dtype=int), rng.random(active)
-    group, speeds = rng.integers(0, classes, active), rng.random(9)
+    group = rng.integers(0, classes, active)
 
-    (one, left), (two, right) = both(
-        "seat", jobs, group, first, kinds, best, config, speeds, rows, last, speed, types, divided
-    )
+    (one, left), (two, right) = both("seat", jobs, group, first, kinds, best, given, rows, last, speed, types, divided)
 
-    harmless = wrong is None or (wrong == "configuration" and not divided)
-    assert one == two == (len(first) if harmless else at)
-    np.testing.assert_array_equal(left[7][:one], right[7][:one])
+    assert one == two == (len(first) if wrong is None else at)
+    np.testing.assert_array_equal(left[6][:one], right[6][:one])
+    np.testing.assert_array_equal(left[7], right[7])
     np.testing.assert_array_equal(left[8], right[8])
-    np.testing.assert_array_equal(left[9], right[9])
+
+
+@compiled
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_an_order(seed):
+    rng, count = draw(seed), 20
+    order = rng.permutation(count)
+    twice = np.where(np.arange(count) == 3, order[5], order)
+    outside = np.where(np.arange(count) == 3, rng.choice([-1, count, 1 << 40]), order)
+
+    assert same("is_permutation", order, count)
+    assert same("is_permutation", order[:0], 0)
+    assert not same("is_permutation", order[1:], count)
+    assert not same("is_permutation", twice, count)
+    assert not same("is_permutation", outside, count)
 
 
 @compiled
@@ -236,8 +246,10 @@ def test_columns_that_are_not_there_cannot_be_taken_out(gone):
         _compiled.without(np.zeros((2, 5)), gone, np.zeros((2, 5 - len(gone))), 2)
 
 
-class _Known:
-    """Configurations as a mechanism sees them."""
+class _Holdings:
+    """Rows as a packing sees them."""
+
+    known = None
 
     def __init__(self, rng, classes, size):
         fair = np.column_stack([3.0 * size, 62.5 * size])
@@ -252,13 +264,12 @@ def test_where_tasks_are_put(seed, squeezes, monkeypatch):
     rng, classes = draw(seed), 6
     size = np.where(np.arange(classes) < 3, 1, rng.choice([2, 4, 8, 16], classes))
     group = rng.integers(0, classes if seed % 2 else 3, 90)
-    known, layouts = _Known(rng, classes, size), []
+    holdings, layouts = _Holdings(rng, classes, size), []
     for half in (None, _compiled.walk):
         monkeypatch.setattr(packing_module.kernels, "walk", half)
         gpus = np.full(8, 8)
         packing = Packing(gpus, gpus * 3.0, gpus * 62.5, (3.0, 62.5))
-        packing.know(known)
-        packing.begin()
+        packing.begin(holdings, consolidate=False, balance=False)
         layout = object.__new__(Layout)
         layout.size, layout.cut, layout.full = size[group], group, group + classes
         squeeze = _Squeeze(layout, packing) if squeezes else None

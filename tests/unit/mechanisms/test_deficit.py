@@ -7,6 +7,7 @@ from rounds import CALM, ROUND, play, promised, random_shares, turn
 from builders import SLOW, Speeds, a_cluster, a_view, shares, some_jobs
 from rota.core.allocation import Traits
 from rota.core.events import Allocated
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE
 from rota.core.rules import Rules
 from rota.mechanisms.registry import build
 from rota.mechanisms.select.deficit import Deficit
@@ -136,8 +137,8 @@ def test_when_nobody_competes_the_choice_is_steady():
     easy, _ = choose(promised([[0.0, 1.0], [1.0, 0.0]]))
     hard, _ = choose(promised([[0.0, 1.0]] * 3))
 
-    assert easy.steady
-    assert not hard.steady
+    assert easy.horizon is UNTIL_JOBS_CHANGE
+    assert hard.horizon is EVERY_ROUND
 
 
 def test_pairs_and_singles_stand_in_one_queue():

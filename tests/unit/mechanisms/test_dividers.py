@@ -11,6 +11,7 @@ from rounds import turn
 import rota
 from builders import a_cluster, a_state, assert_fits, ids, some_jobs
 from rota.core.events import JobsFinished
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.registry import mechanisms
 
@@ -18,14 +19,14 @@ DIVIDERS = ["proportional", "strided"]
 every_divider = pytest.mark.parametrize("name", DIVIDERS)
 
 
-def choice_of(*rows, kinds=None, second=None, wasted=None, steady=False):
+def choice_of(*rows, kinds=None, second=None, wasted=None, horizon=EVERY_ROUND):
     kinds = ids(*kinds) if kinds is not None else np.zeros(len(rows), dtype=np.int64)
     return Choice(
         first=ids(*rows),
         type=kinds,
         second=None if second is None else ids(*second),
         wasted=None if wasted is None else np.array(wasted),
-        steady=steady,
+        horizon=horizon,
     )
 
 
@@ -74,11 +75,11 @@ def test_the_same_choice_again_is_the_same_placement_with_all_leases_extended(na
     before = divide(name, state, choice_of(0, 1, 2))
     turn(state, before, 0.0)
 
-    after = divide(name, state, choice_of(0, 1, 2, steady=True))
+    after = divide(name, state, choice_of(0, 1, 2, horizon=UNTIL_JOBS_CHANGE))
 
     assert after == before
     assert after.kept.all()
-    assert after.steady
+    assert after.horizon is UNTIL_JOBS_CHANGE
 
 
 @every_divider

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from rounds import play, promised
 
-from builders import FAST, SLOW, Speeds, a_cluster, a_view, some_jobs
+from builders import FAST, SLOW, Speeds, a_cluster, a_view, owe, some_jobs
 from rota.core.allocation import Traits
 from rota.core.events import JobsSubmitted
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE
 from rota.core.rules import preset
 from rota.mechanisms.select.fraction import Fraction
 from rota.policies.registry import policies
@@ -45,7 +46,7 @@ def test_turns_follow_shares():
 
 def test_equal_priorities_are_settled_by_debt_then_share_then_age():
     state = at_v100([[0.5], [0.5], [0.5]])
-    state.owed[0, :] = [0.0, 5.0, 5.0]
+    owe(state, 0, [0.0, 5.0, 5.0])
 
     _, chosen = choose(state)
 
@@ -62,7 +63,7 @@ def test_types_are_served_in_the_order_of_the_rules():
 
 def test_left_over_gpus_go_to_jobs_without_a_share_most_owed_first():
     state = at_v100([[0.0], [0.0], [1.0]], cluster=a_cluster(v100=2))
-    state.owed[0, :] = [1.0, 2.0, 0.0]
+    owe(state, 0, [1.0, 2.0, 0.0])
 
     _, chosen = choose(state)
 
@@ -174,9 +175,9 @@ def test_the_choice_is_steady_when_nobody_was_refused_and_types_are_known():
     crowded, _ = choose(at_v100([[0.5], [0.5]]))
     blind, _ = choose(at_v100([[1.0]], traits=Traits(aware=False)))
 
-    assert easy.steady
-    assert not crowded.steady
-    assert not blind.steady
+    assert easy.horizon is UNTIL_JOBS_CHANGE
+    assert crowded.horizon is EVERY_ROUND
+    assert blind.horizon is EVERY_ROUND
 
 
 def test_jobs_of_any_speed_are_served_by_share_alone():

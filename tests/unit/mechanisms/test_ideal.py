@@ -5,6 +5,7 @@ from rounds import promised
 
 from builders import FAST, Speeds, a_cluster, a_run, assert_fits, some_jobs
 from rota.core.allocation import Traits
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.rules import Rules
 from rota.mechanisms.registry import build
 
@@ -35,7 +36,7 @@ def test_every_share_is_a_task_without_slots():
 
     assert tasks(placement) == [(0, -1, K80, 0.25), (0, -1, V100, 0.75), (1, -1, V100, 0.5)]
     assert len(placement.slot_server) == 0
-    assert placement.steady
+    assert placement.horizon is UNTIL_JOBS_CHANGE
 
 
 def test_a_share_where_a_job_cannot_run_is_lost():

@@ -6,6 +6,7 @@ import pytest
 from builders import FAST, Speeds, a_cluster, a_placement, a_state, ids, shares, some_jobs
 from rota.core.allocation import Allocation, Traits
 from rota.core.events import JobsFinished, JobsSubmitted, Planned
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE, WITH_RANKING
 from rota.core.placement import Plan
 from rota.mechanisms.select.order import Order
 
@@ -15,7 +16,12 @@ K80, V100 = 0, 1
 def ranking(view, order, *, aware=True, static=False):
     zero = np.zeros((len(view), len(view.types)))
     return Allocation(
-        jobs=view.jobs, types=view.types, share=zero, order=ids(*order), static_order=static, traits=Traits(aware=aware)
+        jobs=view.jobs,
+        types=view.types,
+        share=zero,
+        order=ids(*order),
+        horizon=UNTIL_JOBS_CHANGE if static else EVERY_ROUND,
+        traits=Traits(aware=aware),
     )
 
 
@@ -83,7 +89,7 @@ def test_the_choice_is_steady_if_everybody_runs_or_the_order_stays(jobs, static,
 
     _, choice = choose(state, ranking(state.view(0.0), range(jobs), static=static))
 
-    assert choice.steady == steady
+    assert choice.horizon is (UNTIL_JOBS_CHANGE if steady else WITH_RANKING)
 
 
 def test_it_needs_a_ranking():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -117,7 +119,7 @@ def test_finish_time_fairness_can_be_met_but_not_beaten(seed):
     """The optimum rho needs rates r(rho): the plain program can give these, and not one in a thousand more."""
     view = a_mixed_view(seed)
     view.now = 4000.0
-    view.submitted[:] = np.linspace(0, 3000, len(view))
+    view = replace(view, submitted=np.linspace(0, 3000, len(view)))
 
     rho = policies.create("finish-time-fairness-unified").allocate(view).report.objective
 

@@ -80,6 +80,7 @@ def view_of(
         tenants=tenants,
         attained=np.zeros(count),
         speed=np.ones(count),
+        last_ran=np.zeros(count),
         urgent=None,
         patient=True,
         previous=previous,

@@ -4,6 +4,7 @@ import numpy as np
 
 from builders import a_cluster, a_run, a_view, some_jobs
 from rota.core.events import JobsFinished, Planned
+from rota.core.horizon import UNTIL_JOBS_LEAVE
 from rota.policies.registry import policies
 
 
@@ -23,7 +24,7 @@ def test_it_sees_no_types_and_promises_no_shares():
     allocation = policies.create("fifo").allocate(a_view(2))
 
     assert not allocation.traits.aware
-    assert allocation.static_order
+    assert allocation.horizon is UNTIL_JOBS_LEAVE
     assert not allocation.share.any()
 
 

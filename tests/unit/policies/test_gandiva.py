@@ -89,9 +89,9 @@ def test_who_stays_together_is_settled_pair_by_pair():
     gains = {(FAST, FAST, "v100"): 2.0, (SLOW, SLOW, "v100"): 0.1, (FAST, SLOW, "v100"): 3.0, (SLOW, FAST, "v100"): 0.2}
     profiles = [FAST, FAST, SLOW, SLOW, FAST, SLOW, FAST]
     view = a_view(some_jobs(7, profiles=profiles), cluster=a_cluster(v100=4), speeds=Speeds(pairs=gains))
-    first = replace(allocate(view), memory={**allocate(view).memory, "pairs": [(0, 1), (2, 3), (4, 5), (6, 7)]})
+    first = replace(allocate(view), state={**allocate(view).state, "pairs": [(0, 1), (2, 3), (4, 5), (6, 7)]})
 
-    kept = allocate(replace(view, capacity=np.array([9]), previous=first)).memory["pairs"]
+    kept = allocate(replace(view, capacity=np.array([9]), previous=first)).state["pairs"]
 
     assert kept == [(0, 1), (4, 5)], "of the others one pair loses and one has lost a member"
 
@@ -101,7 +101,7 @@ def test_pairs_of_which_nobody_is_left_are_forgotten():
     first = allocate(view)
     left = view.part(np.array([], dtype=np.int64), view.capacity)
 
-    assert allocate(replace(left, previous=first)).memory["pairs"] == []
+    assert allocate(replace(left, previous=first)).state["pairs"] == []
 
 
 def test_when_pressure_goes_away_nobody_shares_but_pairs_are_remembered():
@@ -111,7 +111,7 @@ def test_when_pressure_goes_away_nobody_shares_but_pairs_are_remembered():
     calm = allocate(replace(a_view(4, cluster=a_cluster(v100=4)), previous=first))
 
     assert pairs_of(calm) == []
-    assert sorted(calm.memory["pairs"]) == pairs_of(first)
+    assert sorted(calm.state["pairs"]) == pairs_of(first)
 
 
 def test_a_run_under_pressure_finishes_everybody():

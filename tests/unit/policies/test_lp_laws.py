@@ -159,10 +159,10 @@ def test_starting_from_the_last_allocation_changes_no_optimum(name, seed):
     before = policy.allocate(view)
     keep = np.flatnonzero(rng.random(len(view)) > 0.3)
     later = view.part(keep, np.maximum(view.capacity - [0, 1, 0], 1))
-    forget = {k: v for k, v in before.memory.items() if k.startswith("isolated")}
+    forget = {k: v for k, v in before.state.items() if k.startswith("isolated")}
 
     warm = policy.allocate(replace(later, previous=before))
-    cold = policy.allocate(replace(later, previous=replace(before, memory=forget)))
+    cold = policy.allocate(replace(later, previous=replace(before, state=forget)))
 
     assert_feasible(later, warm)
     assert warm.report.objective == pytest.approx(cold.report.objective, rel=1e-7)
@@ -196,8 +196,8 @@ def test_finish_time_fairness_remembers_the_time_that_steps_took_in_isolation():
 
     after = policy.allocate(later)
 
-    isolated = before.memory["isolated_rate"]
-    assert after.memory["isolated_time"] == pytest.approx([300.0 / isolated[0], 0.0])
+    isolated = before.state["isolated_rate"]
+    assert after.state["isolated_time"] == pytest.approx([300.0 / isolated[0], 0.0])
 
 
 def test_reference_type_is_the_fastest_where_there_is_no_v100():

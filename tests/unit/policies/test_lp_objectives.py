@@ -234,6 +234,6 @@ def test_strategy_proof_shares_are_nash_welfare_times_discounts(seed):
         others = [k for k in range(len(view)) if k != i]
         _, without = second_opinion.nash(view, others)
         discount = np.prod(utility[others] / without)
-        assert allocation.memory["discount"][i] == pytest.approx(discount, rel=1e-3)
+        assert allocation.state["discount"][i] == pytest.approx(discount, rel=1e-3)
         mine = (speeds(view, allocation) * normal(view, view.throughput))[i]
         assert mine == pytest.approx(utility[i] * discount, rel=1e-3)

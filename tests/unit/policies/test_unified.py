@@ -10,14 +10,15 @@ import pytest
 import rota
 from builders import a_cluster, a_run, a_view, assert_same_allocation, some_jobs
 from rota import clusters, profiles
-from rota.core.allocation import Allocation
+from rota.core.allocation import Allocation, Wishes
 from rota.core.cluster import Cluster, Resources, Server
 from rota.core.events import Allocated, Planned
 from rota.core.rules import Rules
 from rota.engine.log import read_events
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.tune import Tune
-from rota.mechanisms.registry import Halves, _wishes
+from rota.mechanisms.dividing import Select
+from rota.mechanisms.registry import ComposedMechanism, _wishes
 from rota.opt.configured import total_worth
 from rota.policies.registry import policies
 
@@ -83,12 +84,11 @@ def test_only_the_unified_policy_sees_that_a_v100_is_worth_its_cpus():
     plain = policies.create("max-min-fairness-perf").allocate(view)
     mine = policies.create("max-min-fairness-unified").allocate(view)
 
-    known = view.classes.configurations
     assert plain.share[:4, v100].max() < 1e-6
     assert mine.report.objective > plain.report.objective * 1.001
-    speed = known.speed[mine.wish[:4]] * mine.share[:4]
+    speed = mine.wish.speed[mine.wish.which[:4]] * mine.share[:4]
     assert speed.sum() > plain.share[:4].sum() * 1.3
-    assert known.cpus[mine.wish[:4, p100]].max() > 3
+    assert mine.wish.cpus[mine.wish.which[:4, p100]].max() > 3
 
 
 @pytest.mark.parametrize("name", UNIFIED)
@@ -99,8 +99,8 @@ def test_a_run_with_tune_finishes_and_nobody_is_slower_than_with_its_share(name)
 
     def look(event, run):
         if isinstance(event, Planned) and len(event.plan.placement):
-            placed, known = event.plan.placement, run.state.classes.configurations
-            assert (known.speed[placed.config] >= 1 - 1e-9).all()
+            placed = event.plan.placement
+            assert (placed.speed >= 1 - 1e-9).all()
             fits.append(held_within(placed, run.cluster))
 
     run = a_run(jobs, cluster=TWO_TYPES, policy=name, mechanism="tune", speeds=PIPELINE, observe=look)
@@ -123,7 +123,7 @@ def test_with_cpus_too_it_answers_the_same_to_the_same_view_and_does_not_care_ab
     assert_same_allocation(policy.allocate(view), first)
     assert_same_allocation(policies.create(name).allocate(later), policy.allocate(later))
     assert np.array_equal(first.share, other.share)
-    assert np.array_equal(first.wish, other.wish)
+    assert first.wish == other.wish
 
 
 @pytest.mark.parametrize("mechanism", ["greedy", "ideal", "proportional", "strided"])
@@ -150,22 +150,20 @@ def test_tune_refuses_wishes_that_cost_speed():
     """Five wishes of 2 CPUs would make room for one of 8, but nobody is to be slower than with the share."""
     cluster = clusters.load("v100=8/8:cpus=24:memory=500")
     view = a_view(some_jobs(8, profiles=["res18"] * 8), speeds=PIPELINE, cluster=cluster)
-    known = view.classes.configurations
-    wish = np.array([[known.number(0, 0, cpus, 62.5)] for cpus in (8, 3, 3, 2, 2, 2, 2, 2)])
+    wish = wishes_of(view, 8, 3, 3, 2, 2, 2, 2, 2)
 
     placed = placed_with(view, wish)
 
-    assert known.cpus[wish].sum() == 24
+    assert wish.cpus.sum() == 24
     assert placed.cpus[0] == 3, "a wish that costs speed is refused, so that everybody else holds the share"
     assert placed.cpus.sum() == 24
-    assert (known.speed[placed.config] >= 1).all()
+    assert (placed.speed >= 1).all()
 
 
 def test_a_wish_below_the_full_configuration_leaves_cpus_to_others():
     cluster = clusters.load("v100=4/4:cpus=16:memory=500")
     view = a_view(some_jobs(3, profiles=["res18"] * 3), speeds=PIPELINE, cluster=cluster)
-    known = view.classes.configurations
-    wish = np.array([[known.number(0, 0, cpus, 62.5)] for cpus in (5, 6, 5)])
+    wish = wishes_of(view, 5, 6, 5)
 
     assert placed_with(view, wish).cpus.tolist() == [5, 6, 5]
     assert sorted(placed_with(view, None).cpus.tolist()) == [4, 4, 8]
@@ -174,9 +172,16 @@ def test_a_wish_below_the_full_configuration_leaves_cpus_to_others():
 def test_spare_cpus_go_beyond_the_wish_up_to_what_makes_a_job_fastest():
     cluster = clusters.load("v100=4/4:cpus=16:memory=500")
     view = a_view(some_jobs(1, profiles=["res18"]), speeds=PIPELINE, cluster=cluster)
-    wish = np.array([[view.classes.configurations.number(0, 0, 5.0, 62.5)]])
+    wish = wishes_of(view, 5)
 
     assert placed_with(view, wish).cpus.tolist() == [8]
+
+
+def wishes_of(view, *cpus):
+    """So many CPUs for each job, on the only type."""
+    known = view.classes.configurations
+    speed = np.array([known.speed_of(0, 0, float(c), 62.5) for c in cpus])
+    return Wishes(np.array(cpus, dtype=float), np.full(len(cpus), 62.5), speed, np.arange(len(cpus))[:, None])
 
 
 def placed_with(view, wish):
@@ -184,10 +189,12 @@ def placed_with(view, wish):
     tune = Tune()
     tune.follow(Rules())
     share = np.ones((len(view), 1))
-    return Halves(Everybody(), tune).place(view, Allocation(jobs=view.jobs, types=view.types, share=share, wish=wish))
+    return ComposedMechanism(Everybody(), tune).place(
+        view, Allocation(jobs=view.jobs, types=view.types, share=share, wish=wish)
+    )
 
 
-class Everybody:
+class Everybody(Select):
     def choose(self, view, _allocation):
         return Choice(first=np.arange(len(view)), type=np.zeros(len(view), dtype=np.int64))
 
@@ -197,7 +204,7 @@ def test_jobs_that_came_after_the_policy_was_asked_have_no_wish():
     view = a_view(some_jobs(2, profiles=["res18"] * 2), speeds=PIPELINE, cluster=cluster)
     earlier = policies.create("max-min-fairness-unified").allocate(view.part(np.array([0]), view.capacity))
 
-    found = _wishes(view, earlier.jobs, earlier.wish, Choice(first=np.array([0, 1]), type=np.array([0, 0])))
+    found = _wishes(view, earlier.jobs, earlier.wish.which, Choice(first=np.array([0, 1]), type=np.array([0, 0])))
 
     assert found[0] == earlier.wish[0, 0]
     assert found[1] == -1
@@ -279,7 +286,7 @@ def test_jobs_that_end_together_get_gpus_for_what_rounding_left_of_them(name, le
     """The target of the solve before is no guess for these: in its units the coefficients vanish."""
     view = a_view(some_jobs(2, profiles="lstm", gpus=8), speeds=PIPELINE, cluster=TWO_TYPES, now=1000.0)
     before = policies.create(name).allocate(view)
-    view.steps_done[:] = view.total_steps - [left / 2, left]
+    view = replace(view, steps_done=view.total_steps - [left / 2, left])
 
     found = policies.create(name).allocate(replace(view, previous=before))
 

@@ -42,9 +42,9 @@ def test_a_job_that_ends_with_the_round_ends_in_it():
 
 
 def test_a_placement_that_may_change_runs_one_round():
-    tasks = tasks_of(some_jobs(1, steps=1e6), (0, -1, V100, 1), steady=False)
+    tasks = tasks_of(some_jobs(1, steps=1e6), (0, -1, V100, 1))
 
-    done = a_grid().run(tasks, 0.0, math.inf, 0.0)
+    done = a_grid().run(tasks, 0.0, -math.inf, 0.0)
 
     assert (done.end, done.rounds) == (360.0, 1)
     assert done.steps.tolist() == [1440.0]
@@ -82,7 +82,7 @@ def test_several_rounds_in_one_go_are_the_same_rounds_one_by_one(steps, kinds, r
     grid, now = a_grid(restart_s=restart), first * 360.0
 
     jump = grid.run(tasks_of(jobs, *placed), now, math.inf, now)
-    single = one_by_one(grid, tasks_of(jobs, *placed, steady=False), now=now, last_end=now)
+    single = one_by_one(grid, tasks_of(jobs, *placed), now=now, last_end=now)
 
     assert jump.rounds == len(single)
     assert jump.end == single[-1].end
@@ -104,7 +104,7 @@ def test_who_starts_pays_for_it_once_and_who_stays_does_not():
 
 
 def test_a_start_costs_gpu_time_but_makes_no_steps():
-    done = a_grid(restart_s=60.0).run(tasks_of(some_jobs(1, steps=1e6), (0, -1, V100, 1), steady=False), 0.0, 0.0, 0.0)
+    done = a_grid(restart_s=60.0).run(tasks_of(some_jobs(1, steps=1e6), (0, -1, V100, 1)), 0.0, 0.0, 0.0)
 
     assert done.steps.tolist() == [300.0 * 4]
     assert done.seconds.tolist() == [360.0]
@@ -155,10 +155,10 @@ def test_an_idle_cluster_wakes_with_the_next_round(arrival, wake):
 
 def test_the_grid_does_not_drift():
     grid, now = a_grid(round_s=0.1), 0.0
-    tasks = tasks_of(some_jobs(1, steps=1e9), (0, -1, V100, 1), steady=False)
+    tasks = tasks_of(some_jobs(1, steps=1e9), (0, -1, V100, 1))
 
     for _ in range(1000):
-        now = grid.run(tasks, now, math.inf, now).end
+        now = grid.run(tasks, now, -math.inf, now).end
 
     assert now == pytest.approx(100.0, rel=1e-12)
     assert np.isclose(1e9 - tasks.left[0], 400.0)

@@ -22,9 +22,9 @@ def a_stepper():
 
 
 def test_a_round_does_whole_steps_and_lasts_as_long_as_they_take():
-    tasks = tasks_of(some_jobs(1, profiles=SLOW, steps=1e6), (0, -1, V100, 1), steady=False, speeds=ODD)
+    tasks = tasks_of(some_jobs(1, profiles=SLOW, steps=1e6), (0, -1, V100, 1), speeds=ODD)
 
-    done = a_stepper().run(tasks, 0.0, math.inf, 0.0)
+    done = a_stepper().run(tasks, 0.0, -math.inf, 0.0)
 
     assert done.steps.tolist() == [39.0]
     assert done.end == 39.0 / 0.11
@@ -32,7 +32,7 @@ def test_a_round_does_whole_steps_and_lasts_as_long_as_they_take():
 
 def test_a_round_ends_when_its_slowest_task_does():
     jobs = some_jobs(2, profiles=[FAST, SLOW], steps=[73.0, 1e6])
-    tasks = tasks_of(jobs, (0, -1, V100, 1), (1, -1, V100, 1), servers=[[(2, 1)], [(3, 1)]], steady=False, speeds=ODD)
+    tasks = tasks_of(jobs, (0, -1, V100, 1), (1, -1, V100, 1), servers=[[(2, 1)], [(3, 1)]], speeds=ODD)
 
     done = a_stepper().run(tasks, 100.0, math.inf, 100.0)
 
@@ -60,9 +60,7 @@ def test_several_rounds_in_one_go_are_the_same_rounds_to_the_last_bit(steps, kin
     placed = [(job, -1, kinds[job], 1) for job in range(len(steps))]
 
     jump = a_stepper().run(tasks_of(jobs, *placed, speeds=ODD), now, now + stop, now - gap)
-    single = one_by_one(
-        a_stepper(), tasks_of(jobs, *placed, steady=False, speeds=ODD), now=now, last_end=now - gap, stop=now + stop
-    )
+    single = one_by_one(a_stepper(), tasks_of(jobs, *placed, speeds=ODD), now=now, last_end=now - gap, stop=now + stop)
 
     each = np.stack([s.seconds for s in single])
     assert jump.rounds == len(single)
@@ -77,7 +75,7 @@ def test_pairs_jump_as_they_go_one_by_one():
     jobs = some_jobs(2, profiles=[FAST, SLOW], steps=[1e4, 300.0])
 
     jump = a_stepper().run(tasks_of(jobs, (0, 1, V100, 1), speeds=ODD), 0.0, math.inf, 0.0)
-    single = one_by_one(a_stepper(), tasks_of(jobs, (0, 1, V100, 1), steady=False, speeds=ODD))
+    single = one_by_one(a_stepper(), tasks_of(jobs, (0, 1, V100, 1), speeds=ODD))
 
     assert jump.rounds == len(single) > 1
     assert jump.end == single[-1].end

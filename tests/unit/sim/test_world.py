@@ -4,6 +4,7 @@ import math
 
 from builders import FAST, SLOW, a_cluster, a_placement, a_run, a_state, some_jobs
 from rota.core.events import JobsFinished, JobsSubmitted, Planned, RoundsRan
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.jobs import TableSource
 from rota.core.placement import Plan, nobody
 from rota.core.rules import Rules, preset
@@ -13,7 +14,7 @@ from rota.sim.world import World
 def a_world(jobs, rules=None):
     rules = rules or Rules()
     state = a_state(some_jobs(0), rules=rules, cluster=a_cluster(v100=4))
-    return World(TableSource(jobs), state.classes, rules), state
+    return World(TableSource(jobs), rules), state
 
 
 def take_over(state, events):
@@ -30,7 +31,7 @@ def start(world, state, placement):
 def test_an_idle_world_goes_to_the_round_after_the_next_arrival():
     world, _ = a_world(some_jobs(2, arrivals=[400.0, 700.0]))
 
-    (arrived,) = world.advance(math.inf)
+    (arrived,) = world.advance(UNTIL_JOBS_CHANGE, math.inf)
 
     assert isinstance(arrived, JobsSubmitted)
     assert (world.now(), arrived.first_id, len(arrived.jobs)) == (720.0, 0, 2)
@@ -39,25 +40,25 @@ def test_an_idle_world_goes_to_the_round_after_the_next_arrival():
 def test_an_idle_world_of_the_artifact_goes_to_the_arrival_itself():
     world, _ = a_world(some_jobs(2, arrivals=[400.0, 700.0]), preset("gavel-artifact"))
 
-    (arrived,) = world.advance(math.inf)
+    (arrived,) = world.advance(UNTIL_JOBS_CHANGE, math.inf)
 
     assert (world.now(), len(arrived.jobs)) == (400.0, 1)
 
 
 def test_time_does_not_go_back():
     world, _ = a_world(some_jobs(1, arrivals=[720.0]))
-    world.advance(math.inf)
+    world.advance(UNTIL_JOBS_CHANGE, math.inf)
 
-    assert world.advance(10.0) == []
+    assert world.advance(UNTIL_JOBS_CHANGE, 10.0) == []
     assert world.now() == 720.0
 
 
 def test_what_happened_comes_in_order_rounds_then_ends_then_arrivals():
     world, state = a_world(some_jobs(3, steps=400.0, arrivals=[0.0, 0.0, 50.0]))
-    take_over(state, world.advance(math.inf))
-    start(world, state, a_placement((1, -1, 0, 1), (0, -1, 0, 1), steady=True))
+    take_over(state, world.advance(UNTIL_JOBS_CHANGE, math.inf))
+    start(world, state, a_placement((1, -1, 0, 1), (0, -1, 0, 1)))
 
-    events = world.advance(math.inf)
+    events = world.advance(UNTIL_JOBS_CHANGE, math.inf)
 
     assert [type(e) for e in events] == [RoundsRan, JobsFinished, JobsSubmitted]
     assert events[1].jobs.tolist() == [0, 1]
@@ -66,10 +67,10 @@ def test_what_happened_comes_in_order_rounds_then_ends_then_arrivals():
 
 def test_nobody_runs_after_an_empty_plan():
     world, state = a_world(some_jobs(2, steps=400.0, arrivals=[0.0, 5000.0]))
-    take_over(state, world.advance(math.inf))
+    take_over(state, world.advance(UNTIL_JOBS_CHANGE, math.inf))
     start(world, state, nobody())
 
-    (event,) = world.advance(math.inf)
+    (event,) = world.advance(UNTIL_JOBS_CHANGE, math.inf)
 
     assert isinstance(event, JobsSubmitted)
 
@@ -78,7 +79,7 @@ def test_a_world_is_exhausted_after_the_last_arrival():
     world, _ = a_world(some_jobs(1, arrivals=[5.0]))
 
     before = world.exhausted
-    world.advance(math.inf)
+    world.advance(UNTIL_JOBS_CHANGE, math.inf)
 
     assert (before, world.exhausted) == (False, True)
 
@@ -86,12 +87,12 @@ def test_a_world_is_exhausted_after_the_last_arrival():
 def test_a_world_goes_on_from_its_snapshot():
     jobs = some_jobs(3, arrivals=[0.0, 400.0, 5000.0])
     world, _ = a_world(jobs)
-    world.advance(math.inf)
-    world.advance(math.inf)
+    world.advance(UNTIL_JOBS_CHANGE, math.inf)
+    world.advance(UNTIL_JOBS_CHANGE, math.inf)
     other, _ = a_world(jobs.rows(2, 3))
 
     other.restore(world.snapshot())
-    (event,) = other.advance(math.inf)
+    (event,) = other.advance(UNTIL_JOBS_CHANGE, math.inf)
 
     assert other.now() == 5040.0
     assert event.first_id == 2

@@ -19,8 +19,8 @@ from rota.core.job_spec import UNPROFILED, JobSpec
 from rota.deploy.agent.main import Equipment
 from rota.deploy.agent.tasks import Key
 from rota.emulate.cards import USABLE, card
-from rota.emulate.catalogue import DeviceTimes, ExtrapolatedWarning, MemoryNeed
-from rota.emulate.device import Device, Fleet
+from rota.emulate.catalogue import DeviceMemoryNeed, DeviceTimes, ExtrapolatedWarning
+from rota.emulate.device import Device, DevicePool
 from rota.emulate.gangs import gang_step
 from rota.emulate.server import ASKING_S, DeviceServer
 from rota.rpc import rota_pb2 as pb
@@ -40,7 +40,7 @@ class Devices:
         self.type = equipment.type
         self.time_scale = 1.0
         usable = _usable_mib(equipment)
-        self.fleet = Fleet(
+        self.fleet = DevicePool(
             Device(name, equipment.type, usable, sharing=SHARING, asking_s=ASKING_S) for name in equipment.devices
         )
         self.path = folder / "run" / "devices.sock"
@@ -83,7 +83,7 @@ class Devices:
         try:
             for name in order.devices:
                 self.fleet[name].memory.hold(holder, need.persistent_mib)
-                self.fleet[name].memory.peak(holder, need.peak_mib)
+                self.fleet[name].memory.hold(holder, need.peak_mib)
         except RotaError:
             self.free(key)
             raise
@@ -108,7 +108,7 @@ class Devices:
         return self.time_scale / step.seconds
 
 
-def need_of(spec: JobSpec) -> MemoryNeed | None:
+def need_of(spec: JobSpec) -> DeviceMemoryNeed | None:
     """Memory on each device: of the model it names, or that its profile names; None if nobody knows."""
     model, batch = spec.model, spec.batch or 1
     named = _BATCH.fullmatch(spec.profile)

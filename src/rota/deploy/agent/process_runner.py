@@ -17,9 +17,9 @@ from rota.deploy.agent.emulated import machine_s
 from rota.deploy.agent.tasks import Key
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
-from rota.deploy.worker.ranks import Rank, Task
+from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
-from rota.deploy.worker.status import Phase, Reason, Status
+from rota.deploy.worker.status import ExitReason, Phase, Status
 from rota.deploy.worker.stopping import Ending
 from rota.rpc import rota_pb2 as pb
 
@@ -54,7 +54,7 @@ class ProcessRunner:
 
     def __init__(self, shared: ProcessHost, order: pb.TaskOrder, changed: Callable[[], None]) -> None:
         self.key: Key = (order.job, order.epoch)
-        self.task = Task(str(order.job), int(order.epoch))
+        self.task = AttemptId(str(order.job), int(order.epoch))
         self._shared = shared
         self._order = order
         self._changed = changed
@@ -237,7 +237,7 @@ class ProcessRunner:
 
     def _left_well(self, task: TaskId) -> bool:
         exit_ = self._status[task].exit
-        return exit_ is not None and exit_.reason is Reason.COMPLETED
+        return exit_ is not None and exit_.reason is ExitReason.COMPLETED
 
     def _begin_ending(self, gentle_s: float) -> None:
         now = time.monotonic()
@@ -254,10 +254,10 @@ class ProcessRunner:
         if rank.saved is not None and rank.saved > self._saved[0] and rank.saved_path:
             self._saved = (rank.saved, f"{self.key[0]}/{self.key[1]}/{rank.saved_path}")
             self._changed()
-        if rank.phase == "failed":
+        if rank.phase is RankPhase.FAILED:
             self._failure = outcome_named(rank.failure or AttemptOutcome.FAILED.value, rank.detail or "")
         if rank.over:
-            self._answers[rank.rank, "end"] = json.dumps({"op": rank.phase, "step": rank.step})
+            self._answers[rank.rank, "end"] = json.dumps({"op": rank.phase.value, "step": rank.step})
             self._changed()
 
     def answered(self, rank: int, message: dict[str, Any]) -> None:
@@ -272,14 +272,14 @@ class ProcessRunner:
         code = next((e.code if e.code is not None else 128 + (e.signal or 0) for e in exits if e.code != 0), 0)
         if self._failure is not None:
             return self._failure[0], code, self._failure[1]
-        worst = next((e for e in exits if e.reason is not Reason.COMPLETED), None)
+        worst = next((e for e in exits if e.reason is not ExitReason.COMPLETED), None)
         phases = {rank.phase for rank in self._shared.endpoint.ranks(self.task)}
         if worst is None:
             forced = any(ending.forced for ending in self._endings.values())
-            stopped = ("stopped" in phases or forced) and "done" not in phases
+            stopped = (RankPhase.STOPPED in phases or forced) and RankPhase.DONE not in phases
             if stopped:
                 return AttemptOutcome.STOPPED, 0, self._stopping
             return AttemptOutcome.COMPLETED, 0, ""
-        if self._began_stop and worst.reason is Reason.KILLED:
+        if self._began_stop and worst.reason is ExitReason.KILLED:
             return AttemptOutcome.STOPPED, code, self._stopping
         return AttemptOutcome(worst.reason.value), code, worst.detail

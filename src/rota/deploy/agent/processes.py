@@ -19,7 +19,7 @@ from rota.deploy.agent.tasks import Runner
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
-from rota.deploy.worker.ranks import Rank, Task
+from rota.deploy.worker.ranks import AttemptId, Rank
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.rpc import rota_pb2 as pb
 
@@ -49,7 +49,7 @@ class Processes:
         self.endpoint = Endpoint(
             folder / "run" / "agent.sock", on_change=self._heard, on_answer=self._answered, on_broken=self._broken
         )
-        self._runners: dict[Task, ProcessRunner] = {}
+        self._runners: dict[AttemptId, ProcessRunner] = {}
         self._some = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
         self._polling: asyncio.Task[None] | None = None
@@ -130,17 +130,17 @@ class Processes:
     # Events of the endpoint and the machine
 
     def _heard(self, rank: Rank) -> None:
-        runner = self._runners.get(rank.task)
+        runner = self._runners.get(rank.attempt)
         if runner is not None:
             runner.heard(rank)
 
-    def _answered(self, task: Task, rank: int, message: dict[str, Any]) -> None:
-        runner = self._runners.get(task)
+    def _answered(self, attempt: AttemptId, rank: int, message: dict[str, Any]) -> None:
+        runner = self._runners.get(attempt)
         if runner is not None:
             runner.answered(rank, message)
 
-    def _broken(self, task: Task, reason: str) -> None:
-        runner = self._runners.get(task)
+    def _broken(self, attempt: AttemptId, reason: str) -> None:
+        runner = self._runners.get(attempt)
         if runner is not None:
             runner.kill(reason)
 

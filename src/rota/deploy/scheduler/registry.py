@@ -17,7 +17,7 @@ from rota.core.lifecycle import FINAL_PHASES, AttemptOutcome, JobPhase
 from rota.deploy import events as deploy_events
 from rota.deploy.scheduler.records import Attempt, Job, Node
 
-DECISION_FAILURES: tuple[type[Any], ...] = (engine_events.SolveFailed,)
+DECISION_FAILURES: tuple[type[Any], ...] = (engine_events.SolveFailed, engine_events.PlacementFailed)
 """Events by which the engine says that a policy or a mechanism gave no answer that can be used."""
 
 

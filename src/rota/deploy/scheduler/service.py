@@ -12,7 +12,8 @@ from rota.assembly import make_policy, make_rules, make_throughputs
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ConfigError, RotaError
 from rota.core.events import Event, Planned, RunEnded, RunStarted
-from rota.deploy.deciding import Punctual, Renewing
+from rota.core.ports import EveryEvent
+from rota.deploy.deciding import TimeLimitedPolicy
 from rota.deploy.events import ServiceStarted
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
@@ -52,8 +53,8 @@ class Scheduler:
             raise ConfigError("the mechanism 'ideal' gives jobs fractions of a round; it can only be simulated")
         self._catalogue: OpenCatalogue = opened(make_throughputs(options.profiles))
         self._policy = self._make_policy()
-        self._mechanism = Renewing(
-            lambda: build(self.mechanism_name, self.rules, options.seed, dict(options.mechanism_settings), watched=True)
+        self._mechanism = build(
+            self.mechanism_name, self.rules, options.seed, dict(options.mechanism_settings), watched=True
         )
         self.journal = Journal(options.state)
         try:
@@ -67,11 +68,11 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._snapshot_at = self.journal.last
 
-    def _make_policy(self) -> Punctual:
+    def _make_policy(self) -> TimeLimitedPolicy:
         options = self.options
         policy = make_policy(options.policy, options.policy_settings, options.seed, self.rules)
         wall_round_s = self.rules.round_s / options.time_scale
-        return Punctual(policy, options.solve_budget_s or max(0.05, min(wall_round_s / 4, 5.0)))
+        return TimeLimitedPolicy(policy, options.solve_budget_s or max(0.05, min(wall_round_s / 4, 5.0)))
 
     def _make_state(self, cluster: Cluster) -> LiveState:
         return LiveState(cluster, self._catalogue, self.rules, by_need=self._mechanism.by_need)
@@ -188,9 +189,17 @@ class Scheduler:
         assert state is not None  # it is there from the first server on
         assert trigger is not None  # it comes with the state
         world.attach(state)
-        fresh = Engine(state=state, policy=self._policy, mechanism=self._mechanism, world=world)
-        observers = [self._recorder.apply_engine_event, self._after]
-        engine = fresh.continued(state, trigger, world, observers, journal=self._before)
+        engine = Engine(
+            state=state,
+            policy=self._policy,
+            mechanism=self._mechanism,
+            clock=world,
+            executor=world,
+            observers=[EveryEvent(self._recorder.apply_engine_event), EveryEvent(self._after)],
+            trigger=trigger,
+            journal=EveryEvent(self._before),
+            tolerant=True,
+        )
         engine.run(lambda: self._loop.stopped)
 
     def _config(self, cluster: Cluster) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import time
 
-from rota.core.arrays import FloatArray
 from rota.core.events import Event
+from rota.core.horizon import Horizon
 from rota.core.placement import Plan
 from rota.core.view import View
 from rota.deploy.scheduler.clock import WallClock
@@ -63,9 +63,9 @@ class DeploymentWorld:
             self._loop.turn(_LONGEST_NAP_S)
         self._begin_round()
 
-    def advance(self, until: float) -> list[Event]:
+    def advance(self, horizon: Horizon, limit: float) -> list[Event]:
         """Serve requests until the next round has to be decided; what the engine has to know by then."""
-        del until  # rounds are decided on the grid, whatever the policy would like
+        del horizon, limit  # nobody knows what real jobs will do: every round on the grid is looked at
         self._loop.carry_out()
         self.decided_s = time.perf_counter() - self._decision_began if self._decision_began else 0.0
         self._wait_for_round()
@@ -105,22 +105,13 @@ class DeploymentWorld:
         placement = plan.placement
         if self._state is None or len(placement) == 0:
             return
-        tasks = make_tasks(placement, view, self._state.classes, spread_costs=True)
+        tasks = make_tasks(placement, view, spread_costs=True)
         self._rates.update(zip(placement.first.tolist(), tasks.rate.tolist(), strict=True))
         partners = zip(placement.second.tolist(), tasks.partner_rate.tolist(), strict=True)
         self._rates.update((partner, rate) for partner, rate in partners if partner >= 0)
 
     def close(self) -> None:
         """Jobs go on without us."""
-
-    def pace(self, least: int) -> FloatArray | None:
-        """Nobody knows what real jobs will do."""
-        del least
-        return None
-
-    def hold(self, *, held: bool) -> None:
-        """Rounds are never skipped."""
-        del held
 
     def _desired(self) -> dict[int, DesiredAttempt]:
         if self._state is None:

@@ -1,6 +1,7 @@
 """Who may talk to a deployed scheduler: certificates, tokens, the guard in front of every call.
 
-Needs grpcio and cryptography, the extra `deploy`. Importing a module of this package without them is a ConfigError.
+Needs grpcio and cryptography, the extra `deploy`. Importing a module of this package without them
+is a ConfigError.
 """
 
 from __future__ import annotations
@@ -12,5 +13,6 @@ from rota.core.errors import ConfigError
 _missing = [name for name in ("grpc", "cryptography") if find_spec(name) is None]
 if _missing:
     raise ConfigError(
-        f"a deployed scheduler needs {' and '.join(_missing)}, which is not installed: pip install 'rota[deploy]'"
+        f"a deployed scheduler needs {' and '.join(_missing)}, which is not installed: pip install "
+        "'rota[deploy]'"
     )

@@ -1,6 +1,9 @@
-"""What was refused: counted always, told at a bounded rate, so that a flood of bad messages cannot fill a disk.
+"""What was refused.
 
-Every reason has its own allowance: a thousand garbage connections a second do not hide the one wrong token.
+Counted always, told at a bounded rate, so that a flood of bad messages cannot fill a disk.
+
+Every reason has its own allowance: a thousand garbage connections a second do not hide the one
+wrong token.
 """
 
 from __future__ import annotations
@@ -17,14 +20,14 @@ _log = logging.getLogger(__name__)
 _LONGEST = 200
 
 
-class Reason(str, enum.Enum):
+class RefusalReason(str, enum.Enum):
     """Why somebody was refused."""
 
     NOT_TLS = "not-tls"
     NO_CERTIFICATE = "no-certificate"
     BAD_CERTIFICATE = "bad-certificate"
-    NO_TOKEN = "no-token"  # noqa: S105 - a reason, not a secret
-    BAD_TOKEN = "bad-token"  # noqa: S105
+    NO_TOKEN = "no-token"
+    BAD_TOKEN = "bad-token"
     WRONG_TENANT = "wrong-tenant"
     WRONG_ROLE = "wrong-role"
     UNKNOWN_METHOD = "unknown-method"
@@ -32,17 +35,20 @@ class Reason(str, enum.Enum):
 
 
 @dataclass(frozen=True)
-class Refused:
-    """One refusal for the trail; `suppressed` more of the same reason were only counted since the last one told."""
+class Refusal:
+    """One refusal for the trail.
+
+    `suppressed` more of the same reason were only counted since the last one told.
+    """
 
     peer: str
     method: str
-    reason: Reason
+    reason: RefusalReason
     why: str
     suppressed: int = 0
 
 
-def to_the_log(refused: Refused) -> None:
+def to_the_log(refused: Refusal) -> None:
     """Tell a refusal through `logging`."""
     more = f" ({refused.suppressed} more like it were not logged)" if refused.suppressed else ""
     _log.warning("refused %s %s: %s%s", refused.peer, refused.method, refused.why, more)
@@ -53,27 +59,33 @@ class Audit:
 
     def __init__(
         self,
-        sink: Callable[[Refused], None] = to_the_log,
+        sink: Callable[[Refusal], None] = to_the_log,
         *,
         burst: int = 20,
         per_minute: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._sink, self._burst, self._per_second, self._clock = sink, burst, per_minute / 60.0, clock
+        self._sink = sink
+        self._burst = burst
+        self._per_second = per_minute / 60.0
+        self._clock = clock
         self._lock = threading.Lock()
-        self._counts: Counter[Reason] = Counter()
-        self._suppressed: Counter[Reason] = Counter()
-        self._allowance = {reason: (float(burst), clock()) for reason in Reason}
+        self._counts: Counter[RefusalReason] = Counter()
+        self._suppressed: Counter[RefusalReason] = Counter()
+        self._allowance = {reason: (float(burst), clock()) for reason in RefusalReason}
 
-    def refused(self, peer: str, method: str, reason: Reason, why: str) -> None:
-        """Somebody was turned away. Peer and method are the caller's words and are made harmless."""
+    def refused(self, peer: str, method: str, reason: RefusalReason, why: str) -> None:
+        """Somebody was turned away.
+
+        Peer and method are the caller's words and are made harmless.
+        """
         with self._lock:
             self._counts[reason] += 1
             if not self._may_tell(reason):
                 self._suppressed[reason] += 1
                 return
             suppressed = self._suppressed.pop(reason, 0)
-        self._sink(Refused(harmless(peer), harmless(method), reason, harmless(why), suppressed))
+        self._sink(Refusal(harmless(peer), harmless(method), reason, harmless(why), suppressed))
 
     def counts(self) -> dict[str, int]:
         """Refusals so far by reason."""
@@ -88,14 +100,15 @@ class Audit:
     def flush(self) -> None:
         """Tell what was only counted: at the end, and now and then while it is quiet."""
         with self._lock:
-            left, self._suppressed = dict(self._suppressed), Counter()
-        for reason, count in left.items():
-            self._sink(Refused("-", "-", reason, "told in total", count))
+            suppressed = dict(self._suppressed)
+            self._suppressed.clear()
+        for reason, count in suppressed.items():
+            self._sink(Refusal("-", "-", reason, "told in total", count))
 
-    def _may_tell(self, reason: Reason) -> bool:
-        left, then = self._allowance[reason]
+    def _may_tell(self, reason: RefusalReason) -> bool:
+        left, last_time = self._allowance[reason]
         now = self._clock()
-        left = min(float(self._burst), left + (now - then) * self._per_second)
+        left = min(float(self._burst), left + (now - last_time) * self._per_second)
         allowed = left >= 1.0
         self._allowance[reason] = (left - 1.0 if allowed else left, now)
         return allowed

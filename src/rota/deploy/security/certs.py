@@ -6,7 +6,8 @@
     DIR/agents/NAME.pem, NAME.key
     DIR/clients/NAME.pem, NAME.key
 
-Keys are P-256: gRPC's TLS library does not offer Ed25519 in its handshakes. Nothing is overwritten unless asked.
+Keys are P-256: gRPC's TLS library does not offer Ed25519 in its handshakes. Nothing is overwritten
+unless asked.
 """
 
 from __future__ import annotations
@@ -44,9 +45,15 @@ class Issued:
     expires: datetime
 
 
-def create_authority(folder: Path, now: datetime, *, days: int = AUTHORITY_DAYS, force: bool = False) -> Path:
-    """Write ca.pem and ca.key. With `force`, certificates of the old authority are worthless from then on."""
-    certificate, key = folder / "ca.pem", folder / "ca.key"
+def create_authority(
+    folder: Path, now: datetime, *, days: int = AUTHORITY_DAYS, force: bool = False
+) -> Path:
+    """Write ca.pem and ca.key.
+
+    With `force`, certificates of the old authority are worthless from then on.
+    """
+    certificate = folder / "ca.pem"
+    key = folder / "ca.key"
     _refuse_overwriting([certificate, key], force=force)
     secret_files.make_private_folder(folder)
     private = ec.generate_private_key(ec.SECP256R1())
@@ -75,9 +82,10 @@ def issue(
 ) -> Issued:
     """A key and a certificate, signed by the authority in `folder`.
 
-    With `out` they go there as ROLE.pem and ROLE.key beside a copy of ca.pem: a folder to hand over.
+    With `out` they go there as ROLE.pem and ROLE.key beside a copy of ca.pem: a folder to hand
+    over.
     """
-    check_name(_kind(subject.role), subject.name)
+    check_name(_with_article(subject.role), subject.name)
     if subject.tenant is not None:
         check_name("a tenant", subject.tenant)
     authority, authority_key = load_authority(folder, now)
@@ -87,7 +95,9 @@ def issue(
         _refuse_another_authority(out / "ca.pem", authority)
     secret_files.make_private_folder(certificate.parent)
     private = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{subject.role.value}:{subject.name}"[:64])])
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"{subject.role.value}:{subject.name}"[:64])]
+    )
     ends = min(now + timedelta(days=days), authority.not_valid_after_utc)
     revoked = Revocations(revoked_file(folder)).made_after(subject)
     begins = now if revoked is None else max(now, revoked + timedelta(seconds=1))
@@ -124,18 +134,26 @@ def certificates_in(folder: Path) -> list[Path]:
     """Every certificate of a folder except that of the authority."""
     single = [folder / f"{role.value}.pem" for role in Role]
     return (
-        [p for p in single if p.exists()] + sorted(folder.glob("agents/*.pem")) + sorted(folder.glob("clients/*.pem"))
+        [p for p in single if p.exists()]
+        + sorted(folder.glob("agents/*.pem"))
+        + sorted(folder.glob("clients/*.pem"))
     )
 
 
-def renew(folder: Path, now: datetime, *, within_days: int = 30, days: int = CERTIFICATE_DAYS) -> list[Issued]:
-    """Replace the certificates, keys included, that end within so many days; role, name and hosts stay."""
+def renew(
+    folder: Path, now: datetime, *, within_days: int = 30, days: int = CERTIFICATE_DAYS
+) -> list[Issued]:
+    """Replace the certificates, keys included, that end within so many days.
+
+    Role, name and hosts stay.
+    """
     renewed = []
     authority, _ = load_authority(folder, now)
     limit = now + timedelta(days=within_days)
     if authority.not_valid_after_utc <= limit:
         raise ConfigError(
-            f"{folder / 'ca.pem'}: the authority itself ends on {authority.not_valid_after_utc:%Y-%m-%d}; make a new "
+            f"{folder / 'ca.pem'}: the authority itself ends on "
+            f"{authority.not_valid_after_utc:%Y-%m-%d}; make a new "
             "one in another folder with `rota certs init` and hand out its certificates"
         )
     for path in certificates_in(folder):
@@ -144,33 +162,40 @@ def renew(folder: Path, now: datetime, *, within_days: int = 30, days: int = CER
             continue
         subject = subject_of(old, path)
         out = folder if path.parent == folder else None
-        renewed.append(issue(folder, subject, now, hosts=hosts_of(old), days=days, force=True, out=out))
+        renewed.append(
+            issue(folder, subject, now, hosts=hosts_of(old), days=days, force=True, out=out)
+        )
     return renewed
 
 
 def hosts_of(certificate: x509.Certificate) -> Sequence[str]:
     """Host names and addresses that a certificate is good for."""
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    return [
+        *names.get_values_for_type(x509.DNSName),
+        *map(str, names.get_values_for_type(x509.IPAddress)),
+    ]
 
 
-def _kind(role: Role) -> str:
+def _with_article(role: Role) -> str:
     return {Role.SCHEDULER: "a scheduler", Role.AGENT: "an agent", Role.CLIENT: "a client"}[role]
 
 
 def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
-    there = [str(p) for p in paths if p.exists()]
-    if there and not force:
+    existing = [str(p) for p in paths if p.exists()]
+    if existing and not force:
         raise OutputError(
-            f"{' and '.join(there)} would be overwritten; nothing was changed. Give --force to replace them"
+            f"{' and '.join(existing)} would be overwritten; nothing was changed. Give --force to "
+            "replace them"
         )
 
 
 def _refuse_another_authority(path: Path, authority: x509.Certificate) -> None:
-    """Replacing ca.pem would make the other certificates beside it useless, so not even `force` does it."""
+    """Not even `force` replaces ca.pem: the other certificates beside it would be useless."""
     if path.exists() and read_certificate(path) != authority:
         raise OutputError(
-            f"{path} is of another authority; nothing was changed. Choose another folder, or remove it first"
+            f"{path} is of another authority; nothing was changed. Choose another folder, or "
+            "remove it first"
         )
 
 
@@ -184,13 +209,23 @@ def _host(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         pass
-    if not text or len(text) > 253 or not all(c.isascii() and (c.isalnum() or c in ".-_*") for c in text):
-        raise ConfigError(f"{text!r} is neither a host name nor an IP address; give it without scheme and port")
+    if (
+        not text
+        or len(text) > 253
+        or not all(c.isascii() and (c.isalnum() or c in ".-_*") for c in text)
+    ):
+        raise ConfigError(
+            f"{text!r} is neither a host name nor an IP address; give it without scheme and port"
+        )
     return x509.DNSName(text)
 
 
 def _builder(
-    name: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, ends: datetime
+    name: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    ends: datetime,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -227,7 +262,9 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _write_pair(path: Path, key_path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+def _write_pair(
+    path: Path, key_path: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+) -> None:
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

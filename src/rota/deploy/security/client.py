@@ -1,10 +1,13 @@
-"""The client's side: where the scheduler is and what opens it, and one clear message when it cannot be reached.
+"""The client's side.
 
-Each setting is looked for in this order: what the caller gives (flags), the environment (ROTA_SCHEDULER, ROTA_CERTS,
-ROTA_TOKEN or ROTA_TOKEN_FILE), .rota/client.toml in the current folder or the nearest one above it (`rota up` writes
-it; a file of somebody else is not used), and the user's file client.toml in $XDG_CONFIG_HOME/rota (~/.config/rota).
-Certificates are looked for in `certs` beside that last file in the end. Doing without certificates is never found
-anywhere: it takes a flag.
+Where the scheduler is and what opens it, and one clear message when it cannot be reached.
+
+Each setting is looked for in this order: what the caller gives (flags), the environment
+(ROTA_SCHEDULER, ROTA_CERTS, ROTA_TOKEN or ROTA_TOKEN_FILE), .rota/client.toml in the current folder
+or the nearest one above it (`rota up` writes it; a file of somebody else is not used), and the
+user's file client.toml in $XDG_CONFIG_HOME/rota (~/.config/rota). Certificates are looked for in
+`certs` beside that last file in the end. Doing without certificates is never found anywhere: it
+takes a flag.
 """
 
 from __future__ import annotations
@@ -53,9 +56,16 @@ class ClientSettings:
         """For messages: the parts and where they come from; never the token."""
         parts = [f"scheduler {self.address} from {self.sources.get('scheduler', 'the caller')}"]
         if self.bundle is not None:
-            parts.append(f"certificate {self.bundle.files[1]} from {self.sources.get('certs', 'the caller')}")
+            parts.append(
+                f"certificate {self.bundle.files.certificate} from "
+                f"{self.sources.get('certs', 'the caller')}"
+            )
         if not self.insecure:
-            parts.append(f"token from {self.sources.get('token', 'the caller')}" if self.token else "no token")
+            parts.append(
+                f"token from {self.sources.get('token', 'the caller')}"
+                if self.token
+                else "no token"
+            )
         return "; ".join(parts)
 
 
@@ -69,53 +79,71 @@ def find_settings(
     name: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ClientSettings:
-    """The settings of a client or an agent. Raises ConfigError with every place that was looked at."""
-    folder = config_folder(environ)
-    file = folder / "client.toml"
-    written, near = _user_file(file), nearest_file()
-    local = {} if near is None else _user_file(near)
+    """The settings of a client or an agent.
+
+    Raises ConfigError with every place that was looked at.
+    """
+    user_file = config_folder(environ) / "client.toml"
+    user_settings = _read_settings(user_file)
+    near_file = nearest_file()
+    near_settings = {} if near_file is None else _read_settings(near_file)
     sources: dict[str, str] = {}
 
     def first(key: str, given: str | Path | None, variable: str) -> str | None:
         for value, source in (
             (given, "the command line"),
             (environ.get(variable), variable),
-            (local.get(key), str(near)),
-            (written.get(key), str(file)),
+            (near_settings.get(key), str(near_file)),
+            (user_settings.get(key), str(user_file)),
         ):
             if value:
                 sources[key] = source
                 return str(value)
         return None
 
-    found = first("scheduler", address, "ROTA_SCHEDULER")
-    if found is None:
+    scheduler = first("scheduler", address, "ROTA_SCHEDULER")
+    if scheduler is None:
         raise ConfigError(
-            "no scheduler is named: give its address (--scheduler HOST:PORT), set ROTA_SCHEDULER, or write "
-            f"scheduler = ... in {file}; `rota up` starts one on this machine, which is then found from its folder"
+            "no scheduler is named: give its address (--scheduler HOST:PORT), set ROTA_SCHEDULER, "
+            f"or write scheduler = ... in {user_file}; `rota up` starts one on this machine, which "
+            "is then found from its folder"
         )
     if insecure:
-        require_loopback(found, f"connecting (address from {sources['scheduler']}) to")
-        return ClientSettings(found, insecure=True, sources=sources)
-    place = first("certs", certs, "ROTA_CERTS")
-    if place is None:
-        place, sources["certs"] = str(folder / "certs"), "the default place"
-        if not Path(place).is_dir():
-            raise ConfigError(
-                f"no certificates: give their folder, set ROTA_CERTS, write certs = ... in {file}, or put them into "
-                f"{place}; --insecure does without them for a scheduler on this machine"
-            )
-    bundle = load_bundle(Path(place).expanduser(), role, name)
+        require_loopback(scheduler, f"connecting (address from {sources['scheduler']}) to")
+        return ClientSettings(scheduler, insecure=True, sources=sources)
+    certs_folder = first("certs", certs, "ROTA_CERTS")
+    if certs_folder is None:
+        certs_folder = _default_certs(user_file)
+        sources["certs"] = "the default place"
+    bundle = load_bundle(Path(certs_folder).expanduser(), role, name)
     token = _token(first("token_file", token_file, "ROTA_TOKEN_FILE"), token_file, environ, sources)
-    return ClientSettings(found, bundle, token if role is Role.CLIENT else None, sources=sources)
+    return ClientSettings(
+        scheduler, bundle, token if role is Role.CLIENT else None, sources=sources
+    )
+
+
+def _default_certs(user_file: Path) -> str:
+    folder = user_file.with_name("certs")
+    if not folder.is_dir():
+        raise ConfigError(
+            "no certificates: give their folder, set ROTA_CERTS, write certs = ... in "
+            f"{user_file}, or put them into "
+            f"{folder}; --insecure does without them for a scheduler on this machine"
+        )
+    return str(folder)
 
 
 def connect(
-    settings: ClientSettings, *, tenant: str | None = None, agent: str | None = None, sync: bool = False
+    settings: ClientSettings,
+    *,
+    tenant: str | None = None,
+    agent: str | None = None,
+    sync: bool = False,
 ) -> Any:
     """A channel: grpc.aio, or blocking with `sync`. It connects with the first call.
 
-    `tenant` and `agent` only matter without certificates, where the scheduler believes what it is told.
+    `tenant` and `agent` only matter without certificates, where the scheduler believes what it is
+    told.
     """
     metadata: tuple[tuple[str, str], ...] = ()
     if settings.insecure and tenant is not None:
@@ -139,18 +167,22 @@ def explained(settings: ClientSettings) -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         code = error.code() if hasattr(error, "code") else None
-        said = error.details() if hasattr(error, "details") else ""
-        if code is grpc.StatusCode.UNAVAILABLE and (said or "").startswith(STOPPING):
-            raise ConfigError(f"{said} ({settings.describe()})") from error
+        details = error.details() if hasattr(error, "details") else ""
+        if code is grpc.StatusCode.UNAVAILABLE and (details or "").startswith(STOPPING):
+            raise ConfigError(f"{details} ({settings.describe()})") from error
         if code is grpc.StatusCode.UNAVAILABLE:
             why = diagnose(settings.address, settings.bundle)
-            raise ConfigError(f"cannot talk to the scheduler: {why} ({settings.describe()})") from error
+            raise ConfigError(
+                f"cannot talk to the scheduler: {why} ({settings.describe()})"
+            ) from error
         if code in {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}:
-            raise ConfigError(f"the scheduler refuses: {said} ({settings.describe()})") from error
+            raise ConfigError(
+                f"the scheduler refuses: {details} ({settings.describe()})"
+            ) from error
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise ConfigError(
-                f"the scheduler did not answer in time; is it overloaded, or the address that of another service? "
-                f"({settings.describe()})"
+                "the scheduler did not answer in time; is it overloaded, or the address that of "
+                f"another service? ({settings.describe()})"
             ) from error
         raise
 
@@ -158,8 +190,8 @@ def explained(settings: ClientSettings) -> Iterator[None]:
 def nearest_file(start: Path | None = None) -> Path | None:
     """The .rota/client.toml of the current folder or the nearest one above it.
 
-    One that belongs to somebody else, or that others may write, is passed over: in a shared folder it could lead our
-    token to a stranger's scheduler.
+    One that belongs to somebody else, or that others may write, is passed over: in a shared folder
+    it could lead our token to a stranger's scheduler.
     """
     here = Path.cwd() if start is None else start
     for folder in (here, *here.parents):
@@ -171,7 +203,7 @@ def nearest_file(start: Path | None = None) -> Path | None:
     return None
 
 
-def _user_file(path: Path) -> Mapping[str, str]:
+def _read_settings(path: Path) -> Mapping[str, str]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -183,7 +215,9 @@ def _user_file(path: Path) -> Mapping[str, str]:
     wrong = sorted(k for k, v in document.items() if k not in _KEYS or not isinstance(v, str))
     if wrong:
         known = ", ".join(sorted(_KEYS))
-        raise ConfigError(f"{path}: {', '.join(wrong)} cannot be used; known are {known}, each a text in quotes")
+        raise ConfigError(
+            f"{path}: {', '.join(wrong)} cannot be used; known are {known}, each a text in quotes"
+        )
     return document
 
 
@@ -191,15 +225,17 @@ def _token(
     file: str | None, given: str | Path | None, environ: Mapping[str, str], sources: dict[str, str]
 ) -> str | None:
     if given is None and environ.get("ROTA_TOKEN"):
-        text, sources["token"] = environ["ROTA_TOKEN"].strip(), "ROTA_TOKEN"
+        text = environ["ROTA_TOKEN"].strip()
+        sources["token"] = "ROTA_TOKEN"
     elif file is not None:
         path = Path(file).expanduser()
-        text = secret_files.read_secret(path, "write the token into it, or name another file").decode(
-            "utf-8", "replace"
-        )
-        text, sources["token"] = text.strip(), f"{path} ({sources['token_file']})"
+        content = secret_files.read_secret(path, "write the token into it, or name another file")
+        text = content.decode("utf-8", "replace").strip()
+        sources["token"] = f"{path} ({sources['token_file']})"
     else:
         return None
     if not looks_like_a_token(text):
-        raise ConfigError(f"{sources['token']} does not hold a token; one looks like rota_<id>_<secret>")
+        raise ConfigError(
+            f"{sources['token']} does not hold a token; one looks like rota_<id>_<secret>"
+        )
     return text

@@ -1,4 +1,7 @@
-"""Why a scheduler cannot be reached: tried again step by step, because gRPC only says that it is unavailable."""
+"""Why a scheduler cannot be reached.
+
+Tried again step by step, because gRPC only says that it is unavailable.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,27 @@ def diagnose(address: str, bundle: Bundle | None) -> str:
     host, port = split(address)
     try:
         with socket.create_connection((host, port), timeout=_PATIENCE_S) as plain:
-            return f"{host} port {port} is open, {_without_tls() if bundle is None else _with_tls(plain, host, bundle)}"
+            finding = _without_tls() if bundle is None else _with_tls(plain, host, bundle)
+            return f"{host} port {port} is open, {finding}"
     except socket.gaierror:
         return f"the host name {host!r} is not known; check the address"
     except ConnectionRefusedError:
-        return f"nothing listens on {host} port {port}; is the scheduler running, and is this its port?"
+        return (
+            f"nothing listens on {host} port {port}; "
+            "is the scheduler running, and is this its port?"
+        )
     except TimeoutError:
         return f"{host} port {port} does not answer; check the address, firewalls and the network"
     except OSError as error:
-        return f"{host} port {port} cannot be reached: {error.strerror or error}; check the address and the network"
+        why = error.strerror or error
+        return f"{host} port {port} cannot be reached: {why}; check the address and the network"
 
 
 def _without_tls() -> str:
-    return "but does not speak plain gRPC; a scheduler with certificates needs a client with certificates"
+    return (
+        "but does not speak plain gRPC; "
+        "a scheduler with certificates needs a client with certificates"
+    )
 
 
 def _with_tls(plain: socket.socket, host: str, bundle: Bundle) -> str:
@@ -42,15 +53,20 @@ def _with_tls(plain: socket.socket, host: str, bundle: Bundle) -> str:
             # In TLS 1.3 the server judges our certificate after the handshake is over for us.
             secure.settimeout(_PATIENCE_S)
             if secure.recv(1):
-                return "and accepts this certificate; the scheduler may just have started, try again"
+                return (
+                    "and accepts this certificate; the scheduler may just have started, try again"
+                )
     except ssl.SSLCertVerificationError as error:
-        said = error.verify_message.rstrip(".")
-        return f"but its certificate is not accepted here: {said}; use its host name, and the ca.pem it was made with"
+        problem = error.verify_message.rstrip(".")
+        return (
+            f"but its certificate is not accepted here: {problem}; use its host name, and the "
+            "ca.pem it was made with"
+        )
     except TimeoutError:
         return "but does not answer; is it a scheduler?"
     except (ssl.SSLError, ConnectionError):
         pass
     return (
-        f"but it does not accept the certificate {bundle.files[1]} ({bundle.subject}), or is not a scheduler; use a "
-        "certificate that was made with the scheduler's ca.pem"
+        f"but it does not accept the certificate {bundle.files.certificate} ({bundle.subject}), or "
+        "is not a scheduler; use a certificate that was made with the scheduler's ca.pem"
     )

@@ -1,7 +1,10 @@
-"""The interceptor in front of every call: who is it, may it do this, and only then is the request even decoded.
+"""The interceptor in front of every call.
 
-A method without a rule is refused. Bytes of a request are decoded after the caller is known, so that a stranger's
-garbage never reaches a decoder; what cannot be decoded is refused like everything else.
+Who is it, may it do this, and only then is the request even decoded.
+
+A method without a rule is refused. Bytes of a request are decoded after the caller is known, so
+that a stranger's garbage never reaches a decoder; what cannot be decoded is refused like everything
+else.
 """
 
 from __future__ import annotations
@@ -12,21 +15,28 @@ from typing import Any
 
 import grpc
 
-from rota.deploy.security.audit import Audit, Reason
+from rota.deploy.security.audit import Audit, RefusalReason
 from rota.deploy.security.identity import Denied, Identity, identify, set_current
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role
-from rota.deploy.security.tokens import TokenStore
+from rota.deploy.security.tokens import TokenVerifier
 
-AGENT, CLIENT, USER, ADMIN = "agent", "client", "user", "admin"
-"""What a rule can ask for: the certificate of an agent; that of a client; with it a token; an administrator's token."""
+# What a rule can ask for.
+AGENT = "agent"
+"""The certificate of an agent."""
+CLIENT = "client"
+"""The certificate of a client."""
+USER = "user"
+"""The certificate of a client and a token."""
+ADMIN = "admin"
+"""The certificate of a client and the token of an administrator."""
 
 HEALTH = {"/grpc.health.v1.Health/*": frozenset({AGENT, CLIENT})}
 """Rule for the standard health service: whoever has a certificate may ask."""
 
 _OF_STRANGERS = {
-    Reason.UNKNOWN_METHOD: grpc.StatusCode.UNIMPLEMENTED,
-    Reason.MALFORMED: grpc.StatusCode.INVALID_ARGUMENT,
+    RefusalReason.UNKNOWN_METHOD: grpc.StatusCode.UNIMPLEMENTED,
+    RefusalReason.MALFORMED: grpc.StatusCode.INVALID_ARGUMENT,
 }
 
 
@@ -34,47 +44,62 @@ class _Malformed(Exception):
     """A request that its decoder does not accept."""
 
 
-class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Lets calls through by a table of rules: `/service/Method` or `/service/*` to who may call it."""
+class AuthInterceptor(grpc.aio.ServerInterceptor):
+    """Lets calls through by rules: from `/service/Method` or `/service/*` to who may call it."""
 
     def __init__(
         self,
         rules: Mapping[str, frozenset[str]],
-        tokens: TokenStore | None,
+        tokens: TokenVerifier | None,
         audit: Audit | None = None,
         *,
         revoked: Revocations | None = None,
         insecure: bool = False,
     ) -> None:
-        unknown = sorted({who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN})
+        unknown = sorted(
+            {who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN}
+        )
         if unknown:
             raise ValueError(f"rules name {unknown}; known are agent, client, user, admin")
-        self._rules, self._tokens, self._revoked, self._insecure = dict(rules), tokens, revoked, insecure
+        self._rules = dict(rules)
+        self._tokens = tokens
+        self._revoked = revoked
+        self._insecure = insecure
         self.audit = audit or Audit()
         self._guarded: dict[str, tuple[Any, Any]] = {}
 
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], details: Any
+    ) -> Any:
         """Wrap the handler of a call; who calls is known only when the handler gets its context."""
         handler = await continuation(details)
         method = details.method
         if handler is None:
             return grpc.unary_unary_rpc_method_handler(self._nobody(method))
-        known = self._guarded.get(method)
-        if known is None or known[0] is not handler:
-            known = self._guarded[method] = (handler, self._wrap(handler, method))
-        return known[1]
+        wrapped_handler, guarded = self._guarded.get(method, (None, None))
+        if wrapped_handler is not handler:
+            guarded = self._wrap(handler, method)
+            self._guarded[method] = (handler, guarded)
+        return guarded
 
     def check(self, context: Any, method: str) -> Identity:
         """Who calls a method, if they may. Raises Denied."""
         identity = self._identify(context)
         allowed = self._rules.get(method) or self._rules.get(f"{method.rpartition('/')[0]}/*")
         if allowed is None:
-            raise Denied(Reason.WRONG_ROLE, "no rule says who may call this", known=True)
+            raise Denied(RefusalReason.WRONG_ROLE, "no rule says who may call this", known=True)
         if identity.insecure or allowed & _abilities(identity):
             return identity
         if identity.role is Role.CLIENT and identity.tenant is None and allowed & {USER, ADMIN}:
-            raise Denied(Reason.NO_TOKEN, "this needs a token; an administrator makes one with `rota tokens create`")
-        raise Denied(Reason.WRONG_ROLE, f"{identity} may not call this; {' or '.join(sorted(allowed))} may", known=True)
+            raise Denied(
+                RefusalReason.NO_TOKEN,
+                "this needs a token; an administrator makes one with `rota tokens create`",
+            )
+        raise Denied(
+            RefusalReason.WRONG_ROLE,
+            f"{identity} may not call this; {' or '.join(sorted(allowed))} may",
+            known=True,
+        )
 
     def _identify(self, context: Any) -> Identity:
         return identify(context, self._tokens, self._revoked, insecure=self._insecure)
@@ -87,12 +112,14 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     async def _refuse(self, context: Any, method: str, denied: Denied) -> None:
         self.audit.refused(str(context.peer()), method, denied.reason, denied.why)
-        refused = grpc.StatusCode.PERMISSION_DENIED if denied.known else grpc.StatusCode.UNAUTHENTICATED
+        refused = (
+            grpc.StatusCode.PERMISSION_DENIED if denied.known else grpc.StatusCode.UNAUTHENTICATED
+        )
         await context.abort(_OF_STRANGERS.get(denied.reason, refused), denied.why)
 
     def _nobody(self, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
         async def call(_request: Any, context: Any) -> None:
-            denied = Denied(Reason.UNKNOWN_METHOD, "there is no such method")
+            denied = Denied(RefusalReason.UNKNOWN_METHOD, "there is no such method")
             try:
                 self._identify(context)
             except Denied as stranger:
@@ -102,27 +129,25 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return call
 
     def _wrap(self, handler: Any, method: str) -> Any:
-        decode, encode = handler.request_deserializer, handler.response_serializer
+        decode = handler.request_deserializer
+        encode = handler.response_serializer
         if handler.request_streaming:
-            # Messages of a stream are decoded when the handler asks for them, which is after the check.
-            inner = handler.stream_stream or handler.stream_unary
-            call = (
-                self._streaming(inner, None, method)
-                if handler.response_streaming
-                else self._single(inner, None, method)
-            )
-            make = (
-                grpc.stream_stream_rpc_method_handler
-                if handler.response_streaming
-                else grpc.stream_unary_rpc_method_handler
-            )
-            return make(call, _strict(decode), encode)
-        inner = handler.unary_stream or handler.unary_unary
+            # Messages of a stream are decoded when the handler asks for them: after the check.
+            if handler.response_streaming:
+                both = self._streaming(handler.stream_stream, None, method)
+                return grpc.stream_stream_rpc_method_handler(both, _strict(decode), encode)
+            requests = self._single(handler.stream_unary, None, method)
+            return grpc.stream_unary_rpc_method_handler(requests, _strict(decode), encode)
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(self._streaming(inner, decode, method), None, encode)
-        return grpc.unary_unary_rpc_method_handler(self._single(inner, decode, method), None, encode)
+            answers = self._streaming(handler.unary_stream, decode, method)
+            return grpc.unary_stream_rpc_method_handler(answers, None, encode)
+        return grpc.unary_unary_rpc_method_handler(
+            self._single(handler.unary_unary, decode, method), None, encode
+        )
 
-    def _single(self, inner: Callable[..., Any], decode: Any, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
+    def _single(
+        self, inner: Callable[..., Any], decode: Any, method: str
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
         async def call(request: Any, context: Any) -> Any:
             await self._enter(context, method)
             try:
@@ -152,14 +177,18 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
 
 def _malformed() -> Denied:
-    return Denied(Reason.MALFORMED, "the request cannot be decoded")
+    return Denied(RefusalReason.MALFORMED, "the request cannot be decoded")
 
 
 def _abilities(identity: Identity) -> frozenset[str]:
     if identity.role is Role.AGENT:
         return frozenset({AGENT})
-    held = {CLIENT} | ({USER} if identity.tenant else set()) | ({ADMIN} if identity.admin else set())
-    return frozenset(held)
+    abilities = {CLIENT}
+    if identity.tenant:
+        abilities.add(USER)
+    if identity.admin:
+        abilities.add(ADMIN)
+    return frozenset(abilities)
 
 
 def _strict(decode: Callable[[bytes], Any] | None) -> Callable[[Any], Any]:

@@ -1,8 +1,11 @@
-"""Refusals that happen inside gRPC: connections without a certificate, with a foreign one, or without TLS.
+"""Refusals that happen inside gRPC.
 
-gRPC ends them before any code of ours runs and says so only on the standard error of the process, a line each, without
-limit. This reads those lines, counts them in the audit and passes everything else on. If a later gRPC words them in
-another way they are passed on like other lines; `ServerCertificates.connections` still counts the connections.
+Connections without a certificate, with a foreign one, or without TLS.
+
+gRPC ends them before any code of ours runs and says so only on the standard error of the process, a
+line each, without limit. This reads those lines, counts them in the audit and passes everything
+else on. If a later gRPC words them in another way they are passed on like other lines;
+`ServerCertificates.connections` still counts the connections.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import sys
 import threading
 from types import TracebackType
 
-from rota.deploy.security.audit import Audit, Reason
+from rota.deploy.security.audit import Audit, RefusalReason
 
 _MARK = b"Handshake failed with"
 """Older versions go on with "fatal error", newer ones with "error"."""
@@ -32,25 +35,31 @@ _NOT_TLS = (
 )
 _NO_CERTIFICATE = b"PEER_DID_NOT_RETURN_A_CERTIFICATE"
 METHOD = "TLS handshake"
-_WAITING, _PATIENCE_S = 10_000, 5.0
+_MOST_WAITING = 10_000
+_PATIENCE_S = 5.0
 
 
 class HandshakeWatch:
-    """A context manager around the life of a server; while it lasts, standard error goes through a pipe.
+    """A context manager around the life of a server.
 
-    One thread empties the pipe and does nothing else, because whoever writes to standard error, a sink that logs
-    included, waits for it. A second thread tells the audit.
+    While it lasts, standard error goes through a pipe.
+
+    One thread empties the pipe and does nothing else, because whoever writes to standard error, a
+    sink that logs included, waits for it. A second thread tells the audit.
     """
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
-        self._found: queue.Queue[tuple[Reason, str] | None] = queue.Queue(maxsize=_WAITING)
+        self._refusals: queue.Queue[tuple[RefusalReason, str] | None] = queue.Queue(
+            maxsize=_MOST_WAITING
+        )
         self._threads: list[threading.Thread] = []
         self._real = -1
         self.dropped = 0
-        """Refusals that were neither counted nor told, because they came faster than they can be."""
+        """Refusals that were neither counted nor told, because they came faster than they can
+        be."""
 
-    def __enter__(self) -> HandshakeWatch:  # noqa: PYI034 - Self is not in Python 3.10
+    def __enter__(self) -> HandshakeWatch:
         sys.stderr.flush()
         self._real = os.dup(2)
         read_end, write_end = os.pipe()
@@ -65,10 +74,15 @@ class HandshakeWatch:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         sys.stderr.flush()
-        os.dup2(self._real, 2)  # closes our writing end; the pipe ends when children that inherited it are gone too
+        os.dup2(
+            self._real, 2
+        )  # closes our writing end; the pipe ends when children that inherited it are gone too
         for thread in self._threads:
             thread.join(timeout=_PATIENCE_S)
         if not any(thread.is_alive() for thread in self._threads):
@@ -82,22 +96,23 @@ class HandshakeWatch:
                     os.write(self._real, before)
                     continue
                 try:
-                    self._found.put_nowait(classify(why))
+                    self._refusals.put_nowait(classify(why))
                 except queue.Full:
                     self.dropped += 1
-        self._found.put(None)
+        self._refusals.put(None)
 
     def _tell(self) -> None:
-        while (found := self._found.get()) is not None:
+        while (refusal := self._refusals.get()) is not None:
+            reason, why = refusal
             with contextlib.suppress(Exception):  # a sink that fails must not end the counting
-                self._audit.refused("-", METHOD, *found)
+                self._audit.refused("-", METHOD, reason, why)
 
 
-def classify(why: bytes) -> tuple[Reason, str]:
+def classify(why: bytes) -> tuple[RefusalReason, str]:
     """Reason and words for what the TLS library said."""
     if _NO_CERTIFICATE in why:
-        return Reason.NO_CERTIFICATE, "the client has no certificate"
+        return RefusalReason.NO_CERTIFICATE, "the client has no certificate"
     if any(mark in why for mark in _NOT_TLS):
-        return Reason.NOT_TLS, "the bytes are not TLS"
-    said = why.decode("ascii", "replace").strip().rpartition("OPENSSL_internal:")[2]
-    return Reason.BAD_CERTIFICATE, f"the certificate is not accepted: {said}"
+        return RefusalReason.NOT_TLS, "the bytes are not TLS"
+    problem = why.decode("ascii", "replace").strip().rpartition("OPENSSL_internal:")[2]
+    return RefusalReason.BAD_CERTIFICATE, f"the certificate is not accepted: {problem}"

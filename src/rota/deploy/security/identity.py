@@ -1,7 +1,8 @@
 """Who is calling: from the certificate of the connection and the token of the call.
 
-The certificate gives role and name; a token adds the tenant and whether its holder is an administrator. Without TLS,
-which is allowed on loopback only, everybody is an administrator under the tenant they name.
+The certificate gives role and name; a token adds the tenant and whether its holder is an
+administrator. Without TLS, which is allowed on loopback only, everybody is an administrator under
+the tenant they name.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from typing import Any
 
 from rota.deploy.security import subjects
 from rota.deploy.security.addresses import peer_is_local
-from rota.deploy.security.audit import Reason
+from rota.deploy.security.audit import RefusalReason
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role, Subject
-from rota.deploy.security.tokens import TokenStore
+from rota.deploy.security.tokens import TokenVerifier
 
-AUTHORIZATION, TENANT, ROLE, NAME = "authorization", "rota-tenant", "rota-role", "rota-name"
+AUTHORIZATION = "authorization"
+TENANT = "rota-tenant"
+ROLE = "rota-role"
+NAME = "rota-name"
 DEFAULT_TENANT = "default"
 _BEARER = "bearer "
 _LONGEST_TOKEN = 256
@@ -34,25 +38,30 @@ class Identity:
     token_id: str | None = None
     insecure: bool = False
 
-    def may_act_for(self, tenant: str) -> bool:
-        """Whether the caller may submit, see and cancel jobs of a tenant."""
-        return self.admin or (self.tenant is not None and self.tenant == tenant)
-
     def __str__(self) -> str:
         """How the caller is named in the audit trail; never a secret."""
         whom = f"{self.role.value}:{self.name}"
-        parts = [f"tenant {self.tenant}" if self.tenant else "", "admin" if self.admin else ""]
-        parts += [f"token {self.token_id}" if self.token_id else "", "insecure" if self.insecure else ""]
-        said = ", ".join(p for p in parts if p)
-        return f"{whom} ({said})" if said else whom
+        parts = [
+            f"tenant {self.tenant}" if self.tenant else "",
+            "admin" if self.admin else "",
+            f"token {self.token_id}" if self.token_id else "",
+            "insecure" if self.insecure else "",
+        ]
+        remarks = ", ".join(part for part in parts if part)
+        return f"{whom} ({remarks})" if remarks else whom
 
 
 class Denied(Exception):
-    """A caller that is not let in. `known` is true when it is clear who it is, and it may not do this."""
+    """A caller that is not let in.
 
-    def __init__(self, reason: Reason, why: str, *, known: bool = False) -> None:
+    `known` is true when it is clear who it is, and it may not do this.
+    """
+
+    def __init__(self, reason: RefusalReason, why: str, *, known: bool = False) -> None:
         super().__init__(why)
-        self.reason, self.why, self.known = reason, why, known
+        self.reason = reason
+        self.why = why
+        self.known = known
 
 
 _current: ContextVar[Identity] = ContextVar("rota_identity")
@@ -69,7 +78,11 @@ def set_current(identity: Identity) -> None:
 
 
 def identify(
-    context: Any, tokens: TokenStore | None, revoked: Revocations | None = None, *, insecure: bool = False
+    context: Any,
+    tokens: TokenVerifier | None,
+    revoked: Revocations | None = None,
+    *,
+    insecure: bool = False,
 ) -> Identity:
     """Who calls, from a grpc.aio ServicerContext. Raises Denied."""
     metadata = _metadata(context)
@@ -78,54 +91,66 @@ def identify(
     properties = context.auth_context()
     subject = _subject(properties)
     if revoked is not None and revoked.covers(subject, properties["x509_pem_cert"][0]):
-        raise Denied(Reason.BAD_CERTIFICATE, f"the certificate of {subject} is revoked; ask for a new one")
+        raise Denied(
+            RefusalReason.BAD_CERTIFICATE,
+            f"the certificate of {subject} is revoked; ask for a new one",
+        )
     if subject.role is Role.SCHEDULER:
-        raise Denied(Reason.WRONG_ROLE, "the certificate of a scheduler cannot call", known=True)
+        raise Denied(
+            RefusalReason.WRONG_ROLE, "the certificate of a scheduler cannot call", known=True
+        )
     given = metadata.get(AUTHORIZATION, [])
     if subject.role is Role.AGENT or not given:
         return Identity(subject.role, subject.name)
     return _with_token(subject, given, tokens)
 
 
-def _with_token(subject: Subject, given: list[str], tokens: TokenStore | None) -> Identity:
+def _with_token(subject: Subject, given: list[str], tokens: TokenVerifier | None) -> Identity:
     if len(given) > 1 or not given[0].lower().startswith(_BEARER) or len(given[0]) > _LONGEST_TOKEN:
-        raise Denied(Reason.BAD_TOKEN, "the authorization is not one `Bearer rota_...`")
+        raise Denied(RefusalReason.BAD_TOKEN, "the authorization is not one `Bearer rota_...`")
     record = tokens.verify(given[0][len(_BEARER) :].strip()) if tokens is not None else None
     if record is None:
-        raise Denied(Reason.BAD_TOKEN, "the token is unknown, revoked or has ended")
+        raise Denied(RefusalReason.BAD_TOKEN, "the token is unknown, revoked or has ended")
     if subject.tenant is not None and subject.tenant != record.tenant:
-        why = f"the certificate of {subject.name} is for tenant {subject.tenant}, the token for another one"
-        raise Denied(Reason.WRONG_TENANT, why, known=True)
+        why = (
+            f"the certificate of {subject.name} is for tenant {subject.tenant}, "
+            "the token for another one"
+        )
+        raise Denied(RefusalReason.WRONG_TENANT, why, known=True)
     return Identity(subject.role, subject.name, record.tenant, record.admin, record.id)
 
 
 def _subject(properties: dict[str, list[bytes]]) -> Subject:
     names = properties.get("peer_uri") or properties.get("x509_subject_alternative_name") or []
     texts = [n.decode("utf-8", "replace") for n in names]
-    found = [subject for subject in map(subjects.parse, texts) if subject is not None]
+    holders = [subject for subject in map(subjects.parse, texts) if subject is not None]
     if not texts and "x509_pem_cert" not in properties:
-        raise Denied(Reason.NO_CERTIFICATE, "the connection has no certificate")
-    if len(found) != 1:
-        raise Denied(Reason.BAD_CERTIFICATE, "the certificate names no role of Rota")
-    return found[0]
+        raise Denied(RefusalReason.NO_CERTIFICATE, "the connection has no certificate")
+    if len(holders) != 1:
+        raise Denied(RefusalReason.BAD_CERTIFICATE, "the certificate names no role of Rota")
+    return holders[0]
 
 
 def _local(peer: str, metadata: dict[str, list[str]]) -> Identity:
     if not peer_is_local(peer):
-        raise Denied(Reason.NO_CERTIFICATE, "without certificates only this machine may call")
-    tenant, name, role = (
-        metadata.get(key, [default])[0]
-        for key, default in ((TENANT, DEFAULT_TENANT), (NAME, "local"), (ROLE, Role.CLIENT.value))
-    )
+        raise Denied(
+            RefusalReason.NO_CERTIFICATE, "without certificates only this machine may call"
+        )
+    tenant = metadata.get(TENANT, [DEFAULT_TENANT])[0]
+    name = metadata.get(NAME, ["local"])[0]
+    role = metadata.get(ROLE, [Role.CLIENT.value])[0]
     subject = subjects.parse(f"rota://{role}/{name}")
     if subject is None or subjects.parse(f"rota://client/{tenant}") is None:
-        raise Denied(Reason.MALFORMED, f"{role!r}, {name!r}, {tenant!r} are not a role, a name and a tenant")
+        raise Denied(
+            RefusalReason.MALFORMED,
+            f"{role!r}, {name!r}, {tenant!r} are not a role, a name and a tenant",
+        )
     return Identity(subject.role, name, tenant, admin=True, insecure=True)
 
 
 def _metadata(context: Any) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    values_of: dict[str, list[str]] = {}
     for key, value in context.invocation_metadata() or ():
         if isinstance(value, str):
-            found.setdefault(key.lower(), []).append(value)
-    return found
+            values_of.setdefault(key.lower(), []).append(value)
+    return values_of

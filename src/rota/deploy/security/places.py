@@ -10,7 +10,9 @@ from pathlib import Path
 def config_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """The user's folder: $XDG_CONFIG_HOME/rota, else ~/.config/rota."""
     base = environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path(environ.get("HOME", str(Path.home()))) / ".config") / "rota"
+    return (
+        Path(base) if base else Path(environ.get("HOME", str(Path.home()))) / ".config"
+    ) / "rota"
 
 
 def certs_folder(given: str | Path | None, environ: Mapping[str, str] = os.environ) -> Path:
@@ -30,5 +32,5 @@ def revoked_file(certs: Path) -> Path:
 
 
 def quiet_grpc() -> None:
-    """For the command line, before grpc is imported: our message says what failed, gRPC need not say it as well."""
+    """Keep gRPC from saying what our own message says; to be called before grpc is imported."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -1,16 +1,18 @@
-"""Files with secrets: readable by their owner only, whole or not there, and refused when others can read them."""
+"""Files with secrets.
+
+Readable by their owner only, whole or not there, and refused when others can read them.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 import stat
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 
-PRIVATE, PUBLIC = 0o600, 0o644
+PRIVATE = 0o600
+PUBLIC = 0o644
 _OTHERS = stat.S_IRWXO
 Stamp = tuple[int, int, int]
 
@@ -25,20 +27,16 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """Write beside the place and rename. The file has its mode before it has its content."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    """Replace a file in one piece, on the disk before anybody hears of it.
+
+    A key or token that is lost cannot be made again.
+    """
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        files.write_bytes(path, content, mode=mode, durable=True)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise OutputError(f"cannot write {path}: {error.strerror}; nothing was changed there") from error
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}; nothing was changed there"
+        ) from error
 
 
 def make_private_folder(path: Path) -> None:
@@ -63,5 +61,7 @@ def read_secret(path: Path, hint: str) -> bytes:
     """The same for a secret, which is refused if everybody on the machine can read it."""
     content = read(path, hint)
     if path.stat().st_mode & _OTHERS:
-        raise ConfigError(f"{path} holds a secret that every user of this machine can read; run: chmod 600 {path}")
+        raise ConfigError(
+            f"{path} holds a secret that every user of this machine can read; run: chmod 600 {path}"
+        )
     return content

@@ -1,4 +1,6 @@
-"""What a certificate says about its holder: a role, a name, and for clients perhaps the only tenant it may serve.
+"""What a certificate says about its holder.
+
+A role, a name, and for clients perhaps the only tenant it may serve.
 
 It is carried as a URI in the subject alternative name:
 
@@ -41,18 +43,25 @@ class Subject:
     @property
     def uri(self) -> str:
         """How it is written in a certificate."""
-        return f"{_SCHEME}{self.role.value}/{self.name}" + (f"/tenant/{self.tenant}" if self.tenant else "")
+        return f"{_SCHEME}{self.role.value}/{self.name}" + (
+            f"/tenant/{self.tenant}" if self.tenant else ""
+        )
 
     def __str__(self) -> str:
-        return f"{self.role.value}:{self.name}" + (f" (tenant {self.tenant})" if self.tenant else "")
+        return f"{self.role.value}:{self.name}" + (
+            f" (tenant {self.tenant})" if self.tenant else ""
+        )
 
 
-def check_name(kind: str, name: str) -> str:
-    """The name, if it may be one. Names become file names and parts of a URI, so the rule is narrow."""
+def check_name(holder: str, name: str) -> str:
+    """The name, if it may be one.
+
+    Names become file names and parts of a URI, so the rule is narrow.
+    """
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} cannot be the name of {kind}: use 1 to 63 letters, digits, dots, hyphens and underscores, "
-            "and begin with a letter or digit"
+            f"{name!r} cannot be the name of {holder}: use 1 to 63 letters, digits, dots, hyphens "
+            "and underscores, and begin with a letter or digit"
         )
     return name
 

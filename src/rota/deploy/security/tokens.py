@@ -1,8 +1,8 @@
 """Tokens say for which tenant a user speaks: `rota_<id>_<secret>`.
 
-The file keeps a salted SHA-256 of the secret, never the secret. A slow hash (scrypt) protects passwords, which people
-choose; here the secret is 256 random bits, which nobody can guess at any speed, and a slow hash in front of every call
-would let anybody keep the scheduler busy.
+The file keeps a salted SHA-256 of the secret, never the secret. A slow hash (scrypt) protects
+passwords, which people choose; here the secret is 256 random bits, which nobody can guess at any
+speed, and a slow hash in front of every call would let anybody keep the scheduler busy.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from typing import Protocol
 from rota.core.errors import ConfigError, UnknownName
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import check_name
-from rota.deploy.security.watched import Watched
+from rota.deploy.security.watched_file import WatchedFile
 
 _TOKEN = re.compile(r"rota_([0-9a-f]{12})_([0-9a-f]{64})")
 _VERSION = 1
+_SECONDS_PER_DAY = 86400
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,8 @@ class TokenRecord:
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
-class TokenStore(Protocol):
-    """Where tokens are kept; the guard needs only `verify`."""
-
-    def add(self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = "") -> tuple[str, str]:
-        """Make a token; its id, and the text that is shown once."""
-
-    def revoke(self, token_id: str) -> TokenRecord:
-        """End a token."""
-
-    def list(self) -> list[TokenRecord]:
-        """All tokens, the oldest first."""
+class TokenVerifier(Protocol):
+    """Knows good tokens, wherever they are kept."""
 
     def verify(self, token: str) -> TokenRecord | None:
         """The record of a good token, else None."""
@@ -71,19 +63,35 @@ def looks_like_a_token(text: str) -> bool:
 
 
 class TokenFile:
-    """Tokens in one JSON file (mode 0600). A running scheduler reads it again when it has changed."""
+    """Tokens in one JSON file (mode 0600).
+
+    A running scheduler reads it again when it has changed.
+    """
 
     def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
-        self._path, self._clock = Path(path), clock
-        self._watched = Watched(self._path, self._read, "no token is accepted")
+        self._path = Path(path)
+        self._clock = clock
+        self._watched = WatchedFile(self._path, self._read, "no token is accepted")
 
-    def add(self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = "") -> tuple[str, str]:
+    def add(
+        self, tenant: str, *, admin: bool = False, days: float | None = None, note: str = ""
+    ) -> tuple[str, str]:
         """Make a token; its id, and the text that is shown once."""
         check_name("a tenant", tenant)
         now = self._clock()
-        token_id, secret, salt = secrets.token_hex(6), secrets.token_hex(32), secrets.token_hex(16)
-        expires = None if days is None else now + 86400 * days
-        record = TokenRecord(token_id, tenant, admin, salt, _digest(salt, secret), now, expires, None, note)
+        token_id = secrets.token_hex(6)
+        secret = secrets.token_hex(32)
+        salt = secrets.token_hex(16)
+        record = TokenRecord(
+            id=token_id,
+            tenant=tenant,
+            admin=admin,
+            salt=salt,
+            hash=_digest(salt, secret),
+            created=now,
+            expires=None if days is None else now + _SECONDS_PER_DAY * days,
+            note=note,
+        )
         with self._changing() as records:
             records[token_id] = record
         return token_id, f"rota_{token_id}_{secret}"
@@ -108,8 +116,9 @@ class TokenFile:
         match = _TOKEN.fullmatch(token)
         token_id, secret = match.groups() if match else ("", "")
         record = records.get(token_id)
-        # Unknown tokens are hashed and compared as well, so that the time does not tell whether an id exists.
-        salt, expected = (record.salt, record.hash) if record else ("", "0" * 64)
+        # Unknown tokens are hashed and compared as well: the time must not tell which ids exist.
+        salt = record.salt if record else ""
+        expected = record.hash if record else "0" * 64
         equal = hmac.compare_digest(_digest(salt, secret), expected)
         return record if record is not None and equal and record.good_at(self._clock()) else None
 
@@ -120,24 +129,36 @@ class TokenFile:
         try:
             document = json.loads(content)
             version = document["version"]
-            records = [TokenRecord(**entry) for entry in document["tokens"]] if version == _VERSION else []
+            records = (
+                [TokenRecord(**entry) for entry in document["tokens"]]
+                if version == _VERSION
+                else []
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{self._path} is not a file of tokens ({error}); restore it or make new tokens"
             ) from error
         if version != _VERSION:
-            raise ConfigError(f"{self._path} has version {version!r}, this Rota reads {_VERSION}; update Rota")
+            raise ConfigError(
+                f"{self._path} has version {version!r}, this Rota reads {_VERSION}; update Rota"
+            )
         return {record.id: record for record in records}
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, TokenRecord]]:
-        """The records to change; written when the block ends well. One writer at a time, also between processes."""
+        """The records to change; written when the block ends well.
+
+        One writer at a time, also between processes.
+        """
         secret_files.make_private_folder(self._path.parent)
         with self._path.with_name(f".{self._path.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             records = self._read()
             yield records
-            document = {"version": _VERSION, "tokens": [dataclasses.asdict(r) for r in records.values()]}
+            document = {
+                "version": _VERSION,
+                "tokens": [dataclasses.asdict(r) for r in records.values()],
+            }
             text = json.dumps(document, indent=1) + "\n"
             secret_files.write_whole(self._path, text.encode(), secret_files.PRIVATE)
 

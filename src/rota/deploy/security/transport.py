@@ -1,4 +1,7 @@
-"""Ports and channels: TLS with certificates on both ends, or without only on loopback and only when asked."""
+"""Ports and channels.
+
+TLS with certificates on both ends, or without only on loopback and only when asked.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +58,15 @@ class ServerCertificates:
 
     def credentials(self) -> Any:
         """For `add_secure_port`: a client without a certificate of our authority gets nowhere."""
-        return grpc.dynamic_ssl_server_credentials(self._first, self._fetch, require_client_authentication=True)
+        return grpc.dynamic_ssl_server_credentials(
+            self._first, self._fetch, require_client_authentication=True
+        )
 
     def _fetch(self) -> Any:
-        """Called by gRPC at the beginning of every handshake, from its own threads; None = no change."""
+        """Called by gRPC at the beginning of every handshake, from its own threads.
+
+        None = no change.
+        """
         with self._lock:
             self.connections += 1
             try:
@@ -74,7 +82,8 @@ class ServerCertificates:
             return _configuration(bundle)
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:
-        return tuple((s.st_mtime_ns, s.st_ino) for s in (f.stat() for f in self._files))
+        states = [path.stat() for path in self._files]
+        return tuple((state.st_mtime_ns, state.st_ino) for state in states)
 
 
 def listen(server: Any, address: str, *, certs: Path | None = None, insecure: bool = False) -> int:
@@ -83,22 +92,29 @@ def listen(server: Any, address: str, *, certs: Path | None = None, insecure: bo
         require_loopback(address, "listening on")
     elif certs is None:
         raise ConfigError(
-            "a scheduler needs certificates: make them with `rota certs init` and name their folder, "
-            "or give --insecure on a loopback address"
+            "a scheduler needs certificates: make them with `rota certs init` and name their "
+            "folder, or give --insecure on a loopback address"
         )
     credentials = None if insecure or certs is None else ServerCertificates(certs).credentials()
     try:
-        port = server.add_insecure_port(address) if insecure else server.add_secure_port(address, credentials)
+        port = (
+            server.add_insecure_port(address)
+            if insecure
+            else server.add_secure_port(address, credentials)
+        )
         return int(port)
     except RuntimeError as error:
         raise ConfigError(
-            f"cannot listen on {address}: it is in use, not an address of this machine, or not allowed; "
-            "choose another one, or stop the other scheduler"
+            f"cannot listen on {address}: it is in use, not an address of this machine, or not "
+            "allowed; choose another one, or stop the other scheduler"
         ) from error
 
 
 def channel_credentials(bundle: Bundle, token: str | None = None) -> Any:
-    """Both certificates, and the token with every call. gRPC never sends call credentials without TLS."""
+    """Both certificates, and the token with every call.
+
+    gRPC never sends call credentials without TLS.
+    """
     secure = grpc.ssl_channel_credentials(bundle.authority, bundle.key, bundle.certificate)
     if token is None:
         return secure
@@ -114,46 +130,39 @@ def open_channel(
     metadata: tuple[tuple[str, str], ...] = (),
     sync: bool = False,
 ) -> Any:
-    """A grpc.aio channel (or a blocking one) whose unary calls have a deadline even if nobody sets one."""
+    """A grpc.aio or blocking channel whose unary calls have a deadline even if nobody sets one."""
     from rota.deploy.security.defaults import aio_interceptors, sync_interceptor
 
     # A proxy from the environment must not carry what is meant to stay on this machine.
     options = [*CHANNEL_OPTIONS, *([("grpc.enable_http_proxy", 0)] if is_loopback(address) else [])]
-    kind: Callable[..., Any]
+    make_channel: Callable[..., Any]
     if insecure:
         require_loopback(address, "connecting to")
-        kind, arguments = (grpc.insecure_channel if sync else grpc.aio.insecure_channel), [address]
+        make_channel = grpc.insecure_channel if sync else grpc.aio.insecure_channel
+        arguments = [address]
     elif bundle is None:
-        raise ConfigError("connecting needs certificates, or --insecure for a scheduler on this machine")
-    else:
-        kind, arguments = (
-            (grpc.secure_channel if sync else grpc.aio.secure_channel),
-            [address, channel_credentials(bundle, token)],
+        raise ConfigError(
+            "connecting needs certificates, or --insecure for a scheduler on this machine"
         )
+    else:
+        make_channel = grpc.secure_channel if sync else grpc.aio.secure_channel
+        arguments = [address, channel_credentials(bundle, token)]
     if sync:
-        return grpc.intercept_channel(kind(*arguments, options=options), sync_interceptor(metadata, DEADLINE_S))
-    return kind(*arguments, options=options, interceptors=aio_interceptors(metadata, DEADLINE_S))
-
-
-def server_context(folder: Path) -> ssl.SSLContext:
-    """The same rule for ports that are not gRPC (metrics, web): TLS 1.2 or newer, and a certificate of ours."""
-    bundle = load_bundle(folder, Role.SCHEDULER)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.verify_mode = ssl.CERT_REQUIRED
-    authority, certificate, key = bundle.files
-    context.load_verify_locations(authority)
-    context.load_cert_chain(certificate, key)
-    return context
+        channel = make_channel(*arguments, options=options)
+        return grpc.intercept_channel(channel, sync_interceptor(metadata, DEADLINE_S))
+    return make_channel(
+        *arguments, options=options, interceptors=aio_interceptors(metadata, DEADLINE_S)
+    )
 
 
 def client_context(bundle: Bundle) -> ssl.SSLContext:
-    """The other end of `server_context`."""
+    """TLS beside gRPC: the authority alone is trusted, and our certificate is shown."""
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cadata=bundle.authority.decode())
-    _, certificate, key = bundle.files
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(bundle.files.certificate, bundle.files.key)
     return context
 
 
 def _configuration(bundle: Bundle) -> Any:
-    return grpc.ssl_server_certificate_configuration([(bundle.key, bundle.certificate)], bundle.authority)
+    return grpc.ssl_server_certificate_configuration(
+        [(bundle.key, bundle.certificate)], bundle.authority
+    )

@@ -16,8 +16,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from rota.core.errors import RotaError
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.service import Scheduler
-from rota.deploy.security.audit import Audit, Refused, to_the_log
-from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, USER, Guard
+from rota.deploy.security.audit import Audit, Refusal, to_the_log
+from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, USER, AuthInterceptor
 from rota.deploy.security.handshakes import HandshakeWatch
 from rota.deploy.security.identity import current_identity
 from rota.deploy.security.places import revoked_file, tokens_file
@@ -85,7 +85,7 @@ def _server(scheduler: Scheduler, port: Port) -> tuple[Any, int, Audit]:
     audit = Audit(_trail(scheduler))
     tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
-    guard = Guard(RULES, tokens, audit, revoked=revoked, insecure=port.insecure)
+    guard = AuthInterceptor(RULES, tokens, audit, revoked=revoked, insecure=port.insecure)
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
     logs = LogStreams()
 
@@ -106,10 +106,10 @@ async def _set_healthy(checks: Any) -> None:
         await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
 
 
-def _trail(scheduler: Scheduler) -> Callable[[Refused], None]:
+def _trail(scheduler: Scheduler) -> Callable[[Refusal], None]:
     """Refusals go to the log and into the journal."""
 
-    def write(refused: Refused) -> None:
+    def write(refused: Refusal) -> None:
         to_the_log(refused)
         if scheduler.alive():
             what = f"{refused.method}: {refused.reason.value}: {refused.why}"

@@ -1,7 +1,9 @@
-"""Tasks in containers of docker or podman: their command line runs in the foreground, under the usual supervisor.
+"""Tasks in containers of docker or podman.
 
-Limits are given to the engine, because its containers are not our children. Environment variables are passed by name,
-so that no value shows in a list of processes.
+Their command line runs in the foreground, under the usual supervisor.
+
+Limits are given to the engine, because its containers are not our children. Environment variables
+are passed by name, so that no value shows in a list of processes.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from dataclasses import replace
@@ -16,45 +19,61 @@ from pathlib import Path
 
 from rota.core.errors import ConfigError
 from rota.deploy.worker import status
-from rota.deploy.worker.launcher import Running
-from rota.deploy.worker.limits import Plain
+from rota.deploy.worker.limits import RlimitBackend
 from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
-from rota.deploy.worker.procs import Usage
-from rota.deploy.worker.spec import PASSED, TaskSpec, environment
-from rota.deploy.worker.status import Exit, Phase, Reason, Status
+from rota.deploy.worker.spec import PASSED_VARIABLES, TaskSpec, environment
+from rota.deploy.worker.status import Exit, ExitReason, Phase, Status
 
-SECONDS = 20.0
-_OF_THE_HOST = {*PASSED} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+ANSWER_WITHIN_S = 20.0
+_OF_THE_HOST = {*PASSED_VARIABLES} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+_KILLED_CODE = 128 + signal.SIGKILL
+_FOR_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
 
 
 class EngineLauncher:
     """Containers of docker or podman. `gpus` says whether devices of a task are real."""
 
     def __init__(self, engine: str, prefix: str = "", gpus: bool = False) -> None:
-        self.name, self.prefix, self.gpus = engine, prefix, gpus
-        self._process = ProcessLauncher(Plain("limits are the container engine's"), prefix)
+        self.name = engine
+        self.prefix = prefix
+        self.gpus = gpus
+        self._process = ProcessLauncher(RlimitBackend("limits are the container engine's"), prefix)
 
     def unavailable(self) -> str:
         """Why the engine cannot be used: not installed, or nobody answers."""
         if shutil.which(self.name) is None:
             return f"{self.name} is not installed"
-        done = call([self.name, "info"])
-        if done is None:
-            return f"{self.name} does not answer within {SECONDS:g} s"
-        return "" if done.returncode == 0 else f"{self.name} has no daemon here: {last_line(done.stderr)}"
+        completed = call([self.name, "info"])
+        if completed is None:
+            return f"{self.name} does not answer within {ANSWER_WITHIN_S:g} s"
+        return (
+            ""
+            if completed.returncode == 0
+            else f"{self.name} has no daemon here: {last_line(completed.stderr)}"
+        )
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
         """Start a task as a container in the foreground."""
-        env = environment(spec, folder, {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST})
-        own = {k: os.environ[k] for k in ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST") if k in os.environ}
-        command = Command(self.arguments(spec, env), {**own, **env}, "/")
-        plain = replace(spec, cpu_ids=(), memory_gb=None)  # the client of the engine needs no limits
+        env = environment(
+            spec, folder, {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST}
+        )
+        env_of_client = {name: os.environ[name] for name in _FOR_THE_CLIENT if name in os.environ}
+        command = Command(self.arguments(spec, env), {**env_of_client, **env}, "/")
+        plain = replace(
+            spec, cpu_ids=(), memory_gb=None
+        )  # the client of the engine needs no limits
         self._process.run(plain, folder, command)
 
     def arguments(self, spec: TaskSpec, env: dict[str, str]) -> tuple[str, ...]:
         """The command line for a task."""
         limits = limits_of(spec)
-        argv = [self.name, "run", f"--name={self._container(str(spec.id))}", "--network=host", "--init"]
+        argv = [
+            self.name,
+            "run",
+            f"--name={self._container(str(spec.id))}",
+            "--network=host",
+            "--init",
+        ]
         argv += [f"--cpuset-cpus={','.join(map(str, limits.cpus))}"] if limits.cpus else []
         argv += [f"--cpus={limits.quota:g}"] if limits.quota else []
         if limits.memory_bytes:
@@ -66,22 +85,20 @@ class EngineLauncher:
         argv += [f"--env={name}" for name in sorted(env)]
         return (*argv, f"--workdir={spec.cwd}", spec.image, *spec.argv)
 
-    def adopt(self, folder: Path) -> Running | None:
-        """The task in this folder if it runs."""
-        return self._process.adopt(folder)
-
     def status(self, folder: Path) -> Status:
         """How the task is; the engine knows whether memory was the reason of its end."""
-        now = self._process.status(folder)
-        if now.phase is Phase.ENDED and now.exit is not None and now.exit.code == 137:
-            done = call([self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)])
-            if done is not None and done.stdout.strip() == "true":
-                return replace(now, exit=Exit(137, None, Reason.OUT_OF_MEMORY, "the engine ended it at its limit"))
-        return now
-
-    def usage(self, folder: Path) -> Usage:
-        """Of the client only: what is inside belongs to the engine."""
-        return self._process.usage(folder)
+        seen = self._process.status(folder)
+        if seen.phase is not Phase.ENDED or seen.exit is None or seen.exit.code != _KILLED_CODE:
+            return seen
+        completed = call(
+            [self.name, "inspect", "--format={{.State.OOMKilled}}", self._container(folder.name)]
+        )
+        if completed is None or completed.stdout.strip() != "true":
+            return seen
+        exit_ = Exit(
+            _KILLED_CODE, None, ExitReason.OUT_OF_MEMORY, "the engine ended it at its limit"
+        )
+        return replace(seen, exit=exit_)
 
     def resize(self, spec: TaskSpec, folder: Path) -> None:
         """Let the engine change the limits of the container."""
@@ -91,9 +108,9 @@ class EngineLauncher:
         argv += [f"--cpus={limits.quota or len(limits.cpus) or spec.cpus:g}"]
         if limits.memory_bytes:
             argv += [f"--memory={limits.memory_bytes}b", f"--memory-swap={limits.memory_bytes}b"]
-        done = call([*argv, self._container(folder.name)])
-        if done is None or done.returncode != 0:
-            why = "no answer" if done is None else last_line(done.stderr)
+        completed = call([*argv, self._container(folder.name)])
+        if completed is None or completed.returncode != 0:
+            why = "no answer" if completed is None else last_line(completed.stderr)
             raise ConfigError(f"{self.name} cannot change the limits of task {spec.id}: {why}")
 
     def signal(self, folder: Path, number: int) -> None:
@@ -125,8 +142,13 @@ class EngineLauncher:
 def call(argv: list[str]) -> subprocess.CompletedProcess[str] | None:
     """Run a command of an engine; None if it does not answer or is not there."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(  # noqa: S603 - programs of the engines, found on the PATH
-            argv, check=False, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL
+        return subprocess.run(
+            argv,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_WITHIN_S,
+            stdin=subprocess.DEVNULL,
         )
     return None
 

@@ -1,8 +1,8 @@
 """Which CPUs a task gets: on as few NUMA nodes as possible, near its GPUs where that is known.
 
-Whole CPUs are given to one task alone; the fraction that remains shares a CPU with other fractions. A machine that is
-believed to have more CPUs than it has (an emulated server) still gives out what is asked: the least used CPUs are given
-again, and the answer says `virtual`.
+Whole CPUs are given to one task alone; the fraction that remains shares a CPU with other fractions.
+A machine that is believed to have more CPUs than it has (an emulated server) still gives out what
+is asked: the least used CPUs are given again, and the answer says `virtual`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-_EPSILON = 1e-9
+from rota.core.tolerance import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
 class Pinning:
-    """CPUs of a task, a divided one last. `quota` (in CPUs) is given where a part of a CPU was really set apart."""
+    """CPUs of a task, a divided one last.
+
+    `quota` (in CPUs) is given where a part of a CPU was really set apart.
+    """
 
     cpus: tuple[int, ...]
     quota: float | None = None
@@ -24,7 +27,7 @@ class Pinning:
     virtual: bool = False
 
 
-class CpuBook:
+class CpuAllocator:
     """Who has which CPUs. `nodes` maps NUMA nodes to CPU ids that may be used."""
 
     def __init__(self, nodes: Mapping[int, Iterable[int]]) -> None:
@@ -34,8 +37,8 @@ class CpuBook:
 
     def take(self, task: str, wanted: float, near: Iterable[int] = ()) -> Pinning:
         """Give a task its CPUs; `near` names the nodes of its GPUs."""
-        whole = math.floor(wanted + _EPSILON)
-        rest = wanted - whole if wanted - whole > _EPSILON else 0.0
+        whole = math.floor(wanted + TOLERANCE)
+        rest = wanted - whole if wanted - whole > TOLERANCE else 0.0
         held = self._exclusive(whole, rest, set(near))
         virtual = held is None
         if held is None:
@@ -46,7 +49,10 @@ class CpuBook:
         return Pinning(cpus, wanted if rest and not virtual else None, nodes, virtual)
 
     def restore(self, task: str, held: Mapping[int, float]) -> None:
-        """Enter what a task already has, as after a restart of the agent. CPUs that are gone are left out."""
+        """Enter what a task already has, as after a restart of the agent.
+
+        CPUs that are gone are left out.
+        """
         self.release(task)
         self._held[task] = {cpu: part for cpu, part in held.items() if cpu in self._load}
         for cpu, part in self._held[task].items():
@@ -56,7 +62,7 @@ class CpuBook:
         """Take back what a task has; nothing happens if it has nothing."""
         for cpu, part in self._held.pop(task, {}).items():
             self._load[cpu] = max(0.0, self._load[cpu] - part)
-            if self._load[cpu] < _EPSILON:
+            if self._load[cpu] < TOLERANCE:
                 self._load[cpu] = 0.0
 
     def free(self) -> float:
@@ -64,7 +70,10 @@ class CpuBook:
         return sum(max(0.0, 1.0 - load) for load in self._load.values())
 
     def _exclusive(self, whole: int, rest: float, near: set[int]) -> dict[int, float] | None:
-        """CPUs nobody else has, and a part of one; None if the machine has not got that much left."""
+        """CPUs nobody else has, and a part of one.
+
+        None if the machine has not got that much left.
+        """
         idle: dict[int, list[int]] = {}
         for cpu, load in self._load.items():
             if load == 0.0:
@@ -77,13 +86,28 @@ class CpuBook:
             chosen += idle.pop(node)[: whole - len(chosen)]
         held = dict.fromkeys(chosen, 1.0)
         if rest:
-            homes = {self._node_of[cpu] for cpu in chosen} or near
-            fits = [c for c, load in self._load.items() if c not in held and load + rest <= 1 + _EPSILON]
-            if not fits:
+            divided = self._cpu_to_divide(held, rest, near)
+            if divided is None:
                 return None
-            # near the others, then where it fills a CPU that is already divided
-            held[min(fits, key=lambda c: (bool(homes) and self._node_of[c] not in homes, -self._load[c], c))] = rest
+            held[divided] = rest
         return held
+
+    def _cpu_to_divide(self, held: Mapping[int, float], part: float, near: set[int]) -> int | None:
+        """A CPU with this part free: near the others, then one that is already divided.
+
+        None if there is none.
+        """
+        homes = {self._node_of[cpu] for cpu in held} or near
+        fitting = [
+            cpu
+            for cpu, load in self._load.items()
+            if cpu not in held and load + part <= 1 + TOLERANCE
+        ]
+
+        def preference(cpu: int) -> tuple[bool, float, int]:
+            return bool(homes) and self._node_of[cpu] not in homes, -self._load[cpu], cpu
+
+        return min(fitting, key=preference, default=None)
 
     def _again(self, whole: int, rest: float) -> dict[int, float]:
         """The least used CPUs, round and round."""
@@ -97,9 +121,9 @@ class CpuBook:
 
 def shares(wanted: float, cpus: tuple[int, ...]) -> dict[int, float]:
     """How much of each CPU a task of this size holds, for entering it again after a restart."""
-    if len(cpus) >= wanted - _EPSILON:
+    if len(cpus) >= wanted - TOLERANCE:
         held = dict.fromkeys(cpus, 1.0)
-        if cpus and len(cpus) > wanted + _EPSILON:
+        if cpus and len(cpus) > wanted + TOLERANCE:
             held[cpus[-1]] = 1.0 - (len(cpus) - wanted)
         return held
     return dict.fromkeys(cpus, wanted / len(cpus)) if cpus else {}
@@ -112,5 +136,7 @@ def _next_node(idle: Mapping[int, list[int]], wanted: int, near: set[int]) -> in
         return None
     enough = [node for node in nodes if len(idle[node]) >= wanted]
     if enough:
-        return min(enough, key=lambda node: (bool(near) and node not in near, len(idle[node]), node))
+        return min(
+            enough, key=lambda node: (bool(near) and node not in near, len(idle[node]), node)
+        )
     return min(nodes, key=lambda node: (bool(near) and node not in near, -len(idle[node]), node))

@@ -1,4 +1,7 @@
-"""A worker machine as an agent uses it: start tasks, look after them, find them again after a restart."""
+"""A worker machine as an agent uses it.
+
+Start tasks, look after them, find them again after a restart.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError
-from rota.deploy.worker import cgroups, limits, stopping
+from rota.deploy.worker import cgroups, limits, status
 from rota.deploy.worker.container import EngineLauncher
-from rota.deploy.worker.cpus import CpuBook, shares
+from rota.deploy.worker.cpus import CpuAllocator, shares
 from rota.deploy.worker.inventory import Machine
 from rota.deploy.worker.launcher import Launcher, choose
 from rota.deploy.worker.limits import Backend
@@ -21,14 +25,16 @@ from rota.deploy.worker.process import ProcessLauncher
 from rota.deploy.worker.runc import RuncLauncher
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import Phase, Status
+from rota.deploy.worker.stopping import Ending
 from rota.deploy.worker.tasks import TaskTable
 
 _CLEANED = "cleaned"
+_LEASE = "lease"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TaskReport:
     """A task and how it is."""
 
     task: TaskId
@@ -38,14 +44,16 @@ class Report:
 class Host:
     """The tasks of one agent on one machine. Everything it knows is on disk below `folder`."""
 
-    def __init__(self, folder: str | Path, machine: Machine, backend: Backend | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, machine: Machine, backend: Backend | None = None
+    ) -> None:
         self.machine = machine
         self.table = TaskTable(folder)
         self.backend = backend if backend is not None else limits.pick()
         prefix = hashlib.sha256(str(self.table.folder).encode()).hexdigest()[:8] + "-"
         self.launchers = _launchers(self.backend, self.table.folder, prefix, bool(machine.gpus))
         self.mps = Mps(self.table.folder, len(machine.gpus))
-        self.cpus = CpuBook(machine.numa)
+        self.cpus = CpuAllocator(machine.numa)
         self._prefix = prefix
         limits.clear(self.backend, prefix, {prefix + str(task) for task in self.table.ids()})
 
@@ -54,15 +62,22 @@ class Host:
         return self.backend.describe()
 
     def start(self, spec: TaskSpec) -> Status:
-        """Start a task: CPUs are chosen, the task is written down, then it runs. Nothing is left of one that cannot."""
+        """Start a task: CPUs are chosen, the task is written down, then it runs.
+
+        Nothing is left of one that cannot.
+        """
         launcher = choose(spec, self.launchers)
         if spec.mps:
             for device in spec.devices:
                 spec = replace(spec, env={**spec.env, **self.mps.start(device)})
         if str(spec.id) in {str(task) for task in self.table.ids()}:
-            raise ConfigError(f"task {spec.id} is already here; every lease of a job needs an epoch of its own")
+            raise ConfigError(
+                f"task {spec.id} is already here; every lease of a job needs an epoch of its own"
+            )
         pinning = self.cpus.take(str(spec.id), spec.cpus, self._nodes_of(spec.devices))
-        placed = replace(spec, cpu_ids=pinning.cpus, virtual=pinning.virtual, launcher=launcher.name)
+        placed = replace(
+            spec, cpu_ids=pinning.cpus, virtual=pinning.virtual, launcher=launcher.name
+        )
         try:
             folder = self.table.add(placed)
             launcher.start(placed, folder)
@@ -77,14 +92,20 @@ class Host:
     def resize(self, task: TaskId, cpus: float, memory_gb: float | None) -> TaskSpec:
         """Give a task that runs other CPUs and memory, without ending it; what it has now.
 
-        Nothing happens to one that ended. Without control groups only whole CPUs are enforced, as at a start.
+        Nothing happens to one that ended. Without control groups only whole CPUs are enforced, as
+        at a start.
         """
         spec = self.table.spec(task)
-        if self.status(task).phase is Phase.ENDED or (spec.cpus, spec.memory_gb) == (cpus, memory_gb):
+        if self.status(task).phase is Phase.ENDED or (spec.cpus, spec.memory_gb) == (
+            cpus,
+            memory_gb,
+        ):
             return spec
         self.cpus.release(str(task))
         pinning = self.cpus.take(str(task), cpus, self._nodes_of(spec.devices))
-        wanted = replace(spec, cpus=cpus, memory_gb=memory_gb, cpu_ids=pinning.cpus, virtual=pinning.virtual)
+        wanted = replace(
+            spec, cpus=cpus, memory_gb=memory_gb, cpu_ids=pinning.cpus, virtual=pinning.virtual
+        )
         try:
             self._launcher(task).resize(wanted, self.table.path(task))
             self.table.replace(wanted)
@@ -93,50 +114,56 @@ class Host:
             raise
         return wanted
 
-    def recover(self) -> list[Report]:
-        """After a restart: take back CPUs of tasks that run, end what lost its supervisor, report everything."""
+    def recover(self) -> list[TaskReport]:
+        """Take back CPUs of tasks that run and end what has no supervisor, after a restart.
+
+        Reports every task.
+        """
         for task in self.table.ids():
             spec = self._spec(task)
-            if spec is not None and self._launcher(task).adopt(self.table.path(task)) is not None:
+            if spec is not None and status.read(self.table.path(task)).phase is not Phase.ENDED:
                 self.cpus.restore(str(task), shares(spec.cpus, spec.cpu_ids))
         return self.reports()
 
-    def reports(self) -> list[Report]:
-        """Every task that was not forgotten. One that ended holds nothing any more, but is reported until forgotten."""
-        return [Report(task, self.status(task)) for task in self.table.ids()]
+    def reports(self) -> list[TaskReport]:
+        """Every task that was not forgotten.
+
+        One that ended holds nothing any more, but is reported until forgotten.
+        """
+        return [TaskReport(task, self.status(task)) for task in self.table.ids()]
 
     def status(self, task: TaskId) -> Status:
         """How a task is. An end is final only after what it left behind was removed."""
-        launcher, folder = self._launcher(task), self.table.path(task)
-        status = launcher.status(folder)
-        if status.phase is Phase.ENDED and not (folder / _CLEANED).exists():
+        launcher = self._launcher(task)
+        folder = self.table.path(task)
+        seen = launcher.status(folder)
+        if seen.phase is not Phase.ENDED:
+            return seen
+        if not (folder / _CLEANED).exists():
             launcher.clean(folder)
             with contextlib.suppress(OSError):  # a full disk: it is cleaned again next time
                 (folder / _CLEANED).touch()
             self._stop_unused_mps(task)
-        if status.phase is Phase.ENDED:
-            self.cpus.release(str(task))
-        return status
+        self.cpus.release(str(task))
+        return seen
 
     def lease(self, task: TaskId, end: float, patience: float = 0.0) -> None:
-        """Let a task run until `end` (seconds since boot); its supervisor ends it then if no agent does.
+        """Let a task run until `end` (seconds since boot).
+
+        Its supervisor ends it then if no agent does.
 
         A task that ends by itself at the end of its lease gets some `patience` to save.
         """
-        folder = self.table.path(task)
-        draft = folder / "lease.part"
-        with contextlib.suppress(OSError):  # not started yet, or a full disk: the lease before holds
-            draft.write_text(f"{end:.3f} {patience:g}", encoding="ascii")
-            draft.replace(folder / "lease")
+        text = f"{end:.3f} {patience:g}"
+        with contextlib.suppress(
+            OSError
+        ):  # not started yet, or a full disk: the lease before holds
+            # Not synced: after a power cut there is no task that it could end.
+            files.write_text(self.table.path(task) / _LEASE, text, mode=0o600, durable=False)
 
-    def ending(self, task: TaskId, grace_1: float, grace_2: float, now: float) -> stopping.Ending:
+    def ending(self, task: TaskId, term_after_s: float, kill_after_s: float, now: float) -> Ending:
         """Begin to stop a task; the caller goes on with `advance`."""
-        return stopping.Ending(self._launcher(task), self.table.path(task), grace_1, grace_2, now)
-
-    def stop(self, task: TaskId, grace_1: float = 0.0, grace_2: float = 10.0) -> Status:
-        """Stop a task and wait for its end."""
-        stopping.stop(self._launcher(task), self.table.path(task), grace_1, grace_2)
-        return self.status(task)
+        return Ending(self._launcher(task), self.table.path(task), term_after_s, kill_after_s, now)
 
     def forget(self, task: TaskId) -> None:
         """The end of a task was acknowledged. A task that runs is not forgotten."""
@@ -157,7 +184,10 @@ class Host:
         return self.launchers.get(spec.launcher if spec else "", self.launchers["process"])
 
     def _spec(self, task: TaskId) -> TaskSpec | None:
-        """What a task was asked to be; None if its file is damaged, which must not harm the others."""
+        """What a task was asked to be.
+
+        None if its file is damaged, which must not harm the others.
+        """
         try:
             return self.table.spec(task)
         except ConfigError as error:
@@ -166,12 +196,16 @@ class Host:
 
     def _stop_unused_mps(self, ended: TaskId) -> None:
         """End the daemons of GPUs that no other task shares any more."""
-        mine = self._spec(ended)
-        if mine is None or not mine.mps:
+        ended_spec = self._spec(ended)
+        if ended_spec is None or not ended_spec.mps:
             return
-        others = [self._spec(t) for t in self.table.ids() if not (self.table.path(t) / _CLEANED).exists()]
-        shared = {device for spec in others if spec and spec.mps and spec.id != ended for device in spec.devices}
-        for device in set(mine.devices) - shared:
+        in_use: set[str] = set()
+        for task in self.table.ids():
+            other = self._spec(task)
+            cleaned = (self.table.path(task) / _CLEANED).exists()
+            if other is not None and other.mps and task != ended and not cleaned:
+                in_use.update(other.devices)
+        for device in set(ended_spec.devices) - in_use:
             self.mps.stop(device)
 
     def _nodes_of(self, devices: Iterable[str]) -> set[int]:
@@ -181,10 +215,10 @@ class Host:
 
 
 def _launchers(backend: Backend, folder: Path, prefix: str, gpus: bool) -> dict[str, Launcher]:
-    found: tuple[Launcher, ...] = (
+    launchers: tuple[Launcher, ...] = (
         ProcessLauncher(backend, prefix),
         EngineLauncher("docker", prefix, gpus),
         EngineLauncher("podman", prefix, gpus),
         RuncLauncher(backend, folder / "runc", prefix),
     )
-    return {launcher.name: launcher for launcher in found}
+    return {launcher.name: launcher for launcher in launchers}

@@ -32,7 +32,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A worker machine. `numa` maps nodes to the CPUs this process may use; `remarks` say what could not be found."""
+    """A worker machine.
+
+    `numa` maps nodes to the CPUs this process may use; `remarks` say what could not be found.
+    """
 
     hostname: str
     gpus: tuple[Gpu, ...]
@@ -46,14 +49,22 @@ class Machine:
 def inspect(folder: str | Path | None = None) -> Machine:
     """Look at this machine. Storage is measured in `folder`, and not at all without one."""
     remarks: list[str] = []
-    gpus, why = find_gpus()
-    remarks += [why] if why else []
-    storage = None
-    if folder is not None:
-        storage = measure(Path(folder))
-        remarks += [] if storage.problem is None else [storage.problem]
+    gpus, why_none = find_gpus()
+    if why_none:
+        remarks.append(why_none)
+    storage = None if folder is None else measure(Path(folder))
+    if storage is not None and storage.problem is not None:
+        remarks.append(storage.problem)
     cpus = allowed_cpus()
-    return Machine(socket.gethostname(), gpus, cpus, numa_map(cpus), memory(), storage, tuple(remarks))
+    return Machine(
+        hostname=socket.gethostname(),
+        gpus=gpus,
+        cpus=cpus,
+        numa=numa_map(cpus),
+        memory_bytes=usable_memory_bytes(),
+        storage=storage,
+        remarks=tuple(remarks),
+    )
 
 
 def allowed_cpus() -> tuple[int, ...]:
@@ -64,16 +75,20 @@ def allowed_cpus() -> tuple[int, ...]:
 
 
 def numa_map(cpus: tuple[int, ...], root: Path = _SYS) -> dict[int, tuple[int, ...]]:
-    """CPUs by NUMA node, from /sys; one node 0 where the kernel does not say. Nodes without our CPUs are left out."""
-    found: dict[int, tuple[int, ...]] = {}
+    """CPUs by NUMA node, from /sys; one node 0 where the kernel does not say.
+
+    Nodes without our CPUs are left out.
+    """
+    cpus_of: dict[int, tuple[int, ...]] = {}
     for path in sorted((root / "devices/system/node").glob("node[0-9]*/cpulist")):
         here = set(parse_cpu_list(path.read_text(encoding="ascii"))) & set(cpus)
         if here:
-            found[int(path.parent.name[4:])] = tuple(sorted(here))
-    unknown = tuple(cpu for cpu in cpus if not any(cpu in here for here in found.values()))
+            node = int(path.parent.name.removeprefix("node"))
+            cpus_of[node] = tuple(sorted(here))
+    unknown = set(cpus).difference(*cpus_of.values())
     if unknown:
-        found[0] = tuple(sorted((*found.get(0, ()), *unknown)))
-    return dict(sorted(found.items()))
+        cpus_of[0] = tuple(sorted({*cpus_of.get(0, ()), *unknown}))
+    return dict(sorted(cpus_of.items()))
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -85,8 +100,11 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
     return tuple(cpus)
 
 
-def memory(proc: Path = Path("/proc"), groups: Path | None = None) -> int:
-    """Bytes that may be used: those of the machine, or less if a control group around this process says so."""
+def usable_memory_bytes(proc: Path = Path("/proc"), groups: Path | None = None) -> int:
+    """Bytes of RAM that may be used.
+
+    Those of the machine, or less if a control group around this process says so.
+    """
     total = 0
     for line in (proc / "meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemTotal:"):
@@ -99,15 +117,12 @@ def _group_limits(groups: Path | None) -> list[int]:
     from rota.deploy.worker.cgroups import own_groups
 
     starts = own_groups("memory") if groups is None else [groups]
-    limits = []
-    for start in starts:
-        for folder in (start, *start.parents):
-            for name in ("memory.max", "memory.limit_in_bytes"):
-                try:
-                    text = (folder / name).read_text(encoding="ascii").strip()
-                except OSError:
-                    continue
-                limits += [int(text)] if text.isdigit() else []
+    folders = [folder for start in starts for folder in (start, *start.parents)]
+    limits: list[int] = []
+    for folder in folders:
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+                limits.append(int((folder / name).read_text(encoding="ascii")))
     return limits
 
 
@@ -145,7 +160,11 @@ def node_of_pci(bus: str, root: Path = _SYS) -> int | None:
     """The NUMA node of a device; None if the kernel does not know it."""
     domain, _, rest = bus.partition(":")
     try:
-        node = int((root / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node").read_text(encoding="ascii"))
+        node = int(
+            (root / "bus/pci/devices" / f"{domain[-4:]}:{rest}" / "numa_node").read_text(
+                encoding="ascii"
+            )
+        )
     except (OSError, ValueError):
         return None
     return node if node >= 0 else None
@@ -157,7 +176,7 @@ def _text(value: str | bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A line of Synergy's connection file: where an agent listens, and the part of the machine that is its own."""
+    """A line of Synergy's connection file: where an agent is, and its part of the machine."""
 
     host: str
     port: int
@@ -167,26 +186,32 @@ class Connection:
 
 
 def read_connections(path: str | Path) -> tuple[Connection, ...]:
-    """Agents from a Synergy connection file: `ip,port,first gpu,first cpu,numa` on each line, no header."""
+    """Agents from a Synergy connection file.
+
+    Each line is `ip,port,first gpu,first cpu,numa`; there is no header.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read connection file {path}: {error}") from error
-    found: dict[tuple[str, int], int] = {}
+    line_of: dict[tuple[str, int], int] = {}
     connections = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         connection = _connection(line, f"{path}:{number}")
-        key = (connection.host, connection.port)
-        if key in found:
+        address = (connection.host, connection.port)
+        if address in line_of:
             raise ConfigError(
-                f"{path}:{number}: {key[0]}:{key[1]} is already on line {found[key]}; give each agent once"
+                f"{path}:{number}: {connection.host}:{connection.port} is already on line "
+                f"{line_of[address]}; give each agent once"
             )
-        found[key] = number
+        line_of[address] = number
         connections.append(connection)
     if not connections:
-        raise ConfigError(f"{path}: no agents in it; write `ip,port,first gpu,first cpu,numa` lines")
+        raise ConfigError(
+            f"{path}: no agents in it; write `ip,port,first gpu,first cpu,numa` lines"
+        )
     return tuple(connections)
 
 
@@ -194,60 +219,85 @@ def _connection(line: str, where: str) -> Connection:
     fields = [part.strip() for part in line.split(",")]
     if len(fields) != 5:
         raise ConfigError(
-            f"{where}: {len(fields)} fields in {line.strip()!r}; expected ip,port,first gpu,first cpu,numa"
+            f"{where}: {len(fields)} fields in {line.strip()!r}; expected ip,port,first gpu,first "
+            "cpu,numa"
         )
-    numbers = []
-    for name, value, most in zip(
-        ("port", "first gpu", "first cpu", "numa"), fields[1:], (65535, 10**6, 10**6, 1), strict=True
-    ):
-        if not (value.isascii() and value.isdigit()) or int(value) > most or (name == "port" and int(value) == 0):
-            raise ConfigError(f"{where}: {name} is {value!r}; expected a whole number up to {most}")
-        numbers.append(int(value))
-    if not fields[0]:
+    connection = Connection(
+        host=fields[0],
+        port=_number(fields[1], f"{where}: port", least=1, most=65535),
+        first_gpu=_number(fields[2], f"{where}: first gpu", most=10**6),
+        first_cpu=_number(fields[3], f"{where}: first cpu", most=10**6),
+        numa=bool(_number(fields[4], f"{where}: numa", most=1)),
+    )
+    if not connection.host:
         raise ConfigError(f"{where}: the address is empty")
-    return Connection(fields[0], numbers[0], numbers[1], numbers[2], bool(numbers[3]))
+    return connection
+
+
+def _number(text: str, name: str, *, most: int, least: int = 0) -> int:
+    if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+        raise ConfigError(f"{name} is {text!r}; expected a whole number up to {most}")
+    return int(text)
 
 
 def own_connection(path: str | Path, address: str = "") -> Connection:
-    """The line of a connection file for this agent: by `ip` or `ip:port`, or without one by what this machine is."""
+    """The line of a connection file for this agent.
+
+    It is found by `ip` or `ip:port`, or without one by the addresses of this machine.
+    """
     lines = read_connections(path)
-    host, colon, port = address.rpartition(":") if re.fullmatch(r".+:\d+", address) else (address, "", "")
-    mine = [c for c in lines if (c.host == host if host else _is_here(c.host)) and (not colon or c.port == int(port))]
-    if len(mine) == 1:
-        return mine[0]
-    known = ", ".join(f"{c.host}:{c.port}" for c in (mine or lines)[:8])
-    if mine:
-        raise ConfigError(f"{path}: several lines are for this machine ({known}); say which with --host IP:PORT")
+    match = re.fullmatch(r"(.+):(\d+)", address)
+    host = match[1] if match else address
+    candidates = [line for line in lines if (line.host == host if host else _is_here(line.host))]
+    if match:
+        candidates = [line for line in candidates if line.port == int(match[2])]
+    if len(candidates) == 1:
+        return candidates[0]
+    known = ", ".join(f"{line.host}:{line.port}" for line in (candidates or lines)[:8])
+    if candidates:
+        raise ConfigError(
+            f"{path}: several lines are for this machine ({known}); say which with --host IP:PORT"
+        )
     wanted = address or "this machine"
-    raise ConfigError(f"{path}: no line for {wanted}; it has {known}. Say which is meant with --host IP:PORT")
+    raise ConfigError(
+        f"{path}: no line for {wanted}; it has {known}. Say which is meant with --host IP:PORT"
+    )
 
 
 def part_of(machine: Machine, connection: Connection, cpus: float, *, emulated: bool) -> Machine:
-    """The part of a machine that a line gives to an agent: CPUs from its first one on, as one node unless it says numa.
+    """The part of a machine that a line gives to an agent.
 
-    An emulated server may be believed to have CPUs that are not there; then it gets all of those that are.
+    That is the CPUs from its first one on, as one node unless it says numa.
+
+    An emulated server may be believed to have CPUs that are not there; then it gets all of those
+    that are.
     """
     last = connection.first_cpu + math.ceil(cpus)
-    mine = tuple(cpu for cpu in machine.cpus if connection.first_cpu <= cpu < last)
-    if not mine and not emulated:
+    own_cpus = tuple(cpu for cpu in machine.cpus if connection.first_cpu <= cpu < last)
+    if not own_cpus and not emulated:
         raise ConfigError(
-            f"{connection.host}:{connection.port} begins at CPU {connection.first_cpu}, and this machine has "
-            f"{machine.cpus[0]} to {machine.cpus[-1]}; correct the connection file"
+            f"{connection.host}:{connection.port} begins at CPU {connection.first_cpu}, and this "
+            f"machine has {machine.cpus[0]} to {machine.cpus[-1]}; correct the connection file"
         )
-    mine = mine or machine.cpus
-    nodes = {node: tuple(c for c in here if c in mine) for node, here in machine.numa.items()}
-    numa = {node: here for node, here in nodes.items() if here} if connection.numa else {0: mine}
-    return replace(machine, cpus=mine, numa=numa)
+    own_cpus = own_cpus or machine.cpus
+    if not connection.numa:
+        return replace(machine, cpus=own_cpus, numa={0: own_cpus})
+    nodes = {
+        node: tuple(cpu for cpu in here if cpu in own_cpus) for node, here in machine.numa.items()
+    }
+    return replace(
+        machine, cpus=own_cpus, numa={node: here for node, here in nodes.items() if here}
+    )
 
 
 def _is_here(host: str) -> bool:
     """Whether an address belongs to this machine: only then may it be bound."""
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
     except OSError:
         return False
-    for family, kind, protocol, _, address in found:
-        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as probe:
+    for family, socket_type, protocol, _, address in addresses:
+        with contextlib.suppress(OSError), socket.socket(family, socket_type, protocol) as probe:
             probe.bind(address)
             return True
     return False

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rota.core.errors import ConfigError, UnknownName
-from rota.deploy.worker.procs import Process, Usage
 from rota.deploy.worker.spec import TaskSpec
 from rota.deploy.worker.status import Status
 
 HOST = "host"  # as an image: the files of this machine, read-only
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A task that was found running."""
-
-    folder: Path
-    process: Process | None
-    started_at: float | None
 
 
 class Launcher(Protocol):
@@ -33,16 +22,13 @@ class Launcher(Protocol):
         """Why it cannot be used on this machine; empty if it can."""
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
-        """Start a task. A command that cannot be run is a task that ended, not an error of the launcher."""
+        """Start a task.
 
-    def adopt(self, folder: Path) -> Running | None:
-        """The task in this folder if it runs, whoever started it."""
+        A command that cannot be run is a task that ended, not an error of the launcher.
+        """
 
     def status(self, folder: Path) -> Status:
         """How the task is, from its files."""
-
-    def usage(self, folder: Path) -> Usage:
-        """What it uses now."""
 
     def resize(self, spec: TaskSpec, folder: Path) -> None:
         """Hold a task that runs to the CPUs and memory of a new description. Raises ConfigError."""
@@ -58,15 +44,16 @@ class Launcher(Protocol):
 
 
 def choose(spec: TaskSpec, launchers: Mapping[str, Launcher]) -> Launcher:
-    """The launcher for a task: the one it names, else a process, or for an image the first that works here."""
+    """The launcher that a task names, else a process, or for an image the first that works here."""
     if spec.launcher:
         if spec.launcher not in launchers:
             raise UnknownName("launcher", spec.launcher, launchers)
         return _usable(spec, launchers[spec.launcher])
     if not spec.image:
         return launchers["process"]
+    is_folder = spec.image == HOST or spec.image.startswith("/")
     reasons = []
-    for name in ("runc",) if spec.image == HOST or spec.image.startswith("/") else ("docker", "podman"):
+    for name in ("runc",) if is_folder else ("docker", "podman"):
         why = launchers[name].unavailable() if name in launchers else f"{name} is not set up"
         if not why:
             return launchers[name]

@@ -1,9 +1,11 @@
-"""CPU and memory limits of a task: by control groups where they may be written, else by affinity and rlimits.
+"""CPU and memory limits of a task.
 
-A backend says which it is (`describe`). Without control groups memory is limited by RLIMIT_DATA: it holds for each
-process, not for their sum, and not for shared memory; RLIMIT_AS is not used, because a GPU program reserves far more
-addresses than memory. A program then sees a failed allocation instead of being ended, so nobody can tell
-`out-of-memory` from any other failure.
+By control groups where they may be written, else by affinity and rlimits.
+
+A backend says which it is (`describe`). Without control groups memory is limited by RLIMIT_DATA: it
+holds for each process, not for their sum, and not for shared memory; RLIMIT_AS is not used, because
+a GPU program reserves far more addresses than memory. A program then sees a failed allocation
+instead of being ended, so nobody can tell `out-of-memory` from any other failure.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -24,8 +26,11 @@ KILL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a task may use. `quota` counts CPUs and is given for fractions only; whole CPUs are limited by pinning."""
+class ResourceLimits:
+    """What a task may use.
+
+    `quota` counts CPUs and is given for fractions only; whole CPUs are limited by pinning.
+    """
 
     cpus: tuple[int, ...] = ()
     memory_bytes: int | None = None
@@ -34,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """The limits of one task in force: groups to enter, or what the process has to set for itself."""
+    """The limits of a task in force: groups to enter, or what the process sets for itself."""
 
     name: str
     groups: dict[str, Path] = field(default_factory=dict)  # by controller
@@ -52,15 +57,17 @@ class Enclosure:
         group = self.groups.get("memory")
         if group is None:
             return None
-        return group / ("memory.events" if (group / "memory.events").exists() else "memory.oom_control")
+        return group / (
+            "memory.events" if (group / "memory.events").exists() else "memory.oom_control"
+        )
 
     def members(self) -> list[procs.Process]:
         """Processes in the groups and in groups below them."""
-        found: set[int] = set()
+        pids: set[int] = set()
         for top in self.folders:
             for folder, _, _ in os.walk(top):  # groups may vanish meanwhile
-                found.update(_numbers(Path(folder) / "cgroup.procs"))
-        return procs.by_number(sorted(found))
+                pids.update(_numbers(Path(folder) / "cgroup.procs"))
+        return procs.by_number(sorted(pids))
 
     def kill_all(self, seconds: float = KILL_SECONDS) -> bool:
         """End everybody inside, however they hide; True when nobody is left."""
@@ -75,7 +82,7 @@ class Enclosure:
         return True
 
     def usage(self) -> procs.Usage:
-        """CPU seconds and resident bytes, of processes that ended as well where the kernel keeps count."""
+        """CPU seconds (where the kernel counts, also of ended processes) and resident bytes."""
         used = procs.usage(self.members())
         counted = _cpu_seconds(self.groups)
         return used if counted is None else procs.Usage(counted, used.rss_bytes)
@@ -95,15 +102,22 @@ class Enclosure:
 
 
 class Backend(Protocol):
-    """A way to hold tasks to their limits."""
+    """A way to hold tasks to their limits.
+
+    `version` is that of the control groups, 0 without any.
+    """
+
+    version: int
+    bases: Mapping[str, Path]
+    """By controller, the group below which those of tasks are made."""
 
     def describe(self) -> str:
         """One line that says what is limited and by what."""
 
-    def enclose(self, name: str, limits: Limits) -> Enclosure:
+    def enclose(self, name: str, limits: ResourceLimits) -> Enclosure:
         """Put limits in force for a task that is about to start."""
 
-    def resize(self, name: str, limits: Limits) -> None:
+    def resize(self, name: str, limits: ResourceLimits) -> None:
         """Other limits for the groups of a task that runs."""
 
     def attach(self, name: str) -> Enclosure:
@@ -113,11 +127,14 @@ class Backend(Protocol):
         """Enclosures that are there now, whoever made them."""
 
 
-class Plain:
-    """No control groups: affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
+class RlimitBackend:
+    """Affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
+
+    version = 0
 
     def __init__(self, why: str = "") -> None:
         self.why = why
+        self.bases: Mapping[str, Path] = {}
 
     def describe(self) -> str:
         """One line that says what is limited and by what."""
@@ -127,11 +144,11 @@ class Plain:
             f"memory by RLIMIT_DATA per process{reason}"
         )
 
-    def enclose(self, name: str, limits: Limits) -> Enclosure:
+    def enclose(self, name: str, limits: ResourceLimits) -> Enclosure:
         """Nothing to prepare: the process limits itself."""
         return Enclosure(name, {}, limits.cpus, limits.memory_bytes)
 
-    def resize(self, name: str, limits: Limits) -> None:
+    def resize(self, name: str, limits: ResourceLimits) -> None:
         """There are no groups; `relimit` reaches the processes."""
 
     def attach(self, name: str) -> Enclosure:
@@ -143,16 +160,26 @@ class Plain:
         return []
 
 
-def relimit(processes: Iterable[procs.Process], limits: Limits, controllers: Collection[str]) -> None:
-    """Set affinity and RLIMIT_DATA of processes that run, as far as no group of theirs (`controllers`) does it."""
+def relimit(
+    processes: Iterable[procs.Process], limits: ResourceLimits, controllers: Collection[str]
+) -> None:
+    """Set affinity and RLIMIT_DATA of processes that run.
+
+    Only as far as no group of theirs (`controllers`) does it.
+    """
+    size = None if "memory" in controllers else limits.memory_bytes
+    cpus = () if "cpuset" in controllers else limits.cpus
     for process in processes:
         with contextlib.suppress(OSError):  # it has just ended
-            if "cpuset" not in controllers and limits.cpus:
-                for thread in Path(f"/proc/{process.pid}/task").iterdir():
-                    os.sched_setaffinity(int(thread.name), limits.cpus)
-            if "memory" not in controllers and limits.memory_bytes is not None:
-                size = limits.memory_bytes
+            if cpus:
+                _pin_threads(process, cpus)
+            if size is not None:
                 resource.prlimit(process.pid, resource.RLIMIT_DATA, (size, size))
+
+
+def _pin_threads(process: procs.Process, cpus: tuple[int, ...]) -> None:
+    for thread in Path(f"/proc/{process.pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cpus)
 
 
 def pick(root: Path | None = None) -> Backend:
@@ -162,11 +189,11 @@ def pick(root: Path | None = None) -> Backend:
     reasons: list[str] = []
     tries: tuple[Callable[[Path | None], Backend | str], ...] = (cgroups.open_v2, cgroups.open_v1)
     for attempt in tries:
-        found = attempt(root)
-        if not isinstance(found, str):
-            return found
-        reasons.append(found)
-    return Plain("; ".join(reasons))
+        backend = attempt(root)
+        if not isinstance(backend, str):
+            return backend
+        reasons.append(backend)
+    return RlimitBackend("; ".join(reasons))
 
 
 def clear(backend: Backend, prefix: str, known: set[str]) -> list[str]:
@@ -193,16 +220,19 @@ def _cpu_seconds(groups: dict[str, Path]) -> float | None:
         if "cpuacct" in groups:
             return int((groups["cpuacct"] / "cpuacct.usage").read_text(encoding="ascii")) / 1e9
         if "cpu" in groups:
-            for line in (groups["cpu"] / "cpu.stat").read_text(encoding="ascii").splitlines():
-                if line.startswith("usage_usec "):
-                    return int(line.split()[1]) / 1e6
-    except (OSError, ValueError):
+            words = (groups["cpu"] / "cpu.stat").read_text(encoding="ascii").split()
+            figures = dict(zip(words[::2], words[1::2], strict=True))
+            return int(figures["usage_usec"]) / 1e6
+    except (OSError, ValueError, KeyError):
         return None
     return None
 
 
 def _remove(folder: Path) -> bool:
-    """Remove a group and the groups below it, then the parent if it is empty. Groups need a moment to become empty."""
+    """Remove a group and the groups below it, then the parent if it is empty.
+
+    Groups need a moment to become empty.
+    """
     end = time.monotonic() + 1.0
     while folder.exists():
         with contextlib.suppress(OSError):  # not empty yet

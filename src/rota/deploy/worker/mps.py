@@ -1,6 +1,7 @@
 """Two tasks on one GPU through NVIDIA's MPS: one daemon per GPU, started when first needed.
 
-Nothing of this has run on a GPU in our tests: they check the refusals, and the commands against a stand-in program.
+Nothing of this has run on a GPU in our tests: they check the refusals, and the commands against a
+stand-in program.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from rota.core.errors import ConfigError
 
 CONTROL = "nvidia-cuda-mps-control"
-_SECONDS = 15.0
+_ANSWER_WITHIN_S = 15.0
 
 
 def unavailable(gpus: int) -> str:
@@ -29,15 +30,22 @@ class Mps:
     """The MPS daemons of this machine, one per GPU, below a folder."""
 
     def __init__(self, folder: str | Path, gpus: int) -> None:
-        self.folder, self.gpus = Path(folder).absolute(), gpus
+        self.folder = Path(folder).absolute()
+        self.gpus = gpus
 
     def environment(self, device: str) -> dict[str, str]:
         """What a task needs to find the daemon of its GPU."""
         base = self.folder / "mps" / device
-        return {"CUDA_MPS_PIPE_DIRECTORY": str(base / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(base / "log")}
+        return {
+            "CUDA_MPS_PIPE_DIRECTORY": str(base / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(base / "log"),
+        }
 
     def start(self, device: str) -> dict[str, str]:
-        """Start the daemon of a GPU, or find it running; what tasks need to reach it. Refuses where there is no MPS."""
+        """Start the daemon of a GPU, or find it running; what tasks need to reach it.
+
+        Refuses where there is no MPS.
+        """
         if why := unavailable(self.gpus):
             raise ConfigError(f"{why}; submit the job without space sharing")
         env = self.environment(device)
@@ -60,9 +68,13 @@ class Mps:
         return True
 
     def _control(self, device: str, *arguments: str, command: str | None = None) -> None:
-        env = {"PATH": os.environ.get("PATH", os.defpath), "CUDA_VISIBLE_DEVICES": device, **self.environment(device)}
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "CUDA_VISIBLE_DEVICES": device,
+            **self.environment(device),
+        }
         try:
-            done = subprocess.run(  # noqa: S603 - a fixed program
+            completed = subprocess.run(
                 [shutil.which(CONTROL) or CONTROL, *arguments],
                 input=command,
                 stdin=subprocess.DEVNULL if command is None else None,
@@ -70,11 +82,14 @@ class Mps:
                 stderr=subprocess.DEVNULL,
                 env=env,
                 text=True,
-                timeout=_SECONDS,
+                timeout=_ANSWER_WITHIN_S,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ConfigError(f"{CONTROL} for GPU {device} did not answer: {error}") from error
-        if done.returncode != 0:
+        if completed.returncode != 0:
             log = self.folder / "mps" / device / "log"
-            raise ConfigError(f"{CONTROL} for GPU {device} failed with exit code {done.returncode}; see {log}")
+            raise ConfigError(
+                f"{CONTROL} for GPU {device} failed with exit code {completed.returncode}; "
+                f"see {log}"
+            )

@@ -1,4 +1,4 @@
-"""Tasks as processes, each under its own supervisor (`shim.py`), which the other launchers use too."""
+"""Tasks as processes, each under its own supervisor (`shim.py`); other launchers use it too."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker import procs, status
-from rota.deploy.worker.launcher import Running
-from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, Limits, relimit
+from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, ResourceLimits, relimit
 from rota.deploy.worker.spec import MARKER, TaskSpec, environment, logs_of
 from rota.deploy.worker.status import Phase, Status
 
@@ -28,7 +28,10 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the supervisor is to run. `enter` is false for programs that put a container into the groups themselves."""
+    """What the supervisor is to run.
+
+    `enter` is false for programs that put a container into the groups themselves.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -36,11 +39,11 @@ class Command:
     enter: bool = True
 
 
-def limits_of(spec: TaskSpec) -> Limits:
+def limits_of(spec: TaskSpec) -> ResourceLimits:
     """Whole CPUs by pinning, fractions by a quota; CPUs that are not there are not limited."""
     fraction = spec.cpus != int(spec.cpus) and not spec.virtual
     size = None if spec.memory_gb is None else int(spec.memory_gb * 1e9)
-    return Limits(spec.cpu_ids, size, spec.cpus if fraction else None)
+    return ResourceLimits(spec.cpu_ids, size, spec.cpus if fraction else None)
 
 
 class ProcessLauncher:
@@ -49,7 +52,8 @@ class ProcessLauncher:
     name = "process"
 
     def __init__(self, limits: Backend, prefix: str = "") -> None:
-        self.limits, self.prefix = limits, prefix
+        self.limits = limits
+        self.prefix = prefix
 
     def unavailable(self) -> str:
         """Processes work wherever there is a /proc."""
@@ -62,7 +66,7 @@ class ProcessLauncher:
     def run(self, spec: TaskSpec, folder: Path, command: Command) -> None:
         """Put the limits of a task in force and start a command under them."""
         _make_folders(spec, folder)
-        enclosure = self.enclose(spec)
+        enclosure = self.limits.enclose(self.prefix + str(spec.id), limits_of(spec))
         try:
             _write_launch(folder, _plan(spec, folder, command, enclosure))
             _start_shim(folder)
@@ -70,39 +74,29 @@ class ProcessLauncher:
             enclosure.remove()
             raise
 
-    def enclose(self, spec: TaskSpec) -> Enclosure:
-        """The limits of a task, in force."""
-        return self.limits.enclose(self.prefix + str(spec.id), limits_of(spec))
-
-    def adopt(self, folder: Path) -> Running | None:
-        """The task in this folder if it runs."""
-        now = status.read(folder)
-        return None if now.phase is Phase.ENDED else Running(folder, now.process, now.started_at)
-
     def status(self, folder: Path) -> Status:
         """How the task is; while it runs, with what it uses."""
-        now = status.read(folder)
-        if now.phase not in (Phase.RUNNING, Phase.STOPPING):
-            return now
-        used = self.usage(folder)
-        return replace(now, cpu_seconds=used.cpu_seconds, rss_bytes=used.rss_bytes)
+        seen = status.read(folder)
+        if seen.phase not in (Phase.RUNNING, Phase.STOPPING):
+            return seen
+        used = self._usage(folder, seen.process)
+        return replace(seen, cpu_seconds=used.cpu_seconds, rss_bytes=used.rss_bytes)
 
-    def usage(self, folder: Path) -> procs.Usage:
-        """What it uses now: of its groups, or else of its session."""
+    def _usage(self, folder: Path, leader: procs.Process | None) -> procs.Usage:
+        """What a task uses now: its groups, or else its session."""
         enclosure = self._enclosure(folder)
         if enclosure.groups:
             return enclosure.usage()
-        leader = status.read(folder).process
         return procs.usage(procs.in_session(leader)) if leader else procs.Usage()
 
     def resize(self, spec: TaskSpec, folder: Path) -> None:
         """Hold a task that runs to the CPUs and memory of a new description."""
-        limits, enclosure = limits_of(spec), self._enclosure(folder)
+        limits = limits_of(spec)
+        enclosure = self._enclosure(folder)
         self.limits.resize(enclosure.name, limits)
         leader = status.read(folder).process
-        found = set(procs.in_session(leader)) if leader else set()
-        found.update(enclosure.members())
-        relimit(found, limits, enclosure.groups)
+        members = {*enclosure.members(), *(procs.in_session(leader) if leader else ())}
+        relimit(members, limits, enclosure.groups)
 
     def signal(self, folder: Path, number: int) -> None:
         """Send a signal to the process group of the task."""
@@ -111,16 +105,16 @@ class ProcessLauncher:
             procs.send(process, number)
 
     def kill(self, folder: Path) -> None:
-        """End the task and everything it started, by group, by session, and by the mark in its environment."""
+        """End the task and all it started: by group, by session, by the mark in the environment."""
         self._enclosure(folder).kill_all()
         leader = status.read(folder).process
         end = time.monotonic() + KILL_SECONDS
         while time.monotonic() < end:
-            found = set(procs.in_session(leader)) if leader else set()
-            found.update(procs.with_environment(f"{MARKER}={folder}"))
-            if not found:
+            members = set(procs.in_session(leader)) if leader else set()
+            members.update(procs.with_environment(f"{MARKER}={folder}"))
+            if not members:
                 return
-            for process in found:
+            for process in members:
                 procs.send(process, signal.SIGKILL)
             time.sleep(0.01)
 
@@ -133,7 +127,9 @@ class ProcessLauncher:
         return self.limits.attach(self.prefix + folder.name)
 
 
-def _plan(spec: TaskSpec, folder: Path, command: Command, enclosure: Enclosure) -> dict[str, object]:
+def _plan(
+    spec: TaskSpec, folder: Path, command: Command, enclosure: Enclosure
+) -> dict[str, object]:
     """What the supervisor reads."""
     events = enclosure.oom_events
     groups = [str(folder) for folder in enclosure.folders]
@@ -157,21 +153,28 @@ def _make_folders(spec: TaskSpec, folder: Path) -> None:
         for path in (logs_of(spec, folder), Path(spec.checkpoints or folder)):
             path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"task {spec.id}: cannot make folder {error.filename}: {error.strerror}") from error
+        raise OutputError(
+            f"task {spec.id}: cannot make folder {error.filename}: {error.strerror}"
+        ) from error
 
 
 def _write_launch(folder: Path, plan: dict[str, object]) -> None:
     """Only the owner may read it: it holds the environment of the task."""
     path = folder / LAUNCH
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(plan, file)
+        # Not synced: it is read at once, and after a power cut the task is gone.
+        files.write_text(path, json.dumps(plan), mode=0o600, durable=False)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}; make room and start the task again") from error
+        raise OutputError(
+            f"cannot write {path}: {error.strerror}; make room and start the task again"
+        ) from error
 
 
 def _take_lock(folder: Path) -> int:
-    """The lock that the supervisor will hold. Somebody who asks for the status has it for a moment."""
+    """The lock that the supervisor will hold.
+
+    Somebody who asks for the status has it for a moment.
+    """
     try:
         lock = os.open(folder / status.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -189,11 +192,11 @@ def _start_shim(folder: Path) -> None:
     """Start the supervisor and come back when the command runs, or has failed to."""
     lock = _take_lock(folder)
     try:
-        done = subprocess.run(  # noqa: S603 - our own program
+        completed = subprocess.run(
             [sys.executable, "-S", "-E", str(SHIM), str(folder), str(lock)],
             pass_fds=(lock,),
             stdin=subprocess.DEVNULL,
-            capture_output=True,  # the part that stays closes it, and waiting for that needs no polling
+            capture_output=True,  # the part that stays closes it: no need to poll
             text=True,
             env={"PATH": os.environ.get("PATH", os.defpath)},
             timeout=_START_SECONDS,
@@ -203,9 +206,10 @@ def _start_shim(folder: Path) -> None:
         raise ConfigError(f"cannot start the supervisor of {folder.name}: {error}") from error
     finally:
         os.close(lock)
-    if done.returncode != 0 and not (folder / status.STATUS).exists():
+    if completed.returncode != 0 and not (folder / status.STATUS).exists():
         log = folder / "shim.log"
-        said = done.stderr + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
-        raise ConfigError(
-            f"the supervisor of {folder.name} failed: {said.strip()[-500:] or f'exit code {done.returncode}'}"
+        complaint = completed.stderr + (
+            log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         )
+        why = complaint.strip()[-500:] or f"exit code {completed.returncode}"
+        raise ConfigError(f"the supervisor of {folder.name} failed: {why}")

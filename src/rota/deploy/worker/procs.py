@@ -1,4 +1,7 @@
-"""Processes by identity: a number alone may belong to somebody else by now, a number with a start time may not."""
+"""Processes by identity.
+
+A number alone may belong to somebody else by now, a number with a start time may not.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def boot_id() -> str:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat after the name (which may hold spaces); empty if there is no such process."""
+    """The fields of /proc/PID/stat after the name (which may hold spaces).
+
+    Empty if there is no such process.
+    """
     try:
         return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -46,7 +52,10 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def identify(pid: int) -> Process | None:
-    """The process that has this number now; None if there is none or it is only waiting to be reaped."""
+    """The process that has this number now.
+
+    None if there is none or it is only waiting to be reaped.
+    """
     fields = _stat(pid)
     return Process(pid, int(fields[19])) if fields and fields[0] not in (b"Z", b"X") else None
 
@@ -57,13 +66,18 @@ def is_alive(process: Process) -> bool:
 
 
 def send(process: Process, number: int) -> bool:
-    """Signal this very process; False if it is gone. A successor with the same number is never touched."""
+    """Signal this very process; False if it is gone.
+
+    A successor with the same number is never touched.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
         return False
     try:
-        if not is_alive(process):  # the handle was taken first, so it cannot come to mean another process
+        if not is_alive(
+            process
+        ):  # the handle was taken first, so it cannot come to mean another process
             return False
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
@@ -82,7 +96,7 @@ def everyone() -> Iterator[Process]:
 
 
 def in_session(leader: Process) -> list[Process]:
-    """Processes in the session of a leader, as long as the leader itself is there to vouch for the number."""
+    """Processes in the session of a leader, as long as the leader is there to vouch for it."""
     if not is_alive(leader):
         return []
     return [p for p in everyone() if _session(p) == leader.pid and p.start >= leader.start]

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any, NamedTuple
 
 from rota.client.wire import whole
 
-OVER = frozenset({"stopped", "done", "failed"})
 _LONGEST_TEXT = 4096
 
 
-class Task(NamedTuple):
-    """One attempt of a job."""
+class RankPhase(str, Enum):
+    """Where in its life a rank is, as it told. The last three are last words."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DONE = "done"
+    FAILED = "failed"
+
+
+_LAST_WORDS = frozenset({RankPhase.STOPPED, RankPhase.DONE, RankPhase.FAILED})
+_PHASE_AFTER = {"hello": RankPhase.RUNNING, "done": RankPhase.DONE, "stopped": RankPhase.STOPPED}
+
+
+class AttemptId(NamedTuple):
+    """One attempt of a job; a later one has a larger epoch."""
 
     job: str
     epoch: int
 
 
+class RankId(NamedTuple):
+    """One process of an attempt."""
+
+    attempt: AttemptId
+    rank: int
+
+
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One process of a task, as far as it told. A new value for every change."""
+    """One process of an attempt, as far as it told. A new value for every change."""
 
-    task: Task
+    attempt: AttemptId
     rank: int
-    phase: str = "starting"  # then running, and at last stopped, done or failed
+    phase: RankPhase = RankPhase.STARTING
     step: int = 0
     saved: int | None = None
     saved_path: str | None = None
@@ -36,12 +57,12 @@ class Rank:
     @property
     def over(self) -> bool:
         """Whether it said its last word."""
-        return self.phase in OVER
+        return self.phase in _LAST_WORDS
 
 
 @dataclass(slots=True)
-class Counters:
-    """What was ignored, by reason."""
+class IgnoredMessages:
+    """How many messages were ignored, by reason."""
 
     bad_lines: int = 0
     unknown_operations: int = 0
@@ -51,7 +72,7 @@ class Counters:
 
 
 @dataclass(slots=True)
-class Bucket:
+class TokenBucket:
     """Lets `burst` messages through at once and `rate` per second after that."""
 
     rate: float = 200.0
@@ -69,35 +90,54 @@ class Bucket:
         return True
 
 
-def identity(message: dict[str, Any]) -> tuple[Task, int] | None:
+def read_identity(message: dict[str, Any]) -> RankId | None:
     """Who says hello, or None when that cannot be read."""
-    job, epoch, rank = message.get("job"), whole(message, "epoch"), whole(message, "rank")
+    job = message.get("job")
+    epoch = whole(message, "epoch")
+    rank = whole(message, "rank")
     if isinstance(job, bool) or not isinstance(job, (str, int)) or epoch is None or rank is None:
         return None
-    return Task(str(job), epoch), rank
+    return RankId(AttemptId(str(job), epoch), rank)
 
 
-def heard(rank: Rank, message: dict[str, Any]) -> Rank | None:
-    """The rank after what it said, or None when it said nothing known. Steps never go back, last words stand."""
-    operation, step = message["op"], whole(message, "step")
+def after_message(rank: Rank, message: dict[str, Any]) -> Rank | None:
+    """The rank after what it said, or None when it said nothing known.
+
+    Steps never go back, last words stand.
+    """
+    operation = message["op"]
     if operation == "failed":
-        reason, detail = _text(message.get("reason")) or "exception", _text(message.get("detail"))
-        return rank if rank.over else replace(rank, phase="failed", failure=reason, detail=detail)
+        return rank if rank.over else _failed(rank, message)
+    step = whole(message, "step")
     if step is None:
         return None
     if operation == "saved":
         return _saved(rank, step, _inside(message.get("path")))
-    phases = {"hello": "running", "progress": rank.phase, "done": "done", "stopped": "stopped"}
-    if operation not in phases:
+    if operation == "progress":
+        phase = rank.phase
+    elif operation in _PHASE_AFTER:
+        phase = rank.phase if rank.over else _PHASE_AFTER[operation]
+    else:
         return None
-    rank = replace(rank, step=max(step, rank.step), phase=rank.phase if rank.over else phases[operation])
-    return rank if operation != "hello" else replace(rank, connected=True, pid=whole(message, "pid"))
+    moved = replace(rank, step=max(step, rank.step), phase=phase)
+    return (
+        moved if operation != "hello" else replace(moved, connected=True, pid=whole(message, "pid"))
+    )
+
+
+def _failed(rank: Rank, message: dict[str, Any]) -> Rank:
+    reason = _text(message.get("reason")) or "exception"
+    return replace(
+        rank, phase=RankPhase.FAILED, failure=reason, detail=_text(message.get("detail"))
+    )
 
 
 def _saved(rank: Rank, step: int, path: str | None) -> Rank | None:
     if path is None:
         return None
-    return rank if rank.saved is not None and rank.saved > step else replace(rank, saved=step, saved_path=path)
+    if rank.saved is not None and rank.saved > step:
+        return rank
+    return replace(rank, saved=step, saved_path=path)
 
 
 def _text(value: object) -> str | None:

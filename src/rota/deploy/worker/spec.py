@@ -11,7 +11,7 @@ from typing import Any
 
 from rota.core.errors import ConfigError
 
-PASSED = (
+PASSED_VARIABLES = (
     "PATH",
     "HOME",
     "LANG",
@@ -24,6 +24,8 @@ PASSED = (
     "TZ",
     "USER",
 )
+"""All that a task gets of its agent's environment: an agent may hold credentials, and tasks belong
+to others."""
 MARKER = "ROTA_TASK_FOLDER"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
@@ -38,9 +40,14 @@ class TaskId:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.job):
-            raise ConfigError(f"job {self.job!r}: use 1 to 80 letters, digits, '_' and '-'; it names a folder")
+            raise ConfigError(
+                f"job {self.job!r}: use 1 to 80 letters, digits, '_' and '-'; it names a folder"
+            )
         if self.epoch < 0 or self.rank < 0:
-            raise ConfigError(f"task of job {self.job}: epoch {self.epoch} and rank {self.rank} must not be negative")
+            raise ConfigError(
+                f"task of job {self.job}: epoch {self.epoch} and rank {self.rank} must not be "
+                "negative"
+            )
 
     def __str__(self) -> str:
         return f"{self.job}.{self.epoch}.{self.rank}"
@@ -57,7 +64,10 @@ class TaskId:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """All that is needed to start a task. Folders are absolute; `cpu_ids` is filled in by the machine."""
+    """All that is needed to start a task.
+
+    Folders are absolute; `cpu_ids` is filled in by the machine.
+    """
 
     id: TaskId
     argv: tuple[str, ...]
@@ -82,8 +92,12 @@ class TaskSpec:
             raise ConfigError(f"{where}: argv is empty; name the program to run")
         if not (math.isfinite(self.cpus) and self.cpus > 0):
             raise ConfigError(f"{where}: cpus is {self.cpus}; a task needs more than 0")
-        if self.memory_gb is not None and not (math.isfinite(self.memory_gb) and self.memory_gb > 0):
-            raise ConfigError(f"{where}: memory_gb is {self.memory_gb}; give more than 0, or nothing for no limit")
+        if self.memory_gb is not None and not (
+            math.isfinite(self.memory_gb) and self.memory_gb > 0
+        ):
+            raise ConfigError(
+                f"{where}: memory_gb is {self.memory_gb}; give more than 0, or nothing for no limit"
+            )
         if not (math.isfinite(self.log_mb) and self.log_mb > 0):
             raise ConfigError(f"{where}: log_mb is {self.log_mb}; give more than 0")
         for name in ("cwd", "checkpoints", "logs"):
@@ -104,7 +118,9 @@ class TaskSpec:
             raise ConfigError(f"task description has unknown fields: {', '.join(unknown)}")
         if missing := sorted({"id", "argv"} - set(values)):
             raise ConfigError(f"task description lacks {', '.join(missing)}")
-        read: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        read: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
         read["id"] = TaskId.parse(str(values["id"]))
         return cls(**read)
 
@@ -120,13 +136,19 @@ def _check_texts(where: str, argv: tuple[str, ...], env: Mapping[str, str]) -> N
 
 
 def logs_of(spec: TaskSpec, folder: Path) -> Path:
-    """Where the output of a task goes: a folder of its own, inside that of the task unless another was asked for."""
+    """Where the output of a task goes.
+
+    A folder of its own, inside that of the task unless another was asked for.
+    """
     return Path(spec.logs) / str(spec.id) if spec.logs else folder / "logs"
 
 
 def environment(spec: TaskSpec, folder: Path, own: Mapping[str, str]) -> dict[str, str]:
-    """What the task sees: a few harmless variables of the agent, its own ones, and where it is. Nothing else."""
-    passed = {name: own[name] for name in PASSED if name in own}
+    """What the task sees: a few harmless variables of the agent, its own ones, and where it is.
+
+    Nothing else.
+    """
+    passed = {name: own[name] for name in PASSED_VARIABLES if name in own}
     devices = ",".join(spec.devices)
     return {
         **passed,

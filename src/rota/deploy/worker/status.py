@@ -1,4 +1,7 @@
-"""How a task is: its phase, its end, what it uses. Read from the files that its supervisor writes."""
+"""How a task is: its phase, its end, what it uses.
+
+Read from the files that its supervisor writes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from typing import Any
 
 from rota.deploy.worker.procs import Process, boot_id
 
-STATUS, LOCK, STOPPING = "status.json", "shim.lock", "stopping"
+STATUS = "status.json"
+LOCK = "shim.lock"
+STOPPING = "stopping"
 _ENDED_FROM_OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _CODES_OF_CONTAINERS = {128 + number for number in _ENDED_FROM_OUTSIDE}
 
@@ -27,7 +32,7 @@ class Phase(str, Enum):
     ENDED = "ended"
 
 
-class Reason(str, Enum):
+class ExitReason(str, Enum):
     """Why a task ended."""
 
     COMPLETED = "completed"
@@ -39,17 +44,23 @@ class Reason(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a task ended. Code and signal are the kernel's; both are None if nobody saw the end (`lost`)."""
+    """How a task ended.
+
+    Code and signal are the kernel's; both are None if nobody saw the end (`lost`).
+    """
 
     code: int | None
     signal: int | None
-    reason: Reason
+    reason: ExitReason
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All that is reported of a task. Times are seconds since the epoch; None where they are not known."""
+    """All that is reported of a task.
+
+    Times are seconds since the epoch; None where they are not known.
+    """
 
     phase: Phase
     exit: Exit | None = None
@@ -69,7 +80,9 @@ def is_supervised(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two readers do not take each other for it
+        fcntl.flock(
+            fd, fcntl.LOCK_SH | fcntl.LOCK_NB
+        )  # shared: two readers do not take each other for it
     except BlockingIOError:
         return True
     else:
@@ -80,7 +93,9 @@ def is_supervised(folder: Path) -> bool:
 
 def read(folder: Path) -> Status:
     """The status of the task in a folder, from its files alone."""
-    supervised = is_supervised(folder)  # asked first: the last status is written before the lock is left
+    supervised = is_supervised(
+        folder
+    )  # asked first: the last status is written before the lock is left
     stopping = (folder / STOPPING).exists()
     try:
         values = json.loads((folder / STATUS).read_text(encoding="utf-8"))
@@ -97,39 +112,59 @@ def read(folder: Path) -> Status:
 def _told(values: dict[str, Any], supervised: bool, stopping: bool) -> Status:
     """The status that a supervisor wrote, if it still holds."""
     process = Process(*values["process"])
-    started, ended = values["started_at"], values["exit"]
+    started = values["started_at"]
+    ended = values["exit"]
     if ended is not None:
         return Status(
             Phase.ENDED,
-            judge(ended, stopping),
-            process,
-            started,
-            values["ended_at"],
-            ended["cpu_seconds"],
-            ended["max_rss_bytes"],
-            stopping,
-            ended["output_bytes_dropped"],
+            exit=judge(ended, stopping),
+            process=process,
+            started_at=started,
+            ended_at=values["ended_at"],
+            cpu_seconds=ended["cpu_seconds"],
+            rss_bytes=ended["max_rss_bytes"],
+            stop_requested=stopping,
+            output_bytes_dropped=ended["output_bytes_dropped"],
         )
     if values["boot_id"] != boot_id():
         return _lost("the machine was started again meanwhile", stopping, process, started)
     if not supervised:
         return _lost("its supervisor died", stopping, process, started)
-    return Status(Phase.STOPPING if stopping else Phase.RUNNING, None, process, started, stop_requested=stopping)
+    return Status(
+        Phase.STOPPING if stopping else Phase.RUNNING,
+        None,
+        process,
+        started,
+        stop_requested=stopping,
+    )
 
 
 def judge(ended: dict[str, Any], stopping: bool) -> Exit:
     """The reason behind an exit code or a signal, as the kernel told them."""
-    code, number, error = ended["code"], ended["signal"], ended["error"]
-    if error:
-        return Exit(code, number, Reason.FAILED, error)
+    code = ended["code"]
+    number = ended["signal"]
+    if ended["error"]:
+        return Exit(code, number, ExitReason.FAILED, ended["error"])
     if code == 0:
-        return Exit(code, number, Reason.COMPLETED)
+        return Exit(code, number, ExitReason.COMPLETED)
     if ended["oom_kills"]:
-        return Exit(code, number, Reason.OUT_OF_MEMORY, "the kernel ended it at its memory limit")
+        return Exit(
+            code, number, ExitReason.OUT_OF_MEMORY, "the kernel ended it at its memory limit"
+        )
     if stopping or number in _ENDED_FROM_OUTSIDE or code in _CODES_OF_CONTAINERS:
-        return Exit(code, number, Reason.KILLED, "" if stopping else "nobody asked the agent for it")
-    return Exit(code, number, Reason.FAILED)
+        return Exit(
+            code, number, ExitReason.KILLED, "" if stopping else "nobody asked the agent for it"
+        )
+    return Exit(code, number, ExitReason.FAILED)
 
 
-def _lost(why: str, stopping: bool, process: Process | None = None, started: float | None = None) -> Status:
-    return Status(Phase.ENDED, Exit(None, None, Reason.LOST, why), process, started, stop_requested=stopping)
+def _lost(
+    why: str, stopping: bool, process: Process | None = None, started: float | None = None
+) -> Status:
+    return Status(
+        Phase.ENDED,
+        Exit(None, None, ExitReason.LOST, why),
+        process,
+        started,
+        stop_requested=stopping,
+    )

@@ -1,4 +1,4 @@
-"""How fast a folder's storage is, by a short measurement that does not go through the page cache where possible."""
+"""How fast a folder's storage is, by a short measurement past the page cache where possible."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _BLOCK = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Megabytes per second in a folder. `direct` is false where the page cache could not be avoided entirely."""
+    """Megabytes per second in a folder.
+
+    `direct` is false where the page cache could not be avoided entirely.
+    """
 
     folder: str
     read_mbps: float = 0.0
@@ -26,8 +29,13 @@ class Storage:
     problem: str | None = None
 
 
-def measure(folder: Path, most_bytes: int = MOST_BYTES, most_seconds: float = MOST_SECONDS) -> Storage:
-    """Write and read at most so much for at most so long; a problem is part of the answer, not an error."""
+def measure(
+    folder: Path, most_bytes: int = MOST_BYTES, most_seconds: float = MOST_SECONDS
+) -> Storage:
+    """Write and read at most so much for at most so long.
+
+    A problem is part of the answer, not an error.
+    """
     try:
         fd, name = tempfile.mkstemp(prefix=".rota-speed-", dir=folder)
         os.close(fd)
@@ -71,9 +79,9 @@ def _timed_write(name: str, flags: int, most: int, seconds: float) -> tuple[int,
 
 
 def _write_through(fd: int, block: mmap.mmap) -> int:
-    done = os.write(fd, block)
+    transferred = os.write(fd, block)
     os.fdatasync(fd)
-    return done
+    return transferred
 
 
 def _timed_read(name: str, flags: int, seconds: float) -> tuple[int, float]:
@@ -89,10 +97,11 @@ def _timed_read(name: str, flags: int, seconds: float) -> tuple[int, float]:
 
 def _repeat(action: Callable[[], int], most: int, seconds: float) -> tuple[int, float]:
     """Repeat until enough bytes, enough time, or the end; bytes and seconds of it."""
-    start, total = time.perf_counter(), 0
+    start = time.perf_counter()
+    total = 0
     while True:
-        done = action()
-        total += done
+        transferred = action()
+        total += transferred
         spent = time.perf_counter() - start
-        if done == 0 or total >= most or spent >= seconds:
+        if transferred == 0 or total >= most or spent >= seconds:
             return total, max(spent, 1e-9)

@@ -1,4 +1,7 @@
-"""What the agent remembers of its tasks: a folder each, on disk, so that its own end loses nothing."""
+"""What the agent remembers of its tasks.
+
+A folder each, on disk, so that its own end loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import os
 import shutil
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker.spec import TaskId, TaskSpec
 
@@ -16,14 +20,19 @@ _SPEC = "spec.json"
 
 
 class TaskTable:
-    """Tasks by folder below one folder, which one agent at a time may hold. Close it to let the next one in."""
+    """Tasks by folder below one folder, which one agent at a time may hold.
+
+    Close it to let the next one in.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()
         self.tasks_folder = self.folder / "tasks"
         try:
             self.tasks_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(
+                self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
             raise OutputError(f"cannot use {self.folder} for tasks: {error.strerror}") from error
         try:
@@ -49,36 +58,39 @@ class TaskTable:
         """Write a task down, all of it or nothing; its folder."""
         target = self.path(spec.id)
         if target.exists():
-            raise ConfigError(f"task {spec.id} is already here; every lease of a job needs an epoch of its own")
+            raise ConfigError(
+                f"task {spec.id} is already here; every lease of a job needs an epoch of its own"
+            )
         building = self.tasks_folder / f".{spec.id}.part"
         try:
             _build(building, spec)
             building.rename(target)
-            _sync(self.tasks_folder)
+            files.sync_folder(self.tasks_folder)
         except OSError as error:
             shutil.rmtree(building, ignore_errors=True)
             raise OutputError(
-                f"cannot write task {spec.id} to {self.tasks_folder}: {error.strerror}; make room and try again"
+                f"cannot write task {spec.id} to {self.tasks_folder}: {error.strerror}; make room "
+                "and try again"
             ) from error
         return target
 
     def replace(self, spec: TaskSpec) -> None:
         """Write another description of a task that is here."""
         path = self.path(spec.id) / _SPEC
-        draft = path.with_suffix(".part")
         try:
-            _write(draft, spec)
-            draft.replace(path)
+            _write(path, spec)
         except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}; make room and try again") from error
+            raise OutputError(
+                f"cannot write {path}: {error.strerror}; make room and try again"
+            ) from error
 
     def ids(self) -> list[TaskId]:
         """Tasks that were not forgotten, in order. Folders that are no tasks are left alone."""
-        found = []
+        tasks = []
         for path in self.tasks_folder.iterdir():
             with contextlib.suppress(ConfigError):
-                found.append(TaskId.parse(path.name))
-        return sorted(found)
+                tasks.append(TaskId.parse(path.name))
+        return sorted(tasks)
 
     def spec(self, task: TaskId) -> TaskSpec:
         """What a task was asked to be."""
@@ -88,7 +100,9 @@ class TaskTable:
         except FileNotFoundError:
             raise ConfigError(f"task {task} is not on this machine") from None
         except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"{path} cannot be read ({error}); remove its folder to give up the task") from error
+            raise ConfigError(
+                f"{path} cannot be read ({error}); remove its folder to give up the task"
+            ) from error
 
     def forget(self, task: TaskId) -> None:
         """The end of a task was acknowledged: remove its folder. Forgetting twice is fine."""
@@ -112,19 +126,8 @@ def _build(folder: Path, spec: TaskSpec) -> None:
     (folder / "logs").mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
     _write(folder / _SPEC, spec)
-    _sync(folder)
 
 
 def _write(path: Path, spec: TaskSpec) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        json.dump(spec.to_json(), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    """Only the owner may read it: it holds the environment of the task."""
+    files.write_text(path, json.dumps(spec.to_json(), indent=1), mode=0o600)

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from rota.core.tolerance import TOLERANCE
 from rota.mechanisms.divide.packing import Slots
-
-_SLACK = 1e-9
-_GAIN = 1e-9
 
 Server = tuple[int, float, float]
 """GPUs, CPUs, GB."""
@@ -28,8 +26,6 @@ class Option:
     cpus: float
     memory: float
     speed: float
-    config: int
-    """Its number among the configurations."""
     offered: bool = True
     """Whether it may be chosen from the start, or only when something is left."""
 
@@ -50,7 +46,9 @@ class Item:
     __slots__ = ("kind", "option", "slots", "wish")
 
     def __init__(self, kind: int, wish: int) -> None:
-        self.kind, self.wish, self.option = kind, wish, wish
+        self.kind = kind
+        self.wish = wish
+        self.option = wish
         self.slots: Slots = []
 
 
@@ -59,13 +57,14 @@ class Filling:
 
     def __init__(self, kinds: Sequence[Kind], servers: Sequence[Server], *, whole: bool) -> None:
         """With `whole`, jobs that fit on one server are never cut, and large ones go first."""
-        self.kinds, self.whole = kinds, whole
+        self.kinds = kinds
+        self.whole = whole
         self.gpus = [s[0] for s in servers]
         self.cpus = [s[1] for s in servers]
         self.memory = [s[2] for s in servers]
         self.largest = max(self.gpus)
         total = max(1, sum(self.gpus))
-        self.mean = (max(sum(self.cpus) / total, _SLACK), max(sum(self.memory) / total, _SLACK))
+        self.mean = (max(sum(self.cpus) / total, TOLERANCE), max(sum(self.memory) / total, TOLERANCE))
         self.reserve = (0.0, 0.0)
         self.items: list[Item] = []
         self.on: list[list[Item]] = [[] for _ in servers]
@@ -78,7 +77,7 @@ class Filling:
     @property
     def sound(self) -> bool:
         """Whether no server gives more than it has."""
-        return all(min(s) >= -_SLACK for s in zip(self.gpus, self.cpus, self.memory, strict=True))
+        return all(min(s) >= -TOLERANCE for s in zip(self.gpus, self.cpus, self.memory, strict=True))
 
     def fill(self, items: list[Item]) -> bool:
         """Put everybody somewhere; False if there are not enough GPUs."""
@@ -130,12 +129,12 @@ class Filling:
             rest = free - size
             spare_cpus = self.cpus[server] - cpus - rest * least_cpus
             spare_memory = self.memory[server] - memory - rest * least_memory
-            if spare_cpus < -_SLACK or spare_memory < -_SLACK:
+            if spare_cpus < -TOLERANCE or spare_memory < -TOLERANCE:
                 continue
             score = min(spare_cpus / mean_cpus, spare_memory / mean_memory) + 1.0
             if self.whole and size > 1:
                 score = 1.0 / (1 + rest)
-            if score > best + _SLACK:
+            if score > best + TOLERANCE:
                 best, found = score, server
         return found
 
@@ -189,7 +188,9 @@ class Filling:
 
     def _force(self, item: Item) -> None:
         """Take free GPUs wherever they are, at the floor, and send others there back to their floor until it fits."""
-        size, floor, slots = self.kinds[item.kind].gpus, self.kinds[item.kind].floor, []
+        size = self.kinds[item.kind].gpus
+        floor = self.kinds[item.kind].floor
+        slots: Slots = []
         wanted = size
         free = [s for s, gpus in enumerate(self.gpus) if gpus]
         one = [s for s in free if self.gpus[s] >= size]
@@ -206,7 +207,7 @@ class Filling:
         while tight:
             server = tight.pop()
             for other in sorted(self.on[server], key=lambda i: -self._load(i.kind, i.option)):
-                if self.cpus[server] >= -_SLACK and self.memory[server] >= -_SLACK:
+                if self.cpus[server] >= -TOLERANCE and self.memory[server] >= -TOLERANCE:
                     break
                 if other.option != self.kinds[other.kind].floor:  # which may take more of one thing, elsewhere too
                     self.change(other, self.kinds[other.kind].floor)
@@ -229,11 +230,11 @@ class Filling:
         held = kind.options[item.option]
         for option in range(len(kind.options) - 1, -1, -1):
             wanted = kind.options[option]
-            if wanted.speed <= held.speed + _GAIN:
+            if wanted.speed <= held.speed + TOLERANCE:
                 return []
             if all(
-                (wanted.cpus - held.cpus) * part <= (self.cpus[server] + _SLACK) * kind.gpus
-                and (wanted.memory - held.memory) * part <= (self.memory[server] + _SLACK) * kind.gpus
+                (wanted.cpus - held.cpus) * part <= (self.cpus[server] + TOLERANCE) * kind.gpus
+                and (wanted.memory - held.memory) * part <= (self.memory[server] + TOLERANCE) * kind.gpus
                 for server, part in item.slots
             ):
                 return [(wanted.speed - held.speed, option)]
@@ -244,7 +245,7 @@ class Filling:
         for _ in range(most):
             if self.total >= limit:
                 return
-            cut = [i for i in self.items if len(i.slots) == 1 and self._speed(i) < self._wished(i) - _GAIN]
+            cut = [i for i in self.items if len(i.slots) == 1 and self._speed(i) < self._wished(i) - TOLERANCE]
             cut.sort(key=lambda i: self._speed(i) - self._wished(i))
             if not any(self._exchange(item) for item in cut[:16]):
                 return
@@ -259,7 +260,7 @@ class Filling:
         """Change places with the item with which both gain most."""
         here, size = item.slots[0][0], self.kinds[item.kind].gpus
         mine = self.kinds[item.kind].options[item.option]
-        best, found = _GAIN, None
+        best, found = TOLERANCE, None
         for there in range(len(self.gpus)):
             if there == here:
                 continue
@@ -297,7 +298,7 @@ class Filling:
         """The fastest option within so much."""
         options = self.kinds[kind].options
         for option in range(len(options) - 1, -1, -1):
-            if options[option].cpus <= cpus + _SLACK and options[option].memory <= memory + _SLACK:
+            if options[option].cpus <= cpus + TOLERANCE and options[option].memory <= memory + TOLERANCE:
                 return option
         return None
 

@@ -8,12 +8,16 @@ several types, the type of each job is settled by GPU counts before servers are 
 
 from __future__ import annotations
 
-from rota.mechanisms.divide.by_need import ByNeed, Layout
+from typing import ClassVar
+
+from rota.mechanisms.divide.by_need import ByNeed
+from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.packing import Packing
+from rota.mechanisms.dividing import Abilities
 from rota.mechanisms.registry import mechanisms
 
 
-@mechanisms.register("greedy")
+@mechanisms.register("greedy", from_run=("slots",))
 class Greedy(ByNeed):
     """Every job gets the CPUs and memory it would like, or waits; may starve demanding jobs.
 
@@ -21,7 +25,7 @@ class Greedy(ByNeed):
     whether to report the servers.
     """
 
-    walks = True
+    abilities: ClassVar[Abilities] = Abilities(by_need=True, walks=True)
 
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""

@@ -9,17 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from rota.core.allocation import Allocation
+from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.slots import alone
+from rota.mechanisms.dividing import Divide, Select
 from rota.mechanisms.registry import mechanisms
 
 _TINY = 1e-12
 
 
 @mechanisms.register("ideal")
-class Ideal:
+class Ideal(Divide):
     """Shares taken literally: no rounds, no placement; the bound for every other mechanism."""
 
     def select(self) -> _EveryShare:
@@ -41,11 +43,11 @@ class Ideal:
             slot_server=none,
             slot_gpus=none,
             fraction=choice.fraction if choice.fraction is not None else np.ones(count),
-            steady=True,
+            horizon=UNTIL_JOBS_CHANGE,
         )
 
 
-class _EveryShare:
+class _EveryShare(Select):
     """Selects every option that has a share."""
 
     def choose(self, view: View, allocation: Allocation) -> Choice:
@@ -58,7 +60,7 @@ class _EveryShare:
         fraction = accounts.share[kind, first]
         pairs = accounts.extras
         if not allocation.traits.packs or len(pairs) == 0:
-            return Choice(first=first, type=kind, fraction=fraction, steady=True)
+            return Choice(first=first, type=kind, fraction=fraction, horizon=UNTIL_JOBS_CHANGE)
         a, b = view.position(pairs.options.first), view.position(pairs.options.second)
         can = (view.classes.pair[view.job_class[a], view.job_class[b]] > 0).T
         pair_kind, row = ((pairs.share > _TINY) & can).nonzero()
@@ -73,5 +75,5 @@ class _EveryShare:
             second=np.concatenate([np.full(len(first), -1), b[row]]),
             type=np.concatenate([kind, member_kind[able], pair_kind]),
             fraction=np.concatenate([fraction, half[able], pairs.share[pair_kind, row]]),
-            steady=True,
+            horizon=UNTIL_JOBS_CHANGE,
         )

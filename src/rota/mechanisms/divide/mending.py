@@ -13,11 +13,11 @@ from random import Random
 
 import numpy as np
 
+from rota.core.tolerance import TOLERANCE
 from rota.mechanisms.divide.filling import Filling, Item, Kind, Option
 from rota.mechanisms.divide.packing import Slots
 from rota.opt.placement import Counts, Menu, ServerCounts, most_speed_on_servers
 
-_GAIN = 1e-9
 _AT_ONCE = 4
 """Servers laid out together when there are many."""
 _NODES = 20
@@ -30,7 +30,10 @@ class Mending:
 
     def __init__(self, filling: Filling, prices: Counts, *, split_cost: float, gap: float) -> None:
         """`split_cost` is what a job on several servers must gain to be cut; `gap` is the loss that is good enough."""
-        self.filling, self._prices, self._split_cost, self._gap = filling, prices, split_cost, gap
+        self.filling = filling
+        self._prices = prices
+        self._split_cost = split_cost
+        self._gap = gap
 
     def mend(self, enough: float, rounds: int, time_limit_s: float) -> bool:
         """Until the total is enough or the rounds are over; False if the solver's time was over before."""
@@ -44,7 +47,7 @@ class Mending:
             if time_limit_s <= 0:
                 return False
             loss = [self._loss(s) for s in servers]
-            worst = sorted((s for s in servers if loss[s] > _GAIN), key=lambda s: (-loss[s], s))
+            worst = sorted((s for s in servers if loss[s] > TOLERANCE), key=lambda s: (-loss[s], s))
             some = worst[: 3 * _AT_ONCE]
             lead = some[: _AT_ONCE // 2] if not tried else choose.sample(some, min(len(some), _AT_ONCE // 2))
             others = [s for s in servers if s not in lead]
@@ -96,7 +99,7 @@ class Mending:
         )
         seconds = 0.0 if found is None else found.seconds
         new = [] if found is None else self._laid_out(found, choices, servers)
-        if new and filling.sound and self._value(new) > before + _GAIN:
+        if new and filling.sound and self._value(new) > before + TOLERANCE:
             filling.raise_all(new)
             return True, seconds
         for item in new:
@@ -111,7 +114,7 @@ class Mending:
         return [
             (kind, [
                 n for n, option in enumerate(self.filling.kinds[kind].options)
-                if (kind, n) in held or (option.offered and self._reduced(kind, option) <= loss + _GAIN)
+                if (kind, n) in held or (option.offered and self._reduced(kind, option) <= loss + TOLERANCE)
             ], count)
             for kind, count in sorted(Counter(i.kind for i in items).items())
         ]  # fmt: skip

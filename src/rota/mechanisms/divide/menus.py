@@ -10,75 +10,78 @@ import math
 from collections.abc import Iterator
 
 from rota.core.errors import ProfileMissing
-from rota.core.view import Configurations
+from rota.core.tolerance import TOLERANCE
 from rota.mechanisms.divide.filling import Kind, Option, Server
-
-_SLACK = 1e-9
-_SAME = 1e-9
+from rota.mechanisms.divide.holdings import Holdings
 
 
 def menu(
-    known: Configurations, group: int, kind: int, gpus: int, servers: list[Server], *, shared: bool, between: bool
+    holdings: Holdings, group: int, kind: int, gpus: int, servers: list[Server], *, shared: bool, between: bool
 ) -> Kind:
     """The options of a class on a type.
 
     Jobs that are `shared` with others hold the proportional share. With `between`, whole CPUs of a job between the
     measured amounts are there for what is left in the end.
     """
-    fair = int(known.fair[group, kind])
-    share = (float(known.cpus[fair]), float(known.memory_gb[fair]))
-    options = [Option(*share, float(known.speed[fair]), fair)]
+    known = holdings.known
+    fair = known.holding(int(known.fair[group, kind]))
+    share = (fair.cpus, fair.memory_gb)
+    options = [Option(fair.cpus, fair.memory_gb, fair.speed)]
     if not shared:
-        full = int(known.full[group, kind])
-        options.append(Option(float(known.cpus[full]), float(known.memory_gb[full]), float(known.speed[full]), full))
+        full = known.holding(int(known.full[group, kind]))
+        options.append(Option(full.cpus, full.memory_gb, full.speed))
         most = (max(s[1] for s in servers), max(s[2] for s in servers))
         if gpus > max(s[0] for s in servers):
             most = share
-        options += _measured(known, group, kind, gpus, most, between=between)
-    able = [o for o in options if o.config == fair or (o.speed >= 1 - _SAME and _given(o, gpus, share, servers))]
+        options += _measured(holdings, group, kind, gpus, most, between=between)
+    able = [
+        o
+        for o in options
+        if (o.cpus, o.memory) == share or (o.speed >= 1 - TOLERANCE and _given(o, gpus, share, servers))
+    ]
     kept = tuple(_useful(able))
-    inside = [n for n, o in enumerate(kept) if o.cpus <= share[0] + _SLACK and o.memory <= share[1] + _SLACK]
+    inside = [n for n, o in enumerate(kept) if o.cpus <= share[0] + TOLERANCE and o.memory <= share[1] + TOLERANCE]
     return Kind(gpus=gpus, options=kept, floor=inside[-1])
 
 
 def _measured(
-    known: Configurations, group: int, kind: int, gpus: int, most: tuple[float, float], *, between: bool
+    holdings: Holdings, group: int, kind: int, gpus: int, most: tuple[float, float], *, between: bool
 ) -> Iterator[Option]:
     """What was measured up to `most` CPUs and GB of a job, and what lies between where that makes a difference."""
-    found = known.measured(group, kind)
-    if found is None:
+    table = holdings.known.measured(group, kind)
+    if table is None:
         return
-    for memory in (float(m) * gpus for m in found.memory_gb):
+    for memory in (float(m) * gpus for m in table.memory_gb):
         last: Option | None = None
-        for cpus in (float(c) * gpus for c in found.cpus):
-            if cpus > most[0] + _SLACK or memory > most[1] + _SLACK:
+        for cpus in (float(c) * gpus for c in table.cpus):
+            if cpus > most[0] + TOLERANCE or memory > most[1] + TOLERANCE:
                 break
-            option = _option(known, group, kind, cpus, memory)
+            option = _option(holdings, group, kind, cpus, memory)
             if option is None:
                 continue
-            if between and last is not None and option.speed > max(1.0, last.speed) + _SAME:
+            if between and last is not None and option.speed > max(1.0, last.speed) + TOLERANCE:
                 whole = range(math.floor(last.cpus) + 1, math.ceil(cpus))
-                made = (_option(known, group, kind, float(c), memory, offered=False) for c in whole)
+                made = (_option(holdings, group, kind, float(c), memory, offered=False) for c in whole)
                 yield from (o for o in made if o is not None)
             yield option
             last = option
 
 
 def _option(
-    known: Configurations, group: int, kind: int, cpus: float, memory: float, *, offered: bool = True
+    holdings: Holdings, group: int, kind: int, cpus: float, memory: float, *, offered: bool = True
 ) -> Option | None:
     try:
-        config = known.number(group, kind, cpus, memory)
+        row = holdings.number(group, kind, cpus, memory)
     except ProfileMissing:  # a cell that was not measured is no option
         return None
-    return Option(cpus, memory, float(known.speed[config]), config, offered)
+    return Option(cpus, memory, float(holdings.speed[row]), offered)
 
 
 def _given(option: Option, gpus: int, share: tuple[float, float], servers: list[Server]) -> bool:
     """Whether one server can give it, or for a job larger than any server, whether it is within its share."""
     if gpus > max(s[0] for s in servers):
-        return option.cpus <= share[0] + _SLACK and option.memory <= share[1] + _SLACK
-    return any(gpus <= s[0] and option.cpus <= s[1] + _SLACK and option.memory <= s[2] + _SLACK for s in servers)
+        return option.cpus <= share[0] + TOLERANCE and option.memory <= share[1] + TOLERANCE
+    return any(gpus <= s[0] and option.cpus <= s[1] + TOLERANCE and option.memory <= s[2] + TOLERANCE for s in servers)
 
 
 def _useful(options: list[Option]) -> list[Option]:
@@ -86,7 +89,9 @@ def _useful(options: list[Option]) -> list[Option]:
     kept: list[Option] = []
     for option in sorted(options, key=lambda o: (-o.speed, o.cpus, o.memory, not o.offered)):
         if not any(
-            k.cpus <= option.cpus + _SLACK and k.memory <= option.memory + _SLACK and (k.offered or not option.offered)
+            k.cpus <= option.cpus + TOLERANCE
+            and k.memory <= option.memory + TOLERANCE
+            and (k.offered or not option.offered)
             for k in kept
         ):
             kept.append(option)

@@ -13,18 +13,18 @@ say `repack`) and from the order of the queue.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from rota.core.arrays import IntArray
+from rota.core.configurations import Holding
 from rota.core.errors import ConfigError
 from rota.core.placement import Placement
-from rota.core.view import Configurations, View
+from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.by_need import Layout
 from rota.mechanisms.divide.filling import Filling, Item, Kind, Server, filled
+from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.mending import Mending, columns
 from rota.mechanisms.divide.menus import menu
 from rota.mechanisms.divide.packing import Packing
@@ -86,7 +86,7 @@ class Tally:
         return [f"optimal: {', '.join(said)}"] if said else []
 
 
-@mechanisms.register("optimal")
+@mechanisms.register("optimal", from_run=("slots",))
 class Optimal(Tune):
     """CPUs and memory for the most total speed, never less than the proportional share (integer programs).
 
@@ -108,29 +108,42 @@ class Optimal(Tune):
             raise ConfigError(f"mechanism 'optimal': gap={gap} is not possible; give 0 or more and less than 1")
         self._time_limit_s, self._gap = time_limit_s, gap
         self._plain = Proportional(consolidate=True, slots=self._slots)
-        self._known: Configurations | None = None
         self._answers: dict[tuple[int, Mix], Answer] = {}
         self._menus: dict[tuple[int, int, bool], Kind] = {}
         self.tally = Tally()
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers, CPUs and memory for the chosen options; plain placement where nobody cares about CPUs and memory."""
-        known = view.classes.configurations
-        if not known.sensitive:
+        if not view.classes.configurations.sensitive:
             return self._plain.divide(view, choice)
-        if known is not self._known:
-            self._known = known
-            self._answers.clear()
-            self._menus.clear()
         return super().divide(view, choice)
+
+    def cluster_changed(self) -> None:
+        """Answers are for the servers of before."""
+        self._answers.clear()
+        self._menus.clear()
 
     def remarks(self) -> list[str]:
         """How far from the bound the decisions were."""
         return self.tally.remarks()
 
+    @property
+    def last_gap(self) -> float | None:
+        """How far below the linear bound the last decision was, as a fraction."""
+        return self.tally.last
+
+    def saved(self) -> tuple[Any, ...]:
+        """The tally."""
+        return dataclasses.astuple(self.tally)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go on counting."""
+        self.tally = Tally(*saved)
+
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
-        kind, tasks = layout.kind_number, list(range(len(layout.size)))
+        kind = layout.gpu_type
+        tasks = list(range(len(layout.size)))
         classes = [_class_of(layout, task) for task in tasks]
         mix: Mix = tuple(sorted((*key, count) for key, count in Counter(classes).items()))
         answer = self._answers.get((kind, mix))
@@ -147,15 +160,17 @@ class Optimal(Tune):
         if not self._rules.repack:
             last = layout.last_slots()
             places = settled(places, packing, {t: (c, last[t]) for t, c in zip(tasks, classes, strict=True)})
-        packing.know(layout.known)
-        for task, (slots, config) in named(places, tasks, classes, last, _last_config(layout)):
-            packing.put(task, int(layout.size[task]), config, slots)
+        chosen = list(named(places, tasks, classes, last, _last_held(layout)))
+        rows = [layout.holdings.row(int(layout.group[task]), kind, holding) for task, (_, holding) in chosen]
+        packing.know(layout.holdings)
+        for row, (task, (slots, _)) in zip(rows, chosen, strict=True):
+            packing.put(task, int(layout.size[task]), row, slots)
 
     def _menu(self, layout: Layout, kind: int, group: int, shared: bool, servers: list[Server]) -> Kind:
         found = self._menus.get((kind, group, shared))
         if found is None:
             gpus, between = int(layout.view.classes.gpus[group]), self._rules.spare_is_shared
-            found = menu(layout.known, group, kind, gpus, servers, shared=shared, between=between)
+            found = menu(layout.holdings, group, kind, gpus, servers, shared=shared, between=between)
             self._menus[kind, group, shared] = found
         return found
 
@@ -178,11 +193,11 @@ class Optimal(Tune):
         places: dict[tuple[int, bool], list[Place]] = {}
         for item in filling.items:
             group, shared, _ = mix[item.kind]
-            place = (item.slots, kinds[item.kind].options[item.option].config)
+            option = kinds[item.kind].options[item.option]
+            place = (item.slots, Holding(option.cpus, option.memory, option.speed))
             places.setdefault((group, shared), []).append(place)
-        for key, kind_ in zip(((g, s) for g, s, _ in mix), kinds, strict=True):
-            speed = {o.config: o.speed for o in kind_.options}
-            places[key].sort(key=lambda p: (-speed[p[1]], p[0]))
+        for group, shared, _ in mix:
+            places[group, shared].sort(key=lambda place: (-place[1].speed, place[0]))
         return Answer(places, filling.total, max(chosen.bound, filling.total))
 
     def _fill(
@@ -212,10 +227,12 @@ def _class_of(layout: Layout, task: int) -> tuple[int, bool]:
     return int(layout.group[task]), layout.shares is not None and bool(layout.shares[task])
 
 
-def _last_config(layout: Layout) -> IntArray | None:
-    """What each task held in the last round, -1 without one."""
-    last, tasks = layout.view.placement, layout.view.last_task
-    if last is None or tasks is None or last.config is None or len(last) == 0:
-        return None
-    row = tasks[layout.rows]
-    return np.where(row >= 0, last.config[row], -1)
+def _last_held(layout: Layout) -> list[tuple[float, float] | None]:
+    """CPUs and memory that each task held in the last round; None without one."""
+    last = layout.view.placement
+    tasks = layout.view.last_task
+    if last is None or tasks is None or last.cpus is None or last.memory_gb is None or len(last) == 0:
+        return [None] * len(layout.rows)
+    cpus = last.cpus.tolist()
+    memory = last.memory_gb.tolist()
+    return [None if row < 0 else (cpus[row], memory[row]) for row in tasks[layout.rows].tolist()]

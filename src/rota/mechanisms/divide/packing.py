@@ -2,8 +2,8 @@
 
 Rounds have about a hundred tasks, and every decision depends on the one before. The ordinary walk down the queue, first
 fit and tune's squeezing, is therefore written a second time in C (`kernels/packing.c`), on the same columns. What a
-task holds is a configuration (a row of `view.classes.configurations`), spread over its servers in proportion to its
-GPUs there. Tasks are numbered in the order of serving; what has been put is kept in columns, a row per task.
+task holds is a row of `Holdings`, spread over its servers in proportion to its GPUs there. Tasks are numbered in the
+order of serving; what has been put is kept in columns, a row per task.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 
 from rota import kernels
 from rota.core.arrays import FloatArray, IntArray
-from rota.core.view import Configurations
+from rota.core.configurations import Configurations
+from rota.core.tolerance import TOLERANCE
+from rota.mechanisms.divide.holdings import Holdings
 
 Slots = list[tuple[int, int]]
 """(server, GPUs)."""
 Columns = tuple[IntArray, IntArray, IntArray]
 """Where the slots of each task begin; server and GPUs of each slot."""
 Squeeze = Callable[[int, int, int], None]
-
-_SLACK = 1e-9
 
 
 class Packing:
@@ -44,42 +44,61 @@ class Packing:
     ) -> None:
         """`fair` is what a GPU has as its proportional share.
 
-        Servers are counted from 0; `first` is the number of the first one in the cluster. While `consolidate` is set,
-        jobs are kept on few servers; while `balance` is, they go where the rest of the CPUs suits the rest of the GPUs.
+        Servers are counted from 0; `first` is the number of the first one in the cluster.
         """
         self.first = first
-        self.balance = False
         self.consolidate = False
+        """Whether jobs are kept on few servers."""
+        self.balance = False
+        """Whether they go where the rest of the CPUs suits the rest of the GPUs."""
         self.fair_cpus, self.fair_memory = fair
         self.servers = list(zip(gpus.tolist(), cpus.tolist(), memory.tolist(), strict=True))
         """GPUs, CPUs and memory of each when it is empty."""
-        self._start = (array("q", gpus), array("d", cpus + _SLACK), array("d", memory + _SLACK))
-        self._hold_cpus, self._hold_memory = array("d"), array("d")
+        self._start = (array("q", gpus), array("d", cpus + TOLERANCE), array("d", memory + TOLERANCE))
+        self._holdings: Holdings | None = None
+        self._known: Configurations | None = None
+        self._hold_cpus = array("d")
+        self._hold_memory = array("d")
         most = int(gpus.sum())
-        self._task, self._config = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-        self._slot_start = np.zeros(most + 1, dtype=np.int64)
+        self._task: IntArray = np.empty(most, dtype=np.int64)
+        self._config: IntArray = np.empty(most, dtype=np.int64)
+        self._slot_start: IntArray = np.zeros(most + 1, dtype=np.int64)
         # One slot more than there are GPUs: a gang that does not fit is noticed after its last slot was written.
-        self._slot_server, self._slot_gpus = np.empty(most + 1, dtype=np.int64), np.empty(most + 1, dtype=np.int64)
-        self.begin()
+        self._slot_server: IntArray = np.empty(most + 1, dtype=np.int64)
+        self._slot_gpus: IntArray = np.empty(most + 1, dtype=np.int64)
+        self._empty()
 
-    def begin(self) -> None:
-        """Empty servers."""
+    def begin(self, holdings: Holdings, *, consolidate: bool, balance: bool) -> None:
+        """Empty servers, for tasks that hold rows of these."""
+        self.consolidate = consolidate
+        self.balance = balance
+        self.know(holdings)
+        self._empty()
+
+    def _empty(self) -> None:
         gpus, cpus, memory = self._start
-        self.gpus, self.cpus, self.memory = gpus[:], cpus[:], memory[:]
+        self.gpus = gpus[:]
+        self.cpus = cpus[:]
+        self.memory = memory[:]
         self.free = len(self._task)
         self.rows = 0
         self._on: dict[int, tuple[list[int], int]] = {}
         self._came: dict[int, float] = {}
 
-    def know(self, known: Configurations) -> None:
-        """What configurations hold, including those that are new."""
+    def know(self, holdings: Holdings) -> None:
+        """What rows hold, including those that are new."""
+        if holdings is not self._holdings or holdings.known is not self._known:
+            self._holdings = holdings
+            self._known = holdings.known
+            self._hold_cpus = array("d")
+            self._hold_memory = array("d")
         have = len(self._hold_cpus)
-        if len(known.cpus) > have:
-            self._hold_cpus.extend(known.cpus[have:])
-            self._hold_memory.extend(known.memory_gb[have:])
+        if len(holdings.cpus) > have:
+            self._hold_cpus.extend(holdings.cpus[have:])
+            self._hold_memory.extend(holdings.memory_gb[have:])
 
     def holds(self, config: int) -> tuple[float, float]:
-        """CPUs and memory of a configuration."""
+        """CPUs and memory of a row."""
         return self._hold_cpus[config], self._hold_memory[config]
 
     @property
@@ -100,7 +119,7 @@ class Packing:
 
     @property
     def _servers(self) -> tuple[array[int], array[float], array[float], array[float], array[float]]:
-        """What is free, and what configurations hold."""
+        """What is free, and what rows hold."""
         return self.gpus, self.cpus, self.memory, self._hold_cpus, self._hold_memory
 
     @property
@@ -116,7 +135,8 @@ class Packing:
         if kernels.settle is None or len(slots[0]) == 1:
             return 0
         done = kernels.settle(*self._servers, sizes, wishes, cut, *slots, *self._put)
-        self.rows, self.free = done, self.free - int(sizes[:done].sum())
+        self.rows = done
+        self.free -= int(sizes[:done].sum())
         return done
 
     def walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None, cut: IntArray) -> None:
@@ -159,20 +179,25 @@ class Packing:
     def put(self, task: int, size: int, wish: int, slots: Slots) -> None:
         """Let a task hold its slots."""
         cpus, memory = self.holds(wish)
-        row, at = self.rows, int(self._slot_start[self.rows])
+        row = self.rows
+        at = int(self._slot_start[row])
         for server, part in slots:
             self.gpus[server] -= part
             self.cpus[server] -= cpus * part / size
             self.memory[server] -= memory * part / size
-            self._slot_server[at], self._slot_gpus[at] = server, part
+            self._slot_server[at] = server
+            self._slot_gpus[at] = part
             at += 1
         self.free -= size
         self.rows += 1
-        self._task[row], self._config[row], self._slot_start[row + 1] = task, wish, at
+        self._task[row] = task
+        self._config[row] = wish
+        self._slot_start[row + 1] = at
 
     def change(self, row: int, size: int, wish: int) -> None:
-        """Let a task hold another configuration on the same GPUs; it counts as the last that came to its servers."""
-        (old_cpus, old_memory), (new_cpus, new_memory) = self.holds(int(self._config[row])), self.holds(wish)
+        """Let a task hold something else on the same GPUs; it counts as the last that came to its servers."""
+        old_cpus, old_memory = self.holds(int(self._config[row]))
+        new_cpus, new_memory = self.holds(wish)
         self._came[row] = self.rows - 0.5 + 1e-6 * len(self._came)
         for server, part in self.slots(row):
             self.cpus[server] += (old_cpus - new_cpus) * part / size
@@ -190,18 +215,19 @@ class Packing:
 
     def tasks_on(self, server: int) -> list[int]:
         """Rows of the tasks on a server, in the order in which they came; kept up to date from the first use on."""
-        found, seen = self._on.get(server, (None, 0))
-        if seen == self.rows and found is not None:
-            return found
-        first, last = self._slot_start[seen], self._slot_start[self.rows]
+        listed, seen = self._on.get(server, (None, 0))
+        if seen == self.rows and listed is not None:
+            return listed
+        first = self._slot_start[seen]
+        last = self._slot_start[self.rows]
         slots = (self._slot_server[first:last] == server).nonzero()[0] + first
         new: list[int] = (self._slot_start[: self.rows + 1].searchsorted(slots, side="right") - 1).tolist()
-        if found is None:
-            found = sorted(new, key=lambda row: self._came.get(row, row)) if self._came else new
+        if listed is None:
+            listed = sorted(new, key=lambda row: self._came.get(row, row)) if self._came else new
         else:
-            found += new
-        self._on[server] = (found, self.rows)
-        return found
+            listed += new
+        self._on[server] = (listed, self.rows)
+        return listed
 
     def fits_at(self, slots: Slots, size: int, wish: int) -> bool:
         """Whether a task would find room on exactly these GPUs."""
@@ -228,17 +254,19 @@ class Packing:
         Who takes more than a proportional share goes where most is left per free GPU, others where least is: CPUs
         and GPUs then run out together, and wishes come true that first fit would cut.
         """
-        demanding = cpus > size * self.fair_cpus + _SLACK
-        best, found = -math.inf, -1
+        demanding = cpus > size * self.fair_cpus + TOLERANCE
+        best = -math.inf
+        best_server = -1
         for server, free in enumerate(self.gpus):
             if free < size or self.cpus[server] < cpus or self.memory[server] < memory:
                 continue
             left = self.cpus[server] / free
             worth = left if demanding else -left
-            if worth > best + _SLACK:
-                best, found = worth, server
-        if found >= 0:
-            return [(found, size)]
+            if worth > best + TOLERANCE:
+                best = worth
+                best_server = server
+        if best_server >= 0:
+            return [(best_server, size)]
         return None if size == 1 else self._in_order(size, cpus / size, memory / size)
 
     def _first(self, cpus: float, memory: float) -> Slots | None:
@@ -295,8 +323,9 @@ class Packing:
 
         Those on few servers and with much per GPU come first; the list of the server stays in that order.
         """
-        lack_cpus, lack_memory = cpus - self.cpus[server], memory - self.memory[server]
-        if lack_cpus <= _SLACK and lack_memory <= _SLACK:
+        lack_cpus = cpus - self.cpus[server]
+        lack_memory = memory - self.memory[server]
+        if lack_cpus <= TOLERANCE and lack_memory <= TOLERANCE:
             return []
         here = self.tasks_on(server)
         here.sort(key=lambda row: self._greed(row, int(sizes[self._task[row]])))
@@ -308,7 +337,7 @@ class Packing:
             held_cpus, held_memory = self.holds(int(self._config[row]))
             lack_cpus -= max(0.0, held_cpus * ratio - part * self.fair_cpus)
             lack_memory -= max(0.0, held_memory * ratio - part * self.fair_memory)
-            if lack_cpus <= _SLACK and lack_memory <= _SLACK:
+            if lack_cpus <= TOLERANCE and lack_memory <= TOLERANCE:
                 break
         return chosen
 

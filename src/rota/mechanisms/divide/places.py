@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from rota.core.arrays import IntArray
+from rota.core.configurations import Holding
 from rota.mechanisms.divide.packing import Packing, Slots
 
-Place = tuple[Slots, int]
-"""(server, GPUs) of a job and its configuration."""
+Place = tuple[Slots, Holding]
+"""(server, GPUs) of a job and what it holds beside them."""
 Class = tuple[int, bool]
 Places = dict[Class, list[Place]]
 
@@ -60,28 +60,34 @@ def _matched(wanted: list[Counter[Class]], held: list[Counter[Class]], shape: Se
 
 
 def named(
-    places: Places, tasks: list[int], classes: list[Class], last: list[Slots | None] | None, config: IntArray | None
+    places: Places,
+    tasks: list[int],
+    classes: list[Class],
+    last: list[Slots | None] | None,
+    held: list[tuple[float, float] | None],
 ) -> Iterator[tuple[int, Place]]:
     """A place for every task: the very one it had, otherwise the same GPUs, otherwise by the order of the queue."""
     left: dict[Class, list[Place | None]] = {key: list(each) for key, each in places.items()}
     waiting = list(zip(tasks, classes, strict=True))
     for exact in (True, False) if last is not None else ():
         rest = []
-        open_: dict[tuple[Class, object, int], list[int]] = {}
+        open_: dict[tuple[Class, object, tuple[float, float] | None], list[int]] = {}
         for key, each in left.items():
             for n in range(len(each) - 1, -1, -1):
                 place = each[n]
                 if place is not None:
-                    open_.setdefault((key, tuple(place[0]), place[1] if exact else -1), []).append(n)
+                    amounts = (place[1].cpus, place[1].memory_gb) if exact else None
+                    open_.setdefault((key, tuple(place[0]), amounts), []).append(n)
         for task, key in waiting:
             slots = last[task] if last is not None else None
-            had = -1 if config is None or not exact else int(config[task])
-            found = None if slots is None else open_.get((key, tuple(sorted(slots)), had))
-            if not found:
+            had = held[task] if exact else None
+            places_of = None if slots is None else open_.get((key, tuple(sorted(slots)), had))
+            if not places_of:
                 rest.append((task, key))
                 continue
-            n = found.pop()
-            place, left[key][n] = left[key][n], None
+            n = places_of.pop()
+            place = left[key][n]
+            left[key][n] = None
             assert place is not None  # only open ones were listed
             yield task, place
         waiting = rest

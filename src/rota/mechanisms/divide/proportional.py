@@ -12,12 +12,13 @@ from rota.core.arrays import IntArray
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.slots import Board, in_order, walk
+from rota.mechanisms.divide.slots import ServerSlots, in_order, walk
+from rota.mechanisms.dividing import Divide
 from rota.mechanisms.registry import mechanisms
 
 
-@mechanisms.register("proportional")
-class Proportional:
+@mechanisms.register("proportional", from_run=("slots",))
+class Proportional(Divide):
     """GPUs on as few servers as possible, other resources in proportion to GPUs (the default).
 
     Parameters: consolidate - false to take the first free GPUs in the order of servers instead.
@@ -30,7 +31,7 @@ class Proportional:
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers for the chosen options."""
-        return Board(view, choice).lay_out(self._order, self._spread, slots=self._slots)
+        return ServerSlots(view, choice).lay_out(self._order, self._spread, slots=self._slots)
 
 
 def _fullest_first(free: IntArray) -> IntArray:

@@ -25,22 +25,26 @@ def alone(count: int) -> IntArray:
     return _NOBODY[:count] if count <= len(_NOBODY) else np.full(count, NO_JOB, dtype=np.int64)
 
 
-class Board:
+class ServerSlots:
     """Free GPUs by server while one round is laid out, and the slots each task gets."""
 
     free: IntArray
     bounds: list[int]
 
     def __init__(self, view: View, choice: Choice) -> None:
-        rows, partner, kind = choice.first, choice.second, choice.type
-        self.fraction = choice.fraction
+        rows = choice.first
+        partner = choice.second
+        gpu_type = choice.type
         if choice.wasted is not None:
             runs = (~choice.wasted).nonzero()[0]
-            rows, kind = rows[runs], kind[runs]
+            rows = rows[runs]
+            gpu_type = gpu_type[runs]
             partner = None if partner is None else partner[runs]
-        self.view, self.rows, self.partner, self.kind = view, rows, partner, kind
-        self.steady = choice.steady
-        self.arrivals_last = choice.arrivals_last
+        self.view = view
+        self.choice = choice
+        self.rows = rows
+        self.partner = partner
+        self.gpu_type = gpu_type
         self.first = view.jobs[rows]
         self.second = alone(len(rows)) if partner is None else np.where(partner >= 0, view.jobs[partner], NO_JOB)
         self.gpus = view.gpus[rows]
@@ -54,7 +58,7 @@ class Board:
         """
         last = self.view.placement
         row, kept, same = self._last_rows(last)
-        if same and last is not None and last.steady == self.steady:
+        if same and last is not None and last.horizon.until == self.choice.horizon.until:
             return last
         if not slots:
             return self._placement(kept, whole_zeros(len(row) + 1), _NOBODY[:0], _NOBODY[:0])
@@ -69,13 +73,15 @@ class Board:
 
         And whether it is the last round over again.
         """
-        tasks, count = self.view.last_task, len(self.rows)
-        row, kept = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.bool_)
+        tasks = self.view.last_task
+        count = len(self.rows)
+        row = np.empty(count, dtype=np.int64)
+        kept = np.empty(count, dtype=np.bool_)
         if last is None or tasks is None or len(last.first) == 0 or last.fraction is not None:
             row.fill(-1)
             kept.fill(False)
             return row, kept, last is not None and count == len(last.first) == 0
-        same = kernels.stay(self.rows, self.kind, tasks, last.type, row, kept)
+        same = kernels.stay(self.rows, self.gpu_type, tasks, last.type, row, kept)
         if self.partner is not None or last.shared:
             moved = kept & (last.second[row] != self.second)
             row[moved] = -1
@@ -95,10 +101,11 @@ class Board:
             self.free -= np.bincount(stay, minlength=len(self.free))
         new = (~kept).nonzero()[0]
         if len(new):
-            kinds = self.kind[new]
-            for kind in set(kinds.tolist()):
-                lo, hi = self.bounds[kind], self.bounds[kind + 1]
-                mine = new[kinds == kind]
+            types = self.gpu_type[new]
+            for gpu_type in set(types.tolist()):
+                lo = self.bounds[gpu_type]
+                hi = self.bounds[gpu_type + 1]
+                mine = new[types == gpu_type]
                 server[mine] = order_singles(self.free[lo:hi])[: len(mine)] + lo
         start = np.arange(len(row) + 1)
         return self._placement(kept, start, server, self.gpus)
@@ -107,7 +114,9 @@ class Board:
         """Tasks of mixed sizes: one by one, the largest newcomers first."""
         slots: list[list[tuple[int, int]]] = [[] for _ in range(len(row))]
         if last is not None:
-            start, servers, sizes = last.slot_start.tolist(), last.slot_server.tolist(), last.slot_gpus.tolist()
+            start = last.slot_start.tolist()
+            servers = last.slot_server.tolist()
+            sizes = last.slot_gpus.tolist()
             for task in kept.nonzero()[0].tolist():
                 old = slice(start[row[task]], start[row[task] + 1])
                 slots[task] = list(zip(servers[old], sizes[old], strict=True))
@@ -115,7 +124,8 @@ class Board:
                     self.free[server] -= size
         new = (~kept).nonzero()[0]
         for task in new[np.argsort(-self.gpus[new], kind="stable")].tolist():
-            lo, hi = self.bounds[self.kind[task]], self.bounds[self.kind[task] + 1]
+            lo = self.bounds[self.gpu_type[task]]
+            hi = self.bounds[self.gpu_type[task] + 1]
             for offset, size in spread(self.free[lo:hi], int(self.gpus[task])):
                 slots[task].append((lo + offset, size))
                 self.free[lo + offset] -= size
@@ -127,16 +137,15 @@ class Board:
         return Placement(
             first=self.first,
             second=self.second,
-            type=self.kind,
+            type=self.gpu_type,
             gpus=self.gpus,
             kept=kept,
             slot_start=start,
             slot_server=server,
             slot_gpus=sizes,
-            fraction=self.fraction,
+            fraction=self.choice.fraction,
             shared=self.partner is not None,
-            steady=self.steady,
-            closed=self.arrivals_last and int(self.gpus.sum()) == self.view.cluster.gpus,
+            horizon=self.choice.horizon_with(self.gpus, self.view.cluster.gpus),
         )
 
 

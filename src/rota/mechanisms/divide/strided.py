@@ -5,12 +5,13 @@ from __future__ import annotations
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.slots import Board, in_order, walk
+from rota.mechanisms.divide.slots import ServerSlots, in_order, walk
+from rota.mechanisms.dividing import Divide
 from rota.mechanisms.registry import mechanisms
 
 
-@mechanisms.register("strided")
-class Strided:
+@mechanisms.register("strided", from_run=("slots",))
+class Strided(Divide):
     """Lowest-numbered free GPUs first; a job may straddle servers (Gavel's published simulator).
 
     Parameters: slots - whether to work out the servers, or only who runs on which type (faster).
@@ -21,4 +22,4 @@ class Strided:
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers for the chosen options."""
-        return Board(view, choice).lay_out(in_order, walk, slots=self._slots)
+        return ServerSlots(view, choice).lay_out(in_order, walk, slots=self._slots)

@@ -19,17 +19,17 @@ import math
 
 from rota.core.arrays import IntArray
 from rota.core.placement import Placement
+from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.by_need import ByNeed, Layout
+from rota.mechanisms.divide.by_need import ByNeed
+from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.packing import Packing, Slots
 from rota.mechanisms.divide.proportional import Proportional
 from rota.mechanisms.registry import mechanisms
 
-_SLACK = 1e-9
 
-
-@mechanisms.register("tune")
+@mechanisms.register("tune", from_run=("slots",))
 class Tune(ByNeed):
     """CPUs and memory by need, never less than the proportional share; others give back their excess.
 
@@ -39,7 +39,10 @@ class Tune(ByNeed):
 
     largest_first = True
     stays = True
-    _plain = Proportional()
+
+    def __init__(self, consolidate: bool | None = None, slots: bool = True) -> None:
+        super().__init__(consolidate, slots)
+        self._plain = Proportional()
 
     def divide(self, view: View, choice: Choice) -> Placement:
         """Servers, CPUs and memory; as few servers as possible where it is they that matter, and nobody needs more."""
@@ -67,7 +70,8 @@ class _Squeeze:
         self._packing = packing
 
     def __call__(self, task: int, size: int, wish: int) -> None:
-        layout, packing = self._layout, self._packing
+        layout = self._layout
+        packing = self._packing
         slots = None
         if _beyond(packing, size, wish):
             wish = int(layout.cut[task])
@@ -81,7 +85,8 @@ class _Squeeze:
 
 def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
     """The same for a job that goes on on its GPUs."""
-    size, wish = int(layout.size[task]), int(layout.full[task])
+    size = int(layout.size[task])
+    wish = int(layout.full[task])
     if not packing.fits_at(slots, size, wish):
         wish = int(layout.cut[task])
         if not packing.fits_at(slots, size, wish):
@@ -92,7 +97,7 @@ def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
 def _beyond(packing: Packing, size: int, wish: int) -> bool:
     """Whether a wish goes beyond the proportional share in anything."""
     cpus, memory = packing.holds(wish)
-    return cpus > size * packing.fair_cpus + _SLACK or memory > size * packing.fair_memory + _SLACK
+    return cpus > size * packing.fair_cpus + TOLERANCE or memory > size * packing.fair_memory + TOLERANCE
 
 
 def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish: int) -> None:
@@ -101,25 +106,30 @@ def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish:
     for server, part in target:
         for row in packing.givers(server, cpus * part / size, memory * part / size, layout.size):
             task = int(packing.task[row])
-            full, mine = int(layout.full[task]), int(layout.size[task])
-            packing.change(row, mine, int(layout.cut[task]) if _beyond(packing, mine, full) else full)
+            full = int(layout.full[task])
+            size_of_giver = int(layout.size[task])
+            beyond = _beyond(packing, size_of_giver, full)
+            packing.change(row, size_of_giver, int(layout.cut[task]) if beyond else full)
 
 
 def _share_spare(layout: Layout, packing: Packing, wishes: IntArray) -> None:
     """Give whole CPUs and whole GB that are left to jobs that have less than their wish, in the order of serving."""
-    known = layout.known
-    wanted, sizes = wishes[packing.task], layout.size[packing.task]
+    holdings = layout.holdings
+    wanted = wishes[packing.task]
+    sizes = layout.size[packing.task]
     for row in (wanted != packing.config).nonzero()[0].tolist():
-        got, wish, size = int(packing.config[row]), int(wanted[row]), int(sizes[row])
+        got = int(packing.config[row])
+        size = int(sizes[row])
         slots = packing.slots(row)
         more_cpus = min(packing.cpus[server] * size / part for server, part in slots)
         more_memory = min(packing.memory[server] * size / part for server, part in slots)
-        (cpus, memory), (most_cpus, most_memory) = packing.holds(got), packing.holds(wish)
-        cpus = max(cpus, min(most_cpus, cpus + math.floor(more_cpus)))
-        memory = max(memory, min(most_memory, memory + math.floor(more_memory)))
-        if (cpus, memory) == packing.holds(got):
+        have_cpus, have_memory = packing.holds(got)
+        most_cpus, most_memory = packing.holds(int(wanted[row]))
+        cpus = max(have_cpus, min(most_cpus, have_cpus + math.floor(more_cpus)))
+        memory = max(have_memory, min(most_memory, have_memory + math.floor(more_memory)))
+        if (cpus, memory) == (have_cpus, have_memory):
             continue
-        better = known.number(int(layout.group[packing.task[row]]), layout.kind_number, cpus, memory)
-        if known.speed[better] > known.speed[got] + _SLACK:
-            packing.know(known)
+        better = holdings.number(int(layout.group[packing.task[row]]), layout.gpu_type, cpus, memory)
+        if holdings.speed[better] > holdings.speed[got] + TOLERANCE:
+            packing.know(holdings)
             packing.change(row, size, better)

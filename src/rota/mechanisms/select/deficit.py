@@ -17,9 +17,11 @@ import numpy as np
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE, Horizon
 from rota.core.rules import Rules
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
+from rota.mechanisms.dividing import Select
 
 _PATIENCE, _PATIENT_TURNS = 20.0, 5.0
 """Rounds, and turns of its own, that a job may be behind before it goes first."""
@@ -28,7 +30,7 @@ _TINY = 1e-9
 """Shares below this are noise of a solver."""
 
 
-class Deficit:
+class Deficit(Select):
     """Selects by time behind the promised share."""
 
     def __init__(self, rules: Rules) -> None:
@@ -40,24 +42,24 @@ class Deficit:
         accounts = view.accounts
         if accounts is None:
             raise ValueError("the deficit rule needs accounts of received time")
-        horizon = view.now - view.solved_at + self._round_s
-        board = _Board(view)
+        elapsed = view.now - view.solved_at + self._round_s
+        this_round = _Round(view)
         wants = accounts.wants
-        debt = accounts.owed + accounts.share * horizon
+        debt = accounts.owed + accounts.share * elapsed
         debt -= accounts.received
         pairs = accounts.extras
         if allocation.traits.packs and len(pairs):
-            pair_debt = pairs.owed + pairs.share * horizon - pairs.received
+            pair_debt = pairs.owed + pairs.share * elapsed - pairs.received
             pair_debt = self._urgent(pair_debt, pairs.share)
-            steady = board.one_queue(
+            steady = this_round.one_queue(
                 wants, self._urgent(debt, accounts.share), pairs.share > _TINY, pair_debt, accounts
             )
         else:
             wish = debt if allocation.traits.aware else debt + _favourite(view)
-            steady = board.passes(wants, self._urgent(self._loyal(view, wish), accounts.share))
-        if allocation.traits.fills and board.spare > 0 and board.unserved.any():
-            board.fill((debt - accounts.share * self._round_s).sum(axis=0))
-        return board.choice(steady=steady)
+            steady = this_round.passes(wants, self._urgent(self._loyal(view, wish), accounts.share))
+        if allocation.traits.fills and this_round.spare > 0 and this_round.unserved.any():
+            this_round.fill((debt - accounts.share * self._round_s).sum(axis=0))
+        return this_round.choice(UNTIL_JOBS_CHANGE.not_beyond(allocation.horizon.until) if steady else EVERY_ROUND)
 
     def _urgent(self, debt: FloatArray, share: FloatArray) -> FloatArray:
         """Debts with a bonus for who has waited long by the measure of its own share.
@@ -81,7 +83,7 @@ class Deficit:
         return debt
 
 
-class _Board:
+class _Round:
     """GPUs that are left and jobs that have a turn, while one round is chosen."""
 
     def __init__(self, view: View) -> None:
@@ -200,11 +202,11 @@ class _Board:
                 self._serve(np.array([job]), np.array([-1]), kind)
                 spare -= size
 
-    def choice(self, *, steady: bool) -> Choice:
+    def choice(self, horizon: Horizon) -> Choice:
         """What was taken, grouped by type."""
         if not self._first:
             none = np.zeros(0, dtype=np.int64)
-            return Choice(first=none, type=none, steady=steady)
+            return Choice(first=none, type=none, horizon=horizon)
         kind = np.concatenate(self._kind)
         order = kind.argsort(kind="stable")
         second = np.concatenate(self._second)[order]
@@ -212,7 +214,7 @@ class _Board:
             first=np.concatenate(self._first)[order],
             second=second if (second >= 0).any() else None,
             type=kind[order],
-            steady=steady,
+            horizon=horizon,
         )
 
 

@@ -15,13 +15,15 @@ import numpy as np
 from rota import kernels
 from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import BoolArray, FloatArray, IntArray, some, trues
+from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE, UNTIL_JOBS_LEAVE, Horizon
 from rota.core.rules import Rules
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
+from rota.mechanisms.dividing import Select
 from rota.mechanisms.select.types import TypeOrder
 
 
-class Fraction:
+class Fraction(Select):
     """Selects by share over fraction of time received."""
 
     def __init__(self, rules: Rules, seed: int = 0) -> None:
@@ -43,10 +45,10 @@ class Fraction:
         else:
             for kind in order:
                 walk.one_type(kind)
-        return walk.choice(steady=aware)
+        return walk.choice()
 
-    def unmoved(self, view: View, allocation: Allocation) -> bool:
-        """Whether newcomers leave a steady placement as it is: they have no share, so at most they fill.
+    def ignores_arrivals(self, view: View, allocation: Allocation) -> bool:
+        """Whether newcomers leave the last placement as it is: they have no share, so at most they fill.
 
         Then they take GPUs without running on them; nobody gives way where all of them fit, or where only jobs with a
         share run.
@@ -90,16 +92,21 @@ class Fraction:
         )
         first = rows[:chosen]
         wasted = _unknown(self._rules, accounts, first, None)
-        return Choice(first=first, type=kinds[:chosen], wasted=wasted, steady=traits.aware and not crowded)
+        return Choice(first=first, type=kinds[:chosen], wasted=wasted, horizon=_horizon(allocation, crowded=crowded))
 
 
 class _Walk:
     """One pass over the queue of each type."""
 
     def __init__(self, view: View, accounts: Accounts, allocation: Allocation, rules: Rules) -> None:
-        self.view, self.accounts, self.allocation, self.rules = view, accounts, allocation, rules
-        self.runs, self.wants = accounts.runs, accounts.wants
-        self.share, self.received = accounts.share, accounts.received
+        self.view = view
+        self.accounts = accounts
+        self.allocation = allocation
+        self.rules = rules
+        self.runs = accounts.runs
+        self.wants = accounts.wants
+        self.share = accounts.share
+        self.received = accounts.received
         self.unchosen: BoolArray = trues(len(view))
         self.remaining = len(view)
         self.left: list[int] = view.capacity.tolist()
@@ -239,18 +246,28 @@ class _Walk:
                 self._take(np.array([job]), kind, size)
         self.refused = True
 
-    def choice(self, *, steady: bool) -> Choice:
+    def choice(self) -> Choice:
         """What was taken, type by type."""
+        horizon = _horizon(self.allocation, crowded=self.refused)
         if not self.first:
             none = np.zeros(0, dtype=np.int64)
-            return Choice(first=none, type=none, steady=steady and not self.refused)
+            return Choice(first=none, type=none, horizon=horizon)
         first, kind = _joined(list(zip(self.kinds, self.first, strict=True)))
         second = None
         if any(part is not None for part in self.second):
             both = zip(self.first, self.second, strict=True)
             second = np.concatenate([np.full(len(f), -1) if part is None else part for f, part in both])
         wasted = _unknown(self.rules, self.accounts, first, second)
-        return Choice(first=first, second=second, type=kind, wasted=wasted, steady=steady and not self.refused)
+        return Choice(first=first, second=second, type=kind, wasted=wasted, horizon=horizon)
+
+
+def _horizon(allocation: Allocation, *, crowded: bool) -> Horizon:
+    """Until jobs change where everybody with a share has a place; newcomers matter if they may fill or share."""
+    traits = allocation.traits
+    if crowded or not traits.aware:  # for policies that see no types their order is drawn anew in every round
+        return EVERY_ROUND
+    base = UNTIL_JOBS_CHANGE if traits.fills or traits.packs else UNTIL_JOBS_LEAVE
+    return base.not_beyond(allocation.horizon.until)
 
 
 def _unknown(rules: Rules, accounts: Accounts, first: IntArray, second: IntArray | None) -> BoolArray | None:

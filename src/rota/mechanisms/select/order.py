@@ -6,16 +6,20 @@ type with the largest free part (one that does not).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from rota import kernels
 from rota.core.allocation import Allocation
 from rota.core.arrays import IntArray, every, whole_zeros
+from rota.core.horizon import UNTIL_JOBS_CHANGE, WITH_RANKING, Horizon
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
+from rota.mechanisms.dividing import Select
 
 
-class Order:
+class Order(Select):
     """Selects down the order of a ranking policy."""
 
     def __init__(self, *, walks: bool = False) -> None:
@@ -43,13 +47,13 @@ class Order:
             queue = queue[queue >= 0]
         alone = allocation.traits.by_gpus_alone
         taken = queue if self._walks and not alone else _by_gpus(view, queue, int(view.capacity[0]))
-        static = allocation.static_order or (not view.classes.configurations.sensitive and len(taken) == len(queue))
+        indifferent = not view.classes.configurations.sensitive and len(taken) == len(queue)
         return Choice(
             first=taken,
             type=whole_zeros(len(taken)),
             largest_first=alone,
-            arrivals_last=allocation.arrivals_last,
-            steady=static,
+            horizon=_horizon(allocation, indifferent=indifferent),
+            arrivals_wait=_arrivals_wait(allocation),
         )
 
     def _several_types(self, view: View, allocation: Allocation, order: IntArray) -> Choice:
@@ -80,9 +84,21 @@ class Order:
             first=np.array(taken, dtype=np.int64),
             type=np.array(kinds, dtype=np.int64),
             largest_first=allocation.traits.by_gpus_alone,
-            arrivals_last=allocation.arrivals_last,
-            steady=allocation.static_order or not refused,
+            horizon=_horizon(allocation, indifferent=not refused),
+            arrivals_wait=_arrivals_wait(allocation),
         )
+
+
+def _horizon(allocation: Allocation, *, indifferent: bool) -> Horizon:
+    """As long as the ranking lasts; until jobs change if another order of the same jobs would choose the same."""
+    if indifferent:
+        return UNTIL_JOBS_CHANGE
+    until = allocation.horizon.until
+    return WITH_RANKING if until == -math.inf else UNTIL_JOBS_CHANGE.not_beyond(until)
+
+
+def _arrivals_wait(allocation: Allocation) -> bool:
+    return allocation.horizon.until == math.inf and not allocation.horizon.arrivals_end_it
 
 
 def _by_gpus(view: View, queue: IntArray, free: int) -> IntArray:

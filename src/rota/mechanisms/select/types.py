@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from rota.core.classes import Classes
 from rota.core.view import View
 
 _SHUFFLE_STREAM = 5
@@ -26,19 +27,22 @@ class TypeOrder:
         self._random = random.Random(seed + _SHUFFLE_STREAM)
         self._drawn = 0
         self._last: list[int] = []
-        self._base: dict[int, list[int]] = {}
+        self._base: list[int] = []
+        self._classes: Classes | None = None
 
     def preferred(self, view: View) -> list[int]:
         """Type indices, the named ones first, then from fast to slow."""
-        known = len(view.classes)
-        found = self._base.get(known)
-        if found is None:
-            names = list(view.types)
-            speed = _relative_speed(view)
-            rest = [t for t in range(len(names)) if names[t] not in self._first]
-            rest.sort(key=lambda t: (-speed[t], names[t]))
-            self._base[known] = found = [names.index(n) for n in self._first if n in names] + rest
-        return found
+        if view.classes is not self._classes:
+            self._classes = view.classes
+            self._base = self._by_speed(view)
+        return self._base
+
+    def _by_speed(self, view: View) -> list[int]:
+        names = list(view.types)
+        speed = _relative_speed(view)
+        rest = [t for t in range(len(names)) if names[t] not in self._first]
+        rest.sort(key=lambda t: (-speed[t], names[t]))
+        return [names.index(n) for n in self._first if n in names] + rest
 
     def shuffled(self, view: View, turn: int) -> list[int]:
         """The order of the given turn (0, 1, 2, ...)."""

@@ -46,8 +46,13 @@ class Recipe:
     profiles: str
 
 
-@workloads.register("gavel-continuous")
-@workloads.register("gavel-static", summary="As gavel-continuous, all jobs at time 0.", interarrival_s=0.0)
+@workloads.register("gavel-continuous", from_run=("seed", "capacity"))
+@workloads.register(
+    "gavel-static",
+    from_run=("seed", "capacity"),
+    summary="As gavel-continuous, all jobs at time 0.",
+    interarrival_s=0.0,
+)
 def continuous(
     *,
     interarrival_s: float | None = None,

@@ -36,7 +36,7 @@ class Recipe:
     profiles: str
 
 
-@workloads.register("gavel-trace")
+@workloads.register("gavel-trace", from_run=("seed",))
 def trace(
     *,
     jobs: int | None = None,

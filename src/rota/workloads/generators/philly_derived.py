@@ -48,7 +48,7 @@ class Recipe:
     """By model."""
 
 
-@workloads.register("philly-derived")
+@workloads.register("philly-derived", from_run=("seed",))
 def philly_derived(
     *,
     jobs_per_hour: float | None = None,

@@ -12,7 +12,7 @@ from rota.core.errors import ConfigError, OutputError
 from rota.deploy.security import certs
 from rota.deploy.security.bundles import load_bundle
 from rota.deploy.security.certificates import read_certificate
-from rota.deploy.security.proof import shown
+from rota.deploy.security.proof import BundleFiles, prove
 from rota.deploy.security.subjects import Role, Subject, parse
 from secure import HOSTS, NOW, YEAR, a_client, a_site
 
@@ -200,22 +200,21 @@ def test_both_ways_to_look_at_a_certificate_find_the_same(folder):
     assert quick == careful
 
 
-def test_what_is_not_in_order_is_not_shown(folder, tmp_path):
+def test_what_is_not_in_order_is_not_proved(folder, tmp_path):
     other = a_site(tmp_path / "other")
-    good = folder / "ca.pem", folder / "client.pem", folder / "client.key"
+    good = BundleFiles(folder / "ca.pem", folder / "client.pem", folder / "client.key")
     certs.issue(folder, Subject(Role.CLIENT, "old"), NOW - 2 * YEAR)
-    old = folder / "clients/old.pem", folder / "clients/old.key"
-    (tmp_path / "two.pem").write_bytes(good[0].read_bytes() + good[1].read_bytes())
-    key = serialization.load_pem_private_key(good[2].read_bytes(), None)
+    (tmp_path / "two.pem").write_bytes(good.authority.read_bytes() + good.certificate.read_bytes())
+    key = serialization.load_pem_private_key(good.key.read_bytes(), None)
     locked = serialization.BestAvailableEncryption(b"x")
     (tmp_path / "locked.key").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
     )
 
-    assert shown(*good) is not None
-    assert shown(other / "ca.pem", *good[1:]) is None
-    assert shown(*good[:2], other / "client.key") is None
-    assert shown(good[0], *old) is None
-    assert shown(tmp_path / "two.pem", *good[1:]) is None
-    assert shown(*good[:2], tmp_path / "locked.key") is None
-    assert shown(good[0], folder / "scheduler.pem", folder / "scheduler.key") is None
+    assert prove(good) is not None
+    assert prove(good._replace(authority=other / "ca.pem")) is None
+    assert prove(good._replace(key=other / "client.key")) is None
+    assert prove(BundleFiles(good.authority, folder / "clients/old.pem", folder / "clients/old.key")) is None
+    assert prove(good._replace(authority=tmp_path / "two.pem")) is None
+    assert prove(good._replace(key=tmp_path / "locked.key")) is None
+    assert prove(BundleFiles(good.authority, folder / "scheduler.pem", folder / "scheduler.key")) is None

@@ -1,13 +1,9 @@
-import os
-
 import pytest
 
 from rota.core.errors import ConfigError
 from rota.deploy.security.client import find_settings
 from rota.deploy.security.diagnosis import diagnose
-from rota.deploy.security.environment import job_environment, redacted
 from rota.deploy.security.subjects import Role
-from rota.deploy.security.tokens import TokenFile
 from secure import a_client, a_site
 
 TOKEN = f"rota_{'0' * 12}_{'a' * 64}"
@@ -107,34 +103,3 @@ def test_a_user_file_with_mistakes_is_named(home, text):
 
 def test_an_unknown_host_is_said(certs):
     assert "is not known" in diagnose("no-such-host.invalid:1", a_client(certs))
-
-
-def test_a_job_gets_none_of_the_secrets_of_its_machine(tmp_path):
-    _, token = TokenFile(tmp_path / "tokens.json").add("vision")
-    machine = {
-        "PATH": "/bin", "HOME": "/root", "LC_ALL": "C", "ROTA_TOKEN": token, "ROTA_CERTS": "/x",
-        "AWS_SECRET_ACCESS_KEY": "s",
-        "SSH_AUTH_SOCK": "/s", "ROTA_SCHEDULER": "h:1",
-    }  # fmt: skip
-
-    found = job_environment(machine, {"WANDB_API_KEY": "the user's own"}, {"ROTA_JOB_ID": "7"})
-
-    assert found == {
-        "PATH": "/bin",
-        "HOME": "/root",
-        "LC_ALL": "C",
-        "WANDB_API_KEY": "the user's own",
-        "ROTA_JOB_ID": "7",
-    }
-    assert redacted(found)["WANDB_API_KEY"] == "***"
-    assert redacted(found)["PATH"] == "/bin"
-
-
-@pytest.mark.parametrize("name", ["", "A=B", "1A", "A B", "ROTA_TOKEN", "ROTA_CERTS"])
-def test_a_job_cannot_set_what_is_not_its_own(name):
-    with pytest.raises(ConfigError, match="cannot set"):
-        job_environment(os.environ, {name: "x"})
-
-
-def test_rota_s_own_variables_win():
-    assert job_environment({}, {"ROTA_JOB_ID": "1"}, {"ROTA_JOB_ID": "2"}) == {"ROTA_JOB_ID": "2"}

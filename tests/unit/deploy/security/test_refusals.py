@@ -1,7 +1,7 @@
 import os
 import sys
 
-from rota.deploy.security.audit import Audit, Reason, harmless
+from rota.deploy.security.audit import Audit, RefusalReason, harmless
 from rota.deploy.security.handshakes import HandshakeWatch, classify
 
 
@@ -10,9 +10,9 @@ def test_a_flood_is_counted_in_full_and_told_at_a_bounded_rate():
     audit = Audit(told.append, burst=5, per_minute=60, clock=lambda: now[0])
 
     for _ in range(1000):
-        audit.refused("p", "/m", Reason.BAD_TOKEN, "why")
+        audit.refused("p", "/m", RefusalReason.BAD_TOKEN, "why")
     now[0] = 1.0
-    audit.refused("p", "/m", Reason.BAD_TOKEN, "why")
+    audit.refused("p", "/m", RefusalReason.BAD_TOKEN, "why")
 
     assert audit.counts() == {"bad-token": 1001}
     assert [t.suppressed for t in told] == [0, 0, 0, 0, 0, 995]
@@ -23,17 +23,17 @@ def test_a_flood_of_one_kind_does_not_hide_another():
     audit = Audit(told.append, burst=2, clock=lambda: 0.0)
 
     for _ in range(100):
-        audit.refused("p", "/m", Reason.NOT_TLS, "noise")
-    audit.refused("p", "/m", Reason.WRONG_TENANT, "the one that matters")
+        audit.refused("p", "/m", RefusalReason.NOT_TLS, "noise")
+    audit.refused("p", "/m", RefusalReason.WRONG_TENANT, "the one that matters")
 
-    assert [t.reason for t in told] == [Reason.NOT_TLS, Reason.NOT_TLS, Reason.WRONG_TENANT]
+    assert [t.reason for t in told] == [RefusalReason.NOT_TLS, RefusalReason.NOT_TLS, RefusalReason.WRONG_TENANT]
 
 
 def test_what_was_only_counted_is_told_in_the_end():
     told = []
     audit = Audit(told.append, burst=1, clock=lambda: 0.0)
     for _ in range(10):
-        audit.refused("p", "/m", Reason.NOT_TLS, "noise")
+        audit.refused("p", "/m", RefusalReason.NOT_TLS, "noise")
 
     audit.flush()
     audit.flush()
@@ -75,7 +75,7 @@ def test_a_sink_that_writes_to_standard_error_does_not_block_a_flood(capfd):
 
 
 def test_reasons_of_the_tls_library_are_understood():
-    assert classify(b"error: OPENSSL_internal:HTTP_REQUEST: x")[0] is Reason.NOT_TLS
+    assert classify(b"error: OPENSSL_internal:HTTP_REQUEST: x")[0] is RefusalReason.NOT_TLS
     reason, words = classify(b"error: OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: certificate has expired\n")
-    assert reason is Reason.BAD_CERTIFICATE
+    assert reason is RefusalReason.BAD_CERTIFICATE
     assert "certificate has expired" in words

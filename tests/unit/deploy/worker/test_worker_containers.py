@@ -10,7 +10,7 @@ import pytest
 from rota.core.errors import ConfigError, UnknownName
 from rota.deploy.worker.container import EngineLauncher
 from rota.deploy.worker.launcher import choose
-from rota.deploy.worker.limits import Plain
+from rota.deploy.worker.limits import RlimitBackend
 from rota.deploy.worker.mps import Mps, unavailable
 from rota.deploy.worker.process import ProcessLauncher
 from rota.deploy.worker.runc import RuncLauncher
@@ -23,10 +23,10 @@ def a_spec(**change):
 
 def launchers(tmp_path):
     found = (
-        ProcessLauncher(Plain()),
+        ProcessLauncher(RlimitBackend()),
         EngineLauncher("docker"),
         EngineLauncher("podman"),
-        RuncLauncher(Plain(), tmp_path),
+        RuncLauncher(RlimitBackend(), tmp_path),
     )
     return {launcher.name: launcher for launcher in found}
 
@@ -105,7 +105,7 @@ def test_no_launcher_for_an_image_lists_the_reasons(tmp_path, monkeypatch):
 
 def test_an_image_that_is_no_folder_is_refused_by_runc(tmp_path):
     with pytest.raises(ConfigError, match="not a folder with a root file system"):
-        RuncLauncher(Plain(), tmp_path / "state").start(a_spec(image="/no/such/folder"), tmp_path)
+        RuncLauncher(RlimitBackend(), tmp_path / "state").start(a_spec(image="/no/such/folder"), tmp_path)
 
 
 def test_mps_without_a_gpu_is_refused(tmp_path):

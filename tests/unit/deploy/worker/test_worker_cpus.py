@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.deploy.worker.cpus import CpuBook, shares
+from rota.deploy.worker.cpus import CpuAllocator, shares
 
 TWO_NODES = {0: (0, 1, 2, 3), 1: (4, 5, 6, 7)}
 
 
 def test_whole_cpus_come_from_one_node():
-    book = CpuBook(TWO_NODES)
+    book = CpuAllocator(TWO_NODES)
 
     first, second = book.take("a", 3), book.take("b", 3)
 
@@ -19,7 +19,7 @@ def test_whole_cpus_come_from_one_node():
 
 
 def test_the_smallest_node_that_is_enough_is_taken():
-    book = CpuBook(TWO_NODES)
+    book = CpuAllocator(TWO_NODES)
     book.take("a", 2)
 
     assert book.take("b", 2).cpus == (2, 3)
@@ -27,17 +27,17 @@ def test_the_smallest_node_that_is_enough_is_taken():
 
 
 def test_the_node_of_the_gpu_comes_first():
-    assert CpuBook(TWO_NODES).take("a", 2, near=[1]).cpus == (4, 5)
+    assert CpuAllocator(TWO_NODES).take("a", 2, near=[1]).cpus == (4, 5)
 
 
 def test_a_task_larger_than_a_node_takes_the_fewest_nodes():
-    book = CpuBook({0: (0, 1), 1: (2, 3, 4, 5), 2: (6, 7)})
+    book = CpuAllocator({0: (0, 1), 1: (2, 3, 4, 5), 2: (6, 7)})
 
     assert book.take("a", 6).nodes == (0, 1)
 
 
 def test_fractions_share_a_cpu_and_carry_a_quota():
-    book = CpuBook(TWO_NODES)
+    book = CpuAllocator(TWO_NODES)
 
     halves = [book.take(name, 0.5) for name in "ab"]
     more = book.take("c", 1.5)
@@ -48,7 +48,7 @@ def test_fractions_share_a_cpu_and_carry_a_quota():
 
 
 def test_more_cpus_than_there_are_wrap_and_say_so():
-    book = CpuBook({0: (0, 1)})
+    book = CpuAllocator({0: (0, 1)})
 
     large, small = book.take("a", 24), book.take("b", 1)
 
@@ -58,7 +58,7 @@ def test_more_cpus_than_there_are_wrap_and_say_so():
 
 
 def test_what_is_released_can_be_taken_again():
-    book = CpuBook(TWO_NODES)
+    book = CpuAllocator(TWO_NODES)
     book.take("a", 8)
 
     book.release("a")
@@ -70,7 +70,7 @@ def test_what_is_released_can_be_taken_again():
 
 @pytest.mark.parametrize("wanted", [0.5, 1, 1.5, 3])
 def test_a_book_restored_from_what_tasks_hold_is_the_same_book(wanted):
-    book, again = CpuBook(TWO_NODES), CpuBook(TWO_NODES)
+    book, again = CpuAllocator(TWO_NODES), CpuAllocator(TWO_NODES)
     held = book.take("a", wanted)
 
     again.restore("a", shares(wanted, held.cpus))
@@ -81,7 +81,7 @@ def test_a_book_restored_from_what_tasks_hold_is_the_same_book(wanted):
 
 @given(st.lists(st.sampled_from([0.25, 0.5, 1, 1.5, 2, 3, 5]), max_size=12))
 def test_no_cpu_is_promised_twice_unless_the_answer_says_virtual(wanted):
-    book = CpuBook(TWO_NODES)
+    book = CpuAllocator(TWO_NODES)
     used = dict.fromkeys(range(8), 0.0)
 
     for number, cpus in enumerate(wanted):

@@ -10,13 +10,13 @@ from rota.core.errors import ConfigError
 from rota.deploy.worker.inventory import (
     Connection,
     inspect,
-    memory,
     node_of_pci,
     numa_map,
     own_connection,
     parse_cpu_list,
     part_of,
     read_connections,
+    usable_memory_bytes,
 )
 from rota.deploy.worker.storage import measure
 
@@ -74,10 +74,10 @@ def test_memory_is_at_most_that_of_the_groups_around(tmp_path):
     inner = tmp_path / "outer/inner"
     inner.mkdir(parents=True)
 
-    assert memory(tmp_path, inner) == 1024000
+    assert usable_memory_bytes(tmp_path, inner) == 1024000
     (inner / "memory.max").write_text("max\n")
     (inner.parent / "memory.max").write_text("500000\n")
-    assert memory(tmp_path, inner) == 500000
+    assert usable_memory_bytes(tmp_path, inner) == 500000
 
 
 def test_agents_come_from_a_connection_file(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 
 from rota.core.errors import ConfigError
 from rota.deploy.worker import limits
-from rota.deploy.worker.cgroups import Groups, open_v1, open_v2
-from rota.deploy.worker.limits import Limits, Plain, clear, pick
+from rota.deploy.worker.cgroups import ControlGroups, open_v1, open_v2
+from rota.deploy.worker.limits import ResourceLimits, RlimitBackend, clear, pick
 
 PREFIX = f"test{os.getpid()}-"
 
@@ -34,10 +34,10 @@ def imitation_of_v2(root, controllers="cpuset cpu io memory"):
 def test_without_control_groups_it_is_said_why(tmp_path):
     backend = pick(tmp_path / "nothing")
 
-    assert isinstance(backend, Plain)
+    assert isinstance(backend, RlimitBackend)
     assert "RLIMIT_DATA" in backend.describe()
     assert "cgroup v2: not mounted" in backend.describe()
-    assert backend.enclose("t", Limits((0,), 100)).data_limit == 100
+    assert backend.enclose("t", ResourceLimits((0,), 100)).data_limit == 100
 
 
 def test_groups_that_may_not_be_written_are_named(tmp_path):
@@ -54,7 +54,7 @@ def test_version_2_without_our_controllers_is_not_taken(tmp_path):
 def test_version_2_is_told_cpus_quota_and_memory(tmp_path):
     backend = open_v2(imitation_of_v2(tmp_path))
 
-    made = backend.enclose("t", Limits((0, 2), 1000, 1.5))
+    made = backend.enclose("t", ResourceLimits((0, 2), 1000, 1.5))
 
     group = tmp_path / "rota/t"
     assert made.folders == (group,)
@@ -68,17 +68,17 @@ def test_version_2_is_told_cpus_quota_and_memory(tmp_path):
 
 def test_version_2_is_told_other_limits_of_a_task_that_runs(tmp_path):
     backend = open_v2(imitation_of_v2(tmp_path))
-    backend.enclose("t", Limits((0, 2), 1000, 1.5))
+    backend.enclose("t", ResourceLimits((0, 2), 1000, 1.5))
     group = tmp_path / "rota/t"
 
     (group / "memory.current").write_text("600")
 
-    backend.resize("t", Limits((1,), 2000, None))
+    backend.resize("t", ResourceLimits((1,), 2000, None))
     assert [(group / name).read_text() for name in ("cpuset.cpus", "cpu.max", "memory.max")] == [
         "1", "max 100000", "2000",
     ]  # fmt: skip
 
-    backend.resize("t", Limits((1,), 500, 0.5))
+    backend.resize("t", ResourceLimits((1,), 500, 0.5))
     assert (group / "cpu.max").read_text() == "50000 100000"
     assert (group / "memory.max").read_text() == "2000", "600 bytes are in use"
 
@@ -86,7 +86,7 @@ def test_version_2_is_told_other_limits_of_a_task_that_runs(tmp_path):
 def test_a_controller_that_is_missing_is_replaced_and_said(tmp_path):
     backend = open_v2(imitation_of_v2(tmp_path, "memory"))
 
-    made = backend.enclose("t", Limits((0, 2), 1000, 1.5))
+    made = backend.enclose("t", ResourceLimits((0, 2), 1000, 1.5))
 
     assert made.affinity == (0, 2)
     assert made.data_limit is None
@@ -95,7 +95,7 @@ def test_a_controller_that_is_missing_is_replaced_and_said(tmp_path):
 
 
 def test_version_1_really_holds_the_limits(v1):
-    made = v1.enclose(PREFIX + "a", Limits((0,), 64 << 20, 0.5))
+    made = v1.enclose(PREFIX + "a", ResourceLimits((0,), 64 << 20, 0.5))
 
     assert (made.groups["memory"] / "memory.limit_in_bytes").read_text().strip() == str(64 << 20)
     if "cpuset" in made.groups:
@@ -111,13 +111,13 @@ def test_a_limit_the_kernel_refuses_leaves_nothing_behind(v1):
         pytest.skip("no cpuset here")
 
     with pytest.raises(ConfigError, match=r"cannot limit task .*CPUs \[4095\]"):
-        v1.enclose(PREFIX + "b", Limits((4095,)))
+        v1.enclose(PREFIX + "b", ResourceLimits((4095,)))
 
     assert PREFIX + "b" not in v1.names()
 
 
 def test_groups_of_a_dead_agent_are_emptied_and_removed_those_of_others_are_not(v1):
-    mine, other = v1.enclose(PREFIX + "c", Limits()), v1.enclose(PREFIX + "d", Limits())
+    mine, other = v1.enclose(PREFIX + "c", ResourceLimits()), v1.enclose(PREFIX + "d", ResourceLimits())
     child = subprocess.Popen(["sleep", "60"])
     for folder in mine.folders:
         (folder / "cgroup.procs").write_text(str(child.pid))
@@ -131,7 +131,7 @@ def test_groups_of_a_dead_agent_are_emptied_and_removed_those_of_others_are_not(
 
 
 def test_usage_counts_what_is_inside(v1):
-    made = v1.enclose(PREFIX + "e", Limits())
+    made = v1.enclose(PREFIX + "e", ResourceLimits())
     child = subprocess.Popen(["sh", "-c", "read _; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read _"], stdin=-1)
     for folder in made.folders:
         (folder / "cgroup.procs").write_text(str(child.pid))
@@ -145,7 +145,7 @@ def test_usage_counts_what_is_inside(v1):
 
 
 def test_a_group_made_while_its_parent_is_taken_away_is_made_all_the_same(tmp_path, monkeypatch):
-    backend, first = Groups(1, {"memory": tmp_path}), []
+    backend, first = ControlGroups(1, {"memory": tmp_path}), []
     mkdir = Path.mkdir
 
     def as_if_somebody_removed_the_parent(self, *arguments, **options):
@@ -156,5 +156,5 @@ def test_a_group_made_while_its_parent_is_taken_away_is_made_all_the_same(tmp_pa
 
     monkeypatch.setattr(Path, "mkdir", as_if_somebody_removed_the_parent)
 
-    assert backend.enclose("t", Limits()).groups["memory"].is_dir()
+    assert backend.enclose("t", ResourceLimits()).groups["memory"].is_dir()
     assert limits.Enclosure("t").members() == []

@@ -7,7 +7,7 @@ import pytest
 
 from rota.core.errors import ConfigError
 from rota.deploy.worker.spec import TaskId, TaskSpec, environment
-from rota.deploy.worker.status import Reason, judge
+from rota.deploy.worker.status import ExitReason, judge
 
 FOLDER = Path("/somewhere/tasks/j1.0.0")
 
@@ -82,17 +82,17 @@ def test_a_task_without_devices_sees_none():
 @pytest.mark.parametrize(
     ("values", "stopping", "reason"),
     [
-        (ended(code=0), False, Reason.COMPLETED),
-        (ended(code=0), True, Reason.COMPLETED),
-        (ended(code=3), False, Reason.FAILED),
-        (ended(code=3), True, Reason.KILLED),
-        (ended(signal=9), False, Reason.KILLED),
-        (ended(signal=11), False, Reason.FAILED),
-        (ended(code=137), False, Reason.KILLED),
-        (ended(signal=9, oom_kills=1), False, Reason.OUT_OF_MEMORY),
-        (ended(code=1, oom_kills=1), False, Reason.OUT_OF_MEMORY),
-        (ended(code=0, oom_kills=1), False, Reason.COMPLETED),
-        (ended(code=127, error="cannot run"), False, Reason.FAILED),
+        (ended(code=0), False, ExitReason.COMPLETED),
+        (ended(code=0), True, ExitReason.COMPLETED),
+        (ended(code=3), False, ExitReason.FAILED),
+        (ended(code=3), True, ExitReason.KILLED),
+        (ended(signal=9), False, ExitReason.KILLED),
+        (ended(signal=11), False, ExitReason.FAILED),
+        (ended(code=137), False, ExitReason.KILLED),
+        (ended(signal=9, oom_kills=1), False, ExitReason.OUT_OF_MEMORY),
+        (ended(code=1, oom_kills=1), False, ExitReason.OUT_OF_MEMORY),
+        (ended(code=0, oom_kills=1), False, ExitReason.COMPLETED),
+        (ended(code=127, error="cannot run"), False, ExitReason.FAILED),
     ],
 )
 def test_every_end_has_its_reason_and_keeps_code_and_signal(values, stopping, reason):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rota.client.session import Session
+    from rota.client.session import TrainingSession
 
 
-class Standing:
+class LoopStatus:
     """What a loop can ask about itself, answered by its session."""
 
-    _session: Session
+    _session: TrainingSession
 
     @property
     def step(self) -> int:
@@ -23,12 +23,12 @@ class Standing:
     @property
     def rank(self) -> int:
         """The number of this process in its gang."""
-        return self._session.here.rank
+        return self._session.env.rank
 
     @property
     def world_size(self) -> int:
         """How many processes the gang has."""
-        return self._session.here.world_size
+        return self._session.env.world_size
 
     @property
     def resumed(self) -> Path | None:
@@ -42,7 +42,10 @@ class Standing:
 
     @property
     def stopping(self) -> bool:
-        """Whether the loop will end at the next boundary of steps. A long step may look and `abandon` itself."""
+        """Whether the loop will end at the next boundary of steps.
+
+        A long step may look and `abandon` itself.
+        """
         return self._session.gate.must_stop()
 
     def wait(self, seconds: float) -> bool:

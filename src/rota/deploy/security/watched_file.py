@@ -14,11 +14,16 @@ Content = TypeVar("Content")
 _log = logging.getLogger(__name__)
 
 
-class Watched(Generic[Content]):
-    """What `read` makes of a file, as of now. A broken file is said once, with what is shut until it is mended."""
+class WatchedFile(Generic[Content]):
+    """What `read` makes of a file, as of now.
+
+    A broken file is said once, with what is shut until it is mended.
+    """
 
     def __init__(self, path: Path, read: Callable[[], Content], shut: str) -> None:
-        self._path, self._read, self._shut = path, read, shut
+        self._path = path
+        self._read = read
+        self._shut = shut
         self._seen: secret_files.Stamp | None = None
         self._content: Content | None = None
         self._fresh = True
@@ -27,7 +32,8 @@ class Watched(Generic[Content]):
         """The content; None if the file is broken."""
         seen = secret_files.stamp(self._path)
         if self._fresh or seen != self._seen:
-            self._fresh, self._seen = False, seen
+            self._fresh = False
+            self._seen = seen
             try:
                 self._content = self._read()
             except ConfigError as error:

@@ -1,0 +1,169 @@
+"""What a job may hold beside its GPUs, and how fast that makes it.
+
+A configuration is (CPUs, memory) of a whole job of one class on one GPU type; its speed is relative to the speed with
+the proportional share, which is what `Classes.throughput` holds. Every class has two or three on every type: the
+proportional share (`fair`), the least that makes it as fast as it can get (`full`), and what is left of that when all
+beyond the proportional share is given back (`cut`). Others follow from what was measured (`speed_of`, `choices`).
+
+This is a value: a class that arrives later is in another one (`engine/configurations.py` makes them). Row numbers mean
+something together with the value they come from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import ProfileMissing
+from rota.core.sensitivity import Sensitivity
+from rota.core.tolerance import TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What servers of one type have: the least per GPU over all of them, and the largest server. 0: unknown."""
+
+    fair_cpus: float
+    fair_memory: float
+    gpus: int
+    cpus: float
+    memory: float
+
+    @property
+    def known(self) -> bool:
+        """Whether CPUs and memory can be divided at all."""
+        return self.fair_cpus > 0 and self.fair_memory > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """CPUs and memory (GB) of a whole job, and its speed with them relative to the proportional share."""
+
+    cpus: float
+    memory_gb: float
+    speed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured for a class on a type, and its value at the proportional share."""
+
+    sensitivity: Sensitivity
+    base: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Configurations:
+    """The configurations of all classes, as columns; one row each."""
+
+    shapes: tuple[Shape, ...]
+    """By type."""
+    two_valued: bool
+    """Whether speeds are those of Synergy's simulator: the proportional share or the full one, nothing between."""
+    gpus: tuple[int, ...]
+    """By class."""
+    cpus: FloatArray
+    """CPUs of the whole job."""
+    memory_gb: FloatArray
+    speed: FloatArray
+    """Relative to the speed with the proportional share."""
+    fair: IntArray
+    """[C, T] the row of the proportional share."""
+    full: IntArray
+    """[C, T] the row of the least that makes the class as fast as it can get."""
+    cut: IntArray
+    """[C, T] the row of what is left of that when all beyond the proportional share is given back."""
+    best: FloatArray
+    """[C] the speed of each class where it is fastest with all it can use."""
+    problems: Mapping[int, str]
+    """Why a class cannot run on some type where it has a rate."""
+    sensitive: bool
+    """Whether some class gains by more than its proportional share, or can do with less."""
+    by_class: tuple[tuple[Measured | None, ...], ...]
+    """[C][T] what was measured; None for a class that does not care, or cannot run."""
+    _choices: dict[tuple[int, int], tuple[Holding, ...]] = field(default_factory=dict, repr=False)
+    """Answers of `choices` that were worked out before; they depend on the class and the type alone."""
+
+    def holding(self, row: int) -> Holding:
+        """One row."""
+        return Holding(float(self.cpus[row]), float(self.memory_gb[row]), float(self.speed[row]))
+
+    def measured(self, group: int, gpu_type: int) -> Sensitivity | None:
+        """What was measured for a class on a type."""
+        known = self.by_class[group][gpu_type]
+        return None if known is None else known.sensitivity
+
+    def speed_of(self, group: int, gpu_type: int, cpus: float, memory_gb: float) -> float:
+        """Relative speed of a job of the class with so many CPUs and GB; raises ProfileMissing outside the table."""
+        return relative_speed(self.by_class[group][gpu_type], self.gpus[group], cpus, memory_gb)
+
+    def within_share(self, group: int, gpu_type: int, wish: Holding) -> Holding:
+        """What is left of a wish when all beyond the proportional share is given back, if that is no slower.
+
+        A job that wants more memory and fewer CPUs than its share gives back memory and does not take CPUs for it:
+        others may have them.
+        """
+        fair = self.holding(int(self.fair[group, gpu_type]))
+        return within_share(self.by_class[group][gpu_type], self.gpus[group], fair, wish, two_valued=self.two_valued)
+
+    def choices(self, group: int, gpu_type: int) -> tuple[Holding, ...]:
+        """What a policy may choose from: no slower than the proportional share, none worse in every respect.
+
+        The amounts are those that were measured, the proportional share and the full one, as far as a server goes;
+        fastest first.
+        """
+        known = self._choices.get((group, gpu_type))
+        if known is None:
+            known = tuple(self._efficient(group, gpu_type))
+            self._choices[group, gpu_type] = known
+        return known
+
+    def _efficient(self, group: int, gpu_type: int) -> Iterator[Holding]:
+        """Amounts that no other amounts beat, the fastest first."""
+        fair = self.holding(int(self.fair[group, gpu_type]))
+        full = self.holding(int(self.full[group, gpu_type]))
+        tried = {(h.cpus, h.memory_gb): h.speed for h in (full, fair)}
+        measured = self.by_class[group][gpu_type]
+        if measured is not None and not self.two_valued:
+            for amounts in self._grid(group, gpu_type, measured.sensitivity):
+                if amounts not in tried:
+                    with contextlib.suppress(ProfileMissing):
+                        tried[amounts] = self.speed_of(group, gpu_type, *amounts)
+        kept: list[tuple[float, float]] = []
+        for (cpus, memory), speed in sorted(tried.items(), key=lambda item: (-round(item[1] / TOLERANCE), item[0])):
+            beaten = any(c <= cpus + TOLERANCE and m <= memory + TOLERANCE for c, m in kept)
+            if speed >= 1 - TOLERANCE and not beaten:
+                kept.append((cpus, memory))
+                yield Holding(cpus, memory, speed)
+
+    def _grid(self, group: int, gpu_type: int, table: Sensitivity) -> Iterator[tuple[float, float]]:
+        """Measured amounts and the proportional share, for the whole job, as far as one server has them."""
+        gpus = self.gpus[group]
+        shape = self.shapes[gpu_type]
+        spread = gpus > shape.gpus
+        most_cpus = gpus * shape.fair_cpus if spread else shape.cpus
+        most_memory = gpus * shape.fair_memory if spread else shape.memory
+        cpus = sorted({gpus * c for c in (*table.cpus.tolist(), shape.fair_cpus)})
+        memory = sorted({gpus * m for m in (*table.memory_gb.tolist(), shape.fair_memory)})
+        return itertools.product([c for c in cpus if c <= most_cpus], [m for m in memory if m <= most_memory])
+
+
+def relative_speed(measured: Measured | None, gpus: int, cpus: float, memory_gb: float) -> float:
+    """Speed of a whole job relative to the proportional share; 1 where nothing was measured."""
+    if measured is None:
+        return 1.0
+    return measured.sensitivity.at(cpus / gpus, memory_gb / gpus) / measured.base
+
+
+def within_share(measured: Measured | None, gpus: int, fair: Holding, wish: Holding, *, two_valued: bool) -> Holding:
+    """The part of a wish that lies within the proportional share; the whole share where that part is slower."""
+    cpus = min(fair.cpus, wish.cpus)
+    memory = min(fair.memory_gb, wish.memory_gb)
+    try:
+        speed = 1.0 if two_valued else relative_speed(measured, gpus, cpus, memory)
+    except ProfileMissing:
+        return fair
+    return Holding(cpus, memory, speed) if speed >= 1 - TOLERANCE else fair

@@ -23,7 +23,7 @@ from rota import clusters, workloads
 from rota.core import files
 from rota.core.jobs import Jobs
 from rota.deploy.fidelity import compare
-from rota.deploy.scheduler import Options
+from rota.deploy.scheduler.options import Options
 
 CLUSTER = "v100=24/3:cpus=9:memory=187.5:storage=500"
 """With two GPUs few jobs are side by side, and tune has little to move between them; with four nobody has to wait."""

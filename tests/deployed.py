@@ -1,11 +1,16 @@
-"""A scheduler without a network: agents are played by the test, through the same desk that serves real ones."""
+"""A scheduler without a network: agents are played by the test, through the same requests that serve real ones."""
 
 from __future__ import annotations
 
+import copy
 import time
 
-from rota.deploy.contacts import Report, Seen
-from rota.deploy.scheduler import Options, Scheduler
+from rota.core.job_spec import spec_from
+from rota.core.lifecycle import AttemptOutcome, TaskCommand, TaskPhase
+from rota.deploy.scheduler.heartbeats import AgentReport, TaskReport
+from rota.deploy.scheduler.options import Options
+from rota.deploy.scheduler.requests import OfferedNode
+from rota.deploy.scheduler.service import Scheduler
 
 PROFILE = "ResNet-18 (batch size 32)"
 SCALE = 600.0
@@ -18,13 +23,34 @@ def a_scheduler(path, **options):
 
 
 def ask(scheduler, work, timeout=10.0):
-    """Do something at the desk and wait until it is durable."""
-    return scheduler.floor.post(work).result(timeout)
+    """Let the owner do something and wait until it is durable."""
+    return scheduler.post("test", work).result(timeout)
+
+
+def look(scheduler, question, timeout=10.0):
+    """A value that the owner makes of its registry."""
+    return scheduler.look("test", lambda registry: copy.deepcopy(question(registry))).result(timeout)
+
+
+def jobs_of(scheduler):
+    """All jobs in memory, as they are now."""
+    return look(scheduler, lambda registry: registry.jobs)
+
+
+def running_jobs(scheduler):
+    """Numbers of the jobs that run."""
+    return look(scheduler, lambda registry: set(registry.running))
 
 
 def submit(scheduler, *specs, by="tester", request=""):
-    given = [{"name": "a job", "gpus": 1, "steps": 2000, "profile": PROFILE, "emulated": True, **s} for s in specs]
-    return ask(scheduler, lambda now: scheduler.floor.desk.submit(given, by, request, now))
+    defaults = {"name": "a job", "gpus": 1, "steps": 2000, "profile": PROFILE, "emulated": True}
+    given = [spec_from({**defaults, **spec}) for spec in specs]
+    return ask(scheduler, lambda now: scheduler.requests.submit(given, by, request, now))
+
+
+def ended(outcome, **fields):
+    """A task that has ended, as its agent reports it."""
+    return TaskReport(phase=TaskPhase.ENDED, outcome=AttemptOutcome(outcome), **fields)
 
 
 class PlayedAgent:
@@ -33,41 +59,49 @@ class PlayedAgent:
     def __init__(self, scheduler, node, kind="v100", gpus=4):
         self.node, self.kind, self.gpus = node, kind, gpus
         self.began: dict[tuple[int, int], tuple[float, float]] = {}
-        self.ended: dict[tuple[int, int], Seen] = {}
+        self.ended: dict[tuple[int, int], TaskReport] = {}
         self.sequence = 0
         self.register(scheduler)
 
-    def register(self, scheduler):
-        fields = {
-            "node": self.node, "type": self.kind, "devices": [f"gpu{i}" for i in range(self.gpus)], "cpus": 8.0,
-            "memory_gb": 64.0, "storage_mbps": 500.0, "network_gbps": 10.0, "rack": "", "host": "localhost",
-            "emulated": True, "limits": "none",
-        }  # fmt: skip
-        self.session = ask(scheduler, lambda now: scheduler.floor.desk.register(fields, now))
+    def register(self, scheduler, identity="its folder"):
+        offered = OfferedNode(
+            node=self.node,
+            type=self.kind,
+            devices=tuple(f"gpu{i}" for i in range(self.gpus)),
+            cpus=8.0,
+            memory_gb=64.0,
+            storage_mbps=500.0,
+            network_gbps=10.0,
+            host="localhost",
+            emulated=True,
+            limits="none",
+            identity=identity,
+        )
+        self.session = ask(scheduler, lambda now: scheduler.requests.register(offered, now))
 
     def states(self, scheduler):
-        sheet, now = scheduler.board.sheet(self.node), time.monotonic()
+        orders, now = scheduler.published.get(self.node), time.monotonic()
         found = {}
-        for order in () if sheet is None else sheet.orders:
+        for order in () if orders is None else orders.tasks:
             key = (order.job, order.epoch)
             step, since = self.began.setdefault(key, (order.resume_step, now))
-            step = min(int(step + (now - since) * order.rate * SCALE), order.spec["steps"])
+            step = min(int(step + (now - since) * order.rate * SCALE), order.spec.steps)
             if key not in self.ended:
-                if step >= order.spec["steps"]:
-                    self.ended[key] = Seen(phase="ended", outcome="completed", step=step, saved_step=step)
-                elif order.state == "stop":
-                    self.ended[key] = Seen(phase="ended", outcome="stopped", step=step, saved_step=step)
-            found[key] = self.ended.get(key) or Seen(phase="running", step=step, saved_step=step)
-        return found, 0 if sheet is None else sheet.version
+                if step >= order.spec.steps:
+                    self.ended[key] = ended("completed", step=step, saved_step=step)
+                elif order.command is TaskCommand.STOP:
+                    self.ended[key] = ended("stopped", step=step, saved_step=step)
+            found[key] = self.ended.get(key) or TaskReport(phase=TaskPhase.RUNNING, step=step, saved_step=step)
+        return found, 0 if orders is None else orders.version
 
     def report(self, scheduler, **changes):
         tasks, version = self.states(scheduler)
         self.sequence += 1
         fields = {
-            "node": self.node, "session": self.session, "sequence": self.sequence, "taken_over": version,
+            "node": self.node, "session": self.session, "sequence": self.sequence, "acknowledged": version,
             "tasks": tasks, **changes,
         }  # fmt: skip
-        return ask(scheduler, lambda now: scheduler.floor.desk.report(Report(**fields), now, SCALE))
+        return ask(scheduler, lambda now: scheduler.requests.report(AgentReport(**fields), now))
 
 
 def until(test, scheduler, agents=(), timeout=20.0):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from rota.deploy.agent.devices import Devices
-from rota.deploy.agent.machine import Said, equipment
+from rota.deploy.agent.machine import MachineOptions, equipment
 from rota.deploy.agent.main import Agent
 from rota.deploy.agent.processes import Processes
-from rota.deploy.scheduler import Options
+from rota.deploy.scheduler.options import Options
 from rota.deploy.security.client import ClientSettings, connect
-from rota.deploy.serving import Port, served
+from rota.deploy.server.serving import Port, served
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 
@@ -37,6 +37,7 @@ class AFleet:
     folder: Path
     control: Any
     agents: dict[str, Agent]
+    address: str = ""
     again: Any = None
     running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -97,7 +98,9 @@ async def a_fleet(folder: Path, servers: dict[str, str], **options: Any):
     asked = Options(state=folder / "state.db", checkpoints=str(folder / "checkpoints"), **settings)
     async with served(asked, Port(address="127.0.0.1:0", insecure=True)) as (_, port):
         where = ClientSettings(f"127.0.0.1:{port}", insecure=True)
-        fleet = AFleet(folder=folder, control=stubs.ControlStub(connect(where, tenant="me")), agents={})
+        fleet = AFleet(
+            folder=folder, control=stubs.ControlStub(connect(where, tenant="me")), agents={}, address=where.address
+        )
         fleet.again = lambda name: _agent(folder / name, name, servers[name], where)
         for name in servers:
             fleet.agents[name] = fleet.again(name)
@@ -119,7 +122,7 @@ async def a_fleet(folder: Path, servers: dict[str, str], **options: Any):
 def _agent(folder: Path, name: str, text: str, where: ClientSettings) -> Agent:
     gpus, _, beside = text.removeprefix("emulate:").partition(":")
     amounts = dict(part.split("=") for part in beside.split(":")) if beside else {}
-    said = Said(name=name, cpus=float(amounts.get("cpus", 0)), memory_gb=float(amounts.get("memory", 0)))
+    said = MachineOptions(name=name, cpus=float(amounts.get("cpus", 0)), memory_gb=float(amounts.get("memory", 0)))
     offered = equipment(f"emulate:{gpus}", said)
     devices = Devices(offered, folder)
     processes = Processes(folder, devices=devices)

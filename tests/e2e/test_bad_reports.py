@@ -21,7 +21,7 @@ class Played:
         self.began, self.ended, self.sequence, self.sent = {}, {}, 0, []
         hello = pb.RegisterRequest(
             node=node, type="v100", devices=[pb.Device(id="a"), pb.Device(id="b")], cpus=4, memory_gb=8, emulated=True,
-            limits="none", host="127.0.0.1", memory="played",
+            limits="none", host="127.0.0.1", identity="played",
         )  # fmt: skip
         self.session = self.stub.Register(hello).session
 

@@ -140,7 +140,7 @@ def test_an_agent_that_lost_its_folder_lost_its_tasks_and_they_go_on(site):
     for number in (real, emulated, plain):
         ended = site.events("AttemptEnded", job=number)[0]
         assert (ended["epoch"], ended["outcome"]) == (1, "lost")
-        assert "lost its memory" in ended["detail"]
+        assert "has a new folder and knows nothing of it" in ended["detail"]
     assert site.credited_in_order(real)[-1] == 150
     assert site.steps(real)[-1][4] == results(150)[-1]
     until(lambda: not any(alive(n) for n in orphans), 20, "the end of what nobody knows")

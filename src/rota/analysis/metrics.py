@@ -32,7 +32,7 @@ from rota.core.arrays import BoolArray, FloatArray, IntArray, how_many
 from rota.core.cluster import Cluster
 from rota.core.events import (
     Allocated,
-    ClusterChanged,
+    CapacityChanged,
     Event,
     JobsDropped,
     JobsFinished,
@@ -178,13 +178,12 @@ class Metrics:
     def _solve_failed(self, _event: SolveFailed) -> None:
         self.solve_failures += 1
 
-    def _cluster_changed(self, event: ClusterChanged) -> None:
+    def _capacity_changed(self, event: CapacityChanged) -> None:
         self._past_capacity_gpu_s += self._capacity * (event.at - self._capacity_since)
         self._past_up_s += self._up * (event.at - self._capacity_since)
-        there = dict(zip(event.cluster.types, event.cluster.capacity.tolist(), strict=True))
-        self._up = np.array([there.get(t, 0) for t in self.cluster.types]) / self.cluster.capacity
+        self._up = event.capacity / self.cluster.capacity
         self._capacity_since = event.at
-        self._capacity = float(event.cluster.gpus)
+        self._capacity = float(event.capacity.sum())
 
     def summary(self, now: float) -> dict[str, Any]:
         """The numbers of the run up to `now`; None where nothing was measured."""
@@ -280,7 +279,7 @@ class Metrics:
         JobsRejected: _rejected,
         Allocated: _allocated,
         SolveFailed: _solve_failed,
-        ClusterChanged: _cluster_changed,
+        CapacityChanged: _capacity_changed,
     }
 
 

@@ -116,22 +116,22 @@ def command(
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     runs = needs_deploy("rota.deploy.agent.runs")
     _check_several(names, options)
-    posts = [_post(runs, name, dict(options), several=len(names) > 1) for name in names or (None,)]
-    first = posts[0]
+    agents = [_agent_settings(runs, name, dict(options), several=len(names) > 1) for name in names or (None,)]
+    first = agents[0]
 
     def ready() -> None:
-        nodes = [post.equipment.node for post in posts]
+        nodes = [agent.equipment.node for agent in agents]
         if as_json:
             said = {"node": nodes[0]} if len(nodes) == 1 else {"nodes": nodes}
-            echo_json({**said, "scheduler": first.settings.address})
+            echo_json({**said, "scheduler": first.client.address})
             sys.stdout.flush()
         offered = first.equipment
         what = f"{len(offered.devices)} x {offered.type}{' (emulated)' if offered.emulated else ''}"
         alone = len(nodes) == 1
         whose = f"agent {nodes[0]} offers" if alone else f"agents {', '.join(nodes)} each offer"
-        click.echo(f"rota: {whose} {what} to {first.settings.address}", err=True)
+        click.echo(f"rota: {whose} {what} to {first.client.address}", err=True)
 
-    runs.run_agents(posts, ready, while_stdin=while_stdin, first=realtime)
+    runs.run_agents(agents, ready, while_stdin=while_stdin, first=realtime)
 
 
 def _check_several(names: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -145,7 +145,7 @@ def _check_several(names: tuple[str, ...], options: dict[str, Any]) -> None:
         raise ConfigError("--name can be given several times only for emulated servers without a connection file")
 
 
-def _post(runs: Any, given: str | None, options: dict[str, Any], *, several: bool) -> Any:
+def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, several: bool) -> Any:
     """The agent of one server, out of the options."""
     settings = _settings(options, given)
     name = given or (settings.bundle.subject.name if settings.bundle is not None else _host_name())
@@ -153,14 +153,14 @@ def _post(runs: Any, given: str | None, options: dict[str, Any], *, several: boo
     folder = Path(place) if place else Path.home() / ".local" / "state" / "rota" / name
     mine = _connection(options)
 
-    from rota.deploy.agent.machine import Said, equipment
+    from rota.deploy.agent.machine import MachineOptions, equipment
 
-    return runs.Post(
+    return runs.AgentSettings(
         equipment=equipment(
-            gpus, Said(name=name, **{key: value for key, value in options.items() if value is not None})
+            gpus, MachineOptions(name=name, **{key: value for key, value in options.items() if value is not None})
         ),
         folder=folder / name if several and place else folder,
-        settings=settings,
+        client=settings,
         checkpoints=Path(checkpoints) if checkpoints else None,
         connection=mine,
     )

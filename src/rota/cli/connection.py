@@ -64,7 +64,7 @@ def needs_deploy(module: str) -> Any:
 
     from rota.deploy.security.places import quiet_grpc
 
-    if module != "rota.deploy.serving":  # which reads gRPC's lines about failed handshakes
+    if module != "rota.deploy.server.serving":  # which reads gRPC's lines about failed handshakes
         quiet_grpc()
     try:
         return importlib.import_module(module)

@@ -21,7 +21,7 @@ Examples:
   rota events -f --after -1        what happens from now on
   rota events --export run.jsonl   for `rota replay run.jsonl` and `rota plot gantt`
 """
-_QUIET = frozenset({"LeasesExtended", "Allocated", "RoundsRan", "ProgressMade", "Planned"})
+_QUIET = frozenset({"LeasesExtended", "Allocated", "RoundsRan", "ProgressMade", "Planned", "JobsArchived"})
 """Told only with --verbose: they come with every round."""
 
 
@@ -59,7 +59,7 @@ def command(
 
 
 def _print(client: Client, after: int, *, follow: bool, verbose: bool, as_json: bool) -> None:
-    from rota.deploy.telling import told
+    from rota.deploy.event_text import told
 
     begun, scale = _clock(client)
     for number, line in client.event_lines(after, follow=follow):

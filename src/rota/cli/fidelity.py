@@ -121,7 +121,7 @@ def _run(trace: str, options: dict[str, Any]) -> Fidelity:
 
     from rota import api, clusters, workloads
     from rota.deploy.fidelity import compare
-    from rota.deploy.scheduler import Options
+    from rota.deploy.scheduler.options import Options
 
     jobs = workloads.read_trace(trace, options["trace_format"], options["trace_settings"])
     jobs = jobs if options["limit"] is None else jobs.rows(0, min(options["limit"], len(jobs)))

@@ -9,9 +9,10 @@ import click
 
 from rota.cli.connection import connection, open_client
 from rota.cli.options import echo_json, json_option
+from rota.core.lifecycle import JobPhase
 
-PHASES = ("queued", "waiting", "running", "stopping", "finished", "failed", "cancelled")
-LIVE = PHASES[:4]
+PHASES = tuple(phase.value for phase in JobPhase)
+LIVE = tuple(phase.value for phase in JobPhase if not phase.final)
 EXAMPLES = """
 \b
 Examples:
@@ -82,13 +83,15 @@ def command(
 
 def fields(info: Any) -> dict[str, Any]:
     """A job as plain values."""
-    from rota.rpc.convert import spec_fields
+    from rota.core.job_spec import spec_values
+    from rota.rpc.convert import spec_of
 
     plain = ("phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
              "preemptions", "epoch", "exit_code", "submitted_s", "ended_s")  # fmt: skip
+    spec = {"argv": [], "env": {}, **spec_values(spec_of(info.spec))}
     values = {
         "job": info.job,
-        **spec_fields(info.spec),
+        **spec,
         **{name: getattr(info, name) for name in plain},
     }
     for name in ("started_at", "ended_at", "ended_s"):

@@ -107,6 +107,23 @@ certificate may.
     show_default=True,
 )
 @click.option(
+    "--keep-finished",
+    "keep_finished_s",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wall seconds that jobs which are over stay in memory; later they are read from --state.",
+)
+@click.option(
+    "--keep-finished-jobs",
+    type=click.IntRange(0),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Largest number of jobs which are over that stay in memory.",
+)
+@click.option(
     "--seed",
     type=int,
     default=0,
@@ -130,7 +147,7 @@ certificate may.
 def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any) -> None:
     """Run the scheduler of a deployment until Ctrl-C or TERM."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
-    serving = needs_deploy("rota.deploy.serving")
+    serving = needs_deploy("rota.deploy.server.serving")
     port = _port(options, serving)
     made = _options(options)
 
@@ -169,12 +186,13 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
 
 def _options(options: dict[str, Any]) -> Any:
     from rota import clusters
-    from rota.deploy.floor import Timing
-    from rota.deploy.scheduler import Options
+    from rota.deploy.scheduler.options import Options, Retention, Timing
 
     heartbeat = options.pop("heartbeat")
     dead_after = options.pop("dead_after")
     lease = options.pop("lease")
+    keep_s = options.pop("keep_finished_s")
+    keep_jobs = options.pop("keep_finished_jobs")
     if dead_after <= heartbeat:
         problem = f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}"
         raise click.UsageError(problem)
@@ -185,4 +203,5 @@ def _options(options: dict[str, Any]) -> Any:
         **options,
         cluster=None if spec is None else clusters.load(spec),
         timing=Timing(heartbeat_s=heartbeat, dead_after_s=dead_after, lease_s=lease),
+        retention=Retention(keep_finished_s=keep_s, keep_finished_jobs=keep_jobs),
     )

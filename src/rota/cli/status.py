@@ -19,7 +19,8 @@ def command(*, as_json: bool, **options: Any) -> None:
         status = client.status()
         address = client.settings.address
     names = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running",
-             "finished", "events", "last_decision_s", "late_solves", "tenant", "admin")  # fmt: skip
+             "finished", "failed", "cancelled", "archived", "events", "last_decision_s", "late_solves",
+             "failed_decisions", "last_failed_decision_s", "last_failed_decision", "tenant", "admin")  # fmt: skip
     values = {"address": address, **{name: getattr(status, name) for name in names}}
     if as_json:
         echo_json(values)
@@ -29,14 +30,33 @@ def command(*, as_json: bool, **options: Any) -> None:
     show_pairs(
         f"scheduler {address}",
         [
-            ("jobs", f"{status.running} running, {status.queued} queued, {status.finished} finished"),
+            ("jobs", _jobs(status)),
             ("policy", status.policy),
             ("mechanism", status.mechanism),
             ("clock", f"{duration(status.now_s)}, {status.time_scale:g} x wall time"),
             ("rounds", f"{status.rounds:,} of {status.round_s:g} s"),
             ("late decisions", str(status.late_solves)),
+            ("failed decisions", _failed_decisions(status)),
             ("events", f"{status.events:,}"),
             ("version", status.version),
             ("you", f"tenant {status.tenant}{', administrator' if status.admin else ''}"),
         ],
     )
+
+
+def _jobs(status: Any) -> str:
+    counts = [f"{status.running} running", f"{status.queued} queued", f"{status.finished} finished"]
+    counts += [f"{status.failed} failed"] if status.failed else []
+    counts += [f"{status.cancelled} cancelled"] if status.cancelled else []
+    return ", ".join(counts)
+
+
+def _failed_decisions(status: Any) -> str:
+    """How often a policy or mechanism gave no answer that can be used, and the last time."""
+    from rota.cli.tables import duration
+
+    if not status.failed_decisions:
+        return "0"
+    ago_s = max(0.0, status.now_s - status.last_failed_decision_s)
+    last = f"the last {duration(ago_s)} ago (scheduler clock): {status.last_failed_decision}"
+    return f"{status.failed_decisions:,}; the last good decision stays in force; {last}"

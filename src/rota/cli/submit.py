@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from rota.cli.jobs import how
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
+from rota.core.lifecycle import JobPhase
 
 if TYPE_CHECKING:
+    from rota.core.job_spec import JobSpec
     from rota.deploy.control import Client
 
 EXAMPLES = """
@@ -158,7 +161,9 @@ def command(
     return OK
 
 
-def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
+def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> JobSpec:
+    from rota.core.job_spec import JobSpec
+
     if not argv and not asked.get("emulated"):
         raise click.UsageError("nothing to run: give a command after --, or --emulated, or --file")
     if argv and asked.get("emulated"):
@@ -167,19 +172,19 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> dict[str, Any]:
     if asked.get("emulated") and not (speed_known and asked.get("steps")):
         problem = "an emulated job needs --profile and --steps (or --model, --batch and --steps)"
         raise click.UsageError(problem)
-    return {**asked, **({"argv": list(argv)} if argv else {})}
+    return JobSpec(**asked, argv=argv)
 
 
-def placed(job: dict[str, Any]) -> dict[str, Any]:
+def placed(job: JobSpec) -> JobSpec:
     """A command with the folder it runs in.
 
     A relative one is seen from here, and without one it is this folder.
 
     A container has folders of its own, so there nothing is said for the user.
     """
-    if not job.get("argv") or (job.get("image") and not job.get("cwd")):
+    if not job.argv or (job.image and not job.cwd):
         return job
-    return {**job, "cwd": str(Path(job.get("cwd") or "").absolute())}
+    return replace(job, cwd=str(Path(job.cwd).absolute()))
 
 
 def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
@@ -190,6 +195,6 @@ def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
     if as_json:
         echo_json({"jobs": numbers, "phases": [info.phase for info in infos]})
     for info in infos:
-        if info.phase != "finished":
+        if info.phase != JobPhase.FINISHED.value:
             click.echo(f"rota: job {info.job} {how(info)}", err=True)
-    return OK if all(info.phase == "finished" for info in infos) else FAILED
+    return OK if all(info.phase == JobPhase.FINISHED.value for info in infos) else FAILED

@@ -21,7 +21,7 @@ from rota.cli.run_options import (
 )
 
 if TYPE_CHECKING:
-    from rota.deploy.local import LocalCluster
+    from rota.deploy.local.cluster import LocalCluster
 
 EXAMPLES = """
 \b
@@ -104,7 +104,7 @@ def command(
 
     With --json one object is printed once everything is there: address, folder and processes.
     """
-    local = needs_deploy("rota.deploy.local")
+    local = needs_deploy("rota.deploy.local.cluster")
     folder = Path(state)
     given = {
         "servers": servers,
@@ -114,11 +114,12 @@ def command(
     }
     given |= {"per_process": per_process, "realtime": realtime}
     given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
-    wishes = local.merged(given, local.remembered(folder))
+    settings = needs_deploy("rota.deploy.local.settings")
+    asked = settings.merged(given, settings.remembered(folder))
     screen = _Screen()
     cluster: LocalCluster = local.LocalCluster(
         folder=folder,
-        wishes=wishes,
+        settings=asked,
         port=port,
         tell=screen.say,
     )

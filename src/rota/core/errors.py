@@ -57,7 +57,12 @@ class OutputError(ConfigError):
 
 
 class IllegalTransition(RotaError):
-    """A job changed status in a way the lifecycle does not allow."""
+    """A job changed status in a way the lifecycle does not allow; `story` has its last events, the newest last."""
+
+    def __init__(self, what: str, story: Iterable[str] = (), job: int | None = None) -> None:
+        self.job = job
+        self.story = tuple(story)
+        super().__init__(f"{what}; before that: {', '.join(self.story) or 'nothing'}")
 
 
 class InfeasibleError(RotaError):

@@ -141,6 +141,14 @@ class JobsReturned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CapacityChanged:
+    """GPUs by type that are up from now on, of all that there ever were (in exported logs of deployments)."""
+
+    at: float
+    capacity: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClusterChanged:
     """Servers came or went: this is the cluster from now on. Jobs that it cannot run were parked before."""
 
@@ -170,6 +178,7 @@ Event: TypeAlias = (
     | ProgressMade
     | JobsParked
     | JobsReturned
+    | CapacityChanged
     | ClusterChanged
     | RunEnded
 )

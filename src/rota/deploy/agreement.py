@@ -13,12 +13,22 @@ its server, the scheduler for one that spans several.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
 from rota.client.wire import whole
 
 RETRY_S = 1.0
 LIMIT_S = 60.0
+
+
+class AgreementState(str, Enum):
+    """How far an agreement is."""
+
+    ASKING = "asking"
+    PROPOSING = "proposing"
+    COMMITTED = "committed"
+    BROKEN = "broken"
 
 
 class Send(NamedTuple):
@@ -41,22 +51,28 @@ class Agreement:
         first_id: int = 1,
     ) -> None:
         self.ranks = frozenset(ranks)
-        self.state = "asking"
+        self.state = AgreementState.ASKING
         self.step: int | None = None
         self.reason: str | None = None
         self.ended: dict[int, int] = {}
         self._done: set[int] = set()
         self._id = first_id - 1
         self._margin = margin
-        self._retry_s, self._limit_s = retry_s, limit_s
+        self._retry_s = retry_s
+        self._limit_s = limit_s
         self._begun: dict[int, int] = {}
         self._accepted: set[int] = set()
         self._since = self._sent_at = 0.0
 
     @property
+    def broken(self) -> bool:
+        """Whether the ranks cannot agree any more: the gang has to be killed."""
+        return self.state is AgreementState.BROKEN
+
+    @property
     def finished(self) -> bool:
         """Whether every rank has ended on the step that was agreed."""
-        return self.state == "committed" and set(self.ended) == self.ranks
+        return self.state is AgreementState.COMMITTED and set(self.ended) == self.ranks
 
     def begin(self, now: float) -> list[Send]:
         """The first messages."""
@@ -65,14 +81,14 @@ class Agreement:
 
     def answer(self, rank: int, message: Mapping[str, Any], now: float) -> list[Send]:
         """Take in what a rank said. What is not about this agreement changes nothing."""
-        if rank not in self.ranks or self.state == "broken":
+        if rank not in self.ranks or self.broken:
             return []
         operation = message.get("op")
         if operation == "failed":
             self.lost(rank)
         ended = {"stopped": "lease", "done": "done"}.get(str(operation), message.get("ended"))
         begun = whole(message, "step" if operation in {"stopped", "done"} else "begun")
-        if begun is None or self.state == "broken":
+        if begun is None or self.broken:
             return []
         if ended is not None:
             return self._end(rank, begun, done=ended == "done", now=now)
@@ -90,20 +106,20 @@ class Agreement:
 
     def tick(self, now: float) -> list[Send]:
         """Time passed: ask the silent ones again, and give up when one is silent for too long."""
-        if self.state == "broken" or self.finished or now - self._sent_at < self._retry_s:
+        if self.broken or self.finished or now - self._sent_at < self._retry_s:
             return []
         silent = self._silent()
-        if self.state != "committed" and silent and now - self._since >= self._limit_s:
+        if self.state is not AgreementState.COMMITTED and silent and now - self._since >= self._limit_s:
             self._break(f"no answer from rank {min(silent)} in {self._limit_s:g} s")
             return []
         self._sent_at = now
         return [send for rank in silent for send in self._repeat(rank)]
 
     def _position(self, rank: int, message: Mapping[str, Any], begun: int, now: float) -> list[Send]:
-        if message.get("op") == "at" and self.state == "asking":
+        if message.get("op") == "at" and self.state is AgreementState.ASKING:
             self._begun[rank] = begun
             return self._propose_when_known(now)
-        if message.get("op") == "will" and self.state == "proposing" and message.get("id") == self._id:
+        if message.get("op") == "will" and self.state is AgreementState.PROPOSING and message.get("id") == self._id:
             self._begun[rank] = max(begun, self._begun.get(rank, 0))
             return self._accept(rank, now) if message.get("ok") is True else self._propose(now)
         return []
@@ -112,15 +128,17 @@ class Agreement:
         return sorted(self.ranks - set(self.ended))
 
     def _silent(self) -> list[int]:
-        known: Iterable[int] = {"asking": self._begun, "proposing": self._accepted}.get(self.state, ())
+        known: Iterable[int] = {AgreementState.ASKING: self._begun, AgreementState.PROPOSING: self._accepted}.get(
+            self.state, ()
+        )
         return sorted(set(self._open()) - set(known))
 
     def _repeat(self, rank: int) -> list[Send]:
-        if self.state == "asking":
+        if self.state is AgreementState.ASKING:
             return [Send(rank, {"op": "where"})]
-        if self.state == "proposing":
+        if self.state is AgreementState.PROPOSING:
             return [self._proposal(rank)]
-        return [Send(rank, {"op": "commit", "id": self._id})] if self.state == "committed" else []
+        return [Send(rank, {"op": "commit", "id": self._id})] if self.state is AgreementState.COMMITTED else []
 
     def _proposal(self, rank: int) -> Send:
         return Send(rank, {"op": "stop_at", "id": self._id, "step": self.step})
@@ -141,7 +159,7 @@ class Agreement:
         else:
             self.step = furthest + self._margin
             self._margin = max(2 * self._margin, 1)
-        self.state = "proposing"
+        self.state = AgreementState.PROPOSING
         self._id += 1
         self._accepted.clear()
         self._since = self._sent_at = now
@@ -153,7 +171,7 @@ class Agreement:
         return [] if self._silent() else self._commit()
 
     def _commit(self) -> list[Send]:
-        self.state = "committed"
+        self.state = AgreementState.COMMITTED
         if not self._open():
             self._check_same()
         return [Send(rank, {"op": "commit", "id": self._id}) for rank in self._open()]
@@ -165,13 +183,13 @@ class Agreement:
         self.ended[rank] = step
         if done:
             self._done.add(rank)
-        if self.state == "committed":
+        if self.state is AgreementState.COMMITTED:
             if step != self.step and not done:
                 self._break(f"rank {rank} stopped at step {step}, but {self.step} was agreed")
             elif not self._open():
                 self._check_same()
             return []
-        if self.state == "asking":
+        if self.state is AgreementState.ASKING:
             return self._propose_when_known(now)
         if (done and self.step is not None and step <= self.step) or step == self.step:
             return [] if self._silent() else self._commit()
@@ -182,4 +200,5 @@ class Agreement:
             self._break(f"ranks ended at different steps: {dict(sorted(self.ended.items()))}")
 
     def _break(self, reason: str) -> None:
-        self.state, self.reason = "broken", reason
+        self.state = AgreementState.BROKEN
+        self.reason = reason

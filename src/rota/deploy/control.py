@@ -1,9 +1,10 @@
 """A blocking client of a deployed scheduler: what `rota submit`, `rota jobs` and the other verbs are made of.
 
+    from rota.core.job_spec import JobSpec
     from rota.deploy.control import Client
 
     with Client("gpu-head:7070", certs="certs", token_file="token") as rota:
-        (job,) = rota.submit([{"emulated": True, "profile": "A3C", "steps": 1000}])
+        (job,) = rota.submit([JobSpec(emulated=True, profile="A3C", steps=1000)])
         print(rota.wait([job])[0].phase)
 
 Without arguments everything is found as `rota.deploy.security.client.find_settings` says. Failures that a user can
@@ -24,15 +25,17 @@ from typing import Any
 import grpc
 
 from rota.core.errors import ConfigError, RotaError
+from rota.core.job_spec import JobSpec, spec_from
+from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_message
 
-OVER = frozenset({"finished", "failed", "cancelled"})
-"""Phases in which nothing will happen to a job any more."""
-MAX_RESTARTS = 3
-"""Attempts of a job that may fail, if nothing else is said."""
+_ASKED_AT_ONCE = 1000
+"""Jobs by number in one question."""
+_LISTED_AT_ONCE = 10_000
+"""Jobs in one answer: a message is at most 16 MB."""
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _REFUSED = (
     grpc.StatusCode.NOT_FOUND,
@@ -72,13 +75,16 @@ class Client:
 
     # Jobs
 
-    def submit(self, jobs: Sequence[Mapping[str, Any]], request: str | None = None, *, tries: int = 3) -> list[int]:
-        """Submit jobs; their numbers. Keys are the fields of `JobSpec` in rpc/rota.proto.
+    def submit(
+        self, jobs: Sequence[JobSpec | Mapping[str, Any]], request: str | None = None, *, tries: int = 3
+    ) -> list[int]:
+        """Submit jobs; their numbers. A mapping has the fields of `JobSpec` by name.
 
         `request` names this submission: sent again, after a lost answer, it is not accepted twice. One is made up if it
         is not given, and a lost answer is asked for again.
         """
-        message = pb.SubmitRequest(jobs=[_spec(job) for job in jobs], request=request or uuid.uuid4().hex)
+        specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
+        message = pb.SubmitRequest(jobs=[spec_message(spec) for spec in specs], request=request or uuid.uuid4().hex)
         with self._explained():
             for left in range(tries - 1, -1, -1):
                 try:
@@ -94,15 +100,26 @@ class Client:
         return list(self.page(phases, limit=limit, tenant=tenant).jobs)
 
     def page(self, phases: Iterable[str] = (), *, limit: int = 0, tenant: str = "") -> pb.JobList:
-        """The same with the number of all that there are."""
-        request = pb.ListJobsRequest(phases=list(phases), limit=limit, tenant=tenant)
-        found: pb.JobList = self._call(self._stub.ListJobs, request)
-        return found
+        """The same with the number of all that there are. Many are asked for in several calls."""
+        wanted = list(phases)
+        whole = pb.JobList()
+        below = 0
+        while True:
+            left = limit - len(whole.jobs) if limit else _LISTED_AT_ONCE
+            size = min(left, _LISTED_AT_ONCE)
+            request = pb.ListJobsRequest(phases=wanted, limit=size, tenant=tenant, below=below)
+            page: pb.JobList = self._call(self._stub.ListJobs, request)
+            older = [info for info in page.jobs if not below or info.job < below]
+            whole.jobs.extend(older)
+            whole.total = max(whole.total, page.total)
+            if len(older) < size or len(whole.jobs) == limit:
+                return whole
+            below = older[-1].job
 
     def job(self, number: int) -> pb.JobInfo:
         """One job."""
-        found: pb.JobInfo = self._call(self._stub.GetJob, pb.JobRequest(job=number))
-        return found
+        info: pb.JobInfo = self._call(self._stub.GetJob, pb.JobRequest(job=number))
+        return info
 
     def cancel(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
         """End jobs; those that end now, and those that were over already."""
@@ -135,8 +152,12 @@ class Client:
 
     def _over(self, left: Mapping[int, None]) -> list[pb.JobInfo]:
         """Of some jobs those that are over. One question for many, as jobs by the thousand may be waited for."""
-        found = [self.job(n) for n in left] if len(left) <= 4 else [i for i in self.jobs(OVER) if i.job in left]
-        return [info for info in found if info.phase in OVER]
+        numbers = list(left)
+        over: list[pb.JobInfo] = []
+        for first in range(0, len(numbers), _ASKED_AT_ONCE):
+            request = pb.ListJobsRequest(phases=sorted(FINAL_PHASES), jobs=numbers[first : first + _ASKED_AT_ONCE])
+            over += self._call(self._stub.ListJobs, request).jobs
+        return [info for info in over if JobPhase(info.phase).final and info.job in left]
 
     def logs(self, job: int, *, rank: int = 0, follow: bool = False, tail: int = 0) -> Iterator[bytes]:
         """The output of a job in pieces; `tail` bytes from the end, 0 for all."""
@@ -154,13 +175,13 @@ class Client:
 
     def drain(self, node: str, *, undo: bool = False) -> pb.NodeInfo:
         """Keep jobs away from a server, or let them back."""
-        found: pb.NodeInfo = self._call(self._stub.Drain, pb.DrainRequest(node=node, undo=undo))
-        return found
+        info: pb.NodeInfo = self._call(self._stub.Drain, pb.DrainRequest(node=node, undo=undo))
+        return info
 
     def status(self) -> pb.StatusReply:
         """The scheduler itself."""
-        found: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
-        return found
+        status: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
+        return status
 
     def events(self, after: int = 0, *, follow: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
         """(number, fields) of what happened behind event `after`; -1: only what happens from now on."""
@@ -188,10 +209,3 @@ class Client:
             if error.code() in _REFUSED:
                 raise ConfigError(error.details()) from error
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
-
-
-def _spec(job: Mapping[str, Any]) -> pb.JobSpec:
-    try:
-        return spec_message({"max_restarts": MAX_RESTARTS, **job})
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"job {job.get('name') or ''!r} cannot be sent: {error}") from error

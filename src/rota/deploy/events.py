@@ -1,14 +1,28 @@
 """What happens in a deployment beside the events of the engine: jobs with commands, nodes, attempts, leases.
 
-They are plain values, written as JSON into the same journal. Times are engine seconds.
+They are values, written as JSON into the same journal. Times are engine seconds.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias, get_args
+
+from rota.core.job_spec import JobSpec, spec_from, spec_values
+from rota.core.lifecycle import AttemptOutcome, StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What an attempt holds of one server."""
+
+    node: str
+    devices: tuple[str, ...]
+    cpus: float
+    memory_gb: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +41,10 @@ class JobAccepted:
 
     at: float
     job: int
-    spec: Mapping[str, Any]
+    spec: JobSpec
     by: str
     request: str = ""
+    """Name that the submitter gave the request; the same one again is the same submission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +63,7 @@ class NodeJoined:
     at: float
     node: str
     type: str
-    devices: list[str]
+    devices: tuple[str, ...]
     cpus: float
     memory_gb: float
     storage_mbps: float
@@ -59,7 +74,7 @@ class NodeJoined:
     emulated: bool
     limits: str
     device_memory_mib: float = 0.0
-    memory: str = ""
+    identity: str = ""
     """Of the agent; another one than before means that it knows nothing of what runs there."""
 
 
@@ -89,8 +104,7 @@ class AttemptStarted:
     at: float
     job: int
     epoch: int
-    parts: list[dict[str, Any]]
-    """One per server: node, devices, cpus, memory_gb."""
+    parts: tuple[Part, ...]
     resume: str
     resume_step: int
     lease_until: float
@@ -105,18 +119,20 @@ class AttemptResized:
     at: float
     job: int
     epoch: int
-    parts: list[dict[str, Any]]
+    parts: tuple[Part, ...]
     rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStopping:
-    """The attempt was asked to save and end."""
+    """The attempt was asked to end."""
 
     at: float
     job: int
     epoch: int
-    reason: str
+    reason: StopReason
+    detail: str = ""
+    """For people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +153,10 @@ class AttemptEnded:
     at: float
     job: int
     epoch: int
-    outcome: str
+    outcome: AttemptOutcome
     exit_code: int = 0
     detail: str = ""
+    """For people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +165,8 @@ class LeasesExtended:
 
     at: float
     until: float
-    attempts: list[list[int]] = field(default_factory=list)
-    """[job, epoch]"""
+    attempts: tuple[tuple[int, int], ...] = ()
+    """(job, epoch)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +186,14 @@ class JobGivenUp:
     at: float
     job: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsArchived:
+    """Jobs that were over for long enough are in the table of finished jobs, and in memory no more."""
+
+    at: float
+    jobs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,39 +221,68 @@ DeployEvent: TypeAlias = (
     | LeasesExtended
     | JobWaits
     | JobGivenUp
+    | JobsArchived
     | Audited
 )
 
-KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        ServiceStarted,
-        JobAccepted,
-        CancelAsked,
-        NodeJoined,
-        NodeLost,
-        NodeDrained,
-        AttemptStarted,
-        AttemptResized,
-        AttemptStopping,
-        StepsSaved,
-        AttemptEnded,
-        LeasesExtended,
-        JobWaits,
-        JobGivenUp,
-        Audited,
-    )
-}
+EventRow: TypeAlias = tuple[float, str, str]
+"""An event as it is committed: time in engine seconds, name, JSON."""
+
+KINDS: Mapping[str, type[Any]] = {event.__name__: event for event in get_args(DeployEvent)}
 
 
 def to_fields(event: DeployEvent) -> dict[str, Any]:
     """The event as plain values, ready for JSON."""
-    fields = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
+    fields = {known.name: _plain(getattr(event, known.name)) for known in dataclasses.fields(event)}
     return {"event": type(event).__name__, **fields}
 
 
-def from_fields(fields: dict[str, Any]) -> DeployEvent:
-    """The event of plain values; raises KeyError or TypeError if it is none."""
-    kind = KINDS[fields.pop("event")]
-    event: DeployEvent = kind(**fields)
+def from_fields(fields: Mapping[str, Any]) -> DeployEvent:
+    """The event of plain values; raises KeyError, TypeError or ValueError if it is none."""
+    event_type = KINDS[fields["event"]]
+    types = {known.name: str(known.type) for known in dataclasses.fields(event_type)}
+    values = {name: value for name, value in fields.items() if name != "event"}
+    read = {name: _READERS.get(types[name], _as_it_is)(value) for name, value in values.items()}
+    event: DeployEvent = event_type(**read)
     return event
+
+
+def part_values(part: Part) -> dict[str, Any]:
+    """What an attempt holds of a server, as plain values."""
+    return {"node": part.node, "devices": list(part.devices), "cpus": part.cpus, "memory_gb": part.memory_gb}
+
+
+def part_from(values: Mapping[str, Any]) -> Part:
+    """The same from plain values."""
+    return Part(
+        node=str(values["node"]),
+        devices=tuple(values["devices"]),
+        cpus=float(values["cpus"]),
+        memory_gb=float(values["memory_gb"]),
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, JobSpec):
+        return spec_values(value)
+    if isinstance(value, Part):
+        return part_values(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "JobSpec": spec_from,
+    "StopReason": StopReason,
+    "AttemptOutcome": AttemptOutcome,
+    "tuple[str, ...]": tuple,
+    "tuple[int, ...]": tuple,
+    "tuple[Part, ...]": lambda parts: tuple(part_from(part) for part in parts),
+    "tuple[tuple[int, int], ...]": lambda pairs: tuple((int(job), int(epoch)) for job, epoch in pairs),
+}
+"""From plain values to values, by the type of the field."""

@@ -76,16 +76,20 @@ class _InForce:
     """The plan as the state of the deployment has it, and whether the log has told it so."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._reader, self._cluster = LineReader(), cluster
+        self._reader = LineReader()
+        self._cluster = cluster
         self._placement = nobody()
-        self._round, self._told = 0, True
+        self._round = 0
+        self._told = True
 
     def take(self, fields: dict[str, Any]) -> dict[str, Any] | None:
         """Follow one event; before a round that ran with fewer tasks than were planned, the plan of those."""
         event = self._reader.read(dict(fields))
         shrunk = None
         if isinstance(event, Planned):
-            self._placement, self._round, self._told = event.plan.placement, event.plan.round, True
+            self._placement = event.plan.placement
+            self._round = event.plan.round
+            self._told = True
         elif isinstance(event, ClusterChanged):
             self._shrink(moved(self._placement, self._cluster, event.cluster))
             self._cluster = event.cluster
@@ -93,11 +97,13 @@ class _InForce:
             self._shrink(without(self._placement, event.jobs))
         elif isinstance(event, RoundsRan):
             shrunk = None if self._told else self._as_plan(event.start)
-            self._round, self._told = self._round + event.rounds, True
+            self._round += event.rounds
+            self._told = True
         return shrunk
 
     def _shrink(self, placement: Placement) -> None:
-        before, self._placement = self._placement, placement
+        before = self._placement
+        self._placement = placement
         same_tasks = same(before.first, placement.first) and same(before.second, placement.second)
         self._told = self._told and same_tasks
 
@@ -125,15 +131,15 @@ def _union(clusters: Iterable[Cluster]) -> Cluster:
 
 def _capacity(whole: Cluster, now: Cluster, at: float) -> dict[str, Any]:
     there = dict(zip(now.types, now.capacity.tolist(), strict=True))
-    return {"event": "CapacityChanged", "at": at, "capacity": [there.get(kind, 0) for kind in whole.types]}
+    return {"event": "CapacityChanged", "at": at, "capacity": [there.get(gpu_type, 0) for gpu_type in whole.types]}
 
 
 def _renumbered(plan: dict[str, Any], now: Cluster, whole: Cluster) -> dict[str, Any]:
-    types = [whole.types.index(kind) for kind in now.types]
+    types = [whole.types.index(gpu_type) for gpu_type in now.types]
     places = {(server.id, server.type): i for i, server in enumerate(whole.ordered)}
     servers = [places[server.id, server.type] for server in now.ordered]
     renumbered = {
-        "type": [types[kind] for kind in plan["type"]],
+        "type": [types[number] for number in plan["type"]],
         "slot_server": [servers[server] for server in plan["slot_server"]],
     }
     return {key: value for key, value in {**plan, **renumbered}.items() if key != "same"}

@@ -21,12 +21,16 @@ import numpy as np
 from rota.core.arrays import FloatArray
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, RotaError
+from rota.core.job_spec import JobSpec
 from rota.core.jobs import Jobs
+from rota.core.lifecycle import JobPhase
 from rota.deploy.agent.main import Agent, Equipment, running
-from rota.deploy.book import Book, Job
-from rota.deploy.scheduler import Options, Scheduler
+from rota.deploy.scheduler.options import Options, Retention
+from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.client import ClientSettings, connect
-from rota.deploy.serving import Port, served
+from rota.deploy.server.serving import Port, served
 
 _SAVES_PER_ROUND = 8
 _LONGEST_FACTOR = 5.0
@@ -73,38 +77,41 @@ class Fidelity:
             ("p95 JCT", lambda x: float(np.percentile(x, 95))),
             ("p99 JCT", lambda x: float(np.percentile(x, 99))),
         ]
-        found = [Difference(name=n, simulated=f(self.simulated), emulated=f(self.emulated)) for n, f in pairs]
+        times = [Difference(name=n, simulated=f(self.simulated), emulated=f(self.emulated)) for n, f in pairs]
         makespan = Difference(name="makespan", simulated=self.simulated_makespan_s, emulated=self.emulated_makespan_s)
-        return [*found, makespan]
+        return [*times, makespan]
 
 
-def specs_of(jobs: Jobs, checkpoint_every_s: float) -> list[dict[str, Any]]:
+def specs_of(jobs: Jobs, checkpoint_every_s: float) -> list[JobSpec]:
     """The jobs of a trace as emulated jobs."""
-    names, tenants = jobs.profiles, jobs.tenants
     return [
-        {
-            "name": f"trace-{i}",
-            "profile": names[int(jobs.profile[i])],
-            "gpus": int(jobs.gpus[i]),
-            "steps": max(1, round(float(jobs.total_steps[i]))),
-            "weight": float(jobs.weight[i]),
-            "tenant": tenants[int(jobs.tenant[i])],
-            "deadline_s": float(jobs.deadline[i] - jobs.submitted[i]) if np.isfinite(jobs.deadline[i]) else 0.0,
-            "emulated": True,
-            "checkpoint_every_s": checkpoint_every_s,
-            "max_restarts": 3,
-        }
-        for i in range(len(jobs))
+        JobSpec(
+            name=f"trace-{row}",
+            profile=jobs.profiles[int(jobs.profile[row])],
+            gpus=int(jobs.gpus[row]),
+            steps=max(1, round(float(jobs.total_steps[row]))),
+            weight=float(jobs.weight[row]),
+            tenant=jobs.tenants[int(jobs.tenant[row])],
+            deadline_s=max(0.0, float(jobs.deadline[row] - jobs.submitted[row]))
+            if np.isfinite(jobs.deadline[row])
+            else 0.0,
+            emulated=True,
+            checkpoint_every_s=checkpoint_every_s,
+        )
+        for row in range(len(jobs))
     ]
 
 
 async def emulate(
     jobs: Jobs, cluster: Cluster, options: Options, *, limit_s: float, progress: Progress | None = None
 ) -> tuple[list[Job], Scheduler]:
-    """Run a trace on an emulated cluster; its jobs as the scheduler's book has them in the end."""
+    """Run a trace on an emulated cluster; its jobs as the scheduler has them in the end."""
     with tempfile.TemporaryDirectory(prefix="rota-fidelity-") as place:
         folder = Path(place)
-        options = replace(options, state=folder / "state.db", checkpoints=str(folder / "checkpoints"))
+        retention = Retention(keep_finished_jobs=len(jobs))  # they are looked at in the end
+        options = replace(
+            options, state=folder / "state.db", checkpoints=str(folder / "checkpoints"), retention=retention
+        )
         async with AsyncExitStack() as stack:
             port = Port(address="127.0.0.1:0", insecure=True)
             scheduler, number = await stack.enter_async_context(served(options, port))
@@ -135,10 +142,10 @@ def _equipment(server: Any) -> Equipment:
 
 async def _all_joined(scheduler: Scheduler, count: int) -> None:
     for _ in range(600):
-        if len(scheduler.floor.book.nodes) == count:
+        if len(scheduler.published) == count:
             return
         await asyncio.sleep(0.05)
-    raise RotaError(f"only {len(scheduler.floor.book.nodes)} of {count} emulated servers came up within 30 s")
+    raise RotaError(f"only {len(scheduler.published)} of {count} emulated servers came up within 30 s")
 
 
 async def _play(jobs: Jobs, scheduler: Scheduler, limit_s: float, progress: Progress | None) -> list[Job]:
@@ -152,25 +159,30 @@ async def _play(jobs: Jobs, scheduler: Scheduler, limit_s: float, progress: Prog
         wait = clock.wall_seconds(begin + float(jobs.submitted[i]) - clock.now())
         if wait > 0:
             await asyncio.sleep(wait)
-        submitted = partial(scheduler.floor.desk.submit, [specs[i]], "fidelity", "")
-        (numbers[i],) = await asyncio.wrap_future(scheduler.floor.post(submitted))
+        submitted = partial(scheduler.requests.submit, [specs[i]], "fidelity", "")
+        (numbers[i],) = await asyncio.wrap_future(scheduler.post("submit", submitted))
     return await _until_over(scheduler, numbers, begin + limit_s, progress)
 
 
 async def _until_over(
     scheduler: Scheduler, numbers: dict[int, int], limit: float, progress: Progress | None
 ) -> list[Job]:
-    book: Book = scheduler.floor.book
+
+    def over_jobs(registry: Registry) -> list[Job]:
+        """Nothing happens any more to jobs that are over, so they can be looked at from here."""
+        return [registry.jobs[number] for number in numbers.values() if registry.jobs[number].over]
+
     while True:
         if scheduler.failure is not None:
             raise RotaError(f"the scheduler failed: {scheduler.failure!r}") from scheduler.failure
-        over = sum(book.jobs[n].over for n in numbers.values())
+        over: list[Job] = await asyncio.wrap_future(scheduler.look("fidelity", over_jobs))
         if progress is not None:
-            progress(over, len(numbers))
-        if over == len(numbers):
-            return [book.jobs[numbers[i]] for i in range(len(numbers))]
+            progress(len(over), len(numbers))
+        if len(over) == len(numbers):
+            by_number = {job.id: job for job in over}
+            return [by_number[numbers[i]] for i in range(len(numbers))]
         if scheduler.clock.now() > limit:
-            raise RotaError(f"{len(numbers) - over} jobs have not ended long after they should have")
+            raise RotaError(f"{len(numbers) - len(over)} jobs have not ended long after they should have")
         await asyncio.sleep(0.1)
 
 
@@ -184,7 +196,7 @@ def compare(
         raise ConfigError(f"{left} jobs do not run to the end even in simulation; see its remarks")
     limit = _LONGEST_FACTOR * float(finish.max()) + 100 * (options.round_s or 360.0)
     done, scheduler = asyncio.run(emulate(jobs, cluster, options, limit_s=limit, progress=progress))
-    bad = [job for job in done if job.phase != "finished"]
+    bad = [job for job in done if job.phase is not JobPhase.FINISHED]
     if bad:
         raise RotaError(f"{len(bad)} emulated jobs did not finish; the first: job {bad[0].id}, {bad[0].reason}")
     submitted, ended = (np.array([getattr(job, n) for job in done]) for n in ("submitted", "ended"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
+from rota.core.job_spec import JobSpec, spec_from
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,7 +47,7 @@ _KEYS: dict[str, tuple[str, Any]] = {
 KEYS = tuple(_KEYS)
 
 
-def read_jobs(path: str | Path) -> list[dict[str, Any]]:
+def read_jobs(path: str | Path) -> list[JobSpec]:
     """The jobs of a file, ready for `Client.submit`. Raises ConfigError with file, line and key."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -60,17 +61,17 @@ def read_jobs(path: str | Path) -> list[dict[str, Any]]:
     if other or not isinstance(tables, list) or not tables:
         what = f"{other[0]!r} is not known" if other else "there is no job in it"
         raise ConfigError(f"{path}: {what}; give [[job]] tables, each with gpus and a command or emulated = true")
-    found: list[dict[str, Any]] = []
+    jobs: list[JobSpec] = []
     for number, table in enumerate(tables):
-        found += _jobs(table, _Place(str(path), text, number))
-    return found
+        jobs += _jobs(table, _Place(str(path), text, number))
+    return jobs
 
 
 class _Place:
     """Where a table is, for messages: the reader of TOML does not say."""
 
     def __init__(self, path: str, text: str, number: int) -> None:
-        self.path, self._number = path, number
+        self.path = path
         lines = text.splitlines()
         heads = [i for i, line in enumerate(lines) if re.match(r"\s*\[\[\s*job\s*\]\]", line)]
         self._first = heads[number] if number < len(heads) else 0
@@ -85,16 +86,16 @@ class _Place:
         return f"{self.path}:{self._first + 1}"
 
 
-def _jobs(table: Mapping[str, Any], place: _Place) -> list[dict[str, Any]]:
+def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
     job: dict[str, Any] = {}
     for key, value in table.items():
         if key not in _KEYS:
             near = difflib.get_close_matches(key, KEYS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KEYS)}"
             raise ConfigError(f"{place.of(key)}: a job has no {key!r}; {hint}")
-        field, kind = _KEYS[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ConfigError(f"{place.of(key)}: {key} = {value!r} is not {_kind(kind)}")
+        field, wanted = _KEYS[key]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise ConfigError(f"{place.of(key)}: {key} = {value!r} is not {_type_name(wanted)}")
         job[field] = value
     if "argv" in job:
         job["argv"] = _command(job["argv"], place)
@@ -103,7 +104,10 @@ def _jobs(table: Mapping[str, Any], place: _Place) -> list[dict[str, Any]]:
     count = job.pop("count", 1)
     if count < 1:
         raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 on")
-    return [dict(job) for _ in range(count)]
+    try:
+        return [spec_from(job)] * count
+    except ConfigError as error:
+        raise ConfigError(f"{place.of('')}: {error}") from error
 
 
 def _command(given: str | list[Any], place: _Place) -> list[str]:
@@ -116,6 +120,6 @@ def _command(given: str | list[Any], place: _Place) -> list[str]:
     return list(words)
 
 
-def _kind(kind: Any) -> str:
+def _type_name(wanted: Any) -> str:
     names = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table of texts"}
-    return names.get(kind, "a number") if kind != (str, list) else "a text or a list of texts"
+    return names.get(wanted, "a number") if wanted != (str, list) else "a text or a list of texts"

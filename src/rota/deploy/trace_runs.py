@@ -14,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import ConfigError
+from rota.core.job_spec import JobSpec
 from rota.core.jobs import Jobs
+from rota.core.lifecycle import JobPhase
 from rota.deploy.control import Client
 from rota.rpc import rota_pb2 as pb
 
 _TOGETHER_S = 0.05
-"""Jobs that arrive within so many wall seconds are submitted together."""
+"""Jobs that arrive within this time, wall seconds, are submitted together."""
 _MOST = 500
 NOBODY = "default"
 """The tenant of jobs whose trace does not say one."""
@@ -36,36 +38,41 @@ class TraceRun:
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
-def specs_of(jobs: Jobs, command: str | None, name: str, tenant: str | None = None) -> list[dict[str, Any]]:
+def specs_of(jobs: Jobs, command: str | None, name: str, tenant: str | None = None) -> list[JobSpec]:
     """The jobs of a trace as `Client.submit` takes them: emulated, or by a command with places like {profile}.
 
     Each is for its tenant of the trace, or all for `tenant`. A trace without tenants leaves that to the token.
     """
-    found: list[dict[str, Any]] = []
     named = bool(tenants_of(jobs))
-    for i in range(len(jobs)):
-        profile = jobs.profiles[int(jobs.profile[i])]
-        spec: dict[str, Any] = {
-            "name": f"{name}-{i}",
-            "profile": profile,
-            "gpus": int(jobs.gpus[i]),
-            "steps": max(1, math.ceil(float(jobs.total_steps[i]))),
-            "weight": float(jobs.weight[i]),
-        }
-        deadline = float(jobs.deadline[i] - jobs.submitted[i])
-        if 0 < deadline < math.inf:
-            spec["deadline_s"] = deadline
-        if tenant or named:
-            spec["tenant"] = tenant or jobs.tenants[int(jobs.tenant[i])]
-        if jobs.requests is not None:
-            asked = {"cpus": float(jobs.requests.cpus[i]), "memory_gb": float(jobs.requests.memory_gb[i])}
-            spec |= {key: value for key, value in asked.items() if value > 0}
-        if command is None:
-            spec["emulated"] = True
-        else:
-            spec["argv"] = _filled(command, {**spec, "job": i})
-        found.append(spec)
-    return found
+    return [_spec_of(jobs, row, command, name, tenant, named=named) for row in range(len(jobs))]
+
+
+def _spec_of(jobs: Jobs, row: int, command: str | None, name: str, tenant: str | None, *, named: bool) -> JobSpec:
+    label = f"{name}-{row}"
+    profile = jobs.profiles[int(jobs.profile[row])]
+    gpus = int(jobs.gpus[row])
+    steps = max(1, math.ceil(float(jobs.total_steps[row])))
+    places = {"name": label, "profile": profile, "steps": steps, "gpus": gpus, "job": row}
+    deadline_s = float(jobs.deadline[row] - jobs.submitted[row])
+    requests = jobs.requests
+    return JobSpec(
+        name=label,
+        profile=profile,
+        gpus=gpus,
+        steps=steps,
+        weight=float(jobs.weight[row]),
+        deadline_s=deadline_s if 0 < deadline_s < math.inf else 0.0,
+        tenant=tenant or (jobs.tenants[int(jobs.tenant[row])] if named else ""),
+        cpus=0.0 if requests is None else _asked(requests.cpus[row]),
+        memory_gb=0.0 if requests is None else _asked(requests.memory_gb[row]),
+        emulated=command is None,
+        argv=() if command is None else tuple(_filled(command, places)),
+    )
+
+
+def _asked(amount: float) -> float:
+    """An amount of a trace; 0 if it says none, which may be written as nan."""
+    return float(amount) if 0 < amount < math.inf else 0.0
 
 
 def tenants_of(jobs: Jobs) -> list[str]:
@@ -103,7 +110,7 @@ def _filled(command: str, values: Mapping[str, Any]) -> list[str]:
 
 
 def submit_all(
-    client: Client, run: TraceRun, specs: Sequence[Mapping[str, Any]], scale: float, tell: Callable[[int], None]
+    client: Client, run: TraceRun, specs: Sequence[JobSpec], scale: float, tell: Callable[[int], None]
 ) -> None:
     """Submit each job when its time has come. `run.numbers` grows, so an interrupted run knows what it did."""
     arrivals = (run.jobs.submitted - run.jobs.submitted.min()) / scale
@@ -126,8 +133,10 @@ def submit_all(
 def outcome(run: TraceRun, infos: Sequence[pb.JobInfo]) -> dict[str, NDArray[Any]]:
     """The columns of `--jobs-csv`. Arrivals are those of the trace, so that runs of it can be compared."""
     jobs = run.jobs.rows(0, len(infos))
-    done = np.array([info.phase == "finished" for info in infos], dtype=np.bool_)
-    jct = np.array([info.ended_s - info.submitted_s if info.phase == "finished" else np.nan for info in infos])
+    done = np.array([info.phase == JobPhase.FINISHED.value for info in infos], dtype=np.bool_)
+    jct = np.array(
+        [info.ended_s - info.submitted_s if info.phase == JobPhase.FINISHED.value else np.nan for info in infos]
+    )
     return {
         "job_id": np.arange(len(infos), dtype=np.int64),
         "arrival_s": jobs.submitted.astype(np.float64),
@@ -151,8 +160,8 @@ def summary(columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     return {
         "jobs_submitted": len(status),
         "jobs_finished": len(jct),
-        "jobs_failed": status.count("failed"),
-        "jobs_cancelled": status.count("cancelled"),
+        "jobs_failed": status.count(JobPhase.FAILED.value),
+        "jobs_cancelled": status.count(JobPhase.CANCELLED.value),
         "mean_jct_s": float(jct.mean()) if len(jct) else None,
         "p50_jct_s": float(np.percentile(jct, 50)) if len(jct) else None,
         "p99_jct_s": float(np.percentile(jct, 99)) if len(jct) else None,

@@ -20,7 +20,8 @@ from rota.core.errors import ConfigError, OutputError
 _OWN_MODULES = (
     "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.configurations", "rota.engine.pairs",
     "rota.engine.trigger", "rota.engine.columns", "rota.engine.live_state", "rota.analysis.metrics",
-    "rota.analysis.job_table", "rota.analysis.ledger", "rota.analysis.warmup", "rota.deploy.book", "rota.deploy.events",
+    "rota.analysis.job_table", "rota.analysis.ledger", "rota.analysis.warmup", "rota.deploy.events",
+    "rota.deploy.scheduler.records", "rota.deploy.scheduler.registry",
 )  # fmt: skip
 _NUMPY_MAKERS = {"_reconstruct", "scalar", "_frombuffer"}
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}

@@ -21,6 +21,7 @@ from rota.core.cluster import cluster_fields, cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import (
     Allocated,
+    CapacityChanged,
     ClusterChanged,
     Event,
     JobsDropped,
@@ -202,6 +203,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     SolveFailed: lambda e: {"reason": e.reason},
     RoundsRan: _ran_fields,
     PlacementFailed: lambda e: {"reason": e.reason},
+    CapacityChanged: lambda e: {"capacity": e.capacity.tolist()},
     RunEnded: lambda e: {"reason": e.reason},
     ProgressMade: lambda e: {"jobs": e.jobs.tolist(), "steps": e.steps.tolist()},
     JobsParked: lambda e: {"jobs": e.jobs.tolist(), "reason": e.reason},
@@ -305,6 +307,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "SolveFailed": lambda f: SolveFailed(at=f["at"], reason=f["reason"]),
     "RoundsRan": _ran,
     "PlacementFailed": lambda f: PlacementFailed(at=f["at"], reason=f["reason"]),
+    "CapacityChanged": lambda f: CapacityChanged(at=f["at"], capacity=_ints(f["capacity"])),
     "RunEnded": lambda f: RunEnded(at=f["at"], reason=f["reason"]),
     "ProgressMade": lambda f: ProgressMade(
         at=f["at"], jobs=_ints(f["jobs"]), steps=np.array(f["steps"], dtype=np.float64)

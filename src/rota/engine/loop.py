@@ -227,7 +227,7 @@ class Engine:
         try:
             placement = self._mechanism.place(view, allocation)
             if placement is not view.placement:
-                sense.check_placement(placement, view)
+                sense.check_placement(placement, view, thorough=self._tolerant)
         except Exception as error:
             if not self._tolerant:
                 raise

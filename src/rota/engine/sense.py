@@ -65,8 +65,12 @@ def _check_shares(allocation: Allocation, view: View) -> None:
         )
 
 
-def check_placement(placement: Placement, view: View) -> None:
-    """Raise SolveError if its columns do not belong together or no server could give what it hands out."""
+def check_placement(placement: Placement, view: View, *, thorough: bool) -> None:
+    """Raise SolveError if its columns do not belong together or no server could give what it hands out.
+
+    `thorough` looks for every task whether its job and type are there, before anybody writes the plan down; without
+    it the state does when it takes the plan over.
+    """
     if not isinstance(placement, Placement):
         raise SolveError(f"the mechanism answered with {type(placement).__name__}; a Placement was asked for")
     count = len(placement.first)
@@ -83,6 +87,27 @@ def check_placement(placement: Placement, view: View) -> None:
         raise SolveError("the slots of the placement have different lengths")
     if slots:
         _check_slots(placement, view)
+    if thorough and count:
+        _check_tasks(placement, view)
+
+
+def _check_tasks(placement: Placement, view: View) -> None:
+    jobs = np.concatenate([placement.first, placement.second[placement.second >= 0]])
+    unknown = view.position(jobs) < 0
+    if unknown.any():
+        raise SolveError(f"the placement has job {jobs[unknown.argmax()]}, which is not there")
+    if placement.fraction is None and len(np.unique(jobs)) < len(jobs):
+        raise SolveError("the placement has a job twice")
+    types = len(view.capacity)
+    if not ((placement.type >= 0) & (placement.type < types)).all():
+        raise SolveError(f"the placement has a type that is not there; there are {types}")
+    speed = placement.speed
+    if speed is not None and not ((speed > 0) & (speed < np.inf)).all():
+        raise SolveError("the placement has a speed that is not a number above 0")
+    slots = np.diff(placement.slot_start)
+    held = np.add.reduceat(placement.slot_gpus, placement.slot_start[:-1]) if slots.all() else placement.gpus * 0
+    if not np.array_equal(held, placement.gpus):
+        raise SolveError("the slots of the placement do not add up to the GPUs of its tasks")
 
 
 def _check_slots(placement: Placement, view: View) -> None:

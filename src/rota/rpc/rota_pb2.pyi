@@ -18,7 +18,7 @@ class Device(_message.Message):
     def __init__(self, id: _Optional[str] = ..., memory_mib: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "memory")
+    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -31,7 +31,7 @@ class RegisterRequest(_message.Message):
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
-    MEMORY_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     node: str
     type: str
     devices: _containers.RepeatedCompositeFieldContainer[Device]
@@ -44,8 +44,8 @@ class RegisterRequest(_message.Message):
     version: str
     limits: str
     host: str
-    memory: str
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., memory: _Optional[str] = ...) -> None: ...
+    identity: str
+    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
     __slots__ = ("session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale")
@@ -271,14 +271,18 @@ class SubmitReply(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("phases", "limit", "tenant")
+    __slots__ = ("phases", "limit", "tenant", "jobs", "below")
     PHASES_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
     phases: _containers.RepeatedScalarFieldContainer[str]
     limit: int
     tenant: str
-    def __init__(self, phases: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., tenant: _Optional[str] = ...) -> None: ...
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    below: int
+    def __init__(self, phases: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., tenant: _Optional[str] = ..., jobs: _Optional[_Iterable[int]] = ..., below: _Optional[int] = ...) -> None: ...
 
 class JobRequest(_message.Message):
     __slots__ = ("job",)
@@ -429,7 +433,7 @@ class LogsRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ..., rank: _Optional[int] = ..., follow: bool = ..., tail: _Optional[int] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin")
+    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
@@ -445,6 +449,12 @@ class StatusReply(_message.Message):
     LATE_SOLVES_FIELD_NUMBER: _ClassVar[int]
     TENANT_FIELD_NUMBER: _ClassVar[int]
     ADMIN_FIELD_NUMBER: _ClassVar[int]
+    FAILED_DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FAILED_DECISION_S_FIELD_NUMBER: _ClassVar[int]
+    LAST_FAILED_DECISION_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
     version: str
     now_s: float
     time_scale: float
@@ -460,4 +470,10 @@ class StatusReply(_message.Message):
     late_solves: int
     tenant: str
     admin: bool
-    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ...) -> None: ...
+    failed_decisions: int
+    last_failed_decision_s: float
+    last_failed_decision: str
+    failed: int
+    cancelled: int
+    archived: int
+    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ...) -> None: ...

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from event_builders import CLUSTER, K80, V100, finished, observe_all, planned, ran, submitted
@@ -8,7 +6,7 @@ from rota.analysis.fairness import fairness, mean_present
 from rota.analysis.metrics import Metrics
 from rota.core.cluster import Resources, uniform
 from rota.core.errors import ProfileMissing
-from rota.core.events import ClusterChanged, JobsDropped, JobsRejected
+from rota.core.events import CapacityChanged, JobsDropped, JobsRejected
 from rota.core.placement import Placement, Plan
 
 
@@ -135,7 +133,7 @@ def test_servers_that_are_down_have_no_cpus():
         Metrics(SERVERS),
         of_two(None, None),
         ran(0, 100, [100, 100]),
-        ClusterChanged(at=100.0, cluster=replace(SERVERS, servers=SERVERS.servers[:1])),
+        CapacityChanged(at=100.0, capacity=np.array([2])),
         ran(100, 200, [0, 100]),
     )
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 from event_builders import CLUSTER, K80, V100, allocated, finished, observe_all, planned, ran, submitted
 
-from builders import a_cluster
 from rota.analysis.metrics import Metrics
-from rota.core.events import ClusterChanged, JobsDropped, JobsRejected, SolveFailed
+from rota.core.events import CapacityChanged, JobsDropped, JobsRejected, SolveFailed
 
 
 def test_completion_time_is_finish_minus_arrival_with_linear_percentiles():
@@ -148,7 +147,7 @@ def test_capacity_that_changes_changes_what_could_have_been_used():
         Metrics(CLUSTER),
         planned([(0, -1, V100, 2, 0)]),
         ran(0, 100, [100]),
-        ClusterChanged(at=100.0, cluster=a_cluster(v100=2, per_server=2)),
+        CapacityChanged(at=100.0, capacity=np.array([0, 2])),
         ran(100, 200, [100]),
     )
 

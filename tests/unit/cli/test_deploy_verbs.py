@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from rota.cli.main import cli
 from rota.cli.submit import placed
+from rota.core.job_spec import JobSpec
 
 VERBS = (
     "up", "serve", "agent", "submit", "submit-trace", "jobs", "cancel", "logs", "nodes", "drain", "events", "status",
@@ -56,12 +57,12 @@ def test_a_shell_completes_the_verbs():
         ({"argv": ["x"]}, "HERE"),
         ({"argv": ["x"], "cwd": "below"}, "HERE/below"),
         ({"argv": ["x"], "cwd": "/srv"}, "/srv"),
-        ({"argv": ["x"], "image": "host"}, None),
+        ({"argv": ["x"], "image": "host"}, ""),
         ({"argv": ["x"], "image": "host", "cwd": "/srv"}, "/srv"),
-        ({"emulated": True}, None),
+        ({"emulated": True, "steps": 1}, ""),
     ],
 )
 def test_a_command_runs_where_it_was_submitted_unless_it_has_an_image(job, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    assert placed(job).get("cwd") == (folder and folder.replace("HERE", str(tmp_path)))
+    assert placed(JobSpec(**job)).cwd == folder.replace("HERE", str(tmp_path))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.deploy import clock
+from rota.deploy.scheduler import clock
 
 
 class Times:

@@ -1,6 +1,7 @@
 import pytest
 
 from rota.core.errors import ConfigError
+from rota.core.job_spec import JobSpec
 from rota.deploy.job_files import read_jobs
 
 
@@ -14,26 +15,24 @@ def test_jobs_become_what_a_client_submits(tmp_path):
     found = jobs(
         tmp_path,
         '[[job]]\ncount = 2\ngpus = 2\ncommand = "python train.py --lr 0.1"\ndeadline = 60\n'
-        '[[job]]\nemulated = true\nenv = { SEED = "1" }\ncommand = ["a", "b c"]\n',
+        '[[job]]\nemulated = true\nsteps = 5\nenv = { SEED = "1" }\ncommand = ["a", "b c"]\n',
     )
 
-    assert found == [
-        {"gpus": 2, "argv": ["python", "train.py", "--lr", "0.1"], "deadline_s": 60},
-        {"gpus": 2, "argv": ["python", "train.py", "--lr", "0.1"], "deadline_s": 60},
-        {"emulated": True, "env": {"SEED": "1"}, "argv": ["a", "b c"]},
-    ]
+    command = JobSpec(gpus=2, argv=("python", "train.py", "--lr", "0.1"), deadline_s=60.0)
+    assert found == [command, command, JobSpec(emulated=True, steps=5, env={"SEED": "1"}, argv=("a", "b c"))]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[[job]]\nname = "a"\n[[job]]\ngpu = 2\n', r"jobs.toml:4: a job has no 'gpu'; did you mean 'gpus'\?"),
+        ('[[job]]\ncommand = "a"\n[[job]]\ngpu = 2\n', r"jobs.toml:4: a job has no 'gpu'; did you mean 'gpus'\?"),
         ('[[job]]\ngpus = "two"\n', r"jobs.toml:2: gpus = 'two' is not a whole number"),
         ("[[job]]\ngpus = true\n", r"jobs.toml:2: gpus = True is not a whole number"),
         ("[[job]]\nemulated = 1\n", r"jobs.toml:2: emulated = 1 is not true or false"),
         ('[[job]]\ncommand = "it\'s"\n', r"jobs.toml:2: .*check the quotes"),
         ("[[job]]\ncommand = []\n", r"jobs.toml:2: give a text or a list"),
         ("[[job]]\nenv = { A = 1 }\n", r"jobs.toml:2: values of env are texts"),
+        ("[[job]]\nweight = nan\nemulated = true\nsteps = 1\n", r"jobs.toml:1: the job: weight is nan; give a number"),
         ("[[job]]\ncount = 0\n", r"jobs.toml:2: count = 0"),
         ("[job]\ngpus = 1\n", "there is no job in it"),
         ("jobs = 1\n", "'jobs' is not known"),

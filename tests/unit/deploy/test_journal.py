@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from rota.core.errors import ConfigError, OutputError
-from rota.deploy.journal import Journal
+from rota.deploy.scheduler.journal import Journal
 
 
 def rows(*kinds):
@@ -89,7 +89,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 WRITER = """
 import sys
-from rota.deploy.journal import Journal
+from rota.deploy.scheduler.journal import Journal
 journal = Journal(sys.argv[1])
 for number in range(100000):
     journal.append([(0.0, "a", '{"event": "a", "at": 0.0, "number": %d}' % number)])

@@ -1,7 +1,8 @@
 import pytest
 
 from rota.core.errors import ConfigError
-from rota.deploy.local import Wishes, _lines, merged, servers_of, together
+from rota.deploy.local.cluster import _lines
+from rota.deploy.local.settings import UpSettings, merged, servers_of, together
 
 
 def sizes(*texts):
@@ -25,7 +26,7 @@ def test_what_is_no_server_is_refused(text):
 
 
 def test_what_is_not_said_is_as_the_last_time():
-    before = Wishes(servers=("v100=4",), emulate=True, time_scale=60.0, serve=("--policy", "las"), realtime=True)
+    before = UpSettings(servers=("v100=4",), emulate=True, time_scale=60.0, serve=("--policy", "las"), realtime=True)
 
     assert merged({}, before) == before
     again = merged({"servers": ("k80=4",), "serve": ["--policy", "fifo"]}, before)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from deployed import PROFILE, PlayedAgent, a_scheduler, ask, submit, until
+from deployed import PROFILE, PlayedAgent, a_scheduler, ask, ended, jobs_of, running_jobs, submit, until
 from rota.core.errors import ConfigError
-from rota.deploy.contacts import Seen
-from rota.deploy.desk import Refused
+from rota.core.lifecycle import JobPhase
+from rota.deploy.scheduler.requests import Refused
 
 
 @contextmanager
@@ -23,10 +23,6 @@ def running(path, **options):
         assert scheduler.failure is None
     finally:
         scheduler.stop()
-
-
-def jobs_of(scheduler):
-    return ask(scheduler, lambda _: scheduler.floor.desk.ask(lambda book: dict(book.jobs)))
 
 
 def all_over(scheduler):
@@ -42,7 +38,7 @@ def test_jobs_run_to_the_end_and_every_step_is_credited_once(tmp_path):
 
         jobs = jobs_of(scheduler)
         assert {job.phase for job in jobs.values()} == {"finished"}
-        assert all(job.credited == 3000 and job.told in (3000.0, job.told) for job in jobs.values())
+        assert all(job.saved_step == 3000 for job in jobs.values())
     lines = [json.loads(body) for (body,) in sqlite3.connect(tmp_path / "s.db").execute("SELECT body FROM events")]
     for number in jobs:
         saved = [line["step"] for line in lines if line["event"] == "StepsSaved" and line["job"] == number]
@@ -70,12 +66,12 @@ def test_a_restart_finds_everything_and_restarts_no_job(tmp_path):
     with running(tmp_path / "s.db") as scheduler:
         agents = [PlayedAgent(scheduler, "a")]
         submit(scheduler, *({"steps": 200000} for _ in range(6)))
-        until(lambda: len(scheduler.floor.book.running) == 4, scheduler, agents)
+        until(lambda: len(running_jobs(scheduler)) == 4, scheduler, agents)
         for _ in range(5):
             agents[0].report(scheduler)
-        before = {n: (j.phase, j.epoch, j.credited, j.attempt) for n, j in jobs_of(scheduler).items()}
+        before = {n: (j.phase, j.epoch, j.saved_step, j.attempt) for n, j in jobs_of(scheduler).items()}
     with running(tmp_path / "s.db") as again:
-        after = {n: (j.phase, j.epoch, j.credited, j.attempt) for n, j in jobs_of(again).items()}
+        after = {n: (j.phase, j.epoch, j.saved_step, j.attempt) for n, j in jobs_of(again).items()}
         epochs = {n: j.epoch for n, j in jobs_of(again).items()}
         assert set(after) == set(before)
         assert all(after[n][2] >= before[n][2] for n in before)
@@ -89,9 +85,9 @@ def test_every_prefix_of_a_journal_is_a_state_to_go_on_from(tmp_path):
     with running(tmp_path / "s.db") as scheduler:
         agents = [PlayedAgent(scheduler, "a"), PlayedAgent(scheduler, "b", "k80", gpus=2)]
         submit(scheduler, *({"gpus": 1 + i % 2, "steps": 900} for i in range(6)))
-        ask(scheduler, lambda now: scheduler.floor.desk.drain("b", "me", now, undo=False))
+        ask(scheduler, lambda now: scheduler.requests.drain("b", "me", now, undo=False))
         until(all_over(scheduler), scheduler, agents)
-        ends = {n: (j.phase, j.credited) for n, j in jobs_of(scheduler).items()}
+        ends = {n: (j.phase, j.saved_step) for n, j in jobs_of(scheduler).items()}
         last = scheduler.journal.last
     step = max(1, last // 60)
     for length in [*range(1, last, step), last]:
@@ -104,18 +100,18 @@ def test_every_prefix_of_a_journal_is_a_state_to_go_on_from(tmp_path):
         db.close()
         part = a_scheduler(copy)
         try:
-            book = part.floor.book
+            book = part.registry
             held = [(p.node, d) for j in book.running.values() for p in j.attempt.parts for d in p.devices]
             assert len(held) == len(set(held))
             if length == last:
-                assert {n: (j.phase, j.credited) for n, j in book.jobs.items()} == ends
+                assert {n: (j.phase, j.saved_step) for n, j in book.jobs.items()} == ends
         finally:
             part.journal.close()
             copy.unlink()
 
 
 def test_a_snapshot_gives_the_same_as_the_whole_journal(tmp_path, monkeypatch):
-    monkeypatch.setattr("rota.deploy.scheduler._SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr("rota.deploy.scheduler.service._SNAPSHOT_EVERY", 20)
     with running(tmp_path / "s.db") as scheduler:
         agents = [PlayedAgent(scheduler, "a")]
         submit(scheduler, *({"steps": 3000} for _ in range(8)))
@@ -129,8 +125,8 @@ def test_a_snapshot_gives_the_same_as_the_whole_journal(tmp_path, monkeypatch):
     quick, whole = a_scheduler(tmp_path / "s.db"), a_scheduler(tmp_path / "whole.db")
     try:
         assert count == 1
-        assert quick.floor.book == whole.floor.book
-        mine, theirs = quick._memory.state, whole._memory.state
+        assert quick.registry == whole.registry
+        mine, theirs = quick._recovered.state, whole._recovered.state
         assert mine.view(0.0).jobs.tolist() == theirs.view(0.0).jobs.tolist()
         assert mine.view(0.0).attained.tolist() == theirs.view(0.0).attained.tolist()
         assert mine.placement == theirs.placement
@@ -150,12 +146,12 @@ def test_the_same_request_twice_is_one_submission(tmp_path):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"gpus": -1}, "asks for -1 GPUs"),
+        ({"gpus": -1}, "gpus is -1; give a number from 1"),
         ({"emulated": False}, "nothing to run"),
-        ({"steps": 0}, "0 steps"),
+        ({"steps": 0}, "steps is 0"),
         ({"profile": "ResNet-19"}, "not in catalogue 'gavel'"),
         ({"ranks": "many"}, "give server or gpu"),
-        ({"weight": -2.0}, "weight -2.0"),
+        ({"weight": -2.0}, "weight is -2.0"),
         ({"model": "rezzznet", "batch": 4}, "unknown model 'rezzznet'"),
         ({"model": "resnet50"}, "a batch of at least 1, not 0"),
         ({"model": "resnet50", "batch": 2, "gpus": 4}, "a batch of at least 4, not 2"),
@@ -164,7 +160,7 @@ def test_the_same_request_twice_is_one_submission(tmp_path):
     ],
 )
 def test_a_job_that_cannot_be_is_refused_at_once(tmp_path, spec, message):
-    with running(tmp_path / "s.db") as scheduler, pytest.raises(Refused, match=message):
+    with running(tmp_path / "s.db") as scheduler, pytest.raises(ConfigError, match=message):
         submit(scheduler, spec)
 
 
@@ -191,7 +187,7 @@ def test_a_failing_job_is_tried_again_after_pauses_and_then_given_up(tmp_path):
             tasks, version = good(scheduler)
             for key in tasks:
                 if key[0] == 0:
-                    tasks[key] = Seen(phase="ended", outcome="failed", exit_code=3, detail="no data")
+                    tasks[key] = ended("failed", exit_code=3, detail="no data")
             return tasks, version
 
         agent.states = failing
@@ -208,24 +204,26 @@ def test_old_doubled_and_foreign_reports_change_nothing(tmp_path):
     with running(tmp_path / "s.db") as scheduler:
         agent = PlayedAgent(scheduler, "a")
         submit(scheduler, {"steps": 100000})
-        until(lambda: scheduler.floor.book.running, scheduler, [agent])
+        until(lambda: running_jobs(scheduler), scheduler, [agent])
         key = (0, 1)
-        lie = {key: Seen(phase="ended", outcome="completed", step=10**9, saved_step=10**9)}
+        lie = {key: ended("completed", step=10**9, saved_step=10**9)}
 
         assert agent.report(scheduler, tasks=lie, sequence=1) is True  # overtaken by newer ones
         assert agent.report(scheduler, tasks=lie, session="of another life") is False
-        assert agent.report(scheduler, tasks={(0, 7): lie[key], (99, 1): lie[key]}, taken_over=0) is True
+        assert agent.report(scheduler, tasks={(0, 7): lie[key], (99, 1): lie[key]}, acknowledged=0) is True
 
         job = jobs_of(scheduler)[0]
-        assert (job.phase, job.epoch) == ("running", 1)
-        assert job.credited < 100000
+        assert (job.phase, job.epoch) == (JobPhase.RUNNING, 1)
+        assert job.saved_step < 100000
 
 
 def test_a_task_that_its_agent_does_not_know_is_started_again(tmp_path):
     with running(tmp_path / "s.db") as scheduler:
         agent = PlayedAgent(scheduler, "a")
         submit(scheduler, {"steps": 20000})
-        until(lambda: agent.states(scheduler)[0], scheduler, [agent])  # in the book is not yet on the agent's sheet
+        until(
+            lambda: agent.states(scheduler)[0], scheduler, [agent]
+        )  # in the registry is not yet among the agent's orders
 
         agent.report(scheduler, tasks={})
 
@@ -234,21 +232,24 @@ def test_a_task_that_its_agent_does_not_know_is_started_again(tmp_path):
 
 def test_a_cancelled_job_ends_wherever_it_is(tmp_path):
     with running(tmp_path / "s.db") as scheduler:
-        desk = scheduler.floor.desk
+        requests = scheduler.requests
         submit(scheduler, {"steps": 10**7})
-        assert ask(scheduler, lambda now: desk.cancel([0], "me", None, now)) == ([0], [])  # before any server is there
+        assert ask(scheduler, lambda now: requests.cancel([0], "me", None, now)) == (
+            [0],
+            [],
+        )  # before any server is there
         agent = PlayedAgent(scheduler, "a", gpus=1)
         submit(scheduler, {"steps": 10**7}, {"steps": 10**7})
-        until(lambda: len(scheduler.floor.book.running) == 1, scheduler, [agent])
+        until(lambda: len(running_jobs(scheduler)) == 1, scheduler, [agent])
 
-        ask(scheduler, lambda now: desk.cancel([1, 2], "me", None, now))
+        ask(scheduler, lambda now: requests.cancel([1, 2], "me", None, now))
         until(all_over(scheduler), scheduler, [agent])
 
         assert {job.phase for job in jobs_of(scheduler).values()} == {"cancelled"}
         with pytest.raises(Refused, match="no job 7"):
-            ask(scheduler, lambda now: desk.cancel([7], "me", None, now))
+            ask(scheduler, lambda now: requests.cancel([7], "me", None, now))
         with pytest.raises(Refused, match="no job 1"):
-            ask(scheduler, lambda now: desk.cancel([1], "me", "another tenant", now))
+            ask(scheduler, lambda now: requests.cancel([1], "me", "another tenant", now))
 
 
 def test_a_policy_that_is_late_never_delays_a_round(tmp_path):
@@ -262,16 +263,16 @@ def test_a_policy_that_is_late_never_delays_a_round(tmp_path):
 
         agent = PlayedAgent(scheduler, "a")
         submit(scheduler, {"steps": 10**6})
-        until(lambda: scheduler.floor.book.running, scheduler, [agent])
+        until(lambda: running_jobs(scheduler), scheduler, [agent])
         scheduler._policy._policy = type("Slow", (), {"allocate": staticmethod(slow)})()
         submit(scheduler, {"steps": 10**6})
-        rounds = scheduler.floor.now()
+        rounds = scheduler.round_start
         until(lambda: scheduler.late_solves >= 3, scheduler, [agent])
-        assert scheduler.floor.now() > rounds
-        assert 0 in scheduler.floor.book.running  # goes on with the last shares
+        assert scheduler.round_start > rounds
+        assert 0 in running_jobs(scheduler)  # goes on with the last shares
 
         release.set()
-        until(lambda: 1 in scheduler.floor.book.running, scheduler, [agent])
+        until(lambda: 1 in running_jobs(scheduler), scheduler, [agent])
 
 
 def test_a_journal_of_nonsense_is_refused_with_the_number_of_the_event(tmp_path):

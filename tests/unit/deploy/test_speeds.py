@@ -1,7 +1,7 @@
 import pytest
 
 from rota.core.errors import ConfigError
-from rota.deploy.speeds import opened
+from rota.deploy.scheduler.catalogue import opened
 from rota.profiles import load
 
 

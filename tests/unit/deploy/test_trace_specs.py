@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rota.core.errors import ConfigError
+from rota.core.job_spec import JobSpec
 from rota.core.jobs import requests, table
 from rota.deploy.trace_runs import check_tenants, elastic, specs_of, tenants_of
 from rota.rpc import rota_pb2 as pb
@@ -18,23 +19,24 @@ def jobs(**columns):
 def test_nothing_is_said_about_what_the_trace_does_not_say():
     (first, *_) = specs_of(jobs(), None, "t")
 
-    assert first == {"name": "t-0", "profile": "A3C", "gpus": 2, "steps": 10, "weight": 1.0, "emulated": True}
+    assert first == JobSpec(name="t-0", profile="A3C", gpus=2, steps=10, emulated=True)
 
 
 def test_one_named_tenant_makes_the_others_explicit():
     mixed = jobs(tenant_names=["default", "a", "default"])
 
     assert tenants_of(mixed) == ["a", "default"]
-    assert [spec["tenant"] for spec in specs_of(mixed, None, "t")] == ["default", "a", "default"]
-    assert {spec["tenant"] for spec in specs_of(mixed, None, "t", "b")} == {"b"}
+    assert [spec.tenant for spec in specs_of(mixed, None, "t")] == ["default", "a", "default"]
+    assert {spec.tenant for spec in specs_of(mixed, None, "t", "b")} == {"b"}
     assert tenants_of(mixed.rows(0, 1)) == []
 
 
 def test_unknown_requests_are_left_out():
     asked = requests(3, cpus=np.array([4.0, np.nan, 0.0]))
 
-    assert [spec.get("cpus") for spec in specs_of(jobs(requests=asked), None, "t")] == [4.0, None, None]
-    assert not any("memory_gb" in spec for spec in specs_of(jobs(requests=asked), None, "t"))
+    specs = specs_of(jobs(requests=asked), None, "t")
+    assert [spec.cpus for spec in specs] == [4.0, 0.0, 0.0]
+    assert {spec.memory_gb for spec in specs} == {0.0}
 
 
 def test_only_jobs_that_could_have_other_sizes_are_elastic():

@@ -12,6 +12,7 @@ from rota.core.allocation import Allocation, SolveReport, Traits
 from rota.core.errors import ConfigError
 from rota.core.events import (
     Allocated,
+    CapacityChanged,
     ClusterChanged,
     JobsDropped,
     JobsFinished,
@@ -102,6 +103,7 @@ EVENTS = {
     "JobsFinished": JobsFinished(at=720.0, jobs=ids(0, 2), finished_at=np.array([100 / 3, 700.1])),
     "JobsDropped": JobsDropped(at=720.0, jobs=ids(1), reason="5 failed attempts in a row"),
     "PlacementFailed": PlacementFailed(at=800.0, reason="numbers"),
+    "CapacityChanged": CapacityChanged(at=800.0, capacity=ids(1, 2)),
     "ClusterChanged": ClusterChanged(at=810.0, cluster=VIEW.cluster),
     "JobsParked": JobsParked(at=820.0, jobs=ids(0), reason="its server is gone"),
     "JobsReturned": JobsReturned(at=830.0, jobs=ids(0)),

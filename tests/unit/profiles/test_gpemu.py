@@ -4,7 +4,7 @@ import pytest
 
 from rota import profiles
 from rota.core.errors import ProfileMissing
-from rota.deploy.speeds import opened
+from rota.deploy.scheduler.catalogue import opened
 from rota.emulate.catalogue import DeviceTimes
 from rota.emulate.gangs import gang_step
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from rota.core.job_spec import JobSpec, RankLayout
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.rpc import rota_pb2 as pb
+from rota.rpc.convert import spec_of
 
 _LEAST_CPUS = 0.01
 
@@ -15,17 +17,17 @@ def describe(
     order: pb.TaskOrder, task: TaskId, *, root: Path, logs: Path, run: Path, env: Mapping[str, str]
 ) -> TaskSpec:
     """One rank: `root` holds checkpoints, `run` the agent's sockets, `env` is what this agent says beside the order."""
-    spec = order.spec
+    spec = spec_of(order.spec)
     local = task.rank - order.first_rank
     cpus, memory_gb = share(order)
     return TaskSpec(
         id=task,
-        argv=tuple(spec.argv),
-        env={**dict(spec.env), **_environment(order, task.rank, local, root), **env},
+        argv=spec.argv,
+        env={**spec.env, **_environment(order, spec, task.rank, local, root), **env},
         cwd=spec.cwd or "/",
         cpus=cpus,
         memory_gb=memory_gb,
-        devices=(order.devices[local],) if spec.ranks == "gpu" else tuple(order.devices),
+        devices=(order.devices[local],) if spec.ranks is RankLayout.GPU else tuple(order.devices),
         checkpoints=str(root / str(order.job) / str(order.epoch)),
         logs=str(logs),
         image=spec.image,
@@ -39,8 +41,7 @@ def share(order: pb.TaskOrder) -> tuple[float, float | None]:
     return max(order.cpus / order.ranks, _LEAST_CPUS), order.memory_gb / order.ranks if order.memory_gb > 0 else None
 
 
-def _environment(order: pb.TaskOrder, rank: int, local: int, root: Path) -> dict[str, str]:
-    spec = order.spec
+def _environment(order: pb.TaskOrder, spec: JobSpec, rank: int, local: int, root: Path) -> dict[str, str]:
     counted = {"ROTA_STEPS": str(spec.steps)} if spec.steps else {}
     return {
         **counted,

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from rota.core.errors import RotaError
+from rota.core.job_spec import UNPROFILED, JobSpec
 from rota.deploy.agent.main import Equipment
 from rota.deploy.agent.tasks import Key
 from rota.emulate.cards import USABLE, card
@@ -23,12 +24,12 @@ from rota.emulate.device import Device, DevicePool
 from rota.emulate.gangs import gang_step
 from rota.emulate.server import ASKING_S, DeviceServer
 from rota.rpc import rota_pb2 as pb
+from rota.rpc.convert import spec_of
 
 log = logging.getLogger(__name__)
 
 SHARING = "round-robin"
 """Two jobs are on a device only where the scheduler packed them; then they take turns by mini-batch."""
-_UNPROFILED = ("", "unprofiled")
 _BATCH = re.compile(r"(.+) \(batch size (\d+)\)")
 
 
@@ -36,7 +37,8 @@ class Devices:
     """What an emulated server has."""
 
     def __init__(self, equipment: Equipment, folder: Path) -> None:
-        self.type, self.time_scale = equipment.type, 1.0
+        self.type = equipment.type
+        self.time_scale = 1.0
         usable = _usable_mib(equipment)
         self.fleet = DevicePool(
             Device(name, equipment.type, usable, sharing=SHARING, asking_s=ASKING_S) for name in equipment.devices
@@ -45,7 +47,7 @@ class Devices:
         self._server: DeviceServer | None = None
 
     async def serve(self, time_scale: float) -> None:
-        """Let processes use the devices, so many times faster than real ones. Saying so again does nothing."""
+        """Let processes use the devices, `time_scale` times faster than real ones. A second call does nothing."""
         if self._server is not None:
             return
         self.time_scale = time_scale or 1.0
@@ -66,7 +68,7 @@ class Devices:
             "ROTA_DEVICE_SOCKET": str(self.path),
             "ROTA_GPU_TYPE": self.type,
             "ROTA_TIME_SCALE": f"{self.time_scale!r}",
-            "ROTA_GPUS": str(order.spec.gpus or 1),
+            "ROTA_GPUS": str(spec_of(order.spec).gpus),
             "ROTA_SERVERS": str(servers_of(order)),
         }
 
@@ -74,7 +76,7 @@ class Devices:
 
     def hold(self, key: Key, order: pb.TaskOrder) -> None:
         """Take the memory that a job needs on each of its devices. Raises OutOfDeviceMemory, and then holds nothing."""
-        need = need_of(order.spec)
+        need = need_of(spec_of(order.spec))
         if need is None:
             return
         holder = f"{key[0]}.{key[1]}"
@@ -93,26 +95,26 @@ class Devices:
 
     def rate(self, order: pb.TaskOrder) -> float:
         """Steps per second of a job here: the scheduler's, or by the table for a model that has no profile."""
-        spec = order.spec
-        if not spec.model or spec.profile not in _UNPROFILED:
+        spec = spec_of(order.spec)
+        if not spec.model or spec.scheduled_profile != UNPROFILED:
             return float(order.rate)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolatedWarning)
             step = gang_step(
-                tables(), spec.model, self.type, spec.batch or 1, gpus=max(spec.gpus, 1), servers=servers_of(order)
+                tables(), spec.model, self.type, spec.batch or 1, gpus=spec.gpus, servers=servers_of(order)
             )
         if step.kind == "fit":
             log.warning("job %d: the step of %s on %s comes from a fitted line", order.job, spec.model, self.type)
         return self.time_scale / step.seconds
 
 
-def need_of(spec: pb.JobSpec) -> DeviceMemoryNeed | None:
+def need_of(spec: JobSpec) -> DeviceMemoryNeed | None:
     """Memory on each device: of the model it names, or that its profile names; None if nobody knows."""
     model, batch = spec.model, spec.batch or 1
     named = _BATCH.fullmatch(spec.profile)
     if not model and named and named[1] in tables().models:
         model, batch = named[1], int(named[2])
-    return tables().memory(model, batch / max(spec.gpus, 1)) if model else None
+    return tables().memory(model, batch / spec.gpus) if model else None
 
 
 def servers_of(order: pb.TaskOrder) -> int:

@@ -11,17 +11,21 @@ import contextlib
 import errno
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from rota.core import files
 from rota.core.errors import RotaError
+from rota.core.lifecycle import AttemptOutcome, TaskPhase
 from rota.deploy.agent.tasks import Key
 from rota.emulate.lateness import Lateness
 from rota.rpc import rota_pb2 as pb
+from rota.rpc.convert import spec_of
 
+_SAVE_EVERY_S = 5.0
+"""Seconds between two checkpoints of a job that does not say it."""
 _WAKE_S = 0.1
 """Steps are paced in groups that last at least so long."""
 
@@ -31,7 +35,7 @@ def machine_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Memory(Protocol):
+class DeviceMemory(Protocol):
     """The devices of the agent, as far as jobs without a process need them."""
 
     def hold(self, key: Key, order: pb.TaskOrder) -> None:
@@ -48,21 +52,34 @@ class EmulatedRunner:
     """One job whose device time is spent here."""
 
     def __init__(
-        self, order: pb.TaskOrder, changed: Callable[[], None], root: Path, folder: Path, devices: Memory | None = None
+        self,
+        order: pb.TaskOrder,
+        changed: Callable[[], None],
+        root: Path,
+        folder: Path,
+        devices: DeviceMemory | None = None,
     ) -> None:
         self.key: Key = (order.job, order.epoch)
-        self._changed, self._root, self._folder, self._devices = changed, root, folder, devices
+        self._changed = changed
+        self._root = root
+        self._folder = folder
+        self._devices = devices
         self._order = order
         self._file = folder / f"{order.job}.{order.epoch}.json"
-        self._total = int(order.spec.steps)
-        self._every_s = order.spec.checkpoint_every_s or 5.0
+        spec = spec_of(order.spec)
+        self._total = spec.steps
+        self._every_s = spec.checkpoint_every_s or _SAVE_EVERY_S
         self._rate = self._promised(order)
         self._first = int(order.resume_step)
-        self._base, self._since = float(order.resume_step), machine_s()
+        self._base = float(order.resume_step)
+        self._since = machine_s()
         self._lease_end = self._since + order.lease_s
-        self._saved_step, self._saved_path = int(order.resume_step), order.resume
+        self._saved_step = int(order.resume_step)
+        self._saved_path = order.resume
         self._saved_at = self._since
-        self._phase, self._outcome, self._detail = "starting", "", ""
+        self._phase = TaskPhase.STARTING
+        self._outcome: AttemptOutcome | None = None
+        self._detail = ""
         self._ended_step = 0
         self._disk_full = False
         self._task: asyncio.Task[None] | None = None
@@ -76,22 +93,29 @@ class EmulatedRunner:
             raise RotaError("the scheduler promises no speed here; check the profile")
         if self._devices is not None:
             self._devices.hold(self.key, order)
-        self._phase = "running"
+        self._phase = TaskPhase.RUNNING
         self._keep()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @staticmethod
-    def recovered(path: Path, changed: Callable[[], None], root: Path, devices: Memory | None = None) -> EmulatedRunner:
+    def recovered(
+        path: Path, changed: Callable[[], None], root: Path, devices: DeviceMemory | None = None
+    ) -> EmulatedRunner:
         """A job that went on while the agent was away."""
         kept = json.loads(path.read_text(encoding="utf-8"))
         order = pb.TaskOrder.FromString(bytes.fromhex(kept["order"]))
         runner = EmulatedRunner(order, changed, root, path.parent, devices)
         runner._rate = kept["rate"]
-        runner._base, runner._since = kept["base"], kept["since"]
-        runner._first, runner._lease_end = kept["first"], kept["lease_end"]
-        runner._saved_step, runner._saved_path = kept["saved_step"], kept["saved_path"]
-        runner._phase, runner._outcome, runner._ended_step = kept["phase"], kept["outcome"], kept["ended_step"]
-        if runner._phase != "ended":
+        runner._base = kept["base"]
+        runner._since = kept["since"]
+        runner._first = kept["first"]
+        runner._lease_end = kept["lease_end"]
+        runner._saved_step = kept["saved_step"]
+        runner._saved_path = kept["saved_path"]
+        runner._phase = TaskPhase(kept["phase"])
+        runner._outcome = AttemptOutcome(kept["outcome"]) if kept["outcome"] else None
+        runner._ended_step = kept["ended_step"]
+        if runner._phase is not TaskPhase.ENDED:
             if devices is not None:
                 with contextlib.suppress(RotaError):
                     devices.hold(runner.key, order)
@@ -102,8 +126,9 @@ class EmulatedRunner:
         """A longer lease, or another speed from now on."""
         self._lease_end = machine_s() + order.lease_s
         rate = self._promised(order)
-        if rate > 0 and abs(rate - self._rate) > 1e-9 * self._rate and self._phase == "running":
-            self._base, self._since = self._position(), machine_s()
+        if rate > 0 and abs(rate - self._rate) > 1e-9 * self._rate and self._phase is TaskPhase.RUNNING:
+            self._base = self._position()
+            self._since = machine_s()
             self._rate = rate
             if self._task is not None:
                 self._task.cancel()
@@ -113,14 +138,14 @@ class EmulatedRunner:
     def stop(self, reason: str, *, at_once: bool = False) -> None:
         """End now; the step under way does not count."""
         del at_once  # it is always
-        if self._phase == "ended":
+        if self._phase is TaskPhase.ENDED:
             return
-        self._end("stopped", reason)
+        self._end(AttemptOutcome.STOPPED, reason)
 
     def tick(self, now: float) -> None:
         """Save when it is time, and end when the lease has ended."""
         del now
-        if self._phase != "running":
+        if self._phase is not TaskPhase.RUNNING:
             return
         here = machine_s()
         if here >= self._lease_end:
@@ -131,8 +156,9 @@ class EmulatedRunner:
     def state(self) -> pb.TaskState:
         """How it is."""
         return pb.TaskState(
-            job=self.key[0], epoch=self.key[1], phase=self._phase, step=self._step(), saved_step=self._saved_step,
-            saved_path=self._saved_path, outcome=self._outcome, detail=self._detail,
+            job=self.key[0], epoch=self.key[1], phase=self._phase.value, step=self._step(),
+            saved_step=self._saved_step, saved_path=self._saved_path, outcome=_word(self._outcome),
+            detail=self._detail,
         )  # fmt: skip
 
     def forget(self) -> None:
@@ -155,7 +181,7 @@ class EmulatedRunner:
         return min(self._base + max(0.0, machine_s() - self._since) * self._rate, float(self._total))
 
     def _step(self) -> int:
-        return self._ended_step if self._phase == "ended" else math.floor(self._position() + 1e-9)
+        return self._ended_step if self._phase is TaskPhase.ENDED else math.floor(self._position() + 1e-9)
 
     async def _run(self) -> None:
         """Wake at the ends of groups of steps, as they should be; the last one is the end of the job."""
@@ -171,21 +197,23 @@ class EmulatedRunner:
                 await asyncio.sleep(wait)
                 self.lateness.add(machine_s() - due, group / self._rate)
             if goal >= self._total:
-                self._end("completed", "")
+                self._end(AttemptOutcome.COMPLETED, "")
                 return
             self._save_in_time(machine_s())
             goal = max(goal + group, math.floor(self._position()))
 
-    def _end(self, outcome: str, detail: str) -> None:
-        step = self._total if outcome == "completed" else self._step()
-        self._ended_step = step
-        if self._save(step):
-            self._phase, self._outcome, self._detail = "ended", outcome, detail
+    def _end(self, outcome: AttemptOutcome, detail: str) -> None:
+        completed = outcome is AttemptOutcome.COMPLETED
+        self._ended_step = self._total if completed else self._step()
+        if self._save(self._ended_step):
+            self._outcome = outcome
+            self._detail = detail
         else:
-            self._phase, self._outcome = "ended", "disk-full" if self._disk_full else "failed"
+            self._outcome = AttemptOutcome.DISK_FULL if self._disk_full else AttemptOutcome.FAILED
+        self._phase = TaskPhase.ENDED
         if self._devices is not None:
             self._devices.free(self.key)
-        if self._task is not None and outcome != "completed":
+        if self._task is not None and not completed:
             self._task.cancel()
         self._keep()
         self._changed()
@@ -198,15 +226,16 @@ class EmulatedRunner:
         place = self._root / str(self.key[0]) / str(self.key[1])
         try:
             place.mkdir(parents=True, exist_ok=True)
-            draft, final = place / ".part", place / f"step-{step}.json"
-            draft.write_text(json.dumps({"job": self.key[0], "step": step}), encoding="utf-8")
-            draft.replace(final)
+            final = place / f"step-{step}.json"
+            # Not synced: it stands for a checkpoint, and hundreds of jobs save in this one process.
+            files.write_text(final, json.dumps({"job": self.key[0], "step": step}), durable=False)
         except OSError as error:
             self._detail = f"cannot save: {error.strerror or error}"
             self._disk_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
             return False
         before = self._saved_path
-        self._saved_step, self._saved_path = step, str(final.relative_to(self._root))
+        self._saved_step = step
+        self._saved_path = str(final.relative_to(self._root))
         if before and before != self._saved_path and before.startswith(f"{self.key[0]}/{self.key[1]}/"):
             with contextlib.suppress(OSError):
                 (self._root / before).unlink()
@@ -218,18 +247,20 @@ class EmulatedRunner:
             "order": self._order.SerializeToString().hex(),
             "rate": self._rate, "base": self._base, "since": self._since, "first": self._first,
             "lease_end": self._lease_end, "saved_step": self._saved_step, "saved_path": self._saved_path,
-            "phase": self._phase, "outcome": self._outcome, "ended_step": self._ended_step,
+            "phase": self._phase.value, "outcome": _word(self._outcome), "ended_step": self._ended_step,
         }  # fmt: skip
-        draft = self._file.with_suffix(".part")
         with contextlib.suppress(OSError):
-            draft.write_text(json.dumps(kept), encoding="utf-8")
-            os.replace(draft, self._file)  # noqa: PTH105 - both are there
+            files.write_text(self._file, json.dumps(kept), durable=False)  # after a power cut nothing runs any more
+
+
+def _word(outcome: AttemptOutcome | None) -> str:
+    return "" if outcome is None else outcome.value
 
 
 def recover(
-    folder: Path, changed: Callable[[], None], root: Path, devices: Memory | None = None
+    folder: Path, changed: Callable[[], None], root: Path, devices: DeviceMemory | None = None
 ) -> Iterator[EmulatedRunner]:
     """All emulated jobs that were here."""
     for path in sorted(folder.glob("*.json")):
-        with contextlib.suppress(ValueError, KeyError):
+        with contextlib.suppress(ValueError, KeyError, RotaError):
             yield EmulatedRunner.recovered(path, changed, root, devices)

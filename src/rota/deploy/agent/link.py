@@ -17,7 +17,8 @@ from rota.rpc import rota_pb2_grpc as stubs
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
 _CALL_S = 10.0
 _TOGETHER_S = 0.02
 """Changes within so short a time are reported together."""
@@ -45,7 +46,10 @@ class Link:
         lateness: Callable[[], float],
     ) -> None:
         self._stub = stubs.FleetStub(channel)
-        self._hello, self._registered, self._read_log, self._lateness = hello, registered, logs, lateness
+        self._hello = hello
+        self._registered = registered
+        self._read_log = logs
+        self._lateness = lateness
         self._session = ""
         self._sequence = 0
         self._sent: dict[int, float] = {}
@@ -81,7 +85,8 @@ class Link:
         if self._session:
             return  # the scheduler may be a new one that knows us: it says so if not
         reply = await self._stub.Register(self._hello, timeout=_CALL_S)
-        self._session, self._sequence = reply.session, 0
+        self._session = reply.session
+        self._sequence = 0
         self._sent.clear()
         self._heartbeat_s = reply.heartbeat_s or self._heartbeat_s
         self._registered(reply)

@@ -14,14 +14,16 @@ from rota.deploy.worker.inventory import inspect
 from rota.emulate.cards import card
 
 EMULATE = "emulate:"
-CPUS_PER_GPU, MEMORY_GB_PER_GPU = 3.0, 62.5
-"""Of an emulated server for which nothing is said: the servers of Synergy's experiments."""
+CPUS_PER_GPU = 3.0
+"""Of an emulated server for which nothing is said: as in the servers of Synergy's experiments."""
+MEMORY_GB_PER_GPU = 62.5
+"""Main memory of such a server, GB (10^9 bytes)."""
 _MOST = 1024
 _HOW = "write emulate:TYPE=N to emulate them, e.g. --gpus emulate:v100=8, or TYPE=N for those that are there"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class MachineOptions:
     """What the command line says beside the GPUs; 0 or empty: nothing."""
 
     name: str
@@ -36,21 +38,21 @@ class Said:
     """Where its part of the machine begins, if others have theirs."""
 
 
-def equipment(gpus: str, said: Said) -> Equipment:
+def equipment(gpus: str, options: MachineOptions) -> Equipment:
     """From `--gpus` and the rest to what the agent registers with. Raises ConfigError."""
     text = gpus.strip()
     if text == "auto":
-        return _found(said)
+        return _found(options)
     emulated = text.startswith(EMULATE)
-    kind, count = _parsed(text.removeprefix(EMULATE), gpus)
-    numbers = range(said.first_gpu, said.first_gpu + count)
+    gpu_type, count = _parsed(text.removeprefix(EMULATE), gpus)
+    numbers = range(options.first_gpu, options.first_gpu + count)
     devices = tuple(f"emulated-{i}" if emulated else str(i) for i in numbers)
     return Equipment(
-        node=said.name, type=kind, devices=devices, emulated=emulated,
-        device_memory_mib=_card_mib(kind) if emulated else 0.0,
-        cpus=said.cpus or (CPUS_PER_GPU * count if emulated else _cpus_from(said.first_cpu, os.cpu_count() or 1)),
-        memory_gb=said.memory_gb or (MEMORY_GB_PER_GPU * count if emulated else memory_gb()),
-        storage_mbps=said.storage_mbps, network_gbps=said.network_gbps, rack=said.rack, host=said.host,
+        node=options.name, type=gpu_type, devices=devices, emulated=emulated,
+        device_memory_mib=_card_mib(gpu_type) if emulated else 0.0,
+        cpus=options.cpus or (CPUS_PER_GPU * count if emulated else _cpus_from(options.first_cpu, os.cpu_count() or 1)),
+        memory_gb=options.memory_gb or (MEMORY_GB_PER_GPU * count if emulated else memory_gb()),
+        storage_mbps=options.storage_mbps, network_gbps=options.network_gbps, rack=options.rack, host=options.host,
     )  # fmt: skip
 
 
@@ -63,39 +65,41 @@ def memory_gb() -> float:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) / 1e9
 
 
-def _card_mib(kind: str) -> float:
+def _card_mib(gpu_type: str) -> float:
     """Memory of a card that was measured; 0 for others."""
     with contextlib.suppress(UnknownName):
-        return card(kind).memory_mib
+        return card(gpu_type).memory_mib
     return 0.0
 
 
 def _parsed(text: str, given: str) -> tuple[str, int]:
-    kind, equals, number = (part.strip() for part in text.partition("="))
+    gpu_type, equals, number = (part.strip() for part in text.partition("="))
     good = number.isascii() and number.isdecimal() and 1 <= int(number) <= _MOST
-    if not (kind and equals and good):
+    if not (gpu_type and equals and good):
         raise ConfigError(f"--gpus {given!r} is not TYPE=N with N from 1 to {_MOST}; {_HOW}")
-    return kind, int(number)
+    return gpu_type, int(number)
 
 
-def _found(said: Said) -> Equipment:
+def _found(options: MachineOptions) -> Equipment:
     """The GPUs of this machine, of the type that most of them are."""
     machine = inspect(tempfile.gettempdir())
     if not machine.gpus:
         raise ConfigError(f"no GPU was found on this machine ({'; '.join(machine.remarks)}); {_HOW}")
-    offered = [gpu for gpu in machine.gpus if gpu.index >= said.first_gpu]
+    offered = [gpu for gpu in machine.gpus if gpu.index >= options.first_gpu]
     if not offered:
-        raise ConfigError(f"GPUs begin at {said.first_gpu} by the connection file, and there are {len(machine.gpus)}")
+        raise ConfigError(
+            f"GPUs begin at {options.first_gpu} by the connection file, and there are {len(machine.gpus)}"
+        )
     names = [type_name(gpu.name) for gpu in offered]
-    kind = max(sorted(set(names)), key=names.count)
-    mine = [gpu for gpu, name in zip(offered, names, strict=True) if name == kind]
+    gpu_type = max(sorted(set(names)), key=names.count)
+    mine = [gpu for gpu, name in zip(offered, names, strict=True) if name == gpu_type]
     measured = 0.0 if machine.storage is None else machine.storage.read_mbps or 0.0
-    cpus = said.cpus or _cpus_from(said.first_cpu, len(machine.cpus))
+    cpus = options.cpus or _cpus_from(options.first_cpu, len(machine.cpus))
     return Equipment(
-        node=said.name, type=kind, devices=tuple(str(gpu.index) for gpu in mine),
+        node=options.name, type=gpu_type, devices=tuple(str(gpu.index) for gpu in mine),
         device_memory_mib=min(gpu.memory_bytes for gpu in mine) / 2**20, cpus=cpus,
-        memory_gb=said.memory_gb or machine.memory_bytes / 1e9, storage_mbps=said.storage_mbps or measured,
-        network_gbps=said.network_gbps, rack=said.rack, host=said.host,
+        memory_gb=options.memory_gb or machine.memory_bytes / 1e9, storage_mbps=options.storage_mbps or measured,
+        network_gbps=options.network_gbps, rack=options.rack, host=options.host,
     )  # fmt: skip
 
 

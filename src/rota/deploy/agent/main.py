@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rota._version import __version__
+from rota.core import files
 from rota.core.errors import ConfigError
+from rota.core.lifecycle import TaskPhase
 from rota.deploy.agent.emulated import EmulatedRunner, recover
 from rota.deploy.agent.link import Link
 from rota.deploy.agent.tasks import Runner, Tasks
@@ -55,7 +57,7 @@ class Equipment:
 
 @dataclass(kw_only=True)
 class Agent:
-    """One server's agent. `channel` is open to the scheduler; `folder` is its memory on disk."""
+    """One server's agent. `channel` is open to the scheduler; `folder` has what it needs to go on."""
 
     equipment: Equipment
     folder: Path
@@ -77,7 +79,7 @@ class Agent:
         place.mkdir(exist_ok=True)
         self._root = self.checkpoints or self.folder / "checkpoints"
         hello = self.equipment.hello()
-        hello.memory = remembered(self.folder / "memory")
+        hello.identity = identity_of(self.folder)
         self._link = Link(self.channel, hello, self._registered, self._log, self._lateness)
         tasks = Tasks(self._make, self._link.changed)
         self._tasks = tasks
@@ -86,18 +88,20 @@ class Agent:
             await self.processes.open(self._root, self._link.changed)
             tasks.adopt(self.processes.recover())
         self._link.tasks = tasks
-        ticking = asyncio.create_task(self._tick(tasks))
-        telling = asyncio.create_task(self._tell(ready))
+        beside = [asyncio.create_task(self._tick(tasks)), asyncio.create_task(self._tell(ready))]
         try:
             await self._link.run()
         finally:
-            for one in (ticking, telling):
-                one.cancel()
-            await asyncio.gather(ticking, telling, *self._opening, return_exceptions=True)
-            if self.devices is not None:
-                await self.devices.close()
-            if self.processes is not None:
-                await self.processes.close()
+            await self._close(beside)
+
+    async def _close(self, beside: list[asyncio.Task[None]]) -> None:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, *self._opening, return_exceptions=True)
+        if self.devices is not None:
+            await self.devices.close()
+        if self.processes is not None:
+            await self.processes.close()
 
     async def _tell(self, ready: Callable[[], None]) -> None:
         await self._link.connected.wait()
@@ -126,8 +130,8 @@ class Agent:
 
     def _lateness(self) -> float:
         """The worst mean lateness of the emulated jobs here."""
-        found = [r.lateness.report().mean_s for r in self._tasks.running() if isinstance(r, EmulatedRunner)]
-        return max(found, default=0.0)
+        means = [r.lateness.report().mean_s for r in self._tasks.running() if isinstance(r, EmulatedRunner)]
+        return max(means, default=0.0)
 
     async def _log(self, request: pb.LogRequest) -> AsyncIterator[pb.LogChunk]:
         """The output of a job, as far as it is here."""
@@ -140,17 +144,20 @@ class Agent:
             yield chunk
 
     def _runs(self, job: int) -> bool:
-        return any(r.key[0] == job and r.state().phase != "ended" for r in self._tasks.running())
+        return any(r.key[0] == job and r.state().phase != TaskPhase.ENDED.value for r in self._tasks.running())
 
 
-def remembered(path: Path) -> str:
+def identity_of(folder: Path) -> str:
     """A text made with the folder and kept in it: whether a later agent in this folder can know what ran before."""
+    path = folder / "identity"
+    before = folder / "memory"  # its name until Rota 0.1.0
+    if before.is_file() and not path.exists():
+        before.replace(path)
     with contextlib.suppress(FileNotFoundError):
         if kept := path.read_text(encoding="ascii").strip():
             return kept
-    made, draft = uuid.uuid4().hex, path.with_suffix(".part")
-    draft.write_text(made, encoding="ascii")
-    draft.replace(path)
+    made = uuid.uuid4().hex
+    files.write_text(path, made)
     return made
 
 

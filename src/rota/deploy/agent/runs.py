@@ -24,41 +24,41 @@ from rota.emulate.priority import realtime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Post:
+class AgentSettings:
     """The agent of one server: what it offers, where it remembers, whom it serves."""
 
     equipment: Equipment
     folder: Path
-    settings: ClientSettings
+    client: ClientSettings
     checkpoints: Path | None = None
     connection: Connection | None = None
     """The part of the machine that it may use; None: all of it."""
 
 
 def run_agents(
-    posts: Sequence[Post], ready: Callable[[], None], *, while_stdin: bool = False, first: bool = False
+    agents: Sequence[AgentSettings], ready: Callable[[], None], *, while_stdin: bool = False, first: bool = False
 ) -> None:
     """Serve until told to stop; `ready` is called when all are registered.
 
     With `first` emulated devices keep time on a busy machine, by real-time priority. A refusal that will not get better
     is a ConfigError, and ends the others too.
     """
-    if first and not all(post.equipment.emulated for post in posts):
+    if first and not all(agent.equipment.emulated for agent in agents):
         raise ConfigError("real-time priority is for emulated GPUs (emulate:TYPE=N); leave --realtime out")
     if first and not realtime():
         raise ConfigError(
             "this process may not have real-time priority: it needs Linux and CAP_SYS_NICE, or a limit above 0 "
             "(ulimit -r); leave --realtime out to do without"
         )
-    asyncio.run(_run(posts, ready, while_stdin=while_stdin))
+    asyncio.run(_run(agents, ready, while_stdin=while_stdin))
 
 
-async def _run(posts: Sequence[Post], ready: Callable[[], None], *, while_stdin: bool) -> None:
+async def _run(agents: Sequence[AgentSettings], ready: Callable[[], None], *, while_stdin: bool) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     if while_stdin:
         stop_on_eof(stop)
-    missing = {post.equipment.node for post in posts}
+    missing = {agent.equipment.node for agent in agents}
 
     def came(node: str) -> None:
         if node in missing:
@@ -66,7 +66,7 @@ async def _run(posts: Sequence[Post], ready: Callable[[], None], *, while_stdin:
             if not missing:
                 ready()
 
-    running = [asyncio.ensure_future(_one(post, partial(came, post.equipment.node))) for post in posts]
+    running = [asyncio.ensure_future(_one(agent, partial(came, agent.equipment.node))) for agent in agents]
     stopped = asyncio.ensure_future(stop.wait())
     try:
         done, _ = await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -78,21 +78,22 @@ async def _run(posts: Sequence[Post], ready: Callable[[], None], *, while_stdin:
         await asyncio.gather(*running, stopped, return_exceptions=True)
 
 
-async def _one(post: Post, ready: Callable[[], None]) -> None:
-    folder = post.folder.absolute()  # jobs have working folders of their own
-    equipment, machine = post.equipment, None
-    if post.connection is not None:
-        machine = part_of(inspect(), post.connection, equipment.cpus, emulated=equipment.emulated)
+async def _one(settings: AgentSettings, ready: Callable[[], None]) -> None:
+    folder = settings.folder.absolute()  # jobs have working folders of their own
+    equipment = settings.equipment
+    machine = None
+    if settings.connection is not None:
+        machine = part_of(inspect(), settings.connection, equipment.cpus, emulated=equipment.emulated)
     devices = Devices(equipment, folder) if equipment.emulated else None
     processes = Processes(folder, machine, devices)
-    channel = connect(post.settings, agent=equipment.node)
+    channel = connect(settings.client, agent=equipment.node)
     agent = Agent(
         equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,
-        checkpoints=None if post.checkpoints is None else post.checkpoints.absolute(), processes=processes,
+        checkpoints=None if settings.checkpoints is None else settings.checkpoints.absolute(), processes=processes,
         devices=devices,
     )  # fmt: skip
     try:
-        with explained(post.settings):
+        with explained(settings.client):
             await agent.run(ready)
     except grpc.RpcError as error:
         if error.code() in {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}:

@@ -11,12 +11,19 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from rota.core.errors import RotaError
+from rota.core.lifecycle import AttemptOutcome, TaskCommand, TaskPhase
 from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 Key = tuple[int, int]
 """(job, epoch)"""
+_COMMANDS = {command.value: command for command in TaskCommand}
+
+
+def command_of(order: pb.TaskOrder) -> TaskCommand:
+    """What has to be done with a task; a word that this agent does not know is no permission to run."""
+    return _COMMANDS.get(order.state, TaskCommand.STOP)
 
 
 class Runner(Protocol):
@@ -51,7 +58,8 @@ class Tasks:
     """All tasks of the agent."""
 
     def __init__(self, make: Make, changed: Callable[[], None]) -> None:
-        self._make, self._changed = make, changed
+        self._make = make
+        self._changed = changed
         self._all: dict[Key, Runner] = {}
         self._refused: dict[Key, pb.TaskState] = {}
         self.taken_over = 0
@@ -78,14 +86,15 @@ class Tasks:
                     self._begin(key, order)
                 continue
             runner.update(order)
-            if order.state != "run":
-                runner.stop("the scheduler asks for it", at_once=order.state == "kill")
+            command = command_of(order)
+            if command is not TaskCommand.RUN:
+                runner.stop("the scheduler asks for it", at_once=command is TaskCommand.KILL)
         self.taken_over = desired.version
         self._changed()
 
     def _begin(self, key: Key, order: pb.TaskOrder) -> None:
-        if order.state != "run":  # never began here
-            self._refused[key] = pb.TaskState(job=key[0], epoch=key[1], phase="ended", outcome="stopped")
+        if command_of(order) is not TaskCommand.RUN:  # never began here
+            self._refused[key] = _ended(key, AttemptOutcome.STOPPED.value)
             return
         try:
             runner = self._make(order, self._changed)
@@ -94,15 +103,13 @@ class Tasks:
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", key[0], error)
             self._all.pop(key, None)
-            outcome = getattr(error, "rota_reason", "failed")
-            self._refused[key] = pb.TaskState(
-                job=key[0], epoch=key[1], phase="ended", outcome=outcome, exit_code=127, detail=str(error)
-            )
+            outcome = getattr(error, "rota_reason", AttemptOutcome.FAILED.value)
+            self._refused[key] = _ended(key, outcome, exit_code=127, detail=str(error))
 
     def _end(self, key: Key) -> None:
         """Off the list: forget it if it has ended, end it if it has not."""
         runner = self._all[key]
-        if runner.state().phase == "ended":
+        if runner.state().phase == TaskPhase.ENDED.value:
             runner.forget()
             del self._all[key]
         else:
@@ -120,3 +127,9 @@ class Tasks:
     def running(self) -> list[Runner]:
         """All runners."""
         return list(self._all.values())
+
+
+def _ended(key: Key, outcome: str, *, exit_code: int = 0, detail: str = "") -> pb.TaskState:
+    """The state of a task that never ran here."""
+    phase = TaskPhase.ENDED.value
+    return pb.TaskState(job=key[0], epoch=key[1], phase=phase, outcome=outcome, exit_code=exit_code, detail=detail)

@@ -1,0 +1,251 @@
+"""What a user asks for when submitting a job: all fields with their defaults and checks, in this one place.
+
+A field travels: command line, file or Python -> `JobSpec` -> `rpc/convert` -> `JobSpec` in the scheduler -> event in
+the journal -> registry -> task order -> `rpc/convert` -> `JobSpec` in the agent. A new field is a line in the class
+below, a line in the table of ranges if it is a number, a line in `rpc/rota.proto`, and its use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from rota.core.errors import ConfigError
+
+MOST_GPUS = 65536
+DEFAULT_MAX_RESTARTS = 3
+"""Attempts of a job that may fail before it is given up."""
+UNCOUNTED_STEPS = 3600
+"""Steps that the scheduler expects of a job for which nobody said how many it has."""
+UNPROFILED = "unprofiled"
+"""Profile of a job that nobody measured."""
+
+
+class RankLayout(str, Enum):
+    """How many processes a job has."""
+
+    SERVER = "server"
+    """One on each of its servers."""
+    GPU = "gpu"
+    """One for each of its GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A job as it was asked for. Raises ConfigError for values that no job can have."""
+
+    name: str = ""
+    """For people."""
+    tenant: str = ""
+    """Whose job it is; empty: that of the token it is submitted with."""
+    profile: str = ""
+    """Name in the catalogue of throughputs; empty: nobody measured it."""
+    gpus: int = 1
+    steps: int = 0
+    """Steps of the whole job; 0: nobody knows."""
+    weight: float = 1.0
+    """Its part relative to other jobs."""
+    deadline_s: float = 0.0
+    """Seconds after submission; 0: none."""
+    argv: tuple[str, ...] = ()
+    """Program and arguments; not run if the job is emulated."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its environment."""
+    cwd: str = ""
+    """Folder it runs in; empty: /."""
+    image: str = ""
+    """Container image; empty: none."""
+    emulated: bool = False
+    """Whether there is no process, and an emulated device spends the time."""
+    max_restarts: int = DEFAULT_MAX_RESTARTS
+    checkpoint_every_s: float = 0.0
+    """Seconds between two checkpoints; 0: as the agent does it."""
+    hung_after_s: float = 0.0
+    """Seconds without a step after which it is ended; 0: never."""
+    model: str = ""
+    """Model of the device catalogue, of an emulated job: its memory, and without a profile its speed."""
+    batch: int = 0
+    """Batch size of the whole job, with `model`."""
+    cpus: float = 0.0
+    """CPUs that the whole job asks for; 0: nothing was said. The mechanism decides what it holds."""
+    memory_gb: float = 0.0
+    """Memory in GB (10^9 bytes) that the whole job asks for; 0: nothing was said."""
+    ranks: RankLayout = RankLayout.SERVER
+    mps: bool = False
+    """Whether its processes share real GPUs with others through NVIDIA's MPS."""
+
+    def __post_init__(self) -> None:
+        label = job_label(self.name)
+        for spec_field in dataclasses.fields(self):
+            value = _typed(label, spec_field.name, getattr(self, spec_field.name))
+            object.__setattr__(self, spec_field.name, value)
+            _check_range(label, spec_field.name, value)
+        _check_together(label, self)
+
+    @property
+    def expected_steps(self) -> int:
+        """Steps by which it is scheduled."""
+        return self.steps or UNCOUNTED_STEPS
+
+    @property
+    def scheduled_profile(self) -> str:
+        """The profile by which it is scheduled."""
+        return self.profile or UNPROFILED
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        return job_label(self.name)
+
+
+FIELDS: Mapping[str, dataclasses.Field[Any]] = {known.name: known for known in dataclasses.fields(JobSpec)}
+
+
+def job_label(name: object) -> str:
+    """How messages call a job of this name."""
+    return f"job {name!r}" if name else "the job"
+
+
+def default_of(name: str) -> Any:
+    """The value of a field if nothing is said."""
+    known = FIELDS[name]
+    return known.default if known.default_factory is dataclasses.MISSING else known.default_factory()
+
+
+def spec_from(values: Mapping[str, Any]) -> JobSpec:
+    """A job from plain values by name of field, as the journal, a file or a user of Python has them."""
+    label = job_label(values.get("name"))
+    for name in values:
+        if name not in FIELDS:
+            near = difflib.get_close_matches(name, FIELDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(FIELDS)}"
+            raise ConfigError(f"{label}: there is no field {name!r}; {hint}")
+    return JobSpec(**{name: value for name, value in values.items() if value is not None})
+
+
+def spec_values(spec: JobSpec) -> dict[str, Any]:
+    """The job as plain values, ready for JSON. What is empty or 0 and is so by default is left out."""
+    values: dict[str, Any] = {}
+    for name in FIELDS:
+        value = getattr(spec, name)
+        if value or default_of(name):
+            values[name] = _plain(value)
+    return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+# Types
+
+_TYPE_NAMES = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "tuple[str, ...]": "a list of texts",
+    "Mapping[str, str]": "texts by name",
+    "RankLayout": "server or gpu",
+}
+
+
+def _typed(label: str, name: str, value: Any) -> Any:
+    """The value in the type of its field; ConfigError if it has another."""
+    type_name = str(FIELDS[name].type)
+    try:
+        return _CONVERSIONS[type_name](value)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{label}: {name} is {value!r}; give {_TYPE_NAMES[type_name]}") from None
+
+
+def _exactly(wanted: type) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise TypeError
+        return value
+
+    return convert
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return float(value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(word, str) for word in value):
+        raise TypeError
+    return tuple(value)
+
+
+def _texts_by_name(value: Any) -> dict[str, str]:
+    if not all(isinstance(text, str) for pair in dict(value).items() for text in pair):
+        raise TypeError
+    return dict(value)
+
+
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    "str": _exactly(str),
+    "int": _exactly(int),
+    "float": _number,
+    "bool": _exactly(bool),
+    "tuple[str, ...]": _texts,
+    "Mapping[str, str]": _texts_by_name,
+    "RankLayout": lambda value: RankLayout(value or RankLayout.SERVER),
+}
+
+
+# Ranges
+
+_LARGEST_NUMBER = 2**53
+_FROM_ZERO = (0, _LARGEST_NUMBER, "give a number from 0 on")
+_RANGES: Mapping[str, tuple[float, float, str]] = {
+    "gpus": (1, MOST_GPUS, f"give a number from 1 to {MOST_GPUS}"),
+    "steps": (0, _LARGEST_NUMBER, "give a number above 0, or leave it out"),
+    "weight": (math.ulp(0.0), math.inf, "give a number above 0"),
+    "deadline_s": _FROM_ZERO,
+    "max_restarts": (0, 2**31 - 1, "give a number from 0 on"),
+    "checkpoint_every_s": _FROM_ZERO,
+    "hung_after_s": _FROM_ZERO,
+    "batch": (0, 2**31 - 1, "give a number above 0, or leave it out"),
+    "cpus": _FROM_ZERO,
+    "memory_gb": _FROM_ZERO,
+}
+"""Field to its least value, its largest one, and what to do about others."""
+
+
+def _check_range(label: str, name: str, value: Any) -> None:
+    if name not in _RANGES:
+        return
+    least, most, advice = _RANGES[name]
+    if not (math.isfinite(value) and least <= value <= most):
+        raise ConfigError(f"{label}: {name} is {value!r}; {advice}")
+
+
+def _check_together(label: str, spec: JobSpec) -> None:
+    """What fields say about each other."""
+    if not (spec.argv or spec.emulated):
+        raise ConfigError(f"{label} has nothing to run: give a command, or make it an emulated job")
+    if spec.emulated and spec.steps == 0:
+        raise ConfigError(f"{label}: steps is 0; an emulated job needs a number above 0")
+    if spec.batch and not spec.model:
+        raise ConfigError(f"{label}: a batch of {spec.batch} says nothing without a model; give one, or a profile")
+    if spec.model and not spec.emulated:
+        raise ConfigError(
+            f"{label}: model {spec.model!r} is for emulated jobs; a command says by itself what it trains"
+        )
+    if spec.model and spec.batch < spec.gpus:
+        raise ConfigError(
+            f"{label}: model {spec.model!r} on {spec.gpus} GPUs needs a batch of at least {spec.gpus}, not {spec.batch}"
+        )

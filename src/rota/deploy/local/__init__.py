@@ -1,0 +1,1 @@
+"""`rota up`: a whole cluster on this machine, in one folder."""

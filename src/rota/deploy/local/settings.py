@@ -1,0 +1,99 @@
+"""What `rota up` was asked for: servers, options of the scheduler; kept in the folder and taken again the next time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rota import clusters
+from rota.core.cluster import Server
+from rota.core.errors import ConfigError
+from rota.deploy.security.subjects import check_name
+
+
+def servers_of(texts: Sequence[str]) -> list[Server]:
+    """Servers from `v100=4`, `k80=4/8:cpus=24` and so on, numbered through by type."""
+    servers: list[Server] = []
+    seen: Counter[str] = Counter()
+    for text in texts:
+        gpu_type = text.partition("=")[0].strip()
+        if "," in text or not gpu_type or "=" not in text:
+            raise ConfigError(f"--server {text!r}: write one type, e.g. v100=4, or k80=16/8 for two servers of 8")
+        gpus, colon, beside = text.partition("=")[2].partition(":")
+        whole = text if "/" in gpus else f"{gpu_type}={gpus}/{gpus}{colon}{beside}"
+        check_name("a server", gpu_type)
+        for server in clusters.load(whole).servers:
+            name = f"{server.type}-{seen[server.type]}"
+            seen[server.type] += 1
+            servers.append(Server(id=name, type=server.type, capacity=server.capacity, rack=server.rack))
+    if not servers:
+        raise ConfigError("a cluster needs servers: give --server TYPE=GPUS, e.g. --server v100=4 --server k80=4")
+    return servers
+
+
+def together(servers: Sequence[Server], most: int) -> list[list[Server]]:
+    """Servers in groups of neighbours that are alike, each of at most `most`."""
+    groups: list[list[Server]] = []
+    for server in servers:
+        last = groups[-1] if groups else []
+        alike = last and (last[0].type, last[0].capacity) == (server.type, server.capacity)
+        if alike and len(last) < most:
+            last.append(server)
+        else:
+            groups.append([server])
+    return groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpSettings:
+    """What `rota up` was asked for. Options are those of `rota serve` as they are written there."""
+
+    servers: tuple[str, ...]
+    emulate: bool = False
+    time_scale: float = 1.0
+    serve: tuple[str, ...] = ()
+    connections: str = ""
+    """A connection file of Synergy with a line for each server; empty: none."""
+    per_process: int = 0
+    """Emulated servers whose agents share a process; 0: one up to 8 servers, else 8."""
+    realtime: bool = False
+    """Whether emulated GPUs get real-time priority."""
+
+    def fields(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def remembered(folder: Path) -> UpSettings | None:
+    """What the last `rota up` in a folder was asked for."""
+    path = folder / "up.json"
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return UpSettings(
+            servers=tuple(kept["servers"]), emulate=bool(kept["emulate"]), time_scale=float(kept["time_scale"]),
+            serve=tuple(kept["serve"]), connections=str(kept.get("connections", "")),
+            per_process=int(kept.get("per_process", 0)), realtime=bool(kept.get("realtime", False)),
+        )  # fmt: skip
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} cannot be used ({error}); remove it and give --server again") from error
+
+
+def merged(given: Mapping[str, Any], before: UpSettings | None) -> UpSettings:
+    """What is said now, and for what is not said what was said the last time."""
+    kept = UpSettings(servers=()) if before is None else before
+    servers = tuple(given.get("servers") or ())
+    return UpSettings(
+        servers=servers or kept.servers,
+        emulate=bool(given.get("emulate")) or (kept.emulate and not servers),
+        time_scale=float(given.get("time_scale") or kept.time_scale),
+        serve=tuple(given.get("serve") or ()) or kept.serve,
+        connections=str(given.get("connections") or ("" if servers else kept.connections)),
+        per_process=int(given.get("per_process") or kept.per_process),
+        realtime=bool(given.get("realtime")) or (kept.realtime and not servers),
+    )

@@ -1,0 +1,127 @@
+"""From what agents report to events: what was saved, which attempts have ended, what that means for their jobs.
+
+Pure: the registry and the heartbeats are read, not changed.
+"""
+
+from __future__ import annotations
+
+from rota.core.lifecycle import AttemptOutcome, StopReason, TaskPhase
+from rota.deploy.events import AttemptEnded, AttemptStopping, DeployEvent, JobGivenUp, JobWaits, StepsSaved
+from rota.deploy.scheduler.heartbeats import Heartbeats, TaskReport
+from rota.deploy.scheduler.records import Attempt, AttemptKey, Job
+from rota.deploy.scheduler.registry import Registry
+
+MOST_LOSSES = 5
+"""So often in a row a job may be lost with its server before it is taken for the reason."""
+_FIRST_PAUSE_S = 2.0
+_LONGEST_PAUSE_S = 300.0
+_STOPS_BY_FAILURE = {
+    StopReason.HUNG: AttemptOutcome.HUNG,
+    StopReason.RANK_STOPPED: AttemptOutcome.FAILED,
+    StopReason.RANK_FAILED: AttemptOutcome.FAILED,
+}
+"""How an attempt ended that stopped in order, if it was asked to for such a reason."""
+
+
+def events_of_report(
+    registry: Registry, heartbeats: Heartbeats, node: str, now: float, time_scale: float
+) -> list[DeployEvent]:
+    """What follows from the last report of a node."""
+    events: list[DeployEvent] = []
+    tasks = heartbeats.of(node).tasks
+    for job, attempt in registry.attempts_on(node):
+        task = tasks.get((job.id, attempt.epoch))
+        if task is not None and task.saved_step > job.saved_step:
+            path = task.saved_path or job.checkpoint
+            events.append(StepsSaved(at=now, job=job.id, epoch=attempt.epoch, step=task.saved_step, path=path))
+        events += events_of_attempt(registry, heartbeats, job, now, time_scale)
+    return events
+
+
+def events_of_attempt(
+    registry: Registry, heartbeats: Heartbeats, job: Job, now: float, time_scale: float
+) -> list[DeployEvent]:
+    """Whether the attempt of a job has ended, or has to."""
+    attempt = job.attempt
+    if attempt is None:
+        return []
+    key = (job.id, attempt.epoch)
+    tasks = [_task(registry, heartbeats, node, key, attempt) for node in attempt.nodes]
+    ended = [task for task in tasks if task is not None and task.phase is TaskPhase.ENDED]
+    if not ended:
+        return []
+    worst = next((task for task in ended if not _outcome(task).well), ended[0])
+    if len(ended) == len(tasks):
+        return _events_of_end(job, attempt, worst, now, time_scale)
+    return _events_of_first_end(job, attempt, _outcome(worst), now)
+
+
+def _outcome(task: TaskReport) -> AttemptOutcome:
+    return AttemptOutcome.FAILED if task.outcome is None else task.outcome
+
+
+def _task(
+    registry: Registry, heartbeats: Heartbeats, node: str, key: AttemptKey, attempt: Attempt
+) -> TaskReport | None:
+    """A task as its agent sees it; one that an agent should know of and does not is lost."""
+    record = registry.nodes[node]
+    if record.lost:
+        return _lost(f"{node} is lost ({record.reason})")
+    if node in attempt.forgotten:
+        return _lost(f"the agent of {node} has a new folder and knows nothing of it")
+    contact = heartbeats.of(node)
+    task = contact.tasks.get(key)
+    if task is None and key in contact.ordered and contact.acknowledged >= contact.ordered[key]:
+        return _lost(f"the agent of {node} does not know it any more")
+    return task
+
+
+def _lost(detail: str) -> TaskReport:
+    return TaskReport(phase=TaskPhase.ENDED, outcome=AttemptOutcome.LOST, detail=detail)
+
+
+def _events_of_first_end(job: Job, attempt: Attempt, worst: AttemptOutcome, now: float) -> list[DeployEvent]:
+    """Some ranks have ended and others have not: whether the others have to end."""
+    if attempt.stop_reason is StopReason.RANK_FAILED or worst is AttemptOutcome.COMPLETED:
+        return []
+    if attempt.stopping and worst.well:
+        return []
+    reason = StopReason.RANK_STOPPED if worst is AttemptOutcome.STOPPED else StopReason.RANK_FAILED
+    detail = f"a rank ended: {worst.value}"
+    return [AttemptStopping(at=now, job=job.id, epoch=attempt.epoch, reason=reason, detail=detail)]
+
+
+def _events_of_end(job: Job, attempt: Attempt, last: TaskReport, now: float, time_scale: float) -> list[DeployEvent]:
+    """The end of an attempt and what it means for the job."""
+    outcome, detail = _how_it_ended(attempt, last)
+    ended = AttemptEnded(
+        at=now, job=job.id, epoch=attempt.epoch, outcome=outcome, exit_code=last.exit_code, detail=detail
+    )
+    if job.ending or outcome.well:
+        return [ended]
+    if outcome is AttemptOutcome.LOST:
+        if job.losses + 1 < MOST_LOSSES:
+            return [ended]
+        reason = f"lost {MOST_LOSSES} times in a row without saving a step ({detail})"
+        return [ended, JobGivenUp(at=now, job=job.id, reason=reason)]
+    failures = job.restarts + 1
+    what = f"{outcome.value}: {detail}" if detail else f"{outcome.value} (exit code {last.exit_code})"
+    if failures > job.spec.max_restarts:
+        return [ended, JobGivenUp(at=now, job=job.id, reason=f"{what}; {failures} failed attempts")]
+    until = now + pause_s(failures) * time_scale
+    return [ended, JobWaits(at=now, job=job.id, until=until, reason=f"{what}; tried again after a pause")]
+
+
+def _how_it_ended(attempt: Attempt, last: TaskReport) -> tuple[AttemptOutcome, str]:
+    """Outcome and detail. An attempt that stopped in order because something was wrong with it has failed."""
+    outcome = _outcome(last)
+    if outcome is AttemptOutcome.STOPPED and attempt.stop_reason in _STOPS_BY_FAILURE:
+        return _STOPS_BY_FAILURE[attempt.stop_reason], attempt.stop_detail
+    if outcome is AttemptOutcome.FAILED and not last.detail and attempt.stop_reason is not None:
+        return outcome, attempt.stop_detail or attempt.stop_reason.value
+    return outcome, last.detail
+
+
+def pause_s(failures: int) -> float:
+    """Wall seconds that a job waits after its n-th failure."""
+    return float(min(_FIRST_PAUSE_S * 2 ** min(failures - 1, 16), _LONGEST_PAUSE_S))

@@ -1,0 +1,120 @@
+"""Profiles for jobs that have none: an arbitrary command is scheduled as if every GPU did one step per second."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rota.core.errors import ConfigError, ProfileMissing, UnknownName
+from rota.core.job_spec import UNPROFILED
+from rota.core.ports import Sensitivities, StorageDependent, Throughputs
+from rota.core.sensitivity import Sensitivity
+
+
+class OpenCatalogue:
+    """A catalogue that also knows the profile `unprofiled`."""
+
+    def __init__(self, known: Throughputs) -> None:
+        self._known = known
+        self.name = known.name
+
+    def named(self, wish: str) -> str:
+        """The profile a person means: its name, or the one that is the same but for case, signs and `batch size`.
+
+        `resnet18-32` is `ResNet-18 (batch size 32)`; without a batch size it is the largest one that was measured.
+        Raises ConfigError with what there is.
+        """
+        if self.known(wish):
+            return wish
+        names: tuple[str, ...] = tuple(getattr(self._known, "names", ()))
+        exact = [name for name in names if _plain(wish) == _plain(name)]
+        family = [name for name in names if _plain(wish) == _plain(name.partition(" (batch size")[0])]
+        if len(exact) == 1:
+            return exact[0]
+        if family and not exact:
+            return max(family, key=_batch)
+        if exact:
+            raise ConfigError(f"profile {wish!r} may be {_listed(exact)}; say which one")
+        near = difflib.get_close_matches(_plain(wish), {_plain(n): n for n in names}, n=4, cutoff=0.4)
+        hint = f"did you mean {_listed([n for n in names if _plain(n) in near])}? " if near else ""
+        raise ConfigError(
+            f"profile {wish!r} is not in catalogue {self.name!r}; {hint}`rota profiles` lists what there is; without a "
+            "profile a job is scheduled as an unknown one"
+        )
+
+    def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
+        """Steps/s of the whole job; 0 if it does not fit, or was not measured there.
+
+        A server of a type that no catalogue knows may join at any time, so that is no error here.
+        """
+        if profile == UNPROFILED:
+            return float(gpus)
+        with contextlib.suppress(ProfileMissing, UnknownName):
+            return self._known.rate(profile, gpus, type_, spread=spread)
+        return 0.0
+
+    def check(self, profile: str, gpus: int) -> None:
+        """Raise ConfigError if no server of any type could ever run such a job."""
+        types = tuple(getattr(self._known, "types", ()))
+        if profile == UNPROFILED or not types or any(self.rate(profile, gpus, gpu_type) > 0 for gpu_type in types):
+            return
+        self._known.rate(profile, gpus, types[0])  # says what was measured, unless it was measured as nothing
+        raise ConfigError(f"profile {profile!r} does not run on {gpus} GPUs of any type in catalogue {self.name!r}")
+
+    def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
+        """Steps/s while sharing; nobody knows how an unprofiled job shares."""
+        if UNPROFILED not in (profile, partner):
+            with contextlib.suppress(ProfileMissing, UnknownName):
+                return self._known.pair_rate(profile, partner, gpus, type_)
+        return 0.0
+
+    def known(self, profile: str) -> bool:
+        """Whether there is such a profile."""
+        return profile == UNPROFILED or self._known.known(profile)
+
+    def with_storage(self, mbps: Mapping[str, float]) -> OpenCatalogue:
+        """The same on servers with this storage bandwidth by type, MB/s per GPU, as far as the catalogue cares."""
+        return opened(self._known.with_storage(mbps)) if isinstance(self._known, StorageDependent) else self
+
+
+class OpenSensitiveCatalogue(OpenCatalogue):
+    """The same for a catalogue that knows about CPUs and memory."""
+
+    _known: Any
+
+    def step_s(self, profile: str, gpus: int, type_: str) -> float:
+        """Seconds of one step."""
+        if profile == UNPROFILED:
+            return 1.0 / gpus
+        with contextlib.suppress(ProfileMissing, UnknownName):
+            return float(self._known.step_s(profile, gpus, type_))
+        return math.inf
+
+    def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
+        """None for a job that does not care about CPUs and memory."""
+        sensitivity: Sensitivity | None = None
+        if profile != UNPROFILED:
+            with contextlib.suppress(ProfileMissing, UnknownName):
+                sensitivity = self._known.sensitivity(profile, gpus, type_)
+        return sensitivity
+
+
+def opened(known: Throughputs) -> OpenCatalogue:
+    """The catalogue with `unprofiled` in it."""
+    return OpenSensitiveCatalogue(known) if isinstance(known, Sensitivities) else OpenCatalogue(known)
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower().replace("batch size", "") if c.isalnum())
+
+
+def _batch(name: str) -> int:
+    size = name.partition(" (batch size")[2].strip(" )")
+    return int(size) if size.isdecimal() else 0
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join(repr(name) for name in names)

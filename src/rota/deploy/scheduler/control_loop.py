@@ -1,0 +1,186 @@
+"""One turn of the thread that owns the registry: requests, failures, reconciliation, commit, orders, answers.
+
+Whatever goes wrong in a request or in one of the steps is logged and answered, and the loop goes on. Only a journal
+that cannot be written ends it: nobody may hear of what is not durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rota.core.errors import OutputError
+from rota.deploy.scheduler.agent_reports import events_of_attempt
+from rota.deploy.scheduler.clock import WallClock
+from rota.deploy.scheduler.failure_detection import FailureDetector
+from rota.deploy.scheduler.gang_stops import GangStops
+from rota.deploy.scheduler.heartbeats import Heartbeats
+from rota.deploy.scheduler.inbox import Call, Inbox
+from rota.deploy.scheduler.leases import LeaseKeeper, extension
+from rota.deploy.scheduler.options import Options
+from rota.deploy.scheduler.order_board import OrderBoard
+from rota.deploy.scheduler.reconciliation import DesiredAttempt, reconcile
+from rota.deploy.scheduler.recorder import Recorder
+from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.requests import Refused
+from rota.deploy.scheduler.retention import jobs_to_archive
+
+log = logging.getLogger(__name__)
+
+_LONGEST_LOOK_S = 0.25
+"""Wall seconds between two looks at what is silent or hangs."""
+_SAME_FAILURE_S = 60.0
+"""Wall seconds for which the same failure of a step is not logged again."""
+
+
+class ControlLoop:
+    """Brings what runs in line with what should, turn after turn."""
+
+    def __init__(
+        self,
+        *,
+        options: Options,
+        clock: WallClock,
+        inbox: Inbox,
+        registry: Registry,
+        heartbeats: Heartbeats,
+        recorder: Recorder,
+        gang_stops: GangStops,
+        board: OrderBoard,
+        leases: LeaseKeeper,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._inbox = inbox
+        self._registry = registry
+        self._heartbeats = heartbeats
+        self._recorder = recorder
+        self._gang_stops = gang_stops
+        self._board = board
+        self._leases = leases
+        self._failures = FailureDetector(registry, heartbeats, options.timing)
+        self._look_every_s = min(_LONGEST_LOOK_S, options.timing.heartbeat_s / 4)
+        self._looked = -math.inf
+        self._stopped = False
+        self._logged: dict[tuple[str, str], float] = {}
+        self.round_start = 0.0
+        """Engine second at which the round of now began."""
+        self.desired: Callable[[], dict[int, DesiredAttempt]] = dict
+        """What the placement in force wants to run."""
+
+    # Any thread
+
+    def stop(self) -> None:
+        """End the loop soon; what runs keeps running until its lease ends."""
+        self._stopped = True
+        self._inbox.post("stop", lambda _: ([], lambda: None))
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the loop was asked to end."""
+        return self._stopped
+
+    # The owner
+
+    def turn(self, nap_s: float) -> None:
+        """Wait so long for requests, answer all that are there, and see to what follows."""
+        answers = [(call, self._do(call)) for call in self._inbox.take(nap_s)]
+        monotonic_now = self._heartbeats.monotonic()
+        if monotonic_now - self._looked >= self._look_every_s:
+            self._looked = monotonic_now
+            self._look_after()
+        moving = self._recorder.moving
+        if moving:
+            self._reconcile()
+        self._recorder.commit()
+        self._publish(moving=moving)
+        for call, answer in answers:
+            if answer is not None:
+                self._answer(call, answer)
+        self._inbox.all_answered()
+
+    def carry_out(self) -> None:
+        """After a decision: start and stop attempts, extend the leases of those that go on."""
+        self._reconcile()
+        with self.surviving("leases"):
+            now = self._clock.now()
+            silent = self._failures.silent_nodes()
+            longer = extension(self._registry, silent, now, self._leases.end_of_lease(self.round_start))
+            self._recorder.apply([] if longer is None else [longer])
+        moving = self._recorder.moving
+        self._recorder.commit()
+        if moving:
+            self._publish(moving=True)
+
+    # Requests
+
+    def _do(self, call: Call) -> Callable[[], Any] | None:
+        """Work off a call; what makes its answer, or None if it has one already."""
+        try:
+            events, answer = call.work(self._clock.now())
+            self._recorder.apply(events)
+        except Refused as refusal:
+            call.fail(refusal)
+        except Exception as error:
+            log.exception("request failed: %s", call.what)
+            call.fail(error)
+        else:
+            return answer
+        return None
+
+    @staticmethod
+    def _answer(call: Call, answer: Callable[[], Any]) -> None:
+        try:
+            call.succeed(answer())
+        except Refused as refusal:
+            call.fail(refusal)
+        except Exception as error:
+            log.exception("no answer to request: %s", call.what)
+            call.fail(error)
+
+    # What follows
+
+    def _look_after(self) -> None:
+        """Give up nodes that are silent, stop jobs that hang, and let go of jobs that are over for long."""
+        now = self._clock.now()
+        with self.surviving("failure detection"):
+            for lost in self._failures.lost_nodes(now):
+                self._recorder.apply([lost])
+                for job, _ in self._registry.attempts_on(lost.node):
+                    scale = self._clock.scale
+                    self._recorder.apply(events_of_attempt(self._registry, self._heartbeats, job, now, scale))
+            self._recorder.apply(self._failures.hung_attempts(now))
+        with self.surviving("retention"):
+            jobs = jobs_to_archive(self._registry, self._options.retention, now, self._clock.scale)
+            if jobs:
+                self._recorder.archive(jobs, now)
+
+    def _reconcile(self) -> None:
+        with self.surviving("reconciliation"):
+            now = self._clock.now()
+            lease_until = self._leases.end_of_lease(self.round_start)
+            silent = self._failures.silent_nodes()
+            self._recorder.apply(reconcile(self._registry, self.desired(), now, lease_until, silent))
+
+    def _publish(self, *, moving: bool) -> None:
+        with self.surviving("orders"):
+            if self._gang_stops.advance(self._registry, self._heartbeats) or moving:
+                self._board.publish()
+
+    @contextlib.contextmanager
+    def surviving(self, step: str) -> Iterator[None]:
+        """Log what goes wrong in a step, and go on."""
+        try:
+            yield
+        except OutputError:
+            raise
+        except Exception as error:
+            key = (step, repr(error))
+            now = self._heartbeats.monotonic()
+            if now - self._logged.get(key, -_SAME_FAILURE_S) >= _SAME_FAILURE_S:
+                self._logged = {known: at for known, at in self._logged.items() if now - at < _SAME_FAILURE_S}
+                self._logged[key] = now
+                log.exception("%s failed; the scheduler goes on", step)

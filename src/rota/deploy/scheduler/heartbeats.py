@@ -1,0 +1,147 @@
+"""What agents said last, when they said it, and what they were told. After a restart they say it again.
+
+Kept in memory only, and by the thread that owns the registry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from rota.core.lifecycle import AttemptOutcome, TaskPhase
+from rota.deploy.scheduler.records import AttemptKey
+
+Monotonic = Callable[[], float]
+"""Wall seconds from any point in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """The part of an attempt on one server, as its agent sees it."""
+
+    phase: TaskPhase = TaskPhase.STARTING
+    step: int = 0
+    saved_step: int = 0
+    saved_path: str = ""
+    outcome: AttemptOutcome | None = None
+    """None as long as it has not ended."""
+    exit_code: int = 0
+    detail: str = ""
+    answers: tuple[tuple[int, str], ...] = ()
+    """(rank, JSON): what ranks of a gang said about where to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentReport:
+    """What an agent says it runs: the whole picture."""
+
+    node: str
+    session: str
+    sequence: int
+    acknowledged: int
+    """Version of the newest list of orders that it carried out."""
+    tasks: Mapping[AttemptKey, TaskReport]
+    lateness_s: float = 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentContact:
+    """One agent."""
+
+    heard: float
+    """When its last sign of life came, monotonic seconds."""
+    sequence: int = 0
+    acknowledged: int = 0
+    tasks: Mapping[AttemptKey, TaskReport] = field(default_factory=dict)
+    ordered: dict[AttemptKey, int] = field(default_factory=dict)
+    """Version of the list of orders since which a task is on it."""
+    lateness_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveProgress:
+    """The last step of an attempt that was heard of, whether it is saved or not."""
+
+    step: int
+    changed: float
+    """Monotonic seconds; time in which nobody was heard is left out."""
+
+
+class Heartbeats:
+    """All agents."""
+
+    def __init__(self, heartbeat_s: float = 2.0, monotonic: Monotonic = time.monotonic) -> None:
+        self._contacts: dict[str, AgentContact] = {}
+        self._longest_gap_s = 2 * heartbeat_s
+        self.monotonic = monotonic
+        self._progress: dict[AttemptKey, LiveProgress] = {}
+
+    def of(self, node: str) -> AgentContact:
+        """The contact of a node; one that was never heard counts as heard now, so that it gets its time."""
+        if node not in self._contacts:
+            self._contacts[node] = AgentContact(heard=self.monotonic())
+        return self._contacts[node]
+
+    def renew(self, node: str) -> None:
+        """The agent registered: forget what its predecessor said."""
+        self._contacts[node] = AgentContact(heard=self.monotonic())
+
+    def silent_s(self, node: str) -> float:
+        """Seconds since the last sign of life."""
+        return self.monotonic() - self.of(node).heard
+
+    def live_step(self, key: AttemptKey) -> int:
+        """The last step of an attempt that was heard of; 0 if none was."""
+        progress = self._progress.get(key)
+        return 0 if progress is None else progress.step
+
+    def take(self, report: AgentReport) -> bool:
+        """Take over a report; False if a newer one was there already."""
+        contact = self.of(report.node)
+        if report.sequence <= contact.sequence:
+            return False
+        now = self.monotonic()
+        unheard_s = max(0.0, now - contact.heard - self._longest_gap_s)
+        contact.heard = now
+        contact.sequence = report.sequence
+        contact.acknowledged = report.acknowledged
+        contact.lateness_s = report.lateness_s
+        gone = contact.tasks.keys() - report.tasks.keys()
+        contact.tasks = report.tasks
+        for key, task in report.tasks.items():
+            self._follow(key, task.step, now, unheard_s)
+        for key in gone:
+            self._let_go(key)
+        return True
+
+    def _let_go(self, key: AttemptKey) -> None:
+        """Forget the progress of an attempt that no agent speaks of: agents report an end until it is acknowledged."""
+        if not any(key in contact.tasks for contact in self._contacts.values()):
+            self._progress.pop(key, None)
+
+    def _follow(self, key: AttemptKey, step: int, now: float, unheard_s: float) -> None:
+        before = self._progress.get(key)
+        if before is None or step > before.step:
+            self._progress[key] = LiveProgress(step=step, changed=now)
+        elif unheard_s:
+            self._progress[key] = LiveProgress(step=before.step, changed=before.changed + unheard_s)
+
+    def idle_s(self, key: AttemptKey, nodes: Iterable[str]) -> float:
+        """How long an attempt makes no step, as far as its agents say so: a line that is cut is no job that hangs."""
+        progress = self._progress.get(key)
+        if progress is None:
+            return 0.0
+        return min(self.of(node).heard for node in nodes) - progress.changed
+
+    def ordered(self, node: str, keys: Iterable[AttemptKey], version: int) -> None:
+        """These tasks are on the list of a node, at the latest since this version of it."""
+        known = self.of(node).ordered
+        for key in keys:
+            known.setdefault(key, version)
+
+    def forget(self, key: AttemptKey) -> None:
+        """An attempt is over."""
+        self._progress.pop(key, None)
+        for contact in self._contacts.values():
+            contact.ordered.pop(key, None)

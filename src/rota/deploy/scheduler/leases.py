@@ -1,0 +1,46 @@
+"""Until when attempts may run without hearing from the scheduler.
+
+An attempt gets a lease with its order to start; every decision lends more time to those that go on and whose agents are
+all heard of. Agents end what has no lease (`deploy/agent`), so a server that nobody hears of stops by itself before its
+jobs run elsewhere: `failure_detection` gives a node up only when `leases_over` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from rota.deploy.events import LeasesExtended
+from rota.deploy.scheduler.clock import WallClock
+from rota.deploy.scheduler.options import Timing
+from rota.deploy.scheduler.registry import Registry
+
+
+class LeaseKeeper:
+    """Says when leases end."""
+
+    def __init__(self, clock: WallClock, timing: Timing, round_s: float) -> None:
+        self._clock = clock
+        self._timing = timing
+        self._round_s = round_s
+
+    def end_of_lease(self, round_start: float) -> float:
+        """Engine second at which a lease ends that is given in the round that began at `round_start`."""
+        return round_start + self._round_s + self._timing.lease_s * self._clock.scale
+
+
+def extension(registry: Registry, silent: Container[str], now: float, until: float) -> LeasesExtended | None:
+    """Longer leases for attempts that go on and whose agents are all heard of."""
+    going_on = tuple(
+        (job.id, job.attempt.epoch)
+        for job in registry.running.values()
+        if job.attempt is not None
+        and not job.attempt.stopping
+        and job.attempt.lease_until < until
+        and not any(node in silent for node in job.attempt.nodes)
+    )
+    return LeasesExtended(at=now, until=until, attempts=going_on) if going_on else None
+
+
+def leases_over(registry: Registry, node: str, now: float) -> bool:
+    """Whether no attempt on a node may run any longer."""
+    return all(attempt.lease_until <= now for _, attempt in registry.attempts_on(node))

@@ -1,0 +1,124 @@
+"""Makes events happen: first the registry takes them over, then they are committed in one piece, then somebody hears.
+
+An event that a job's phase does not allow is a bug somewhere. It is left out and the job is given up with the story of
+what led there; everybody else goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from rota.core.errors import IllegalTransition
+from rota.core.events import Event
+from rota.deploy.events import (
+    AttemptEnded,
+    Audited,
+    DeployEvent,
+    EventRow,
+    JobAccepted,
+    JobGivenUp,
+    JobsArchived,
+    StepsSaved,
+    to_fields,
+)
+from rota.deploy.scheduler.heartbeats import Heartbeats
+from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
+from rota.engine.log import LineWriter
+
+log = logging.getLogger(__name__)
+
+_QUIET = (JobAccepted, StepsSaved, JobsArchived, Audited)
+"""Events that change nothing for what should run before the next round."""
+
+
+class EventLog(Protocol):
+    """Where events are committed: the journal."""
+
+    def append(self, rows: Iterable[EventRow], archived: Iterable[Job] = ()) -> int:
+        """Commit events, and jobs that leave memory with them, in one piece. Raises OutputError."""
+
+
+class Recorder:
+    """Applies events and writes them down. Used by the thread that owns the registry."""
+
+    def __init__(self, registry: Registry, heartbeats: Heartbeats, journal: EventLog) -> None:
+        self._registry = registry
+        self._heartbeats = heartbeats
+        self._journal = journal
+        self._lines = LineWriter()
+        self._applied: list[DeployEvent] = []
+        self._archived: list[Job] = []
+
+    @property
+    def moving(self) -> bool:
+        """Whether something was applied since the last commit that changes what should run."""
+        return any(not isinstance(event, _QUIET) for event in self._applied)
+
+    # Events of the deployment
+
+    def apply(self, events: Iterable[DeployEvent]) -> None:
+        """Let the registry take over events; `commit` writes them down, before anybody hears of them."""
+        for event in events:
+            try:
+                self._registry.apply(event)
+            except IllegalTransition as error:
+                self._give_up(error, event.at, type(event).__name__)
+                continue
+            self._applied.append(event)
+            if isinstance(event, AttemptEnded):
+                self._heartbeats.forget((event.job, event.epoch))
+
+    def archive(self, jobs: Sequence[Job], now: float) -> None:
+        """Move jobs that are over from memory to the table of finished jobs, with the next commit."""
+        self._archived += jobs
+        self.apply([JobsArchived(at=now, jobs=tuple(job.id for job in jobs))])
+
+    def commit(self) -> None:
+        """Write down what was applied. Raises OutputError."""
+        if self._applied:
+            self._journal.append([_row(event) for event in self._applied], self._archived)
+        self._applied = []
+        self._archived = []
+
+    def record(self, event: DeployEvent) -> None:
+        """Make a single event happen."""
+        self.apply([event])
+        self.commit()
+
+    # Events of the engine
+
+    def commit_engine_event(self, event: Event) -> None:
+        """Write down an event of the engine, before its state has it."""
+        self._journal.append([(event.at, type(event).__name__, self._lines.write(event))])
+
+    def apply_engine_event(self, event: Event) -> None:
+        """Let the registry take over an event of the engine, once the state has it."""
+        try:
+            self._registry.apply(event)
+        except IllegalTransition as error:
+            self._give_up(error, event.at, type(event).__name__)
+            self.commit()
+        except Exception:
+            log.exception("the registry cannot take over %s; the scheduler goes on", type(event).__name__)
+
+    def write_next_plan_in_full(self) -> None:
+        """Whoever reads on from a snapshot has not seen the plan before."""
+        self._lines = LineWriter()
+
+    def _give_up(self, error: IllegalTransition, at: float, what: str) -> None:
+        log.error("%s was left out: %s", what, error)
+        job = None if error.job is None else self._registry.live.get(error.job)
+        if job is None or job.final_phase is not None:
+            return
+        given_up = JobGivenUp(at=at, job=job.id, reason=f"internal error: {what} was impossible: {error}")
+        self._registry.apply(given_up)
+        self._applied.append(given_up)
+
+
+def _row(event: DeployEvent) -> EventRow:
+    fields = to_fields(event)
+    return event.at, fields["event"], json.dumps(fields, separators=(",", ":"))

@@ -1,0 +1,329 @@
+"""All jobs, attempts and nodes that the scheduler keeps in memory, beside the engine's state.
+
+Like that state it changes only through events, those of the engine included, so a journal rebuilds it. What an agent
+says from moment to moment (steps on the way, signs of life) is in `heartbeats` and may be lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.core import events as engine_events
+from rota.core.errors import IllegalTransition
+from rota.core.lifecycle import FINAL_PHASES, AttemptOutcome, JobPhase
+from rota.deploy import events as deploy_events
+from rota.deploy.scheduler.records import Attempt, Job, Node
+
+DECISION_FAILURES: tuple[type[Any], ...] = (engine_events.SolveFailed, engine_events.PlacementFailed)
+"""Events by which the engine says that a policy or a mechanism gave no answer that can be used."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FailedDecisions:
+    """How often a policy or mechanism failed, and the last time."""
+
+    count: int = 0
+    last_at: float = 0.0
+    """Engine seconds."""
+    last_reason: str = ""
+
+
+@dataclass(kw_only=True)
+class Registry:
+    """Jobs and nodes."""
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    """All in memory: those that are not over, and those that are not over for long."""
+    live: dict[int, Job] = field(default_factory=dict)
+    """Those that are not over."""
+    running: dict[int, Job] = field(default_factory=dict)
+    """Those with an attempt."""
+    ended: dict[int, Job] = field(default_factory=dict)
+    """Those that are over, in the order of their ends."""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    requests: dict[str, list[int]] = field(default_factory=dict)
+    """Jobs by the name that the submitter gave the request."""
+    next_job: int = 0
+    archived: int = 0
+    """Jobs that left memory."""
+    last_round: float = 0.0
+    """When the engine decided last."""
+    begun: float = 0.0
+    config: Mapping[str, Any] = field(default_factory=dict)
+    counts: dict[JobPhase, int] = field(default_factory=lambda: dict.fromkeys(sorted(FINAL_PHASES), 0))
+    """Jobs that are over, those that left memory included."""
+    failed_decisions: FailedDecisions = field(default_factory=FailedDecisions)
+
+    def __post_init__(self) -> None:
+        self._apply = self._handlers()
+
+    def _handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            deploy_events.ServiceStarted: self._service_started,
+            deploy_events.JobAccepted: self._accepted,
+            deploy_events.CancelAsked: self._cancelled,
+            deploy_events.JobGivenUp: self._given_up,
+            deploy_events.JobWaits: self._waits,
+            deploy_events.JobsArchived: self._archived,
+            deploy_events.NodeJoined: self._joined,
+            deploy_events.NodeLost: self._lost,
+            deploy_events.NodeDrained: self._drained,
+            deploy_events.AttemptStarted: self._started,
+            deploy_events.AttemptResized: self._resized,
+            deploy_events.AttemptStopping: self._stopping,
+            deploy_events.StepsSaved: self._saved,
+            deploy_events.AttemptEnded: self._attempt_ended,
+            deploy_events.LeasesExtended: self._extended,
+            engine_events.JobsSubmitted: self._submitted,
+            engine_events.JobsRejected: self._rejected,
+            engine_events.JobsDropped: self._rejected,
+            engine_events.JobsFinished: self._finished,
+            engine_events.JobsParked: self._parked,
+            engine_events.JobsReturned: self._returned,
+            engine_events.Planned: self._decided,
+            engine_events.RoundsRan: self._decided,
+            engine_events.ProgressMade: self._progressed,
+            **dict.fromkeys(DECISION_FAILURES, self._decision_failed),
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the table of handlers."""
+        return {name: value for name, value in self.__dict__.items() if name != "_apply"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(saved)
+        self._apply = self._handlers()
+
+    def apply(self, event: Any) -> None:
+        """Take over what happened. After IllegalTransition the job that it names is in the phase in which it was."""
+        handler = self._apply.get(type(event))
+        if handler is not None:
+            handler(event)
+
+    def attempts_on(self, node: str) -> list[tuple[Job, Attempt]]:
+        """Jobs with an attempt that has a part on a node."""
+        held = ((job, job.attempt) for job in self.running.values())
+        return [(job, attempt) for job, attempt in held if attempt is not None and node in attempt.nodes]
+
+    # Jobs
+
+    def _accepted(self, event: deploy_events.JobAccepted) -> None:
+        if event.job in self.jobs:
+            raise IllegalTransition(f"job {event.job} is accepted a second time", self.jobs[event.job].story, event.job)
+        job = Job(id=event.job, spec=event.spec, submitted=event.at, by=event.by, request=event.request)
+        self.jobs[event.job] = job
+        self.live[event.job] = job
+        self.next_job = max(self.next_job, event.job + 1)
+        if event.request:
+            self.requests.setdefault(event.request, []).append(event.job)
+        job.note(event)
+
+    def _cancelled(self, event: deploy_events.CancelAsked) -> None:
+        self._conclude(event, JobPhase.CANCELLED, f"cancelled by {event.by}")
+        if not self.jobs[event.job].admitted:
+            self._end(event.job, event.at, JobPhase.CANCELLED)
+
+    def _given_up(self, event: deploy_events.JobGivenUp) -> None:
+        self._conclude(event, JobPhase.FAILED, event.reason)
+        if not self.jobs[event.job].admitted:
+            self._end(event.job, event.at, JobPhase.FAILED)
+
+    def _conclude(self, event: Any, final_phase: JobPhase, reason: str) -> None:
+        """How a job ends is decided; the engine hears of it at the end of the round."""
+        job = self.jobs[event.job]
+        if job.over:
+            job.move(final_phase)
+        job.note(event)
+        job.final_phase = final_phase
+        job.reason = reason
+        job.ended = event.at
+
+    def _waits(self, event: deploy_events.JobWaits) -> None:
+        job = self.jobs[event.job]
+        job.move(JobPhase.WAITING)
+        job.note(event)
+        job.wait_until = math.inf if event.until < 0 else event.until
+        job.reason = event.reason
+
+    def _end(self, number: int, at: float, phase: JobPhase, reason: str = "") -> None:
+        job = self.live.get(number)
+        if job is None:
+            return
+        try:
+            job.move(job.final_phase or phase)
+        except IllegalTransition:
+            job.admitted = False  # the engine has let go of it all the same
+            raise
+        del self.live[number]
+        self.ended[number] = job
+        job.reason = job.reason if job.final_phase else reason
+        job.ended = at if job.ended < 0 else job.ended
+        self.counts[job.phase] += 1
+
+    def _archived(self, event: deploy_events.JobsArchived) -> None:
+        for number in event.jobs:
+            job = self.jobs.pop(number)
+            self.ended.pop(number, None)
+            self.archived += 1
+            jobs = self.requests.get(job.request, ())
+            if jobs and not any(other in self.jobs for other in jobs):
+                del self.requests[job.request]
+
+    # What the engine says
+
+    def _submitted(self, event: engine_events.JobsSubmitted) -> None:
+        for number in range(event.first_id, event.first_id + len(event.jobs)):
+            self.jobs[number].admitted = True
+
+    def _rejected(self, event: engine_events.JobsRejected | engine_events.JobsDropped) -> None:
+        self._each(event.jobs.tolist(), lambda number: self._end(number, event.at, JobPhase.FAILED, event.reason))
+
+    def _finished(self, event: engine_events.JobsFinished) -> None:
+        finished_at = dict(zip(event.jobs.tolist(), event.finished_at.tolist(), strict=True))
+        self._each(finished_at, lambda number: self._end(number, finished_at[number], JobPhase.FINISHED))
+
+    @staticmethod
+    def _each(numbers: Iterable[int], change: Callable[[int], None]) -> None:
+        """Change several jobs; if one of them cannot be changed so, the others are, and then that is said."""
+        refused: IllegalTransition | None = None
+        for number in numbers:
+            try:
+                change(number)
+            except IllegalTransition as error:  # noqa: PERF203 - each job by itself
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def _decided(self, event: engine_events.Planned | engine_events.RoundsRan) -> None:
+        self.last_round = event.at
+
+    def _decision_failed(self, event: Any) -> None:
+        self.failed_decisions.count += 1
+        self.failed_decisions.last_at = event.at
+        self.failed_decisions.last_reason = event.reason
+
+    def _progressed(self, event: engine_events.ProgressMade) -> None:
+        for number, steps in zip(event.jobs.tolist(), event.steps.tolist(), strict=True):
+            self.jobs[number].reported_steps += steps
+
+    def _parked(self, event: engine_events.JobsParked) -> None:
+        for number in event.jobs.tolist():
+            self.jobs[number].parked = True
+
+    def _returned(self, event: engine_events.JobsReturned) -> None:
+        for number in event.jobs.tolist():
+            job = self.jobs[number]
+            if job.phase is JobPhase.WAITING:
+                job.move(JobPhase.QUEUED)
+            job.parked = False
+            job.wait_until = 0.0
+            job.reason = "" if job.final_phase is None else job.reason
+
+    # Attempts
+
+    def _attempt(self, event: Any) -> Attempt | None:
+        """The attempt an event speaks of, if it is the current one."""
+        attempt = self.jobs[event.job].attempt
+        return attempt if attempt is not None and attempt.epoch == event.epoch else None
+
+    def _started(self, event: deploy_events.AttemptStarted) -> None:
+        job = self.jobs[event.job]
+        job.move(JobPhase.RUNNING)
+        job.note(event)
+        job.epoch = event.epoch
+        job.log_node = event.parts[0].node
+        job.started = event.at if job.started < 0 else job.started
+        job.wait_until = 0.0
+        job.reason = ""
+        job.attempt = Attempt(
+            epoch=event.epoch,
+            parts=event.parts,
+            started=event.at,
+            lease_until=event.lease_until,
+            resume=event.resume,
+            resume_step=event.resume_step,
+            rate=event.rate,
+            port=event.port,
+        )
+        self.running[event.job] = job
+
+    def _resized(self, event: deploy_events.AttemptResized) -> None:
+        attempt = self._attempt(event)
+        if attempt is not None:
+            attempt.parts = event.parts
+            attempt.rate = event.rate
+
+    def _stopping(self, event: deploy_events.AttemptStopping) -> None:
+        job = self.jobs[event.job]
+        attempt = self._attempt(event)
+        if attempt is None:
+            return
+        if not job.over:
+            job.move(JobPhase.STOPPING)
+        job.note(event)
+        attempt.stop_reason = event.reason
+        attempt.stop_detail = event.detail
+        attempt.stop_asked = event.at
+
+    def _saved(self, event: deploy_events.StepsSaved) -> None:
+        job = self.jobs[event.job]
+        if event.epoch == job.epoch and event.step > job.saved_step:
+            job.saved_step = event.step
+            job.checkpoint = event.path
+            job.losses = 0
+
+    def _attempt_ended(self, event: deploy_events.AttemptEnded) -> None:
+        job = self.jobs[event.job]
+        if self._attempt(event) is None:
+            return
+        if not job.over:
+            job.move(JobPhase.QUEUED)
+        job.note(event)
+        job.attempt = None
+        job.exit_code = event.exit_code
+        del self.running[event.job]
+        self._count_outcome(job, event)
+
+    @staticmethod
+    def _count_outcome(job: Job, event: deploy_events.AttemptEnded) -> None:
+        if event.outcome is AttemptOutcome.COMPLETED and job.final_phase is None:
+            job.final_phase = JobPhase.FINISHED
+            job.ended = event.at
+            job.saved_step = max(job.saved_step, job.spec.expected_steps)
+        elif event.outcome is AttemptOutcome.STOPPED:
+            job.preemptions += 1
+        elif event.outcome is AttemptOutcome.LOST:
+            job.losses += 1
+        elif job.final_phase is None:
+            job.restarts += 1
+            job.reason = f"{event.outcome.value}: {event.detail}" if event.detail else event.outcome.value
+
+    def _extended(self, event: deploy_events.LeasesExtended) -> None:
+        for number, epoch in event.attempts:
+            attempt = self.jobs[number].attempt
+            if attempt is not None and attempt.epoch == epoch:
+                attempt.lease_until = max(attempt.lease_until, event.until)
+
+    # Nodes
+
+    def _joined(self, event: deploy_events.NodeJoined) -> None:
+        before = self.nodes.get(event.node)
+        if before is not None and before.joined.identity not in ("", event.identity):
+            for _, attempt in self.attempts_on(event.node):
+                attempt.forgotten.add(event.node)
+        self.nodes[event.node] = Node(joined=event, drained=before is not None and before.drained)
+
+    def _lost(self, event: deploy_events.NodeLost) -> None:
+        node = self.nodes[event.node]
+        node.lost = True
+        node.reason = event.reason
+
+    def _drained(self, event: deploy_events.NodeDrained) -> None:
+        self.nodes[event.node].drained = event.drained
+
+    def _service_started(self, event: deploy_events.ServiceStarted) -> None:
+        self.begun = event.begun
+        self.config = event.config

@@ -1,0 +1,205 @@
+"""What the engine is told at the end of a round: the world's side of `Clock.advance`.
+
+Pure: computed from the registry and the state, so that a scheduler which died in the middle of telling tells the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+
+from rota.core.arrays import IntArray
+from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
+from rota.core.errors import ProfileMissing
+from rota.core.events import (
+    ClusterChanged,
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsParked,
+    JobsReturned,
+    JobsSubmitted,
+    ProgressMade,
+    RoundsRan,
+)
+from rota.core.jobs import Jobs, table
+from rota.core.lifecycle import JobPhase
+from rota.core.ports import Throughputs
+from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
+from rota.engine.live_state import LiveState
+
+
+def cluster_now(registry: Registry, declared: Cluster | None) -> Cluster | None:
+    """The servers that are up; None if there is none."""
+    servers = tuple(
+        Server(
+            id=name,
+            type=node.joined.type,
+            capacity=Resources(
+                len(node.joined.devices),
+                node.joined.cpus,
+                node.joined.memory_gb,
+                node.joined.storage_mbps,
+                node.joined.network_gbps,
+            ),
+            rack=node.joined.rack or "rack0",
+        )
+        for name, node in sorted(registry.nodes.items())
+        if node.usable and node.joined.devices
+    )
+    if not servers:
+        return None
+    known: tuple[AcceleratorType, ...] = () if declared is None else declared.accelerators
+    return Cluster(name="live" if declared is None else declared.name, servers=servers, accelerators=known)
+
+
+class RoundReport:
+    """Says what happened since the last round."""
+
+    def __init__(self, registry: Registry, catalogue: Throughputs, declared: Cluster | None, round_s: float) -> None:
+        self._registry = registry
+        self._catalogue = catalogue
+        self._declared = declared
+        self._round_s = round_s
+        self._fit: dict[tuple[str, int], bool] = {}
+        self._fit_for: Cluster | None = None
+
+    def events(self, state: LiveState, now: float, since: float) -> list[Event]:
+        """Events for the engine, in an order in which each makes sense after the ones before."""
+        live = list(self._registry.live.values())
+        known = [job for job in live if job.admitted]
+        over = [job for job in known if job.final_phase is not None and job.attempt is None]
+        numbers_over = {job.id for job in over}
+        rest = [job for job in live if job.id not in numbers_over]
+        cluster = cluster_now(self._registry, self._declared)
+        target = state.cluster if cluster is None else cluster
+        events: list[Event] = [*self._ran(state, now, since), *self._progress(known, now), *_ended(over, now)]
+        events += self._aside(rest, cluster, now)
+        if target != state.cluster:
+            events.append(ClusterChanged(at=now, cluster=target))
+        if cluster is not None:
+            events += self._back(rest, target, now)
+            events += self._new(rest, target, now)
+        return events
+
+    def _ran(self, state: LiveState, now: float, since: float) -> list[Event]:
+        """Time that tasks held their slots. Steps are told apart from it: they count when they are saved."""
+        placement = state.placement
+        if placement is None or len(placement) == 0:
+            return []
+        active = state.view(now).jobs
+        members = np.concatenate([placement.first, placement.second[placement.second >= 0]])
+        if not np.isin(members, active).all():
+            return []  # somebody left without a plan after it; that round is not accounted
+        seconds = np.array([self._held(int(job), now, since) for job in placement.first])
+        nothing = np.zeros(len(placement))
+        ran = RoundsRan(
+            at=now,
+            start=since,
+            rounds=max(1, round((now - since) / self._round_s)),
+            steps=nothing,
+            partner_steps=nothing,
+            seconds=seconds,
+            lost=np.zeros(0, dtype=np.int64),
+        )
+        return [ran]
+
+    def _held(self, number: int, now: float, since: float) -> float:
+        """From the plan on, slots are held for the job, whether it has started or not; until it has ended."""
+        job = self._registry.jobs[number]
+        over = job.attempt is None and job.ended > 0
+        return max(0.0, min(now, job.ended) - since) if over else now - since
+
+    def _progress(self, jobs: list[Job], now: float) -> list[Event]:
+        """Steps that were saved, and that the engine does not know of yet."""
+        news = [job for job in jobs if job.saved_step > job.reported_steps]
+        if not news:
+            return []
+        news.sort(key=lambda job: job.id)
+        steps = np.array([job.saved_step - job.reported_steps for job in news], dtype=np.float64)
+        return [ProgressMade(at=now, jobs=_ids(news), steps=steps)]
+
+    def _aside(self, jobs: list[Job], cluster: Cluster | None, now: float) -> list[Event]:
+        """Jobs that wait for something no policy should know about."""
+        inside = [job for job in jobs if job.admitted and not job.parked]
+        stuck = [job for job in inside if cluster is None or not self._fits(job, cluster)]
+        ids = {job.id for job in stuck}
+        paused = [job for job in inside if job.wait_until > now and job.id not in ids]
+        events: list[Event] = []
+        for group, reason in ((stuck, "no server that is up could hold it"), (paused, "it waits after a failure")):
+            if group:
+                events.append(JobsParked(at=now, jobs=_ids(group), reason=reason))
+        return events
+
+    def _back(self, jobs: list[Job], cluster: Cluster, now: float) -> list[Event]:
+        ready = [job for job in jobs if job.parked and job.wait_until <= now and self._fits(job, cluster)]
+        return [JobsReturned(at=now, jobs=_ids(ready))] if ready else []
+
+    def _new(self, jobs: list[Job], cluster: Cluster, now: float) -> list[Event]:
+        """New jobs, one event for each run of consecutive numbers."""
+        new = [job for job in jobs if not job.admitted and job.final_phase is None and self._fits(job, cluster)]
+        new.sort(key=lambda job: job.id)
+        runs: list[list[Job]] = []
+        for job in new:
+            if runs and runs[-1][-1].id == job.id - 1:
+                runs[-1].append(job)
+            else:
+                runs.append([job])
+        return [JobsSubmitted(at=now, first_id=run[0].id, jobs=_table(run)) for run in runs]
+
+    def _fits(self, job: Job, cluster: Cluster) -> bool:
+        if cluster is not self._fit_for:
+            if cluster != self._fit_for:
+                self._fit = {}
+            self._fit_for = cluster
+        key = (job.spec.scheduled_profile, job.spec.gpus)
+        if key not in self._fit:
+            self._fit[key] = can_run(self._catalogue, *key, cluster)
+        return self._fit[key]
+
+
+def can_run(catalogue: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:
+    """Whether some type has both enough GPUs and a speed for such a job."""
+    for gpu_type, count in zip(cluster.types, cluster.capacity.tolist(), strict=True):
+        with contextlib.suppress(ProfileMissing):
+            if count >= gpus and catalogue.rate(profile, gpus, gpu_type) > 0:
+                return True
+    return False
+
+
+def _ended(over: list[Job], now: float) -> list[Event]:
+    """Jobs that are done, then those that were given up or cancelled, by reason."""
+    events: list[Event] = []
+    parked = [job for job in over if job.parked]
+    if parked:
+        events.append(JobsReturned(at=now, jobs=_ids(parked)))
+    done = sorted((job for job in over if job.final_phase is JobPhase.FINISHED), key=lambda job: job.id)
+    if done:
+        times = np.array([min(job.ended, now) for job in done])
+        events.append(JobsFinished(at=now, jobs=_ids(done), finished_at=times))
+    reasons: dict[str, list[Job]] = {}
+    for job in over:
+        if job.final_phase is not JobPhase.FINISHED:
+            reasons.setdefault(job.reason, []).append(job)
+    events += [JobsDropped(at=now, jobs=_ids(group), reason=reason) for reason, group in reasons.items()]
+    return events
+
+
+def _ids(jobs: list[Job]) -> IntArray:
+    return np.array(sorted(job.id for job in jobs), dtype=np.int64)
+
+
+def _table(jobs: list[Job]) -> Jobs:
+    deadlines = [job.spec.deadline_s for job in jobs]
+    return table(
+        profile_names=[job.spec.scheduled_profile for job in jobs],
+        gpus=[job.spec.gpus for job in jobs],
+        total_steps=[float(job.spec.expected_steps) for job in jobs],
+        submitted=[job.submitted for job in jobs],
+        weight=[job.spec.weight for job in jobs],
+        duration=[deadline or np.nan for deadline in deadlines],
+        slo=[1.0 if deadline else np.nan for deadline in deadlines],
+        tenant_names=[job.tenant for job in jobs],
+    )

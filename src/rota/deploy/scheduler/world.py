@@ -1,0 +1,119 @@
+"""The engine's clock and executor in a deployment, and nothing else: rounds on a grid of the wall clock.
+
+Between two rounds the `control_loop` serves requests; at the end of one the `round_report` says what happened.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+from rota.core.events import Event
+from rota.core.horizon import Horizon
+from rota.core.placement import Plan
+from rota.core.view import View
+from rota.deploy.scheduler.clock import WallClock
+from rota.deploy.scheduler.control_loop import ControlLoop
+from rota.deploy.scheduler.reconciliation import DesiredAttempt, desired_attempts
+from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.round_report import RoundReport, cluster_now
+from rota.engine.live_state import LiveState
+from rota.sim.tasks import make_tasks
+
+_LONGEST_NAP_S = 1.0
+
+
+class DeploymentWorld:
+    """Time passes on the wall; plans become orders for agents."""
+
+    exhausted = False
+    """A job may come at any time."""
+
+    def __init__(
+        self, *, clock: WallClock, registry: Registry, loop: ControlLoop, round_report: RoundReport, round_s: float
+    ) -> None:
+        self._clock = clock
+        self._registry = registry
+        self._loop = loop
+        self._round_report = round_report
+        self._round_s = round_s
+        self._state: LiveState | None = None
+        self._rates: dict[int, float] = {}
+        self._round_start = 0.0
+        self._begin_round()
+        self._reported_until = min(registry.last_round, self._round_start)
+        self._decision_began = 0.0
+        self.decided_s = 0.0
+        """Wall seconds that the last round took to be decided."""
+        loop.desired = self._desired
+
+    def attach(self, state: LiveState) -> None:
+        """From here on decisions are made on this state."""
+        self._state = state
+
+    # The clock
+
+    def now(self) -> float:
+        """The last point of the grid of rounds, engine seconds."""
+        return self._round_start
+
+    def wait_for_servers(self) -> None:
+        """Serve requests until there is a server, or the end is asked for."""
+        while not self._loop.stopped and cluster_now(self._registry, None) is None:
+            self._loop.turn(_LONGEST_NAP_S)
+        self._begin_round()
+
+    def advance(self, horizon: Horizon, limit: float) -> list[Event]:
+        """Serve requests until the next round has to be decided; what the engine has to know by then."""
+        del horizon, limit  # nobody knows what real jobs will do: every round on the grid is looked at
+        self._loop.carry_out()
+        self.decided_s = time.perf_counter() - self._decision_began if self._decision_began else 0.0
+        self._wait_for_round()
+        if self._loop.stopped or self._state is None:
+            return []
+        self._decision_began = time.perf_counter()
+        events: list[Event] = []
+        with self._loop.surviving("round report"):
+            events = self._round_report.events(self._state, self._round_start, self._reported_until)
+            self._reported_until = self._round_start
+        return events
+
+    def _wait_for_round(self) -> None:
+        while not self._loop.stopped:
+            end = self._round_start + self._round_s
+            wait_s = self._clock.wall_seconds(end - self._clock.now())
+            self._loop.turn(min(max(wait_s, 0.0), _LONGEST_NAP_S))
+            if self._clock.now() >= end:
+                self._begin_round()
+                if self._something_to_decide():
+                    return
+                self._reported_until = self._round_start
+
+    def _begin_round(self) -> None:
+        self._round_start = math.floor(self._clock.now() / self._round_s) * self._round_s
+        self._loop.round_start = self._round_start
+
+    def _something_to_decide(self) -> bool:
+        placement = None if self._state is None else self._state.placement
+        return bool(self._registry.live) or (placement is not None and len(placement) > 0)
+
+    # The executor
+
+    def apply(self, plan: Plan, view: View) -> None:
+        """Remember how fast tasks should be; orders follow from the placement in force."""
+        self._rates = {}
+        placement = plan.placement
+        if self._state is None or len(placement) == 0:
+            return
+        tasks = make_tasks(placement, view, spread_costs=True)
+        self._rates.update(zip(placement.first.tolist(), tasks.rate.tolist(), strict=True))
+        partners = zip(placement.second.tolist(), tasks.partner_rate.tolist(), strict=True)
+        self._rates.update((partner, rate) for partner, rate in partners if partner >= 0)
+
+    def close(self) -> None:
+        """Jobs go on without us."""
+
+    def _desired(self) -> dict[int, DesiredAttempt]:
+        if self._state is None:
+            return {}
+        return desired_attempts(self._state.placement, self._state.cluster, self._rates)

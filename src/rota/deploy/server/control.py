@@ -1,0 +1,236 @@
+"""The service for users: jobs, nodes, events, logs, status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+from rota.core.job_spec import JobSpec
+from rota.core.lifecycle import JobPhase
+from rota.deploy.scheduler.archive import JobFilter
+from rota.deploy.scheduler.order_board import LogOrder
+from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.requests import Answer, Refused
+from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
+from rota.deploy.server.logs import LogStreams
+from rota.deploy.server.messages import job_message, node_message, status_message
+from rota.rpc import rota_pb2 as pb
+from rota.rpc import rota_pb2_grpc as stubs
+from rota.rpc.convert import spec_of
+
+_SILENT_LOG_S = 10.0
+"""A log without a chunk for so long is looked after."""
+_LINES_AT_ONCE = 500
+_NEWS_EVERY_S = 0.2
+_PHASES = {phase.value: phase for phase in JobPhase}
+
+
+class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
+    """For users."""
+
+    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogStreams) -> None:
+        super().__init__(scheduler, identify)
+        self._logs = logs
+
+    def _visible_tenant(self, context: Any) -> str | None:
+        """The tenant whose jobs the caller may see; None for all."""
+        caller = self._identify(context)
+        return None if caller.admin else caller.tenant
+
+    # Jobs
+
+    @answered
+    async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitReply:
+        """Accept jobs."""
+        caller = self._identify(context)
+        specs = [_for_tenant(spec_of(message), caller) for message in request.jobs]
+        key = f"{caller.tenant}/{request.request}" if request.request else ""
+        requests = self._scheduler.requests
+        what = f"Submit of {len(specs)} jobs by {caller.name}"
+        jobs = await self._do(what, lambda now: requests.submit(specs, caller.name, key, now))
+        return pb.SubmitReply(jobs=jobs)
+
+    @answered
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.JobList:
+        """Jobs, the newest first: those in memory, and those that left it."""
+        wanted = JobFilter(
+            tenant=self._visible_tenant(context) or request.tenant,
+            phases=frozenset(_PHASES[name] for name in request.phases if name in _PHASES),
+            jobs=frozenset(request.jobs),
+            below=request.below,
+        )
+        if request.phases and not wanted.phases:
+            return pb.JobList()
+
+        limit = request.limit or None
+
+        def in_memory(registry: Registry) -> tuple[dict[int, pb.JobInfo], int]:
+            numbers = sorted((job.id for job in registry.jobs.values() if wanted.takes(job)), reverse=True)
+            newest = [registry.jobs[number] for number in numbers[:limit]]
+            return {job.id: self._message(job) for job in newest}, len(numbers)
+
+        # In this order, so that a job which leaves memory meanwhile is not missed.
+        messages, total = await self._look("ListJobs", in_memory)
+        archived, more = await self._archived_jobs(wanted, request.limit)
+        total += more
+        for job in archived:
+            total -= job.id in messages
+            messages.setdefault(job.id, self._message(job))
+        newest = sorted(messages, reverse=True)[:limit]
+        return pb.JobList(jobs=[messages[number] for number in newest], total=total)
+
+    async def _archived_jobs(self, wanted: JobFilter, limit: int) -> tuple[list[Job], int]:
+        if wanted.phases and not any(phase.final for phase in wanted.phases):
+            return [], 0
+        return await asyncio.to_thread(self._scheduler.archive.select, wanted, limit)
+
+    @answered
+    async def GetJob(self, request: pb.JobRequest, context: Any) -> pb.JobInfo:
+        """One job."""
+        message: pb.JobInfo = await self._of_job(request.job, context, self._message)
+        return message
+
+    async def _of_job(self, number: int, context: Any, question: Callable[[Job], Any]) -> Any:
+        """A value that the owner makes of a job, as far as the caller may see it."""
+        tenant = self._visible_tenant(context)
+        requests = self._scheduler.requests
+
+        def work(_: float) -> Answer:
+            job = requests.job(number, tenant)
+            return [], lambda: question(job)
+
+        return await self._do(f"look at job {number}", work)
+
+    def _message(self, job: Job) -> pb.JobInfo:
+        """Called by the owner, or for a job that left memory."""
+        live_step = 0 if job.over else self._scheduler.heartbeats.live_step((job.id, job.epoch))
+        return job_message(job, self._scheduler.clock, live_step)
+
+    @answered
+    async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:
+        """End jobs."""
+        caller = self._identify(context)
+        tenant = self._visible_tenant(context)
+        numbers = list(request.jobs)
+        requests = self._scheduler.requests
+        what = f"Cancel of {numbers} by {caller.name}"
+        cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now))
+        return pb.CancelReply(cancelled=cancelled, over=over)
+
+    # Nodes and the scheduler
+
+    @answered
+    async def ListNodes(self, request: pb.Empty, context: Any) -> pb.NodeList:
+        """All servers."""
+        del request, context
+        heartbeats = self._scheduler.heartbeats
+        nodes = await self._look(
+            "ListNodes", lambda registry: [node_message(registry, heartbeats, name) for name in sorted(registry.nodes)]
+        )
+        return pb.NodeList(nodes=nodes)
+
+    @answered
+    async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.NodeInfo:
+        """Keep jobs away from a server."""
+        caller = self._identify(context)
+        if not caller.admin:
+            raise Refused("PERMISSION_DENIED", "only an admin may drain a node")
+        requests = self._scheduler.requests
+        heartbeats = self._scheduler.heartbeats
+        what = f"Drain of {request.node} by {caller.name}"
+        await self._do(what, lambda now: requests.drain(request.node, caller.name, now, undo=request.undo))
+        node: pb.NodeInfo = await self._look(what, lambda registry: node_message(registry, heartbeats, request.node))
+        return node
+
+    @answered
+    async def Status(self, request: pb.Empty, context: Any) -> pb.StatusReply:
+        """The scheduler itself."""
+        del request
+        caller = self._identify(context)
+        scheduler = self._scheduler
+        reply: pb.StatusReply = await self._look(
+            "Status",
+            lambda registry: status_message(scheduler, registry, tenant=caller.tenant, admin=caller.admin),
+        )
+        return reply
+
+    # Streams
+
+    @streamed
+    async def Events(self, request: pb.EventsRequest, context: Any) -> AsyncGenerator[pb.EventLine, None]:
+        """What happened, and what happens."""
+        tenant = self._visible_tenant(context)
+        journal = self._scheduler.journal
+        after = request.after
+        if after < 0:
+            after = await self._look("Events", lambda _: journal.last)
+        while self._scheduler.alive():
+            lines = await asyncio.to_thread(journal.read, after, _LINES_AT_ONCE)
+            visible = lines if tenant is None else await self._of_tenant(lines, tenant)
+            for number, body in visible:
+                yield pb.EventLine(sequence=number, json=body)
+            after = lines[-1][0] if lines else after
+            if not lines:
+                if not request.follow:
+                    return
+                await asyncio.sleep(_NEWS_EVERY_S)
+
+    async def _of_tenant(self, lines: list[tuple[int, str]], tenant: str) -> list[tuple[int, str]]:
+        """The lines about jobs of a tenant."""
+        job_of_line = {number: json.loads(body).get("job", -1) for number, body in lines}
+        numbers = set(job_of_line.values()) - {-1}
+
+        def in_memory(registry: Registry) -> dict[int, str]:
+            return {number: registry.jobs[number].tenant for number in numbers if number in registry.jobs}
+
+        tenants: dict[int, str] = await self._look("Events", in_memory)
+        missing = numbers - tenants.keys()
+        if missing:
+            tenants |= await asyncio.to_thread(self._scheduler.archive.tenants, missing)
+        return [(number, body) for number, body in lines if tenants.get(job_of_line[number]) == tenant]
+
+    @streamed
+    async def Logs(self, request: pb.LogsRequest, context: Any) -> AsyncGenerator[pb.LogChunk, None]:
+        """The output of a job, from the server of its last attempt."""
+        node, phase = await self._of_job(request.job, context, lambda job: (job.log_node, job.phase))
+        if not node:
+            raise Refused("FAILED_PRECONDITION", f"job {request.job} has not run yet ({phase.value})")
+        number, chunks = self._logs.open(node)
+        order = LogOrder(id=number, job=request.job, rank=request.rank, offset=-request.tail, follow=request.follow)
+        board = self._scheduler.board
+        try:
+            await self._do("Logs", lambda _: ([], lambda: board.ask_for_log(node, order)))
+            while True:
+                chunk = await self._next_chunk(chunks, node, follow=request.follow)
+                yield chunk
+                if chunk.end:
+                    return
+        finally:
+            self._logs.close(number)
+            self._scheduler.post("end of Logs", lambda _: ([], lambda: board.drop_log(node, number)))
+
+    async def _next_chunk(self, chunks: asyncio.Queue[pb.LogChunk], node: str, *, follow: bool) -> pb.LogChunk:
+        while True:
+            try:
+                chunk = await asyncio.wait_for(chunks.get(), _SILENT_LOG_S)
+            except asyncio.TimeoutError:
+                orders = self._scheduler.published.get(node)
+                if follow and orders is not None and not orders.lost:
+                    continue  # a job may be silent; its node may not
+                raise Refused("ABORTED", f"node {node} does not answer; see `rota nodes`") from None
+            if chunk.error:
+                raise Refused("NOT_FOUND", chunk.error)
+            return chunk
+
+
+def _for_tenant(spec: JobSpec, caller: Caller) -> JobSpec:
+    """The job for the tenant of the caller, or for another one if the caller may say so."""
+    if spec.tenant and not caller.admin and spec.tenant != caller.tenant:
+        reason = f"this token submits for tenant {caller.tenant!r}, not for {spec.tenant!r}"
+        raise Refused("PERMISSION_DENIED", reason)
+    return replace(spec, tenant=spec.tenant or caller.tenant)

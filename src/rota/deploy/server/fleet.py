@@ -1,0 +1,102 @@
+"""The service for agents: they register, watch their orders, report what runs, and push logs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from rota.deploy.scheduler.requests import Refused
+from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.server.handlers import Handlers, Identify, answered, streamed
+from rota.deploy.server.logs import LogStreams
+from rota.deploy.server.messages import agent_report, desired_message, offered_node
+from rota.rpc import rota_pb2 as pb
+from rota.rpc import rota_pb2_grpc as stubs
+
+log = logging.getLogger(__name__)
+
+_QUIET_S = 5.0
+"""A stream without news looks after itself so often."""
+
+
+class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
+    """For agents."""
+
+    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogStreams) -> None:
+        super().__init__(scheduler, identify)
+        self._logs = logs
+        self._news: dict[str, asyncio.Event] = {}
+        self._events = asyncio.get_running_loop()
+        scheduler.board.changed = self._changed
+
+    def _changed(self, node: str) -> None:
+        """Called by the owner of the registry, from its thread."""
+        if not self._events.is_closed():
+            self._events.call_soon_threadsafe(self._wake, node)
+
+    def _wake(self, node: str) -> None:
+        event = self._news.get(node)
+        if event is not None:
+            event.set()
+
+    def _check(self, node: str, context: Any) -> None:
+        """An agent speaks for the node of its certificate and for no other."""
+        own = self._identify(context).node
+        if own is not None and own != node:
+            raise Refused("PERMISSION_DENIED", f"this certificate is for {own}, not for {node}")
+
+    @answered
+    async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterReply:
+        """A server comes."""
+        self._check(request.node, context)
+        scheduler = self._scheduler
+        offered = offered_node(request)
+        session = await self._do(f"Register of {request.node}", lambda now: scheduler.requests.register(offered, now))
+        log.info("node %s joined with %d x %s", request.node, len(request.devices), request.type)
+        return pb.RegisterReply(
+            session=session,
+            heartbeat_s=scheduler.options.timing.heartbeat_s,
+            dead_after_s=scheduler.options.timing.dead_after_s,
+            checkpoints=scheduler.options.checkpoints,
+            time_scale=scheduler.clock.scale,
+        )
+
+    @answered
+    async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:
+        """What a server runs."""
+        self._check(request.node, context)
+        report = agent_report(request)
+        requests = self._scheduler.requests
+        known = await self._do(f"Report of {request.node}", lambda now: requests.report(report, now))
+        return pb.ReportReply(known=bool(known))
+
+    @streamed
+    async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncGenerator[pb.Desired, None]:
+        """What a server should run, whenever that changes."""
+        self._check(request.node, context)
+        news = self._news.setdefault(request.node, asyncio.Event())
+        sent = -1
+        while self._scheduler.alive():
+            news.clear()
+            orders = self._scheduler.published.get(request.node)
+            if orders is None or orders.lost or orders.session != request.session:
+                return  # the agent will find out and register again
+            if orders.version != sent:
+                sent = orders.version
+                yield desired_message(orders, self._scheduler.clock)
+            try:
+                await asyncio.wait_for(news.wait(), _QUIET_S)
+            except asyncio.TimeoutError:
+                continue
+
+    @answered
+    async def PushLog(self, request: pb.LogChunk, context: Any) -> pb.Empty:
+        """Part of a log that somebody asked for, from the server that was asked."""
+        own = self._identify(context).node
+        asked = self._logs.node(request.id)
+        if own is not None and asked is not None and own != asked:
+            raise Refused("PERMISSION_DENIED", f"nobody asked {own} for this log")
+        await self._logs.push(request)
+        return pb.Empty()

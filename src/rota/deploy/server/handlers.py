@@ -1,0 +1,99 @@
+"""What the services share: who calls, work for the owner of the registry, and answers when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import grpc
+
+from rota.core.errors import ConfigError
+from rota.deploy.scheduler.inbox import Work
+from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.requests import Refused
+from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.stopping import STOPPING
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_LONGEST_REQUEST = 500
+"""Characters of a request in the log."""
+
+
+class Caller(Protocol):
+    """Who calls, as far as security has established it."""
+
+    name: str
+    tenant: str
+    admin: bool
+    node: str | None
+    """For agents: the only node they may speak for; None if that cannot be known."""
+
+
+Identify = Callable[[Any], Caller]
+
+
+class Handlers:
+    """Base of the services."""
+
+    def __init__(self, scheduler: Scheduler, identify: Identify) -> None:
+        self._scheduler = scheduler
+        self._identify = identify
+
+    async def _do(self, what: str, work: Work) -> Any:
+        """Let the owner do it; Refused if it cannot be done."""
+        if not self._scheduler.alive():
+            raise Refused("UNAVAILABLE", STOPPING)
+        return await asyncio.wrap_future(self._scheduler.post(what, work))
+
+    async def _look(self, what: str, question: Callable[[Registry], Any]) -> Any:
+        """A value that the owner makes of its registry."""
+        return await self._do(what, lambda _: self._scheduler.requests.look(question))
+
+
+def answered(method: Callable[[Any, Any, Any], Coroutine[Any, Any, T]]) -> Callable[[Any, Any, Any], Any]:
+    """A handler that never fails without an answer: a refusal becomes its status, anything else INTERNAL and a log."""
+
+    @functools.wraps(method)
+    async def handler(self: Any, request: Any, context: Any) -> T:
+        try:
+            return await method(self, request, context)
+        except Exception as error:
+            await _abort(method.__name__, request, context, error)
+            raise
+
+    return handler
+
+
+def streamed(method: Callable[[Any, Any, Any], AsyncGenerator[T, None]]) -> Callable[[Any, Any, Any], AsyncIterator[T]]:
+    """The same for a handler with a stream of answers."""
+
+    @functools.wraps(method)
+    async def handler(self: Any, request: Any, context: Any) -> AsyncIterator[T]:
+        try:
+            async with contextlib.aclosing(method(self, request, context)) as messages:
+                async for message in messages:
+                    yield message
+        except Exception as error:  # noqa: BLE001 - everything gets an answer
+            await _abort(method.__name__, request, context, error)
+
+    return handler
+
+
+async def _abort(name: str, request: Any, context: Any, error: Exception) -> None:
+    """Answer with an error; always raises."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if isinstance(error, Refused):
+        await context.abort(grpc.StatusCode[error.status], str(error))
+    if isinstance(error, ConfigError):
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+    shown = " ".join(str(request).split())[:_LONGEST_REQUEST]
+    log.error("%s failed: %s", name, shown, exc_info=error)
+    what = f"{name} failed inside the scheduler ({type(error).__name__}: {error}); its log has more"
+    await context.abort(grpc.StatusCode.INTERNAL, what)

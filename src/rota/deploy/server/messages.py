@@ -1,0 +1,194 @@
+"""Between the values of the scheduler and messages."""
+
+from __future__ import annotations
+
+import time
+
+from rota._version import __version__
+from rota.core.lifecycle import JobPhase, TaskPhase, outcome_named
+from rota.deploy.events import Part
+from rota.deploy.scheduler.clock import WallClock
+from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, TaskReport
+from rota.deploy.scheduler.order_board import LogOrder, NodeOrders, TaskOrder
+from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.requests import OfferedNode
+from rota.deploy.scheduler.service import Scheduler
+from rota.rpc import rota_pb2 as pb
+from rota.rpc.convert import spec_message
+
+# From agents
+
+
+def offered_node(message: pb.RegisterRequest) -> OfferedNode:
+    """A server that registers."""
+    return OfferedNode(
+        node=message.node,
+        type=message.type,
+        devices=tuple(device.id for device in message.devices),
+        cpus=message.cpus,
+        memory_gb=message.memory_gb,
+        storage_mbps=message.storage_mbps,
+        network_gbps=message.network_gbps,
+        rack=message.rack,
+        host=message.host,
+        emulated=message.emulated,
+        limits=message.limits,
+        device_memory_mib=min((device.memory_mib for device in message.devices), default=0.0),
+        identity=message.identity,
+    )
+
+
+def agent_report(message: pb.Observed) -> AgentReport:
+    """What an agent says it runs."""
+    return AgentReport(
+        node=message.node,
+        session=message.session,
+        sequence=message.sequence,
+        acknowledged=message.seen,
+        tasks={(task.job, task.epoch): _task_report(task) for task in message.tasks},
+        lateness_s=message.lateness_s,
+    )
+
+
+_TASK_PHASES = {phase.value: phase for phase in TaskPhase}
+
+
+def _task_report(message: pb.TaskState) -> TaskReport:
+    phase = _TASK_PHASES.get(message.phase, TaskPhase.RUNNING)
+    outcome = None
+    detail = message.detail
+    if phase is TaskPhase.ENDED:
+        outcome, detail = outcome_named(message.outcome, message.detail)
+    return TaskReport(
+        phase=phase,
+        step=message.step,
+        saved_step=message.saved_step,
+        saved_path=message.saved_path,
+        outcome=outcome,
+        exit_code=message.exit_code,
+        detail=detail,
+        answers=tuple((answer.rank, answer.json) for answer in message.answers),
+    )
+
+
+# To agents
+
+
+def desired_message(orders: NodeOrders, clock: WallClock) -> pb.Desired:
+    """All that one agent should do, written now."""
+    now = clock.now()
+    heard_ago_s = time.monotonic() - orders.last_report_at if orders.last_report else 0.0
+    return pb.Desired(
+        version=orders.version,
+        tasks=[_order_message(order, clock, now) for order in orders.tasks],
+        logs=[_log_message(order) for order in orders.logs],
+        heard=orders.last_report,
+        heard_ago_s=heard_ago_s,
+    )
+
+
+def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrder:
+    return pb.TaskOrder(
+        job=order.job,
+        epoch=order.epoch,
+        state=order.command.value,
+        lease_s=clock.wall_seconds(order.lease_until - now),
+        devices=order.devices,
+        cpus=order.cpus,
+        memory_gb=order.memory_gb,
+        first_rank=order.first_rank,
+        ranks=order.ranks,
+        world_size=order.world_size,
+        master_addr=order.master_addr,
+        master_port=order.master_port,
+        resume=order.resume,
+        resume_step=order.resume_step,
+        spec=spec_message(order.spec),
+        rate=order.rate * clock.scale,
+        messages=[pb.GangMessage(id=message.id, rank=message.rank, json=message.json) for message in order.messages],
+    )
+
+
+def _log_message(order: LogOrder) -> pb.LogRequest:
+    return pb.LogRequest(id=order.id, job=order.job, rank=order.rank, offset=order.offset, follow=order.follow)
+
+
+# To users
+
+
+def job_message(job: Job, clock: WallClock, live_step: int = 0) -> pb.JobInfo:
+    """A job; `live_step` is the last one that was heard of, saved or not."""
+    return pb.JobInfo(
+        job=job.id,
+        spec=spec_message(job.spec),
+        phase=job.phase.value,
+        reason=job.reason,
+        submitted_at=clock.wall_time(job.submitted),
+        started_at=clock.wall_time(job.started) if job.started >= 0 else 0.0,
+        ended_at=clock.wall_time(job.ended) if job.ended >= 0 else 0.0,
+        step=max(live_step, job.saved_step),
+        saved_step=job.saved_step,
+        restarts=job.restarts,
+        preemptions=job.preemptions,
+        epoch=job.epoch,
+        parts=[] if job.attempt is None else [_part_message(part) for part in job.attempt.parts],
+        exit_code=job.exit_code,
+        submitted_s=job.submitted,
+        ended_s=max(job.ended, 0.0),
+    )
+
+
+def _part_message(part: Part) -> pb.Part:
+    return pb.Part(node=part.node, devices=part.devices, cpus=part.cpus, memory_gb=part.memory_gb)
+
+
+def node_message(registry: Registry, heartbeats: Heartbeats, name: str) -> pb.NodeInfo:
+    """A server, as it is now."""
+    node = registry.nodes[name]
+    joined = node.joined
+    attempts = registry.attempts_on(name)
+    parts = [part for _, attempt in attempts for part in attempt.parts if part.node == name]
+    return pb.NodeInfo(
+        node=name,
+        type=joined.type,
+        gpus=len(joined.devices),
+        busy=len({device for part in parts for device in part.devices}),
+        cpus=joined.cpus,
+        memory_gb=joined.memory_gb,
+        storage_mbps=joined.storage_mbps,
+        state=node.state(busy=bool(attempts)).value,
+        last_seen_s=heartbeats.silent_s(name),
+        jobs=sorted(job.id for job, _ in attempts),
+        emulated=joined.emulated,
+        limits=joined.limits,
+        lateness_s=heartbeats.of(name).lateness_s,
+    )
+
+
+def status_message(scheduler: Scheduler, registry: Registry, *, tenant: str, admin: bool) -> pb.StatusReply:
+    """The scheduler itself, for a caller who speaks for this tenant."""
+    failed = registry.failed_decisions
+    return pb.StatusReply(
+        version=__version__,
+        now_s=scheduler.clock.now(),
+        time_scale=scheduler.options.time_scale,
+        round_s=scheduler.rules.round_s,
+        policy=scheduler.options.policy,
+        mechanism=scheduler.mechanism_name,
+        rounds=int(scheduler.round_start / scheduler.rules.round_s),
+        queued=len(registry.live) - len(registry.running),
+        running=len(registry.running),
+        finished=registry.counts[JobPhase.FINISHED],
+        failed=registry.counts[JobPhase.FAILED],
+        cancelled=registry.counts[JobPhase.CANCELLED],
+        archived=registry.archived,
+        events=scheduler.journal.last,
+        last_decision_s=scheduler.decided_s,
+        late_solves=scheduler.late_solves,
+        failed_decisions=failed.count,
+        last_failed_decision_s=failed.last_at,
+        last_failed_decision=failed.last_reason,
+        tenant=tenant,
+        admin=admin,
+    )

@@ -1,0 +1,133 @@
+"""`rota serve` from the inside: the scheduler behind a guarded port, until somebody says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from rota.core.errors import RotaError
+from rota.deploy.scheduler.options import Options
+from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.audit import Audit, Refusal, to_the_log
+from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, USER, AuthInterceptor
+from rota.deploy.security.handshakes import HandshakeWatch
+from rota.deploy.security.identity import current_identity
+from rota.deploy.security.places import revoked_file, tokens_file
+from rota.deploy.security.revocations import Revocations
+from rota.deploy.security.tokens import TokenFile
+from rota.deploy.security.transport import SERVER_OPTIONS, listen
+from rota.deploy.server.control import Control
+from rota.deploy.server.fleet import Fleet
+from rota.deploy.server.logs import LogStreams
+from rota.deploy.stopping import stop_on_eof, stop_on_signals
+from rota.rpc import rota_pb2_grpc as stubs
+
+__all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
+
+log = logging.getLogger(__name__)
+
+RULES = {
+    **HEALTH,
+    "/rota.v1.Fleet/*": frozenset({AGENT}),
+    "/rota.v1.Control/*": frozenset({USER, ADMIN}),
+    "/rota.v1.Control/Drain": frozenset({ADMIN}),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """Where to listen, and what protects it."""
+
+    address: str = "127.0.0.1:7070"
+    certs: Path | None = None
+    insecure: bool = False
+
+
+class _Caller:
+    """What handlers need to know about who calls."""
+
+    def __init__(self) -> None:
+        who = current_identity()
+        self.name = str(who)
+        self.tenant = who.tenant or "default"
+        self.admin = who.admin
+        self.node = None if who.insecure else who.name
+
+
+@contextlib.asynccontextmanager
+async def served(options: Options, port: Port) -> AsyncIterator[tuple[Scheduler, int]]:
+    """A running scheduler and the number of its port; everything is closed afterwards."""
+    scheduler = Scheduler(options)
+    try:
+        server, number, audit = _server(scheduler, port)
+        watch = contextlib.nullcontext() if port.insecure else HandshakeWatch(audit)
+        with watch:
+            scheduler.start()
+            await server.start()
+            try:
+                yield scheduler, number
+            finally:
+                await server.stop(0.5)
+                audit.flush()
+    finally:
+        scheduler.stop()
+
+
+def _server(scheduler: Scheduler, port: Port) -> tuple[Any, int, Audit]:
+    audit = Audit(_trail(scheduler))
+    tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
+    revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
+    guard = AuthInterceptor(RULES, tokens, audit, revoked=revoked, insecure=port.insecure)
+    server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
+    logs = LogStreams()
+
+    def who(_: Any) -> _Caller:
+        return _Caller()
+
+    stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs), server)
+    stubs.add_ControlServicer_to_server(Control(scheduler, who, logs), server)
+    checks = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+    asyncio.get_running_loop().create_task(_set_healthy(checks))
+    number = listen(server, port.address, certs=port.certs, insecure=port.insecure)
+    return server, number, audit
+
+
+async def _set_healthy(checks: Any) -> None:
+    for name in ("", "rota.v1.Fleet", "rota.v1.Control"):
+        await checks.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+
+def _trail(scheduler: Scheduler) -> Callable[[Refusal], None]:
+    """Refusals go to the log and into the journal."""
+
+    def write(refused: Refusal) -> None:
+        to_the_log(refused)
+        if scheduler.alive():
+            what = f"{refused.method}: {refused.reason.value}: {refused.why}"
+            times = 1 + refused.suppressed
+            scheduler.post("audit", lambda now: scheduler.requests.audit(refused.peer, what, times, now))
+
+    return write
+
+
+async def serve(options: Options, port: Port, ready: Callable[[str], None], *, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set or the scheduler fails; `ready` gets the address once it listens."""
+    async with served(options, port) as (scheduler, number):
+        host = port.address.rpartition(":")[0]
+        ready(f"{host}:{number}")
+        while not stop.is_set() and scheduler.alive():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(stop.wait(), 0.5)
+    if scheduler.failure is not None:
+        if isinstance(scheduler.failure, RotaError):
+            raise scheduler.failure
+        raise RotaError(f"the scheduler failed: {scheduler.failure!r}") from scheduler.failure

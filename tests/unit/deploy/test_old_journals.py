@@ -1,0 +1,181 @@
+"""A journal that the version before the typed job specifications wrote is read, and says the same about every job.
+
+`tests/data/journal_layout_1.jsonl` has the events of a real one: preemptions, a gang with a dead rank, a hanging job,
+one that fails for good, a drained server, a lost one, an agent with a new folder, cancelled jobs.
+"""
+
+import json
+import math
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from deployed import PlayedAgent, a_scheduler, ask, jobs_of, look, until
+from rota.core.errors import ConfigError
+from rota.core.job_spec import spec_values
+from rota.core.lifecycle import JobPhase, StopReason
+from rota.deploy.events import AttemptStopping, from_fields
+from rota.deploy.scheduler.old_journals import translated
+from rota.deploy.scheduler.options import Retention
+
+DATA = Path(__file__).parents[2] / "data"
+BEFORE = json.loads((DATA / "journal_layout_1.jobs.json").read_text())
+SAME_NAMES = (
+    "id", "submitted", "by", "admitted", "epoch", "checkpoint", "restarts", "losses", "preemptions", "started",
+    "ended", "exit_code", "reason", "wait_until", "parked",
+)  # fmt: skip
+NEW_NAMES = {"saved_step": "credited", "reported_steps": "told", "log_node": "home"}
+
+
+@pytest.fixture
+def old(tmp_path):
+    """The journal as a file, as the old version made it."""
+    path = tmp_path / "old.db"
+    db = sqlite3.connect(path)
+    db.execute(f"PRAGMA application_id = {0x524F5441}")
+    db.execute("PRAGMA user_version = 1")
+    db.execute(
+        "CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL)"
+    )
+    db.execute("CREATE TABLE snapshots (seq INTEGER PRIMARY KEY, version TEXT NOT NULL, body BLOB NOT NULL)")
+    for number, line in enumerate((DATA / "journal_layout_1.jsonl").read_text().splitlines(), 1):
+        event = json.loads(line)
+        db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (number, event["at"], event["event"], line))
+    db.commit()
+    db.close()
+    return path
+
+
+def a_registry(path):
+    scheduler = a_scheduler(path)
+    scheduler.journal.close()
+    return scheduler.registry
+
+
+def test_every_job_is_what_it_was(old):
+    registry = a_registry(old)
+
+    assert list(registry.jobs) == [before["id"] for before in BEFORE["jobs"]]
+    for before in BEFORE["jobs"]:
+        job = registry.jobs[before["id"]]
+        assert {name: getattr(job, name) for name in SAME_NAMES} == {name: before[name] for name in SAME_NAMES}
+        assert {new: getattr(job, new) for new in NEW_NAMES} == {new: before[name] for new, name in NEW_NAMES.items()}
+        assert job.phase.value == before["phase"]
+        assert (job.final_phase.value if job.final_phase else "") == before["verdict"]
+
+
+def test_specifications_are_what_they_were(old):
+    registry = a_registry(old)
+
+    for before in BEFORE["jobs"]:
+        spec, values = before["spec"], spec_values(registry.jobs[before["id"]].spec)
+        assert registry.jobs[before["id"]].spec.expected_steps == spec["steps"]
+        assert ("steps" in values) == spec["counted"]
+        for name, value in spec.items():
+            if name not in ("counted", "steps") and value:
+                assert values[name] == value
+
+
+def test_attempts_nodes_and_requests_are_what_they_were(old):
+    registry = a_registry(old)
+
+    for before in BEFORE["jobs"]:
+        attempt, was = registry.jobs[before["id"]].attempt, before["attempt"]
+        assert (attempt is None) == (was is None)
+        if attempt is not None:
+            assert [(p.node, list(p.devices)) for p in attempt.parts] == [
+                (p["node"], p["devices"]) for p in was["parts"]
+            ]
+            assert (attempt.epoch, attempt.lease_until, attempt.rate) == (was["epoch"], was["lease_until"], was["rate"])
+    assert {n: [x.lost, x.drained, x.joined.identity] for n, x in registry.nodes.items()} == BEFORE["nodes"]
+    assert registry.requests == BEFORE["requests"]
+    assert {phase.value: count for phase, count in registry.counts.items()} == BEFORE["counts"]
+    assert registry.next_job == BEFORE["next_job"]
+
+
+def test_the_file_goes_on_in_the_new_layout_and_is_read_again(old, tmp_path):
+    first = a_registry(old)
+    (layout,) = sqlite3.connect(old).execute("PRAGMA user_version").fetchone()
+    shutil.copy(old, tmp_path / "again.db")
+
+    assert layout == 2
+    assert a_registry(tmp_path / "again.db") == first
+
+
+def test_a_journal_of_a_later_version_is_refused_with_what_to_do(old):
+    db = sqlite3.connect(old)
+    db.execute("PRAGMA user_version = 3")
+    db.close()
+
+    with pytest.raises(ConfigError, match=r"has layout 3; .* Start the version that wrote it"):
+        a_scheduler(old)
+
+
+def test_a_scheduler_goes_on_with_the_jobs_of_an_old_journal(old):
+    scheduler = a_scheduler(old, retention=Retention(keep_finished_s=math.inf))  # its jobs are long over
+    before = {number: job.saved_step for number, job in scheduler.registry.jobs.items()}
+    scheduler.start()
+    try:
+        agents = [PlayedAgent(scheduler, "a"), PlayedAgent(scheduler, "b")]
+        until(lambda: jobs_of(scheduler)[12].over and jobs_of(scheduler)[13].epoch > 3, scheduler, agents)
+        assert jobs_of(scheduler)[13].attempt.resume_step == before[13]
+        ask(scheduler, lambda now: scheduler.requests.cancel([13], "me", None, now))
+        until(lambda: not look(scheduler, lambda registry: len(registry.live)), scheduler, agents)
+        phases = {number: job.phase for number, job in jobs_of(scheduler).items()}
+    finally:
+        scheduler.stop()
+
+    assert (phases[12], phases[13], phases[0]) == (JobPhase.FINISHED, JobPhase.CANCELLED, JobPhase.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason", "detail"),
+    [
+        ("preempted", StopReason.PREEMPTED, ""),
+        ("moved", StopReason.MOVED, ""),
+        ("cancelled", StopReason.CANCELLED, ""),
+        ("failed", StopReason.GIVEN_UP, "failed"),
+        ("hung: no step for 60 s", StopReason.HUNG, "no step for 60 s"),
+        ("a rank ended: stopped", StopReason.RANK_STOPPED, "a rank ended: stopped"),
+        ("a rank ended: out-of-memory", StopReason.RANK_FAILED, "a rank ended: out-of-memory"),
+    ],
+)
+def test_sentences_become_reasons(sentence, reason, detail):
+    fields = {"event": "AttemptStopping", "at": 1.0, "job": 2, "epoch": 3, "reason": sentence}
+
+    event = from_fields(translated(fields))
+
+    assert event == AttemptStopping(at=1.0, job=2, epoch=3, reason=reason, detail=detail)
+
+
+def test_a_job_that_would_be_refused_today_is_still_there():
+    spec = {
+        "gpus": 1,
+        "steps": 3600,
+        "counted": False,
+        "argv": ["train"],
+        "env": {},
+        "weight": float("nan"),
+        "cpus": -1.0,
+    }
+    fields = {"event": "JobAccepted", "at": 0.0, "job": 0, "spec": spec, "by": "me", "request": ""}
+
+    accepted = from_fields(translated(fields))
+
+    assert (accepted.spec.argv, accepted.spec.weight, accepted.spec.cpus) == (("train",), 1.0, 0.0)
+
+
+def test_an_outcome_of_a_word_that_nobody_knows_is_a_failure_that_says_it():
+    fields = {"event": "AttemptEnded", "at": 0.0, "job": 0, "epoch": 1, "outcome": "melted", "detail": "too hot"}
+
+    ended = from_fields(translated(fields))
+
+    assert (ended.outcome.value, ended.detail) == ("failed", "melted: too hot")
+
+
+def test_phases_have_the_names_they_had():
+    assert {phase.value for phase in JobPhase} == {
+        "queued", "waiting", "running", "stopping", "finished", "failed", "cancelled",
+    }  # fmt: skip

@@ -28,8 +28,9 @@ from rota.core.rules import Rules, preset
 from rota.engine import checkpoint as checkpoints
 from rota.engine.log import EventLog
 from rota.engine.loop import Engine
+from rota.engine.sense import Checks
 from rota.engine.state import State
-from rota.mechanisms.registry import build
+from rota.mechanisms.registry import build, mechanisms
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.estimator import estimated
@@ -105,16 +106,41 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     observers: list[Observer] = [metrics, *watch.observers()]
     if log is not None:
         observers.append(EveryEvent(log.observe))
-    engine = Engine(state=state, policy=policy, mechanism=mechanism, clock=world, executor=world, observers=observers)
+    checks = needed_checks(request.policy, name)
+    engine = Engine(
+        state=state,
+        policy=policy,
+        mechanism=mechanism,
+        clock=world,
+        executor=world,
+        observers=observers,
+        checks=checks,
+    )
     config = describe(request, name, speeds.name, cluster, rules)
     if metrics.auto:  # only there, so that logs of all other runs stay what they were
         config["endless"] = endless
     session = Session(
-        engine=engine, mechanism=mechanism, world=world, source=source, metrics=metrics, watch=watch, config=config
+        engine=engine,
+        mechanism=mechanism,
+        world=world,
+        source=source,
+        metrics=metrics,
+        watch=watch,
+        config=config,
+        checks=checks,
     )
     if request.resume is not None:
-        session = session.resumed(checkpoints.load(request.resume, config).parts, policy, speeds)
+        parts = checkpoints.load(request.resume, config).parts
+        session = session.resumed(parts, policy, speeds)
     return session, log
+
+
+def needed_checks(policy: str | Policy, mechanism: str) -> Checks:
+    """Answers of components that do not come with Rota are checked."""
+    return Checks(
+        policy=not isinstance(policy, str) or not policies.entry(policy).built_in,
+        mechanism=not mechanisms.entry(mechanism).built_in,
+    )
 
 
 def _check(request: Request) -> None:

@@ -83,7 +83,7 @@ class Watch:
             self.notes.setdefault(event.reason, []).extend(event.jobs.tolist())
         if self._measure is not None:
             first, last = self._measure
-            self.done += int(np.count_nonzero((event.jobs >= first) & (event.jobs < last)))
+            self.done += sum(first <= job < last for job in event.jobs.tolist())
 
     def singled_out(self, measure: tuple[int, int], done: int) -> None:
         """From now on these jobs are waited for; so many of them are done."""

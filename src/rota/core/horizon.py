@@ -8,9 +8,8 @@ always come back earlier.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rota.core.arrays import FloatArray
 from rota.core.events import (
@@ -48,8 +47,7 @@ class Outlook(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Horizon:
+class Horizon(NamedTuple):
     """How long a decision stays right if nothing unexpected happens."""
 
     until: float
@@ -63,7 +61,7 @@ class Horizon:
 
     def not_beyond(self, until: float) -> Horizon:
         """The same, but not for longer than that."""
-        return self if self.until <= until else replace(self, until=until)
+        return self if self.until <= until else self._replace(until=until)
 
     @property
     def arrivals_end_it(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from rota.core.allocation import Allocation
@@ -98,6 +98,19 @@ class Throughputs(Protocol):
 
     def known(self, profile: str) -> bool:
         """Whether the catalogue has this profile."""
+
+
+@runtime_checkable
+class Listed(Protocol):
+    """What throughputs offer beside their rates if they can say what they know."""
+
+    @property
+    def names(self) -> Iterable[str]:
+        """All profiles."""
+
+    @property
+    def types(self) -> Iterable[str]:
+        """Accelerator types on which something was measured."""
 
 
 @runtime_checkable

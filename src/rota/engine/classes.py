@@ -113,6 +113,9 @@ class ClassTable:
 
     def numbers(self, jobs: Jobs) -> IntArray:
         """The classes of arriving jobs."""
+        if len(jobs.gpus) == 1:
+            profile = jobs.profiles[int(jobs.profile[0])]
+            return np.array([self.number(profile, int(jobs.gpus[0]), float(jobs.weight[0]))])
         columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
         classes = [self.number(jobs.profiles[p], g, w) for p, g, w in zip(*columns, strict=True)]
         return np.array(classes, dtype=np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 
 from rota import kernels
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import FloatArray, IntArray, frozen, some
+from rota.core.arrays import FloatArray, IntArray, frozen, level, some
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -285,7 +285,7 @@ class State:
             self._settle_pairs(allocation, elapsed)
             sizes = np.bincount(jobs.named[GPUS])
             entries += int((sizes * (sizes - 1)).sum()) // 2
-        self._type_time = frozen(np.full(len(self._type_time), credit * entries))
+        self._type_time = frozen(level(len(self._type_time), credit * entries))
 
     def _settle_pairs(self, allocation: Allocation, elapsed: float) -> None:
         self._pairs.settle(elapsed, self._credit_s)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.job_spec import UNPROFILED
-from rota.core.ports import Sensitivities, StorageDependent, Throughputs
+from rota.core.ports import Listed, Sensitivities, StorageDependent, Throughputs
 from rota.core.sensitivity import Sensitivity
 
 
@@ -29,7 +29,7 @@ class OpenCatalogue:
         """
         if self.known(wish):
             return wish
-        names: tuple[str, ...] = tuple(getattr(self._known, "names", ()))
+        names = tuple(self._known.names) if isinstance(self._known, Listed) else ()
         exact = [name for name in names if _plain(wish) == _plain(name)]
         family = [name for name in names if _plain(wish) == _plain(name.partition(" (batch size")[0])]
         if len(exact) == 1:
@@ -58,7 +58,7 @@ class OpenCatalogue:
 
     def check(self, profile: str, gpus: int) -> None:
         """Raise ConfigError if no server of any type could ever run such a job."""
-        types = tuple(getattr(self._known, "types", ()))
+        types = tuple(self._known.types) if isinstance(self._known, Listed) else ()
         if profile == UNPROFILED or not types or any(self.rate(profile, gpus, gpu_type) > 0 for gpu_type in types):
             return
         self._known.rate(profile, gpus, types[0])  # says what was measured, unless it was measured as nothing

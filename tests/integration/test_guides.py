@@ -1,5 +1,9 @@
 """The guides are typed from the first block to the last, and say what comes out."""
 
+import importlib.util
+import subprocess
+import sys
+
 import pytest
 from guides import Reader, blocks_of, needed_by
 
@@ -55,3 +59,42 @@ def test_the_mechanism_of_the_guide_keeps_what_its_horizon_promises(tmp_path):
         reader.take(block)
 
     reader.run_python(SAME_RUN)
+
+
+FIT = """
+from my_engine.announcer import Announcer
+from my_engine.replay_clock import ReplayClock
+from my_formats.queue_file import QueueFile
+from my_mechanisms.emptiest import EmptiestFirst
+from my_mechanisms.one_server import OneServer
+from my_policies.equal_time import EqualTime
+from my_policies.night_shift import NightShift
+from my_policies.shortest_first import ShortestFirst
+from rota.core.ports import Clock, Executor, Policy
+from rota.mechanisms.dividing import Divide
+from rota.workloads.registry import TraceFormat
+
+policies: list[Policy] = [EqualTime(), NightShift(), ShortestFirst()]
+mechanisms: list[Divide] = [EmptiestFirst(), OneServer()]
+trace_format: TraceFormat = QueueFile()
+executor: Executor = Announcer()
+clock: Clock = ReplayClock([], 360.0)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="types are checked with 3.11 and newer, as by `make lint`")
+def test_a_type_checker_finds_that_what_the_guides_write_fits(tmp_path):
+    reader = Reader(tmp_path)
+    for page in PAGES[1:]:
+        for block in needed_by(page):
+            reader.take(block)
+    (tmp_path / "fit.py").write_text(FIT)
+
+    files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.py"))
+    options = ["--strict", "--config-file=", "--explicit-package-bases"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *files], check=False, capture_output=True, text=True, cwd=tmp_path
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr

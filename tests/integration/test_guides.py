@@ -1,11 +1,12 @@
 """The guides are typed from the first block to the last, and say what comes out."""
 
 import importlib.util
+import re
 import subprocess
 import sys
 
 import pytest
-from guides import Reader, blocks_of, needed_by
+from guides import DOCS, Reader, blocks_of, needed_by
 
 PAGES = ["loop.md", "add-a-policy.md", "add-a-mechanism.md", "add-a-trace-format.md", "add-an-executor.md"]
 
@@ -25,6 +26,21 @@ def test_every_answer_on_a_page_is_compared_and_no_block_is_left_out(page):
     kinds = {block.language for block in blocks_of(page) if block.file_name is None}
 
     assert kinds <= {"python", "sh", "toml", "text"}
+
+
+def test_what_the_page_about_the_loop_points_at_is_there():
+    page = (DOCS / "loop.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| `(src/[^`]+)` \| ([^|]+) \|$", page, re.MULTILINE)
+
+    missing = [
+        f"{path}: {name}"
+        for path, names in rows
+        for name in re.findall(r"`(\w+)`", names)
+        if not re.search(rf"^ *(def|class) {name}\b", (DOCS.parent / path).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+    assert len(rows) > 10
+    assert missing == []
 
 
 SAME_RUN = """

@@ -1,7 +1,7 @@
 """Rota from Python: `simulate` runs a workload, `replay` reads an event log back.
 
 Everything is named as on the command line; wherever a name is accepted, so is the object itself.
-See docs/python.md.
+See docs/python-api.md.
 """
 
 from __future__ import annotations

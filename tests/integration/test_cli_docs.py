@@ -1,4 +1,7 @@
-"""What the documentation shows is run: Python blocks and `rota` commands, in the order of the page."""
+"""What the documentation shows is run: Python blocks and `rota` commands, in the order of the page.
+
+Guides, in which one block builds on another, are typed by `test_guides.py`.
+"""
 
 import re
 import shlex
@@ -21,7 +24,6 @@ PAGES = [
     "docs/figures.md",
     "docs/security.md",
     "docs/report.md",
-    "docs/add-a-policy.md",
 ]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -48,23 +50,11 @@ def test_the_python_shown_in_the_documentation_runs(page, tmp_path):
         run([sys.executable, "-W", "error", "-c", body], tmp_path)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p != "docs/add-a-policy.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_the_commands_shown_in_the_documentation_run(page, tmp_path):
     for line in commands(page):
         program, *arguments = shlex.split(line)
         run([sys.executable, "-m", "rota.cli", *arguments] if program == "rota" else [program, *arguments], tmp_path)
-
-
-def test_a_policy_from_the_documentation_schedules_jobs(tmp_path):
-    use = (
-        "\nimport rota\n"
-        "run = dict(workload='gavel-static', settings={'jobs': 6}, cluster='v100=2,k80=2')\n"
-        "for name in ('shortest-first', 'equal-time'):\n"
-        "    if name in policies.names():\n"
-        "        assert rota.simulate(**run, policy=name).summary['jobs_finished'] == 6\n"
-    )
-    for body in blocks("docs/add-a-policy.md", "python"):
-        run([sys.executable, "-c", body + use], tmp_path)
 
 
 @pytest.mark.parametrize(

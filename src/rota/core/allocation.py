@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rota.core.arrays import NO_JOB, BoolArray, FloatArray, IntArray, same
+from rota.core.arrays import NO_JOB, BoolArray, FloatArray, IntArray, frozen, same
 from rota.core.configurations import Holding
 from rota.core.horizon import EVERY_ROUND, Horizon
 
@@ -56,9 +56,8 @@ class Options:
     __hash__ = None  # type: ignore[assignment]
 
 
-NO_OPTIONS = Options(
-    first=np.zeros(0, dtype=np.int64), second=np.zeros(0, dtype=np.int64), gpus=np.zeros(0, dtype=np.int64)
-)
+_NOBODY = frozen(np.zeros(0, dtype=np.int64))
+NO_OPTIONS = Options(first=_NOBODY, second=_NOBODY, gpus=_NOBODY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

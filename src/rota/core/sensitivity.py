@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.arrays import FloatArray
+from rota.core.arrays import FloatArray, frozen
 from rota.core.errors import ProfileMissing
 
 _SLACK = 1e-9
@@ -33,6 +33,11 @@ class Sensitivity:
     ideal_memory_gb: float
     speedup: float
     """Speed with the ideal CPUs and memory, relative to the rate."""
+
+    def __post_init__(self) -> None:
+        """Measurements are not written to."""
+        for column in (self.cpus, self.memory_gb, self.speed):
+            frozen(column)
 
     def at(self, cpus: float, memory_gb: float) -> float:
         """Relative speed with so much per GPU; more than was measured counts as the most that was.

@@ -227,7 +227,7 @@ class _PairRates:
         self._estimating = estimating
         self._kinds: dict[_Kind, int] = {}
         self._kind: tuple[int, ...] = ()
-        self._true: FloatArray = np.zeros((0, 0, len(types)))
+        self._true: FloatArray = frozen(np.zeros((0, 0, len(types))))
         self._known: FloatArray = self._true
 
     def append(self, kind: _Kind) -> None:

@@ -30,12 +30,13 @@ class Requests:
     """What jobs ask for beside a number of GPUs (carried along, not used in simulation); NaN where nothing was said."""
 
     cpus: FloatArray
-    """Of the whole job, like memory."""
+    """CPUs of the whole job."""
     memory_gb: FloatArray
+    """Main memory of the whole job, GB."""
     min_gpus: FloatArray
-    """The job may run with so many GPUs or more ..."""
+    """The least number of GPUs with which the job may run."""
     max_gpus: FloatArray
-    """... up to so many."""
+    """The largest number of GPUs with which the job may run."""
 
     def take(self, which: IntArray | slice) -> Requests:
         """Those of some of the jobs."""

@@ -54,18 +54,7 @@ class SlowestTask:
         seconds = np.empty(count)
         kernels.slowest_many(tasks.rate, tasks.left, np.array(starts), each, steps, seconds, self._round_s, start)
         if end >= stop:
-            return Stretch(
-                start=start,
-                end=end,
-                rounds=rounds,
-                steps=steps,
-                partner_steps=zeros(count),
-                seconds=seconds,
-                finished=NO_IDS,
-                finished_at=NO_TIMES,
-                lost=NO_IDS,
-                each=each,
-            )
+            return Stretch(start, end, rounds, steps, zeros(count), seconds, NO_IDS, NO_TIMES, NO_IDS, each)
         last_round = self._one(tasks, end, end)
         each[rounds] = last_round.seconds
         last_round.start = start
@@ -95,17 +84,7 @@ class SlowestTask:
             over = left <= 0
             finished = placement.first[over]
             finished_at = finish[over]
-        return Stretch(
-            start=start,
-            end=end,
-            rounds=1,
-            steps=steps,
-            partner_steps=zeros(count),
-            seconds=seconds,
-            finished=finished,
-            finished_at=finished_at,
-            lost=NO_IDS,
-        )
+        return Stretch(start, end, 1, steps, zeros(count), seconds, finished, finished_at, NO_IDS)
 
     # Some share GPUs, or fail
 

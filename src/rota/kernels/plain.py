@@ -64,10 +64,7 @@ def choose_ones(
         rows[begin:at] = taken
         if at - begin < free and at < count and flags & FILLS:
             idle = (runs & ~(share[gpu_type] > 0)).nonzero()[0]
-            if len(idle) > 1:
-                rates = throughput[job_class[idle]] if flags & BY_SPEED else None
-                fill_order = waiting(gpu_type, owed[gpu_type][idle], rates)
-                idle = idle[fill_order][: free - len(taken)]
+            idle = _fillers(gpu_type, idle, free - len(taken), job_class, owed, throughput, flags)
             unchosen[idle] = False
             rows[at : at + len(idle)] = idle
             at += len(idle)
@@ -95,6 +92,24 @@ def _best(
         order = ranked(behind, jobs[rows], owed[gpu_type][rows], share[gpu_type][rows], scatters=bool(flags & SCATTERS))
     best: IntArray = rows[order[:free]]
     return best
+
+
+def _fillers(
+    gpu_type: int,
+    idle: IntArray,
+    free: int,
+    job_class: IntArray,
+    owed: FloatArray,
+    throughput: FloatArray,
+    flags: int,
+) -> IntArray:
+    """The first `free` (at least one) of these rows without a share."""
+    if len(idle) <= 1:
+        return idle
+    rates = throughput[job_class[idle]] if flags & BY_SPEED else None
+    order = waiting(gpu_type, owed[gpu_type][idle], rates)
+    fillers: IntArray = idle[order][:free]
+    return fillers
 
 
 def ranked(behind: FloatArray, jobs: IntArray, owed: FloatArray, share: FloatArray, *, scatters: bool) -> IntArray:

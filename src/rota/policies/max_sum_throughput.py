@@ -75,7 +75,11 @@ class MaxSumThroughput:
             return self._by_group(view, rate, value, np.zeros(len(view)))
 
     def _by_group(self, view: View, rate: FloatArray, value: FloatArray, need: FloatArray) -> Allocation:
-        groups = by_class_and(view, np.where(need > 0, np.arange(len(view)) + 1, 0)) if need.any() else by_class(view)
+        if need.any():
+            own_group = np.where(need > 0, np.arange(len(view)) + 1, 0)  # of jobs with a need of their own
+            groups = by_class_and(view, own_group)
+        else:
+            groups = by_class(view)
         polytope = Polytope(
             groups=groups,
             capacity=view.capacity.astype(np.float64),

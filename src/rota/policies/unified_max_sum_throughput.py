@@ -34,7 +34,8 @@ class MaxSumThroughputUnified:
         groups = by_class(view)
         ways = columns(view, groups)
         ones = np.ones(len(groups))
-        solution = most(Configured(groups=groups, columns=ways, scale=ones), ones, {"basis": recalled(view, "basis")})
+        problem = Configured(groups=groups, columns=ways, scale=ones)
+        solution = most(problem, ones, {"basis": recalled(view, "basis")})
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,

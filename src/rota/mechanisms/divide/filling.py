@@ -116,7 +116,9 @@ class Filling:
     def _rank(self, item: Item) -> tuple[float, float, int, int]:
         load = self._load(item.job_class, item.wish)
         size = float(self.classes[item.job_class].gpus)
-        return (-size, -load, item.job_class, item.wish) if self.whole else (-load, -size, item.job_class, item.wish)
+        if self.whole:
+            return (-size, -load, item.job_class, item.wish)
+        return (-load, -size, item.job_class, item.wish)
 
     def _load(self, job_class: int, option: int) -> float:
         """The larger part per GPU of what a GPU has on average."""
@@ -244,25 +246,25 @@ class Filling:
         """Hand out what is left: the largest gain first."""
         waiting = [i for i in items if i.option < len(self.classes[i.job_class].options) - 1]
         while waiting:
-            raises = [(gain, -n, item, option) for n, item in enumerate(waiting) for gain, option in self._raises(item)]
+            raises = [(item, raised) for item in waiting if (raised := self._raise(item)) is not None]
             if not raises:
                 return
-            _, _, item, option = max(raises, key=lambda r: r[:2])
+            item, (_, option) = max(raises, key=lambda entry: entry[1][0])  # of equal gains the first
             self.change(item, option)
-            waiting = [i for n, i in enumerate(waiting) if i is item or -n in {r[1] for r in raises}]
+            waiting = [item for item, _ in raises]
 
-    def _raises(self, item: Item) -> list[tuple[float, int]]:
-        """The largest gain that an item could have with what is left, if any."""
+    def _raise(self, item: Item) -> tuple[float, int] | None:
+        """The largest gain in speed that an item could have with what is left, and its option then; None if none."""
         job_class = self.classes[item.job_class]
         held = job_class.options[item.option]
         for option in range(len(job_class.options) - 1, -1, -1):
             wanted = job_class.options[option]
             if wanted.speed <= held.speed + TOLERANCE:
-                return []
+                return None
             if all(
                 (wanted.cpus - held.cpus) * part <= (self.cpus[server] + TOLERANCE) * job_class.gpus
                 and (wanted.memory - held.memory) * part <= (self.memory[server] + TOLERANCE) * job_class.gpus
                 for server, part in item.slots
             ):
-                return [(wanted.speed - held.speed, option)]
-        return []
+                return wanted.speed - held.speed, option
+        return None

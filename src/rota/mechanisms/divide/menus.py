@@ -40,7 +40,7 @@ def menu(
         if (o.cpus, o.memory) == share or (o.speed >= 1 - TOLERANCE and _given(o, gpus, share, servers))
     ]
     kept = tuple(_useful(able))
-    inside = [n for n, o in enumerate(kept) if o.cpus <= share[0] + TOLERANCE and o.memory <= share[1] + TOLERANCE]
+    inside = [n for n, option in enumerate(kept) if _within(option, *share)]
     return JobClass(gpus=gpus, options=kept, floor=inside[-1])
 
 
@@ -80,8 +80,13 @@ def _option(
 def _given(option: Option, gpus: int, share: tuple[float, float], servers: list[Server]) -> bool:
     """Whether one server can give it, or for a job larger than any server, whether it is within its share."""
     if gpus > max(s[0] for s in servers):
-        return option.cpus <= share[0] + TOLERANCE and option.memory <= share[1] + TOLERANCE
-    return any(gpus <= s[0] and option.cpus <= s[1] + TOLERANCE and option.memory <= s[2] + TOLERANCE for s in servers)
+        return _within(option, *share)
+    return any(gpus <= server_gpus and _within(option, cpus, memory) for server_gpus, cpus, memory in servers)
+
+
+def _within(option: Option, cpus: float, memory: float) -> bool:
+    """Whether an option needs no more than these CPUs and GB."""
+    return option.cpus <= cpus + TOLERANCE and option.memory <= memory + TOLERANCE
 
 
 def _useful(options: list[Option]) -> list[Option]:

@@ -37,7 +37,11 @@ def settled(places: Places, packing: Packing, last: Mapping[int, tuple[Class, Sl
     to = _matched(wanted, held, shape)
     if all(to[s] == s for s in range(count)):
         return places
-    return {key: [(sorted((to[s], part) for s, part in slots), c) for slots, c in each] for key, each in places.items()}
+    return {key: [(_moved(slots, to), holding) for slots, holding in each] for key, each in places.items()}
+
+
+def _moved(slots: Slots, to: list[int]) -> Slots:
+    return sorted((to[server], part) for server, part in slots)
 
 
 def _matched(wanted: list[Counter[Class]], held: list[Counter[Class]], shape: Sequence[object]) -> list[int]:
@@ -53,7 +57,8 @@ def _matched(wanted: list[Counter[Class]], held: list[Counter[Class]], shape: Se
             to[server] = server if server in same else same[-1]
             same.remove(to[server])
             free.discard(to[server])
-    for server in sorted((s for s in range(len(to)) if to[s] < 0), key=lambda s: (-sum(wanted[s].values()), s)):
+    unmatched = [server for server in range(len(to)) if to[server] < 0]
+    for server in sorted(unmatched, key=lambda s: (-sum(wanted[s].values()), s)):
         what = wanted[server]
         able = [s for s in free if shape[s] == shape[server]]
         to[server] = max(able, key=lambda s: (sum((what & held[s]).values()), s == server, -s))

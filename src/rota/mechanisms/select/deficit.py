@@ -62,7 +62,8 @@ class Deficit(Select):
             steady = this_round.passes(wants, self._urgent(self._loyal(view, wish), accounts.share))
         if allocation.traits.fills and this_round.spare > 0 and this_round.unserved.any():
             this_round.fill((debt - accounts.share * self._round_s).sum(axis=0))
-        return this_round.choice(UNTIL_JOBS_CHANGE.not_beyond(allocation.horizon.until) if steady else EVERY_ROUND)
+        horizon = UNTIL_JOBS_CHANGE.not_beyond(allocation.horizon.until) if steady else EVERY_ROUND
+        return this_round.choice(horizon)
 
     def _urgent(self, debt: FloatArray, share: FloatArray) -> FloatArray:
         """Debts with a bonus for who has waited long by the measure of its own share.

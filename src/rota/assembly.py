@@ -28,8 +28,9 @@ from rota.core.rules import Rules, preset
 from rota.engine import checkpoint as checkpoints
 from rota.engine.log import EventLog
 from rota.engine.loop import Engine
+from rota.engine.sense import Checks
 from rota.engine.state import State
-from rota.mechanisms.registry import build
+from rota.mechanisms.registry import ComposedMechanism, build, mechanisms
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.estimator import estimated
@@ -83,8 +84,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     source = make_source(request, table, cluster, speeds)
     policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
     name = request.mechanism or rules.mechanism
-    watched = request.events is not None
-    mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
+    mechanism = _make_mechanism(request, name, rules)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
     waiting = Waiting(name, cluster.gpus) if mechanism.may_leave_gpus_idle else None
@@ -92,16 +92,40 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     world = World(source, rules)
     log = None if request.events is None else EventLog(request.events)
     observers = _observers(metrics, watch, log)
-    engine = Engine(state=state, policy=policy, mechanism=mechanism, clock=world, executor=world, observers=observers)
+    checks = needed_checks(request.policy, name)
+    engine = Engine(
+        state=state,
+        policy=policy,
+        mechanism=mechanism,
+        clock=world,
+        executor=world,
+        observers=observers,
+        checks=checks,
+    )
     config = describe(request, name, speeds.name, cluster, rules)
     if metrics.auto:  # only there, so that logs of all other runs stay what they were
         config["endless"] = source.endless
     session = Session(
-        engine=engine, mechanism=mechanism, world=world, source=source, metrics=metrics, watch=watch, config=config
+        engine=engine,
+        mechanism=mechanism,
+        world=world,
+        source=source,
+        metrics=metrics,
+        watch=watch,
+        config=config,
+        checks=checks,
     )
     if request.resume is not None:
         session = session.resumed(checkpoints.load(request.resume, config).parts, policy, speeds)
     return session, log
+
+
+def needed_checks(policy: str | Policy, mechanism: str) -> Checks:
+    """Answers of components that do not come with Rota are checked."""
+    return Checks(
+        policy=not isinstance(policy, str) or not policies.entry(policy).built_in,
+        mechanism=not mechanisms.entry(mechanism).built_in,
+    )
 
 
 def _check(request: Request) -> None:
@@ -142,6 +166,12 @@ def _make_watch(request: Request, metrics: Metrics, waiting: Waiting | None, sta
         guard.begin(state.cluster.gpus, endless=endless)
         watch.follow(state)
     return watch
+
+
+def _make_mechanism(request: Request, name: str, rules: Rules) -> ComposedMechanism:
+    """The mechanism of that name; slots are worked out in full if there is a log to write them to."""
+    settings = dict(request.mechanism_settings or {})
+    return build(name, rules, request.seed, settings, watched=request.events is not None)
 
 
 def _observers(metrics: Metrics, watch: Watch, log: EventLog | None) -> list[Observer]:

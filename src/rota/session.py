@@ -23,6 +23,7 @@ from rota.core.jobs import Source
 from rota.core.ports import Handler, Observer, Policy, Throughputs
 from rota.engine import checkpoint as checkpoints
 from rota.engine.loop import Engine
+from rota.engine.sense import Checks
 from rota.engine.state import State
 from rota.mechanisms.registry import ComposedMechanism
 from rota.sim.world import World
@@ -152,6 +153,7 @@ class Session:
     metrics: Metrics
     watch: Watch
     config: dict[str, Any]
+    checks: Checks
 
     def run(self, until: float | None, save_to: str | Path | None, every: float | None, *, fresh: bool) -> float:
         """Run to the end; CPU seconds."""
@@ -217,6 +219,7 @@ class Session:
             executor=world,
             observers=[metrics, *self.watch.observers()],
             trigger=parts["trigger"],
+            checks=self.checks,
         )
         return replace(self, engine=engine, world=world, metrics=metrics)
 

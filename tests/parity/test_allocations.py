@@ -75,6 +75,7 @@ def view_of(instance):
         tenant=np.zeros(count, dtype=np.int64),
         tenants=("default",),
         attained=np.zeros(count),
+        last_ran=np.zeros(len(jobs)),
         speed=np.ones(count),
         urgent=None,
         patient=True,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import FloatArray, IntArray, frozen
 from rota.core.errors import ConfigError
 
 
@@ -101,27 +101,27 @@ class Cluster:
     def server_type(self) -> IntArray:
         """Index into `types` of each server of `ordered`."""
         rank = {t: i for i, t in enumerate(self.types)}
-        return np.array([rank[s.type] for s in self.ordered], dtype=np.int64)
+        return frozen(np.array([rank[s.type] for s in self.ordered], dtype=np.int64))
 
     @cached_property
     def server_gpus(self) -> IntArray:
         """GPUs of each server of `ordered`."""
-        return np.array([s.capacity.gpus for s in self.ordered], dtype=np.int64)
+        return frozen(np.array([s.capacity.gpus for s in self.ordered], dtype=np.int64))
 
     @cached_property
     def server_cpus(self) -> FloatArray:
         """CPUs of each server of `ordered`; 0 where it is unknown."""
-        return np.array([s.capacity.cpus for s in self.ordered], dtype=np.float64)
+        return frozen(np.array([s.capacity.cpus for s in self.ordered], dtype=np.float64))
 
     @cached_property
     def server_memory_gb(self) -> FloatArray:
         """Main memory of each server of `ordered`; 0 where it is unknown."""
-        return np.array([s.capacity.memory_gb for s in self.ordered], dtype=np.float64)
+        return frozen(np.array([s.capacity.memory_gb for s in self.ordered], dtype=np.float64))
 
     @cached_property
     def server_storage_mbps(self) -> FloatArray:
         """Storage bandwidth (MB/s) of each server of `ordered`; 0 where it is unknown."""
-        return np.array([s.capacity.storage_mbps for s in self.ordered], dtype=np.float64)
+        return frozen(np.array([s.capacity.storage_mbps for s in self.ordered], dtype=np.float64))
 
     @cached_property
     def fair_cpus(self) -> FloatArray:
@@ -142,7 +142,7 @@ class Cluster:
         """By type, the amount per GPU of the server that has least; a server without GPUs owes nobody anything."""
         per_gpu = np.full(len(amount), np.inf)
         np.divide(amount, self.server_gpus, out=per_gpu, where=self.server_gpus > 0)
-        return np.minimum.reduceat(per_gpu, self.server_bounds[:-1])
+        return frozen(np.minimum.reduceat(per_gpu, self.server_bounds[:-1]))
 
     @cached_property
     def server_bounds(self) -> list[int]:
@@ -153,15 +153,16 @@ class Cluster:
     @cached_property
     def capacity(self) -> IntArray:
         """GPUs by type, in the order of `types`."""
-        return np.bincount(self.server_type, weights=self.server_gpus, minlength=len(self.types)).astype(np.int64)
+        gpus = np.bincount(self.server_type, weights=self.server_gpus, minlength=len(self.types))
+        return frozen(gpus.astype(np.int64))
 
     @cached_property
     def prices(self) -> FloatArray:
         """Hourly price of one GPU by type; 1 where none is known."""
         price = {a.name: a.hourly_price for a in self.accelerators}
-        return np.array([price.get(t, 1.0) for t in self.types])
+        return frozen(np.array([price.get(t, 1.0) for t in self.types]))
 
-    @property
+    @cached_property
     def gpus(self) -> int:
         """All GPUs."""
         return int(self.capacity.sum())

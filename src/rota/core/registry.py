@@ -31,6 +31,8 @@ class Entry(Generic[T]):
     preset: Mapping[str, Any]
     from_run: tuple[str, ...] = ()
     """Parameters that a run fills in unless the user does: its seed, its rules, the GPUs there are."""
+    built_in: bool = False
+    """Whether it comes with Rota."""
 
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The constructor keywords a user may set."""
@@ -60,7 +62,8 @@ class Registry(Generic[T]):
         def keep(factory: Callable[..., T]) -> Callable[..., T]:
             doc = inspect.getdoc(factory) or ""
             line = summary or doc.split("\n\n")[0].replace("\n", " ")
-            entry = Entry(name, factory, line, preset, from_run)
+            built_in = factory.__module__.startswith(f"{self._package}.")
+            entry = Entry(name, factory, line, preset, from_run, built_in)
             unknown = set(from_run) - set(entry.parameters())
             if unknown:
                 raise TypeError(f"{self.kind} {name!r} has no parameter {', '.join(sorted(unknown))} to be filled in")

@@ -55,6 +55,8 @@ class JobColumns:
         self.progress: FloatArray = np.zeros((PROGRESS + 3 * types, 0))
         self.status: IntArray = np.zeros((STATUS, 0), dtype=np.int64)
         self._fixed: Fixed | None = None
+        self._progress_seen = False
+        self._status_seen = False
         self.share = slice(PROGRESS, PROGRESS + types)
         """Rows of `progress`: promised fraction of time by type."""
         self.received = slice(PROGRESS + types, PROGRESS + 2 * types)
@@ -72,17 +74,23 @@ class JobColumns:
 
     # Looking
 
-    @property
-    def fixed(self) -> Fixed:
-        """What was asked, for views."""
-        if self._fixed is None:
+    def look(self) -> Fixed:
+        """What was asked, for a view. From now on nothing that is here now is written to."""
+        if not self._progress_seen:
+            self.progress.setflags(write=False)
+            self._progress_seen = True
+        if not self._status_seen:
+            self.status.setflags(write=False)
+            self._status_seen = True
+        fixed = self._fixed
+        if fixed is None:
             named = frozen(self.named)
             asked = frozen(self.asked)
-            self._fixed = Fixed(
+            fixed = self._fixed = Fixed(
                 named[ID], named[CLASS], named[GPUS], named[TENANT],
                 asked[SUBMITTED], asked[TOTAL], asked[WEIGHT], asked[DEADLINE],
             )  # fmt: skip
-        return self._fixed
+        return fixed
 
     def positions(self, ids: IntArray) -> IntArray:
         """Where jobs stand in the columns; they must be there."""
@@ -93,14 +101,16 @@ class JobColumns:
 
     def own_progress(self) -> FloatArray:
         """Progress and accounts, to be written to."""
-        if not self.progress.flags.writeable:
+        if self._progress_seen:
             self.progress = self.progress.copy()
+            self._progress_seen = False
         return self.progress
 
     def own_status(self) -> IntArray:
         """Status, to be written to."""
-        if not self.status.flags.writeable:
+        if self._status_seen:
             self.status = self.status.copy()
+            self._status_seen = False
         return self.status
 
     # Changing which jobs there are
@@ -135,6 +145,8 @@ class JobColumns:
         self.progress = floats[ASKED:]
         self.named = ints[:NAMED]
         self.status = ints[NAMED:]
+        self._progress_seen = False
+        self._status_seen = False
         self._fixed = None
 
     def taken(self, at: IntArray) -> JobColumns:
@@ -166,7 +178,7 @@ class JobColumns:
         there.asked = self.asked
         there.named = self.named.copy()
         there.named[CLASS] = classes
-        there.status = self.status
+        there.status = self.status.copy()
         there.progress = np.zeros((PROGRESS + 3 * len(new), len(self)))
         there.progress[:PROGRESS] = self.progress[:PROGRESS]
         there.progress[SPEED] = speed

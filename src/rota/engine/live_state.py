@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rota.core.arrays import FloatArray, IntArray, counting
+from rota.core.arrays import FloatArray, IntArray, counting, frozen
 from rota.core.cluster import Cluster
 from rota.core.errors import ProfileMissing
 from rota.core.events import (
@@ -131,7 +131,7 @@ class LiveState(State):
         self.allocation = None
         self.classes = self.classes.renewed(event.cluster, self.holds, self._configurations())
         self._pairs = PairLedger(len(event.cluster.types))
-        self._type_time = np.zeros(len(event.cluster.types))
+        self._type_time = frozen(np.zeros(len(event.cluster.types)))
         self._aside = self._moved(self._aside, old, keys)
         self._replace(self._moved(self._jobs, old, keys))
         if self.placement is not None:

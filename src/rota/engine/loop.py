@@ -33,6 +33,7 @@ from rota.core.view import View
 from rota.engine import sense
 from rota.engine.outlook import RankingOutlook
 from rota.engine.routes import Routes
+from rota.engine.sense import EVERYTHING, Checks
 from rota.engine.state import State
 from rota.engine.trigger import Trigger
 
@@ -57,11 +58,13 @@ class Engine:
         trigger: Trigger | None = None,
         journal: Observer | None = None,
         tolerant: bool = False,
+        checks: Checks = EVERYTHING,
     ) -> None:
         """What was planned last in the state runs on; `trigger` is given in the middle of a run.
 
         `journal` hears of every event before the state does, so that nothing is acted on that was not kept. With
-        `tolerant`, no error of a policy or mechanism ends the run.
+        `tolerant`, no error of a policy or mechanism ends the run. `checks` says whose answers are looked at before
+        they are used.
         """
         self.state = state
         self.trigger = Trigger(state.rules) if trigger is None else trigger
@@ -70,11 +73,12 @@ class Engine:
         self._clock = clock
         self._executor = executor
         self._tolerant = tolerant
+        self._checks = checks
         first = () if journal is None else (journal,)
         self.emit = Routes((*first, state, self.trigger, *observers)).emit
         """Make an event happen: state first, then whoever listens."""
-        self._placed_twice = False
-        """Whether the placement in force came out twice in a row."""
+        self._outlook = RankingOutlook(state, clock)
+        self._while_ranked = Horizon(-math.inf, CHANGES, FollowsRanking.AT_ONCE, self._outlook)
         self._ended = False
         """Whether something happened that ends the placement in force."""
         self._known_speeds: Classes | None = None
@@ -120,27 +124,12 @@ class Engine:
         if state.allocation is None:
             return Horizon(due, CHANGES)
         own = placement.horizon
-        ended_by = own.ended_by
+        if own.follows is not FollowsRanking.NEVER and not self.trigger.changed:
+            return self._while_ranked
         promised = state.allocation.horizon.ended_by
-        if promised is not ended_by:
-            ended_by = ended_by | promised
-        if own.follows is FollowsRanking.NEVER:
-            return Horizon(min(due, own.until), ended_by)
-        return Horizon(min(due, own.until), ended_by, own.follows, self._outlook(own.follows))
-
-    def _outlook(self, follows: FollowsRanking) -> RankingOutlook | None:
-        """What can be said about later rounds, if the order of a ranking decides them."""
-        state = self.state
-        allocation = state.allocation
-        rows = state.running
-        if allocation is None or allocation.linear_key is None or allocation.order is None:
-            return None
-        if follows is FollowsRanking.ONCE_REPEATED and not self._placed_twice:
-            return None
-        if rows is None or state.newly_urgent or self.trigger.changed:
-            return None
-        now = self._clock.now()
-        return RankingOutlook(allocation.linear_key, allocation.order, lambda: state.view(now), rows, state.rules)
+        if own.until <= due and promised <= own.ended_by:
+            return own
+        return Horizon(min(own.until, due), own.ended_by | promised)
 
     # What happened
 
@@ -195,8 +184,9 @@ class Engine:
             view = state.view(now)
         self._ended = False
         self._known_speeds = view.classes
-        self._placed_twice = placement is state.placement
-        if not self._placed_twice:
+        again = placement is state.placement
+        self._outlook.placed_twice = again
+        if not again:
             self._plan(view, placement)
 
     def _placement_holds(self, now: float) -> bool:
@@ -210,7 +200,8 @@ class Engine:
         view = self.state.view(now)
         try:
             allocation = self._policy.allocate(view)
-            sense.check_allocation(allocation, view)
+            if self._checks.policy:
+                sense.check_allocation(allocation, view)
         except Exception as error:
             if not self._may_go_on(error):
                 raise
@@ -226,8 +217,8 @@ class Engine:
         assert allocation is not None  # the caller has looked
         try:
             placement = self._mechanism.place(view, allocation)
-            if placement is not view.placement:
-                sense.check_placement(placement, view, thorough=self._tolerant)
+            if self._checks.mechanism and placement is not view.placement:
+                sense.check_placement(placement, view)
         except Exception as error:
             if not self._tolerant:
                 raise

@@ -9,48 +9,72 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray, every, smallest
+from rota.core.horizon import FollowsRanking
+from rota.core.ports import Clock
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.engine import urgency
+from rota.engine.state import State
 
 _MARGIN = 1e-6
 """Rounds by which neighbours must be apart to count as not having met."""
 _EVER = 1 << 40
 
 
-@dataclass(slots=True)
 class RankingOutlook:
-    """A ranking with a linear key, and who runs (implements core.horizon.Outlook)."""
+    """Looks ahead from the state of now (implements core.horizon.Outlook)."""
 
-    key: Callable[[View], FloatArray]
-    order: IntArray
-    """Positions of jobs, first served first."""
-    look: Callable[[], View]
-    """The jobs right after the placement was made; looked at when somebody asks, which may be never."""
-    rows: IntArray
-    """Positions of the jobs that run, in the order of the placement."""
-    rules: Rules
+    def __init__(self, state: State, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+        self.placed_twice = False
+        """Whether the placement in force came out twice in a row."""
 
     def rounds(self, steps: FloatArray) -> int:
         """Rounds from now on in which the order is the same and nobody becomes urgent; at least this one.
 
         `steps` is what the jobs that run do in a round; none of them may end in the next three.
         """
-        view = self.look()
-        unchanged = self._unchanged(view, steps)
-        return unchanged if unchanged <= 1 else min(unchanged, urgency.rounds_until(view, self.rows, self.rules))
+        state = self._state
+        allocation = state.allocation
+        placement = state.placement
+        rows = state.running
+        if allocation is None or allocation.linear_key is None or allocation.order is None or placement is None:
+            return 1
+        shifting = placement.horizon.follows is FollowsRanking.ONCE_REPEATED and not self.placed_twice
+        if shifting or rows is None or state.newly_urgent:
+            return 1
+        ranking = _Ranking(allocation.linear_key, allocation.order, state.view(self._clock.now()), rows, state.rules)
+        unchanged = ranking.unchanged(steps)
+        return unchanged if unchanged <= 1 else min(unchanged, urgency.rounds_until(ranking.view, rows, state.rules))
 
-    def _unchanged(self, view: View, steps: FloatArray) -> int:
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """A ranking with a linear key, and who runs."""
+
+    key: Callable[[View], FloatArray]
+    order: IntArray
+    """Positions of jobs, first served first."""
+    view: View
+    """The jobs right after the placement was made."""
+    rows: IntArray
+    """Positions of the jobs that run, in the order of the placement."""
+    rules: Rules
+
+    def unchanged(self, steps: FloatArray) -> int:
+        """Rounds in which nobody who matters changes places."""
+        view = self.view
         order = self.order
         if len(order) < 2 or len(order) != len(view):
             return 1
-        one = self.key(self._later(view, steps, 1))
-        drift = self.key(self._later(view, steps, 2)) - one
+        one = self.key(self._later(steps, 1))
+        drift = self.key(self._later(steps, 2)) - one
         urgent = 0 if view.urgent is None else int(np.count_nonzero(view.urgent))
         count = len(self.rows)
         runs = np.zeros(len(view), dtype=np.bool_)
@@ -63,15 +87,16 @@ class RankingOutlook:
         behind = order[count : urgent if urgent >= count else len(order)]
         return min(rounds, _first(one[behind] - one[last], drift[behind] - drift[last], behind < last))
 
-    def _later(self, view: View, steps: FloatArray, rounds: int) -> View:
+    def _later(self, steps: FloatArray, rounds: int) -> View:
         """The same jobs after so many rounds."""
+        view = self.view
         rows = self.rows
         seconds = rounds * self.rules.round_s
         done = view.steps_done.copy()
         done[rows] += rounds * steps
         attained = view.attained.copy()
         attained[rows] += seconds * view.gpus[rows]
-        return replace(view, now=view.now + seconds, steps_done=done, attained=attained)
+        return view.later(view.now + seconds, done, attained)
 
 
 def _meeting(order: IntArray, key: FloatArray, drift: FloatArray, urgent: int) -> int:

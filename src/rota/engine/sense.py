@@ -6,6 +6,8 @@ never made of it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rota import kernels
@@ -14,6 +16,17 @@ from rota.core.arrays import largest, smallest
 from rota.core.errors import SolveError
 from rota.core.placement import Placement
 from rota.core.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Whose answers are checked. Those of our own components are tested; the checks would cost some 3 % of a run."""
+
+    policy: bool = True
+    mechanism: bool = True
+
+
+EVERYTHING = Checks()
 
 _SLACK = 1e-6
 """Relative size of what a solver's tolerance may add to a share or to the GPUs of a type."""
@@ -65,12 +78,8 @@ def _check_shares(allocation: Allocation, view: View) -> None:
         )
 
 
-def check_placement(placement: Placement, view: View, *, thorough: bool) -> None:
-    """Raise SolveError if its columns do not belong together or no server could give what it hands out.
-
-    `thorough` looks for every task whether its job and type are there, before anybody writes the plan down; without
-    it the state does when it takes the plan over.
-    """
+def check_placement(placement: Placement, view: View) -> None:
+    """Raise SolveError if its columns do not belong together, or if it hands out what is not there."""
     if not isinstance(placement, Placement):
         raise SolveError(f"the mechanism answered with {type(placement).__name__}; a Placement was asked for")
     count = len(placement.first)
@@ -87,7 +96,7 @@ def check_placement(placement: Placement, view: View, *, thorough: bool) -> None
         raise SolveError("the slots of the placement have different lengths")
     if slots:
         _check_slots(placement, view)
-    if thorough and count:
+    if count:
         _check_tasks(placement, view)
 
 
@@ -104,10 +113,11 @@ def _check_tasks(placement: Placement, view: View) -> None:
     speed = placement.speed
     if speed is not None and not ((speed > 0) & (speed < np.inf)).all():
         raise SolveError("the placement has a speed that is not a number above 0")
-    slots = np.diff(placement.slot_start)
-    held = np.add.reduceat(placement.slot_gpus, placement.slot_start[:-1]) if slots.all() else placement.gpus * 0
-    if not np.array_equal(held, placement.gpus):
-        raise SolveError("the slots of the placement do not add up to the GPUs of its tasks")
+    if len(placement.slot_server):
+        task = np.repeat(np.arange(len(placement)), np.diff(placement.slot_start))
+        held = np.bincount(task, weights=placement.slot_gpus, minlength=len(placement))
+        if not np.array_equal(held, placement.gpus):
+            raise SolveError("the slots of the placement do not add up to the GPUs of its tasks")
 
 
 def _check_slots(placement: Placement, view: View) -> None:

@@ -73,7 +73,7 @@ class State:
         self._tenants: dict[str, int] = {}
         self._tenant_names: tuple[str, ...] = ()
         self._jobs = JobColumns(len(cluster.types), self._credit_s)
-        self._type_time: FloatArray = np.zeros(len(cluster.types))
+        self._type_time: FloatArray = frozen(np.zeros(len(cluster.types)))
         self._pairs = PairLedger(len(cluster.types))
         self._terms: Terms | None = None
         self._rows: IntArray | None = None
@@ -147,11 +147,9 @@ class State:
         """The state at this instant, as a value."""
         self.now = now
         jobs = self._jobs
-        asked = jobs.fixed
+        asked = jobs.look()
         progress = jobs.progress
-        progress.setflags(write=False)
         status = jobs.status
-        status.setflags(write=False)
         allocation = self.allocation
         ranked = allocation is not None and allocation.order is not None
         return View(
@@ -179,7 +177,7 @@ class State:
             self.placement,
             status[LAST_TASK],
             self._gangs == 0,
-            None if ranked else self._accounts(progress),
+            None if ranked else self._accounts(progress, asked.job_class),
             self.solved_at,
         )
 
@@ -188,14 +186,14 @@ class State:
         """Whether a ranking is in force, which needs no accounts."""
         return self.allocation is not None and self.allocation.order is not None
 
-    def _accounts(self, progress: FloatArray) -> Accounts:
+    def _accounts(self, progress: FloatArray, job_class: IntArray) -> Accounts:
         jobs = self._jobs
         terms = self._terms
         if terms is None:
-            runs = np.ascontiguousarray(self.classes.value.runs_on[jobs.named[CLASS]].T)
             share = progress[jobs.share]
-            terms = self._terms = Terms(share, frozen(runs), jobs.status[PROMISED], self._newcomers)
-        return Accounts(terms, progress[jobs.received], progress[jobs.owed], frozen(self._type_time), self._pairs.value)
+            terms = Terms(share, jobs.status[PROMISED], self._newcomers, self.classes.value, job_class)
+            self._terms = terms
+        return Accounts(terms, progress[jobs.received], progress[jobs.owed], self._type_time, self._pairs.value)
 
     @property
     def running(self) -> IntArray | None:
@@ -287,7 +285,7 @@ class State:
             self._settle_pairs(allocation, elapsed)
             sizes = np.bincount(jobs.named[GPUS])
             entries += int((sizes * (sizes - 1)).sum()) // 2
-        self._type_time = np.full(len(self._type_time), credit * entries)
+        self._type_time = frozen(np.full(len(self._type_time), credit * entries))
 
     def _settle_pairs(self, allocation: Allocation, elapsed: float) -> None:
         self._pairs.settle(elapsed, self._credit_s)
@@ -343,10 +341,7 @@ class State:
         progress = jobs.own_progress()
         ranked = self._ranked
         both = _NONE if ranked else self._paired
-        if ranked or len(both):
-            type_time = _NO_TIMES
-        else:
-            type_time = self._type_time = self._type_time.copy()
+        type_time = _NO_TIMES if ranked or len(both) else self._type_time.copy()
         kernels.book(
             rows,
             placement.type,
@@ -361,6 +356,8 @@ class State:
             type_time,
             event.at,
         )
+        if len(type_time):
+            self._type_time = frozen(type_time)
         if len(event.lost) or self._failing:
             self._count_failures(event, rows)
         if len(both):
@@ -384,7 +381,7 @@ class State:
         ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
         self._pairs.credit(ran, gpu_types[both], _by_round(event)[:, both], self._pair_opening())
         spent = np.bincount(gpu_types, weights=event.seconds, minlength=len(self._type_time))
-        self._type_time = self._type_time + spent
+        self._type_time = frozen(self._type_time + spent)
 
     def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
         """A job may run on several types at once, so its rows repeat."""

@@ -34,7 +34,6 @@ class Choice:
     def __len__(self) -> int:
         return len(self.first)
 
-    def horizon_with(self, taken: IntArray, gpus: int) -> Horizon:
-        """How long a placement holds whose tasks take so many GPUs each, of all that there are."""
-        full = self.arrivals_wait and int(taken.sum()) == gpus
-        return UNTIL_JOBS_LEAVE if full else self.horizon
+    def horizon_with(self, free: int) -> Horizon:
+        """How long a placement holds that leaves so many GPUs free."""
+        return UNTIL_JOBS_LEAVE if self.arrivals_wait and free == 0 else self.horizon

@@ -31,7 +31,10 @@ class ComposedMechanism:
         self._shares = shares
         self._order = Order(walks=divide.abilities.walks)
         self._divide = divide
-        self._last: _Made | None = None
+        self._last: Placement | None = None
+        self._last_allocation: Allocation | None = None
+        self._last_count = 0
+        self._last_job = -1
 
     @property
     def by_need(self) -> bool:
@@ -45,18 +48,30 @@ class ComposedMechanism:
 
     def place(self, view: View, allocation: Allocation) -> Placement:
         """Select, then divide."""
-        select: Select = self._shares if allocation.order is None else self._order
-        last = self._last
-        only_arrivals = last is not None and last.only_arrivals_since(view, allocation)
-        if last is not None and only_arrivals and select.ignores_arrivals(view, allocation):
-            return last.placement
-        choice = select.choose(view, allocation)
+        if allocation.order is not None:
+            return self._divide.divide(view, self._order.choose(view, allocation))
+        last = view.placement
+        only_arrivals = last is self._last and self._only_arrivals_since(view, allocation)
+        if last is not None and only_arrivals and self._shares.ignores_arrivals(view, allocation):
+            return last
+        choice = self._shares.choose(view, allocation)
         if allocation.wish is not None and self.by_need:
             wish = _wishes(view, allocation.jobs, allocation.wish.which, choice)
             choice = dataclasses.replace(choice, wishes=allocation.wish, wish=wish)
         placement = self._divide.divide(view, choice)
-        self._last = _Made.of(view, allocation, placement)
+        self._last = None
+        if placement.horizon.until == math.inf and len(placement.first):  # otherwise it is made anew in every round
+            self._last = placement
+            self._last_allocation = allocation
+            self._last_count = len(view.jobs)
+            self._last_job = int(view.jobs[-1])
         return placement
+
+    def _only_arrivals_since(self, view: View, allocation: Allocation) -> bool:
+        """Whether all jobs that were there when the last placement was made still are, and nothing else was decided."""
+        if allocation is not self._last_allocation or len(view.jobs) < self._last_count:
+            return False
+        return bool(view.jobs[self._last_count - 1] == self._last_job)
 
     @property
     def last_gap(self) -> float | None:
@@ -75,29 +90,6 @@ class ComposedMechanism:
     def remarks(self) -> list[str]:
         """What the dividing half has to say about the run so far."""
         return self._divide.remarks()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Made:
-    """A placement that holds until jobs change, and what it was made from."""
-
-    allocation: Allocation
-    placement: Placement
-    count: int
-    last_job: int
-
-    @staticmethod
-    def of(view: View, allocation: Allocation, placement: Placement) -> _Made | None:
-        """None for a placement that has to be made anew in every round, and for an empty one."""
-        if placement.horizon.until < math.inf or len(placement) == 0:
-            return None
-        return _Made(allocation, placement, len(view), int(view.jobs[-1]))
-
-    def only_arrivals_since(self, view: View, allocation: Allocation) -> bool:
-        """Whether all jobs of then are there, and nothing else was decided."""
-        if view.placement is not self.placement or allocation is not self.allocation or len(view) < self.count:
-            return False
-        return bool(view.jobs[self.count - 1] == self.last_job)
 
 
 def _wishes(view: View, known: IntArray, wish: IntArray, choice: Choice) -> IntArray:

@@ -11,7 +11,7 @@ import math
 
 from rota.core.arrays import FloatArray, smallest
 from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
-from rota.core.horizon import Horizon
+from rota.core.horizon import Horizon, Outlook
 from rota.core.jobs import Source
 from rota.core.placement import Plan
 from rota.core.rules import Rules
@@ -71,9 +71,13 @@ class World:
             if target < math.inf:
                 self._now = max(self._now, target)
         else:
-            heed = arrival if horizon.arrivals_end_it else math.inf
-            stop = min(heed, self._until(tasks, horizon, heed), limit)
-            events += self._run(tasks, stop)
+            heed = arrival if JobsSubmitted in horizon.ended_by else math.inf
+            until = horizon.until
+            if tasks.surprise:
+                until = self._now
+            elif horizon.outlook is not None:
+                until = self._foreseen(tasks, horizon.outlook, heed)
+            events = self._run(tasks, min(heed, until, limit))
         jobs = self._source.take(self._now) if arrival <= self._now else None
         if jobs is not None:
             self._next = None
@@ -81,17 +85,11 @@ class World:
             self._taken += len(jobs)
         return events
 
-    def _until(self, tasks: Tasks, horizon: Horizon, arrival: float) -> float:
-        """When the decision has to be looked at again: as it says, or later if the pace of the tasks allows that."""
-        if tasks.surprise:
-            return self._now
-        if horizon.outlook is None:
-            return horizon.until
+    def _foreseen(self, tasks: Tasks, outlook: Outlook, arrival: float) -> float:
+        """When the decision has to be looked at again, given the pace of the tasks."""
         steps = self._quiet_pace(tasks, arrival)
-        if steps is None:
-            return horizon.until
-        rounds = horizon.outlook.rounds(steps)
-        return self._now + (rounds - 0.5) * self._round_s if rounds > 1 else horizon.until
+        rounds = 1 if steps is None else outlook.rounds(steps)
+        return self._now + (rounds - 0.5) * self._round_s if rounds > 1 else -math.inf
 
     def _quiet_pace(self, tasks: Tasks, arrival: float) -> FloatArray | None:
         """Steps of the tasks in every round; None if rounds differ, or a job arrives or ends within the next few."""

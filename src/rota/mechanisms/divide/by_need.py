@@ -69,6 +69,7 @@ class ByNeed(Divide):
         put: list[IntArray] = []
         rows: list[IntArray] = []
         slots: list[Columns] = []
+        free = view.cluster.gpus
         for gpu_type, packing in enumerate(servers.packings):
             tasks = _of_type(chosen, gpu_type, len(view.types))
             if len(tasks) == 0:
@@ -84,14 +85,16 @@ class ByNeed(Divide):
             )
             packing.begin(holdings, consolidate=self._together(view), balance=choice.wish is not None)
             self.lay_out(layout, packing)
+            free -= packing.taken
             put.append(packing.task if layout.rows is chosen.rows else layout.tasks[packing.task])
             rows.append(packing.config)
             if self._slots:
                 start, server, sizes = packing.columns
                 slots.append((start, server + packing.first, sizes))
-        # Laid out afresh, the same order gives the same round; otherwise jobs may be shifted once more.
-        shifting = WITH_RANKING if self._rules.repack else WITH_RANKING_ONCE_REPEATED
-        return chosen.placement(joined(put), joined(rows), holdings, slots, shifting)
+        horizon = choice.horizon_with(free)
+        if horizon is WITH_RANKING and not self._rules.repack:  # not laid out afresh, jobs may be shifted once more
+            horizon = WITH_RANKING_ONCE_REPEATED
+        return chosen.placement(joined(put), joined(rows), holdings, slots, horizon)
 
     def _together(self, view: View) -> bool:
         if self._consolidate is None:

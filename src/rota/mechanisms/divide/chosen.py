@@ -6,7 +6,7 @@ import numpy as np
 
 from rota import kernels
 from rota.core.arrays import BoolArray, IntArray, every, whole_zeros
-from rota.core.horizon import WITH_RANKING, Horizon
+from rota.core.horizon import Horizon
 from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
@@ -63,12 +63,11 @@ class Chosen:
         return np.where(self.partner >= 0, self.view.jobs[self.partner], -1)
 
     def placement(
-        self, put: IntArray, rows: IntArray, holdings: Holdings, slots: list[Columns], shifting: Horizon
+        self, put: IntArray, rows: IntArray, holdings: Holdings, slots: list[Columns], horizon: Horizon
     ) -> Placement:
         """The round, tasks by job id; the last placement itself if nothing but that came out again.
 
-        `put` says which of the tasks were put, `rows` what each of them holds. `shifting` is how long it holds where
-        that depends on the choice being repeated in every round.
+        `put` says which of the tasks were put, `rows` what each of them holds.
         """
         view = self.view
         count = len(put)
@@ -106,7 +105,7 @@ class Chosen:
             memory_gb=beside[1],
             speed=beside[2],
             shared=self.partner is not None,
-            horizon=self._horizon(gpus, shifting),
+            horizon=horizon,
         )
         last = view.placement
         if last is not None and _same_round(last, made):
@@ -114,10 +113,6 @@ class Chosen:
         if slots or len(view.types) > 1 or self.partner is not None:
             made.kept = self._kept(put[order], start, server, sizes)
         return made
-
-    def _horizon(self, gpus: IntArray, shifting: Horizon) -> Horizon:
-        horizon = self.choice.horizon_with(gpus, self.view.cluster.gpus)
-        return shifting if horizon is WITH_RANKING else horizon
 
     def _kept(self, put: IntArray, start: IntArray, server: IntArray, sizes: IntArray) -> BoolArray:
         """Who holds the very GPUs it had in the round before (who is on the same type, if servers are left out)."""

@@ -102,6 +102,11 @@ class Packing:
         return self._hold_cpus[config], self._hold_memory[config]
 
     @property
+    def taken(self) -> int:
+        """GPUs that tasks hold."""
+        return len(self._task) - self.free
+
+    @property
     def task(self) -> IntArray:
         """Which task each row is."""
         return self._task[: self.rows]

@@ -133,6 +133,10 @@ class ServerSlots:
         flat = np.array([pair for s in slots for pair in s], dtype=np.int64).reshape(-1, 2)
         return self._placement(kept, start_of, flat[:, 0], flat[:, 1])
 
+    def _free_gpus(self) -> int:
+        taken = len(self.gpus) if self.view.single_gpu else int(self.gpus.sum())
+        return self.view.cluster.gpus - taken
+
     def _placement(self, kept: BoolArray, start: IntArray, server: IntArray, sizes: IntArray) -> Placement:
         return Placement(
             first=self.first,
@@ -145,7 +149,7 @@ class ServerSlots:
             slot_gpus=sizes,
             fraction=self.choice.fraction,
             shared=self.partner is not None,
-            horizon=self.choice.horizon_with(self.gpus, self.view.cluster.gpus),
+            horizon=self.choice.horizon_with(self._free_gpus()),
         )
 
 

@@ -21,7 +21,7 @@ from rota.analysis.waiting import Waiting
 from rota.analysis.warmup import AUTO
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
-from rota.core.jobs import COLUMNS, Jobs, Source, TableSource
+from rota.core.jobs import Jobs, Source, TableSource
 from rota.core.ports import EveryEvent, Observer, Policy, Throughputs
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
@@ -30,7 +30,7 @@ from rota.engine.log import EventLog
 from rota.engine.loop import Engine
 from rota.engine.sense import Checks
 from rota.engine.state import State
-from rota.mechanisms.registry import build, mechanisms
+from rota.mechanisms.registry import ComposedMechanism, build, mechanisms
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.estimator import estimated
@@ -78,34 +78,20 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     """The session of a request, in the middle of its run if it is resumed, and the log that it writes."""
     _check(request)
     table = read_table(request)
-    speeds = make_throughputs(default_catalogue(request, table) if request.profiles is None else request.profiles)
-    speeds = estimated(speeds, request.profile_settings or {}, request.seed)
+    speeds = _asked_throughputs(request, table)
     rules = make_rules(request.rules, request.round_s, request.rule_settings)
-    asked = request.cluster
-    cluster = priced(asked if isinstance(asked, Cluster) else clusters.load(asked), rules)
-    if "type_order" in (request.rule_settings or {}):
-        for name in rules.type_order:
-            if name not in cluster.types:
-                raise UnknownName("type in the rule type_order:", name, cluster.types)
+    cluster = _asked_cluster(request, rules)
     source = make_source(request, table, cluster, speeds)
     policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
-    name, watched = request.mechanism or rules.mechanism, request.events is not None
-    mechanism = build(name, rules, request.seed, dict(request.mechanism_settings or {}), watched=watched)
+    name = request.mechanism or rules.mechanism
+    mechanism = _make_mechanism(request, name, rules)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
-    endless = source.endless
-    metrics = Metrics(cluster, request.measure, speeds, endless=endless)
-    # A run that chooses its own end must not wait for a steady state that cannot come.
-    guard = Overload() if metrics.auto and request.guard is None else request.guard
+    metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
     waiting = Waiting(name, cluster.gpus) if mechanism.may_leave_gpus_idle else None
-    watch = Watch(metrics.measure, request.progress, waiting, guard)
+    watch = _make_watch(request, metrics, waiting, state, endless=source.endless)
     world = World(source, rules)
-    if guard is not None:
-        guard.begin(cluster.gpus, endless=endless)
-        watch.follow(state)
     log = None if request.events is None else EventLog(request.events)
-    observers: list[Observer] = [metrics, *watch.observers()]
-    if log is not None:
-        observers.append(EveryEvent(log.observe))
+    observers = _observers(metrics, watch, log)
     checks = needed_checks(request.policy, name)
     engine = Engine(
         state=state,
@@ -118,7 +104,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     )
     config = describe(request, name, speeds.name, cluster, rules)
     if metrics.auto:  # only there, so that logs of all other runs stay what they were
-        config["endless"] = endless
+        config["endless"] = source.endless
     session = Session(
         engine=engine,
         mechanism=mechanism,
@@ -130,8 +116,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
         checks=checks,
     )
     if request.resume is not None:
-        parts = checkpoints.load(request.resume, config).parts
-        session = session.resumed(parts, policy, speeds)
+        session = session.resumed(checkpoints.load(request.resume, config).parts, policy, speeds)
     return session, log
 
 
@@ -156,6 +141,46 @@ def _check(request: Request) -> None:
         raise ConfigError(f"measure {measure[0]}:{measure[1]} is empty; give A:B with 0 <= A < B")
 
 
+def _asked_throughputs(request: Request, table: Jobs | None) -> Throughputs:
+    """The catalogue that was named, or that of the workload; estimated where that was asked for."""
+    known = make_throughputs(default_catalogue(request, table) if request.profiles is None else request.profiles)
+    return estimated(known, request.profile_settings or {}, request.seed)
+
+
+def _asked_cluster(request: Request, rules: Rules) -> Cluster:
+    """The cluster with the prices the rules know; raises UnknownName for a type in the rules that it does not have."""
+    asked = request.cluster
+    cluster = priced(asked if isinstance(asked, Cluster) else clusters.load(asked), rules)
+    if "type_order" in (request.rule_settings or {}):
+        for gpu_type in rules.type_order:
+            if gpu_type not in cluster.types:
+                raise UnknownName("type in the rule type_order:", gpu_type, cluster.types)
+    return cluster
+
+
+def _make_watch(request: Request, metrics: Metrics, waiting: Waiting | None, state: State, *, endless: bool) -> Watch:
+    """What looks on during a run; a run that chooses its own end must not wait for a steady state that cannot come."""
+    guard = Overload() if metrics.auto and request.guard is None else request.guard
+    watch = Watch(metrics.measure, request.progress, waiting, guard)
+    if guard is not None:
+        guard.begin(state.cluster.gpus, endless=endless)
+        watch.follow(state)
+    return watch
+
+
+def _make_mechanism(request: Request, name: str, rules: Rules) -> ComposedMechanism:
+    """The mechanism of that name; slots are worked out in full if there is a log to write them to."""
+    settings = dict(request.mechanism_settings or {})
+    return build(name, rules, request.seed, settings, watched=request.events is not None)
+
+
+def _observers(metrics: Metrics, watch: Watch, log: EventLog | None) -> list[Observer]:
+    observers: list[Observer] = [metrics, *watch.observers()]
+    if log is not None:
+        observers.append(EveryEvent(log.observe))
+    return observers
+
+
 def read_table(request: Request) -> Jobs | None:
     """The jobs of a trace or of the table handed in; None for a generator."""
     if request.workload is not None:
@@ -168,9 +193,11 @@ def read_table(request: Request) -> Jobs | None:
 def default_catalogue(request: Request, table: Jobs | None) -> str:
     """The catalogue to use when none is named: that of the workload, or the first that knows every model."""
     if table is None:
-        entry = workloads.workloads.entry(str(request.workload)).parameters()
-        found = (request.settings or {}).get("profiles") or (entry["profiles"].default if "profiles" in entry else None)
-        return CATALOGUES[0] if found is None else str(found)
+        parameters = workloads.workloads.entry(str(request.workload)).parameters()
+        catalogue = (request.settings or {}).get("profiles") or None
+        if catalogue is None and "profiles" in parameters:
+            catalogue = parameters["profiles"].default
+        return CATALOGUES[0] if catalogue is None else str(catalogue)
     used = [table.profiles[p] for p in np.unique(table.profile).tolist()]
     return next((name for name in CATALOGUES if all(map(profiles.load(name).known, used))), CATALOGUES[0])
 
@@ -255,8 +282,8 @@ def from_table(table: Jobs, cluster: Cluster, speeds: Throughputs) -> Source:
         name = table.profiles[profile]
         measured = contextlib.suppress(ProfileMissing) if speeds.known(name) else contextlib.nullcontext()
         with measured:
-            for kind in cluster.types:
-                speeds.rate(name, gpus, kind)
+            for gpu_type in cluster.types:
+                speeds.rate(name, gpus, gpu_type)
     return TableSource(table)
 
 
@@ -298,8 +325,8 @@ def fingerprint(trace: str | Path | None, jobs: Jobs | None) -> str | None:
         digest.update(Path(trace).read_bytes())
     elif jobs is not None:
         digest.update(repr((jobs.profiles, jobs.tenants)).encode())
-        for name in COLUMNS:
-            digest.update(np.ascontiguousarray(getattr(jobs, name)).tobytes())
+        for column in jobs.columns().values():
+            digest.update(np.ascontiguousarray(column).tobytes())
     else:
         return None
     return digest.hexdigest()

@@ -32,17 +32,14 @@ class Excess:
     parallel_assignments: int = 0
 
 
-# Present numbers of folders that are above the budgets. They may only go down; a folder without excess leaves.
+# Folders that are above the budgets, and why. The numbers may only go down; a folder without excess leaves.
 EXCEPTIONS_OF_2026_11_17 = {
-    "assembly.py": Excess(long_functions=1),
-    "client": Excess(parallel_assignments=3),
-    "deploy": Excess(long_modules=1, long_functions=4, deep_functions=2, parallel_assignments=33),
-    "emulate": Excess(long_functions=2, parallel_assignments=8),
-    "engine": Excess(long_modules=1, long_functions=2, parallel_assignments=15),
-    "kernels": Excess(parallel_assignments=2),
-    "mechanisms": Excess(long_functions=3, parallel_assignments=18),
-    "session.py": Excess(parallel_assignments=1),
-    "sim": Excess(long_modules=1, long_functions=2, parallel_assignments=4),
+    # worker/shim.py is run by path, so it is one file and imports nothing of ours.
+    "deploy": Excess(long_modules=1),
+    # state.py is one statement above; add_class of configurations.py fills five columns in one loop.
+    "engine": Excess(long_modules=1, long_functions=1),
+    # The constructor of divide/layout.py gathers in one pass what is known about the tasks of a type.
+    "mechanisms": Excess(long_functions=1),
 }
 
 

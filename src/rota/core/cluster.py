@@ -15,7 +15,7 @@ from rota.core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorType:
-    """A kind of GPU."""
+    """A model of GPU: its memory in GB and the price of an hour."""
 
     name: str
     memory_gb: float = 0.0
@@ -179,12 +179,15 @@ def uniform(
     `beside` says by type what each server has beside its GPUs; the last server has it in full, too.
     """
     servers = []
-    for kind, count, per_server in groups:
-        sizes = [per_server] * (count // per_server) + ([count % per_server] if count % per_server else [])
-        other = (beside or {}).get(kind, Resources())
-        servers += [
-            Server(id=f"{kind}-{i}", type=kind, capacity=replace(other, gpus=size)) for i, size in enumerate(sizes)
-        ]
+    for gpu_type, count, per_server in groups:
+        remainder = count % per_server
+        sizes = [per_server] * (count // per_server)
+        if remainder:
+            sizes.append(remainder)
+        other = (beside or {}).get(gpu_type, Resources())
+        for number, size in enumerate(sizes):
+            capacity = replace(other, gpus=size)
+            servers.append(Server(id=f"{gpu_type}-{number}", type=gpu_type, capacity=capacity))
     return Cluster(name=name, servers=tuple(servers), accelerators=accelerators)
 
 

@@ -30,16 +30,22 @@ class Requests:
     """What jobs ask for beside a number of GPUs (carried along, not used in simulation); NaN where nothing was said."""
 
     cpus: FloatArray
-    """Of the whole job, like memory."""
+    """CPUs of the whole job."""
     memory_gb: FloatArray
+    """Main memory of the whole job, GB."""
     min_gpus: FloatArray
-    """The job may run with so many GPUs or more ..."""
+    """The least number of GPUs with which the job may run."""
     max_gpus: FloatArray
-    """... up to so many."""
+    """The largest number of GPUs with which the job may run."""
 
     def take(self, which: IntArray | slice) -> Requests:
         """Those of some of the jobs."""
-        return Requests(**{name: getattr(self, name)[which] for name in REQUESTS})
+        return Requests(
+            cpus=self.cpus[which],
+            memory_gb=self.memory_gb[which],
+            min_gpus=self.min_gpus[which],
+            max_gpus=self.max_gpus[which],
+        )
 
 
 REQUESTS = ("cpus", "memory_gb", "min_gpus", "max_gpus")
@@ -75,9 +81,11 @@ class Jobs:
     requests: Requests | None = None
 
     def __post_init__(self) -> None:
-        for name in ("tenant", "launch"):
-            if len(getattr(self, name)) != len(self.profile):
-                object.__setattr__(self, name, np.zeros(len(self.profile), dtype=np.int64))
+        count = len(self.profile)
+        if len(self.tenant) != count:
+            object.__setattr__(self, "tenant", np.zeros(count, dtype=np.int64))
+        if len(self.launch) != count:
+            object.__setattr__(self, "launch", np.zeros(count, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.profile)
@@ -95,9 +103,37 @@ class Jobs:
 
     def take(self, which: IntArray) -> Jobs:
         """Some of the jobs, in that order; text tables are shared."""
-        part = {name: getattr(self, name)[which] for name in COLUMNS}
-        asked = None if self.requests is None else self.requests.take(which)
-        return Jobs(profiles=self.profiles, tenants=self.tenants, launches=self.launches, requests=asked, **part)
+        return Jobs(
+            profiles=self.profiles,
+            profile=self.profile[which],
+            gpus=self.gpus[which],
+            total_steps=self.total_steps[which],
+            submitted=self.submitted[which],
+            weight=self.weight[which],
+            deadline=self.deadline[which],
+            duration=self.duration[which],
+            slo=self.slo[which],
+            tenants=self.tenants,
+            tenant=self.tenant[which],
+            launches=self.launches,
+            launch=self.launch[which],
+            requests=None if self.requests is None else self.requests.take(which),
+        )
+
+    def columns(self) -> dict[str, IntArray | FloatArray]:
+        """The arrays by name, in the order of `COLUMNS`."""
+        return {
+            "profile": self.profile,
+            "gpus": self.gpus,
+            "total_steps": self.total_steps,
+            "submitted": self.submitted,
+            "weight": self.weight,
+            "deadline": self.deadline,
+            "duration": self.duration,
+            "slo": self.slo,
+            "tenant": self.tenant,
+            "launch": self.launch,
+        }
 
 
 COLUMNS = (

@@ -36,8 +36,8 @@ class Entry(Generic[T]):
 
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The constructor keywords a user may set."""
-        found = inspect.signature(self.factory).parameters
-        return {k: v for k, v in found.items() if k not in self.preset}
+        parameters = inspect.signature(self.factory).parameters
+        return {name: parameter for name, parameter in parameters.items() if name not in self.preset}
 
 
 class Registry(Generic[T]):

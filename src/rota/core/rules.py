@@ -87,28 +87,24 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Refuse values that no run could follow."""
-        names = {
-            "rounds": ("grid", "slowest-task", "whole"),
-            "select": ("deficit", "fraction"),
-            "rankings": ("published", "static"),
-            "speeds": ("measured", "two-valued"),
-        }
-        for field, known in names.items():
-            if getattr(self, field) not in known:
-                raise UnknownName(f"value of the rule {field}:", getattr(self, field), known)
+        _check_name("rounds", self.rounds, ("grid", "slowest-task", "whole"))
+        _check_name("select", self.select, ("deficit", "fraction"))
+        _check_name("rankings", self.rankings, ("published", "static"))
+        _check_name("speeds", self.speeds, ("measured", "two-valued"))
         if not 0 < self.round_s < math.inf:
             raise ConfigError(f"rules: round_s={self.round_s} is not possible; give a positive number of seconds")
-        for field in (
-            "restart_s",
-            "resolve_every_s",
-            "stay_rounds",
-            "opening_credit",
-            "pair_opening_credit",
-            "static_offset_s",
-            "starvation_s",
-        ):
-            if not 0 <= getattr(self, field) < math.inf:
-                raise ConfigError(f"rules: {field}={getattr(self, field)} is not possible; give 0 or more")
+        amounts = {
+            "restart_s": self.restart_s,
+            "resolve_every_s": self.resolve_every_s,
+            "stay_rounds": self.stay_rounds,
+            "opening_credit": self.opening_credit,
+            "pair_opening_credit": self.pair_opening_credit,
+            "static_offset_s": self.static_offset_s,
+            "starvation_s": self.starvation_s,
+        }
+        for name, amount in amounts.items():
+            if not 0 <= amount < math.inf:
+                raise ConfigError(f"rules: {name}={amount} is not possible; give 0 or more")
         if self.restart_s >= self.round_s:
             raise ConfigError(
                 f"rules: restart_s={self.restart_s:g} leaves nothing of a round of {self.round_s:g} s; "
@@ -116,6 +112,11 @@ class Rules:
             )
         if self.max_failures < 1:
             raise ConfigError(f"rules: max_failures={self.max_failures} is not possible; give 1 or more")
+
+
+def _check_name(rule: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UnknownName(f"value of the rule {rule}:", value, known)
 
 
 PRESETS: dict[str, Rules] = {

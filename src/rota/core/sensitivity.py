@@ -13,8 +13,7 @@ import numpy as np
 
 from rota.core.arrays import FloatArray, frozen
 from rota.core.errors import ProfileMissing
-
-_SLACK = 1e-9
+from rota.core.tolerance import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,9 +46,9 @@ class Sensitivity:
         row, up = self._between(self.cpus, cpus, "CPUs")
         column, right = self._between(self.memory_gb, memory_gb, "GB")
         weights = np.array([[(1 - up) * (1 - right), (1 - up) * right], [up * (1 - right), up * right]])
-        cells = self.speed[
-            np.ix_((row, min(row + 1, len(self.cpus) - 1)), (column, min(column + 1, len(self.memory_gb) - 1)))
-        ]
+        rows = (row, min(row + 1, len(self.cpus) - 1))
+        columns = (column, min(column + 1, len(self.memory_gb) - 1))
+        cells = self.speed[np.ix_(rows, columns)]
         used = weights > 0
         if np.isnan(cells[used]).any():
             raise ProfileMissing(
@@ -60,7 +59,7 @@ class Sensitivity:
 
     def _between(self, axis: FloatArray, value: float, what: str) -> tuple[int, float]:
         """The point at or below the value, and how far it is on the way to the next."""
-        if value < axis[0] * (1 - _SLACK):
+        if value < axis[0] * (1 - TOLERANCE):
             raise ProfileMissing(
                 f"profile {self.profile!r} was measured from {axis[0]:g} {what} per GPU up, not with {value:g}; "
                 f"give servers more, or measure it and add it to its catalogue"

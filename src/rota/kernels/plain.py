@@ -15,8 +15,12 @@ from rota.core.arrays import NO_JOB, BoolArray, FloatArray, IntArray, every, lar
 
 AnyArray: TypeAlias = NDArray[np.float64] | NDArray[np.int64]
 
-FILLS, SCATTERS, BY_SPEED = 1, 2, 4
-"""Flags of `choose_ones`: who has no share fills what is left; ties are scattered; who is fast here fills first."""
+FILLS = 1
+"""Flag of `choose_ones`: jobs without a share fill what is left."""
+SCATTERS = 2
+"""Flag of `choose_ones`: ties are scattered."""
+BY_SPEED = 4
+"""Flag of `choose_ones`: of jobs without a share, those that are fast on a type fill first."""
 
 _GOLDEN = 0.6180339887498949
 
@@ -33,42 +37,43 @@ def choose_ones(
     throughput: FloatArray,
     type_time: FloatArray,
     rows: IntArray,
-    kinds: IntArray,
+    gpu_types: IntArray,
     flags: int,
 ) -> tuple[int, bool]:
     """Jobs of one GPU each: every type in `order` takes those with the largest share over fraction of time received.
 
     Ties go to who is owed most, then to the largest share, then to the oldest. Positions and types of the chosen are
-    written to `rows` and `kinds`; returns how many they are, and whether somebody with a share found no room.
+    written to `rows` and `gpu_types`; returns how many they are, and whether somebody with a share found no room.
     """
-    count, at, crowded = len(jobs), 0, False
+    count = len(jobs)
+    at = 0
+    crowded = False
     unchosen = trues(count)
-    for kind in order.tolist():
+    for gpu_type in order.tolist():
         if at == count:
             break
-        free, begin = int(capacity[kind]), at
-        runs = runs_on[job_class, kind] & unchosen
-        taken = (runs & (share[kind] > 0)).nonzero()[0]
+        begin = at
+        free = int(capacity[gpu_type])
+        runs = runs_on[job_class, gpu_type] & unchosen
+        taken = (runs & (share[gpu_type] > 0)).nonzero()[0]
         if len(taken) > free:
             crowded = True
-            taken = _best(kind, taken, free, jobs, share, received, owed, type_time, flags)
+            taken = _best(gpu_type, taken, free, jobs, share, received, owed, type_time, flags)
         unchosen[taken] = False
         at += len(taken)
         rows[begin:at] = taken
         if at - begin < free and at < count and flags & FILLS:
-            idle = (runs & ~(share[kind] > 0)).nonzero()[0]
-            if len(idle) > 1:
-                rates = throughput[job_class[idle]] if flags & BY_SPEED else None
-                idle = idle[waiting(kind, owed[kind][idle], rates)][: free - len(taken)]
+            idle = (runs & ~(share[gpu_type] > 0)).nonzero()[0]
+            idle = _fillers(gpu_type, idle, free - len(taken), job_class, owed, throughput, flags)
             unchosen[idle] = False
             rows[at : at + len(idle)] = idle
             at += len(idle)
-        kinds[begin:at] = kind
+        gpu_types[begin:at] = gpu_type
     return at, crowded
 
 
 def _best(
-    kind: int,
+    gpu_type: int,
     rows: IntArray,
     free: int,
     jobs: IntArray,
@@ -81,12 +86,30 @@ def _best(
     """The first `free` of these rows."""
     if free <= 0:
         return rows[:0]
-    behind = -priority(share[kind][rows], received[kind][rows], type_time[kind])
+    behind = -priority(share[gpu_type][rows], received[gpu_type][rows], type_time[gpu_type])
     order = behind.argsort(kind="stable")
     if behind[order[free - 1]] == behind[order[free]]:
-        order = ranked(behind, jobs[rows], owed[kind][rows], share[kind][rows], scatters=bool(flags & SCATTERS))
+        order = ranked(behind, jobs[rows], owed[gpu_type][rows], share[gpu_type][rows], scatters=bool(flags & SCATTERS))
     best: IntArray = rows[order[:free]]
     return best
+
+
+def _fillers(
+    gpu_type: int,
+    idle: IntArray,
+    free: int,
+    job_class: IntArray,
+    owed: FloatArray,
+    throughput: FloatArray,
+    flags: int,
+) -> IntArray:
+    """The first `free` (at least one) of these rows without a share."""
+    if len(idle) <= 1:
+        return idle
+    rates = throughput[job_class[idle]] if flags & BY_SPEED else None
+    order = waiting(gpu_type, owed[gpu_type][idle], rates)
+    fillers: IntArray = idle[order][:free]
+    return fillers
 
 
 def ranked(behind: FloatArray, jobs: IntArray, owed: FloatArray, share: FloatArray, *, scatters: bool) -> IntArray:
@@ -99,36 +122,36 @@ def ranked(behind: FloatArray, jobs: IntArray, owed: FloatArray, share: FloatArr
 def priority(share: FloatArray, received: FloatArray, total: FloatArray) -> FloatArray:
     """Share / (received / total); a share that received nothing yet counts a billion times."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: FloatArray = share / (received / total)
-    odd = ~np.isfinite(found)
+        quotient: FloatArray = share / (received / total)
+    odd = ~np.isfinite(quotient)
     if odd.any():
-        found[odd] = (share * 1e9)[odd]
-    return found
+        quotient[odd] = (share * 1e9)[odd]
+    return quotient
 
 
-def waiting(kind: int, owed: FloatArray, rates: FloatArray | None) -> IntArray:
+def waiting(gpu_type: int, owed: FloatArray, rates: FloatArray | None) -> IntArray:
     """Jobs without a share here, in the order in which they may fill."""
     if rates is None:
         return (-owed).argsort(kind="stable")
-    return np.lexsort((-owed, -(rates[:, kind] / np.maximum.reduce(rates, axis=1))))
+    return np.lexsort((-owed, -(rates[:, gpu_type] / np.maximum.reduce(rates, axis=1))))
 
 
 def stay(
-    rows: IntArray, kinds: IntArray, last_task: IntArray, last_type: IntArray, row: IntArray, kept: BoolArray
+    rows: IntArray, gpu_types: IntArray, last_task: IntArray, last_type: IntArray, row: IntArray, kept: BoolArray
 ) -> bool:
     """For each task its row among those of the last round if it is on the same type again, else -1, to `row`.
 
     `last_task` is [J]. Returns whether it is the last round over again, task by task.
     """
     row[:] = last_task[rows]
-    row[(row >= 0) & (last_type[row] != kinds)] = -1
+    row[(row >= 0) & (last_type[row] != gpu_types)] = -1
     np.greater_equal(row, 0, out=kept)
     return len(row) == len(last_type) and bool((row == np.arange(len(row))).all())
 
 
 def look_up(
     first: IntArray,
-    kinds: IntArray,
+    gpu_types: IntArray,
     jobs: IntArray,
     job_class: IntArray,
     throughput: FloatArray,
@@ -149,17 +172,17 @@ def look_up(
     at = jobs.searchsorted(first)
     group = job_class[at]
     left[:] = total[at] - done[at]
-    rate[:] = throughput[group, kinds]
+    rate[:] = throughput[group, gpu_types]
     if len(speed):
         rate *= speed
     if len(chunk):
-        step_s = seconds[group, kinds]
+        step_s = seconds[group, gpu_types]
         np.maximum(np.floor(length / (step_s / speed if len(speed) else step_s)), 1.0, out=chunk)
 
 
 def book(
     rows: IntArray,
-    kinds: IntArray,
+    gpu_types: IntArray,
     gpus: IntArray,
     steps: FloatArray,
     seconds: FloatArray,
@@ -181,11 +204,11 @@ def book(
     last_ran[rows] = now
     if len(type_time) == 0 or len(rows) == 0:
         return
-    account = received[kinds, rows]
+    account = received[gpu_types, rows]
     for taken in each.reshape(-1, len(rows)):
         account += taken
-    received[kinds, rows] = account
-    type_time += np.bincount(kinds, weights=seconds, minlength=len(type_time))
+    received[gpu_types, rows] = account
+    type_time += np.bincount(gpu_types, weights=seconds, minlength=len(type_time))
 
 
 def by_gpus(queue: IntArray, gpus: IntArray, taken: IntArray, free: int) -> int:
@@ -204,7 +227,7 @@ def by_gpus(queue: IntArray, gpus: IntArray, taken: IntArray, free: int) -> int:
 def charge(
     first: IntArray,
     second: IntArray,
-    kinds: IntArray,
+    gpu_types: IntArray,
     gpus: IntArray,
     seconds: FloatArray,
     prices: FloatArray,
@@ -226,12 +249,14 @@ def charge(
     pairs = second >= 0
     part = np.where(pairs, 0.5, 1.0)
     amount = seconds * gpus
-    by_type += (total := np.bincount(kinds, weights=amount, minlength=len(by_type)))
+    total = np.bincount(gpu_types, weights=amount, minlength=len(by_type))
+    by_type += total
     if len(cpus) != len(first):
         unsaid += total
     elif len(first):
-        beside += (seconds * cpus).cumsum()[-1], (seconds * memory).cumsum()[-1]  # from the first to the last
-    cost = amount * prices[kinds] * part
+        beside[0] += (seconds * cpus).cumsum()[-1]  # from the first to the last
+        beside[1] += (seconds * memory).cumsum()[-1]
+    cost = amount * prices[gpu_types] * part
     amount *= part
     for ids, which in ((first, slice(None)), (second[pairs], pairs)):
         np.add.at(gpu_s, ids, amount[which])
@@ -241,7 +266,7 @@ def charge(
 
 def arrange(
     rows: IntArray,
-    kinds: IntArray,
+    gpu_types: IntArray,
     put: IntArray,
     config: IntArray,
     jobs: IntArray,
@@ -256,16 +281,21 @@ def arrange(
 ) -> None:
     """What was put, by position of the job, as columns of a placement.
 
-    `rows` and `kinds` are positions among the active jobs, no two alike, and types of tasks; `put` says which of them
-    were put, with a configuration each; `jobs`, `gpus` and `last` are columns of the active jobs, `cpus`, `memory` and
-    `speed` of configurations. Out come which of `put` it is, id, type and GPUs; CPUs, memory and speed; and who ran in
-    the round before.
+    `rows` and `gpu_types` are positions among the active jobs, no two alike, and types of tasks; `put` says which of
+    them were put, with a configuration each; `jobs`, `gpus` and `last` are columns of the active jobs, `cpus`, `memory`
+    and `speed` of configurations. Out come which of `put` it is, id, type and GPUs; CPUs, memory and speed; and who ran
+    in the round before.
     """
     order = rows[put].argsort()
     at = rows[put][order]
     what = config[order]
-    out[:] = order, jobs[at], kinds[put][order], gpus[at]
-    beside[:] = cpus[what], memory[what], speed[what]
+    out[0] = order
+    out[1] = jobs[at]
+    out[2] = gpu_types[put][order]
+    out[3] = gpus[at]
+    beside[0] = cpus[what]
+    beside[1] = memory[what]
+    beside[2] = speed[what]
     kept[:] = last[at] >= 0
 
 
@@ -294,7 +324,7 @@ def seat(
     jobs: IntArray,
     group: IntArray,
     first: IntArray,
-    kinds: IntArray,
+    gpu_types: IntArray,
     best: FloatArray,
     given: FloatArray,
     rows: IntArray,
@@ -310,7 +340,7 @@ def seat(
     is a number above 0), up to the first one that does not.
     """
     rows[:] = jobs.searchsorted(first)
-    sound = (kinds >= 0) & (kinds < types)
+    sound = (gpu_types >= 0) & (gpu_types < types)
     sound &= np.append(jobs, NO_JOB)[rows] == first
     if divided:
         sound &= (given > 0) & (given < np.inf)

@@ -60,16 +60,17 @@ class AlloX:
         left = view.total_steps[jobs] - view.steps_done[jobs]
         duration = left[:, None] / np.where(rate == 0, _NO_SPEED, rate)
         spots = _spots(tuple(np.minimum(free, len(jobs)).tolist()), len(jobs))
-        cost = spots.place * duration[:, spots.kind] + (view.now - view.submitted[jobs])[:, None]
+        cost = spots.place * duration[:, spots.gpu_type] + (view.now - view.submitted[jobs])[:, None]
         rows, columns = self._cheapest(cost)
         first: dict[int, tuple[float, int, int]] = {}
-        kinds, workers, places = spots.listed
+        gpu_types, workers, places = spots.listed
         for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            worker, place = workers[column], places[column]
+            worker = workers[column]
+            place = places[column]
             if worker not in first or place > first[worker][0]:
-                first[worker] = (place, row, kinds[column])
-        for _, row, kind in first.values():
-            share[kind, jobs[row]] = 1.0
+                first[worker] = (place, row, gpu_types[column])
+        for _, row, gpu_type in first.values():
+            share[gpu_type, jobs[row]] = 1.0
 
 
 def _shares_so_far(view: View) -> FloatArray:
@@ -88,7 +89,7 @@ def _shares_so_far(view: View) -> FloatArray:
 class _Spots:
     """Queue positions that a matching can use: type, worker and place from the end."""
 
-    kind: IntArray
+    gpu_type: IntArray
     place: FloatArray
     listed: tuple[list[int], list[int], list[float]]
     """Types, workers and places once more, for a walk over the matched."""
@@ -102,10 +103,10 @@ def _spots(workers: tuple[int, ...], count: int) -> _Spots:
     longer than jobs / workers, because the last job of a longer one would move to a shorter one.
     """
     used = np.array(workers, dtype=np.int64)
-    kind = np.repeat(np.arange(len(used)), used)
-    worker = np.arange(len(kind))
-    longest = np.ceil(count / np.maximum(used, 1)).astype(np.int64)[kind]
+    gpu_type = np.repeat(np.arange(len(used)), used)
+    worker = np.arange(len(gpu_type))
+    longest = np.ceil(count / np.maximum(used, 1)).astype(np.int64)[gpu_type]
     blocks = [(worker[longest >= k], k) for k in range(1, int(longest.max(initial=0)) + 1)]
     at = np.concatenate([w for w, _ in blocks])
     place = np.concatenate([np.full(len(w), float(k)) for w, k in blocks])
-    return _Spots(kind[at], place, (kind[at].tolist(), at.tolist(), place.tolist()))
+    return _Spots(gpu_type[at], place, (gpu_type[at].tolist(), at.tolist(), place.tolist()))

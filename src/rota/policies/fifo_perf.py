@@ -37,7 +37,7 @@ class FifoPerf:
         extras = NO_OPTIONS
         if pairs:
             members = np.sort(np.array([(a, b) for a, b, _ in pairs]), axis=1)
-            share[np.arange(len(view), len(share)), [kind for *_, kind in pairs]] = 1.0
+            share[np.arange(len(view), len(share)), [gpu_type for *_, gpu_type in pairs]] = 1.0
             extras = Options(
                 first=view.jobs[members[:, 0]], second=view.jobs[members[:, 1]], gpus=view.gpus[members[:, 0]]
             )
@@ -51,17 +51,18 @@ class FifoPerf:
         free = view.capacity.tolist()
         rates = view.classes.throughput.tolist()
         wishes = np.argsort(-view.classes.throughput, axis=1, kind="stable").tolist()
-        classes, sizes = view.job_class.tolist(), view.gpus.tolist()
+        classes = view.job_class.tolist()
+        sizes = view.gpus.tolist()
         placed: dict[int, int] = {}
         for job, (group, size) in enumerate(zip(classes, sizes, strict=True)):
-            for kind in wishes[group]:
-                if free[kind] >= size:
+            for gpu_type in wishes[group]:
+                if free[gpu_type] >= size:
                     break
             else:
                 return placed, list(range(job, len(view)))
-            if rates[group][kind] > 0:
-                placed[job] = kind
-                free[kind] -= size
+            if rates[group][gpu_type] > 0:
+                placed[job] = gpu_type
+                free[gpu_type] -= size
         return placed, []
 
     def _share(self, view: View, placed: dict[int, int], waiting: list[int]) -> list[tuple[int, int, int]]:
@@ -78,11 +79,15 @@ class FifoPerf:
         others = np.array([j for j in placed if view.gpus[j] == view.gpus[job]], dtype=np.int64)
         if len(others) == 0:
             return None
-        kinds = np.array([placed[j] for j in others.tolist()])
-        mine, theirs = view.job_class[job], view.job_class[others]
-        alone, pair = view.classes.throughput, view.classes.pair
+        gpu_types = np.array([placed[j] for j in others.tolist()])
+        mine = view.job_class[job]
+        theirs = view.job_class[others]
+        alone = view.classes.throughput
+        pair = view.classes.pair
         with np.errstate(divide="ignore", invalid="ignore"):
-            gain = pair[theirs, mine, kinds] / alone[theirs, kinds] + pair[mine, theirs, kinds] / alone[mine, kinds]
+            their_part = pair[theirs, mine, gpu_types] / alone[theirs, gpu_types]
+            my_part = pair[mine, theirs, gpu_types] / alone[mine, gpu_types]
+            gain = their_part + my_part
         gain = np.nan_to_num(gain, nan=0.0, posinf=0.0)
         best = int(np.argmax(gain))
         return int(others[best]) if gain[best] > self._threshold else None

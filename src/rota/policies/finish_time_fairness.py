@@ -41,15 +41,15 @@ class FinishTimeFairness:
         spent = isolated_time(view)
         left = view.steps_left
         need = Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age)
-        found = meet(view, rate, need) if self.aware else meet_blindly(view, rate, need)
+        solution = meet(view, rate, need) if self.aware else meet_blindly(view, rate, need)
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=found.share,
+            share=solution.share,
             traits=Traits(aware=self.aware, fills_by_speed=self.aware, scatters_ties=not self.aware),
-            report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            state={**found.state, **remember(view, spent, isolated)},
+            report=SolveReport(objective=1 / solution.target if solution.target > 0 else 0.0, size=len(view)),
+            state={**solution.state, **isolated_state(view, spent, isolated)},
         )
 
 
@@ -63,22 +63,23 @@ def isolated_rate(view: View, rate: FloatArray) -> FloatArray:
 
 
 def isolated_time(view: View) -> FloatArray:
-    """[J] seconds that the steps done so far would have taken in isolation, as remembered from the last call."""
+    """[J] seconds that the steps done so far would have taken in isolation, as counted up to the last call."""
     spent = np.zeros(len(view))
-    memory: Mapping[str, Any] = {} if view.previous is None else view.previous.state
-    if "isolated_jobs" not in memory or len(view) == 0:
+    state: Mapping[str, Any] = {} if view.previous is None else view.previous.state
+    if "isolated_jobs" not in state or len(view) == 0:
         return spent
-    known, before = memory["isolated_jobs"], np.asarray(memory["isolated_time"])
+    known = state["isolated_jobs"]
+    before = np.asarray(state["isolated_time"])
     if len(known) == 0:
         return spent
     at = np.minimum(np.searchsorted(known, view.jobs), len(known) - 1)
     old = np.asarray(known)[at] == view.jobs
-    done = np.asarray(memory["isolated_steps"])[at] - view.steps_left
-    spent[old] = (before[at] + ratio(done, np.asarray(memory["isolated_rate"])[at]))[old]
+    done = np.asarray(state["isolated_steps"])[at] - view.steps_left
+    spent[old] = (before[at] + ratio(done, np.asarray(state["isolated_rate"])[at]))[old]
     return spent
 
 
-def remember(view: View, spent: FloatArray, isolated: FloatArray) -> dict[str, Any]:
+def isolated_state(view: View, spent: FloatArray, isolated: FloatArray) -> dict[str, Any]:
     """What the next call needs to go on counting the isolated time."""
     return {
         "isolated_jobs": view.jobs.copy(),

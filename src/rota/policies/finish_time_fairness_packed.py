@@ -12,7 +12,7 @@ from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import ratio, usable_rate
 from rota.opt.requirements import Requirement, meet_packed
-from rota.policies.finish_time_fairness import isolated_rate, isolated_time, remember
+from rota.policies.finish_time_fairness import isolated_rate, isolated_state, isolated_time
 from rota.policies.registry import policies
 
 
@@ -27,14 +27,14 @@ class FinishTimeFairnessPacked:
         spent = isolated_time(view)
         left = view.steps_left
         need = Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age)
-        found = meet_packed(view, rate, need, view.weight)
+        solution = meet_packed(view, rate, need, view.weight)
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=found.share,
-            extras=found.extras,
+            share=solution.share,
+            extras=solution.extras,
             traits=Traits(packs=True, fills_by_speed=True),
-            report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            state={**found.state, **remember(view, spent, isolated)},
+            report=SolveReport(objective=1 / solution.target if solution.target > 0 else 0.0, size=len(view)),
+            state={**solution.state, **isolated_state(view, spent, isolated)},
         )

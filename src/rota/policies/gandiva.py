@@ -5,7 +5,7 @@ size are paired at random; a pair stays as long as both members are there and it
 types and members of shared / alone, is at least 1 (0 if any shared rate is 0). Every scheduled combination gets an
 equal part of each type.
 
-The pairs and the state of the random generator are carried from one allocation to the next in its memory.
+The pairs and the state of the random generator are carried from one allocation to the next in its state.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Gandiva:
 
     def allocate(self, view: View) -> Allocation:
         """Equal shares of all combinations that are scheduled."""
-        memory = view.previous.state if view.previous is not None else {}
-        rng = _generator(self._seed, memory)
-        kept = self._keep(view, memory.get("pairs", []))
+        state = view.previous.state if view.previous is not None else {}
+        rng = _generator(self._seed, state)
+        kept = self._keep(view, state.get("pairs", []))
         traits = Traits(packs=True, pairs_fill=True)
         crowded = int(view.gpus.sum()) > int(view.capacity.sum())
         if not crowded:
@@ -82,10 +82,10 @@ class Gandiva:
         return pairs
 
 
-def _generator(seed: int, memory: Mapping[str, Any]) -> random.Random:
+def _generator(seed: int, state: Mapping[str, Any]) -> random.Random:
     rng = random.Random(seed)
-    if "random" in memory:
-        version, words, gauss = memory["random"]
+    if "random" in state:
+        version, words, gauss = state["random"]
         rng.setstate((version, tuple(words), gauss))
     return rng
 
@@ -93,7 +93,8 @@ def _generator(seed: int, memory: Mapping[str, Any]) -> random.Random:
 def _gain(view: View, at: IntArray) -> FloatArray:
     """[P] sum of normalised throughputs of each pair over all types; 0 if the two cannot share on one of them."""
     groups = view.job_class[at]
-    one, two = groups[:, 0], groups[:, 1]
+    one = groups[:, 0]
+    two = groups[:, 1]
     shared = np.stack([view.classes.pair[one, two], view.classes.pair[two, one]], axis=1)
     able = (shared != 0).all(axis=(1, 2))
     alone = view.classes.throughput[groups]
@@ -104,8 +105,8 @@ def _gain(view: View, at: IntArray) -> FloatArray:
 
 def _combinations(view: View, pairs: list[tuple[int, int]]) -> tuple[np.ndarray[Any, Any], Options]:
     """Equal shares of pairs and of the jobs that stayed alone."""
-    count, types = len(view), len(view.types)
-    share = np.zeros((count + len(pairs), types))
+    count = len(view)
+    share = np.zeros((count + len(pairs), len(view.types)))
     single = np.ones(count, dtype=np.bool_)
     extras = NO_OPTIONS
     scheduled = count - len(pairs)

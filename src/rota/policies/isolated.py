@@ -32,5 +32,5 @@ class Isolated:
 def equal_shares(capacity: IntArray, gpus: IntArray, count: int) -> FloatArray:
     """[len(gpus), T] the part of each type that one of `count` options of the given sizes gets."""
     share: FloatArray = (capacity / max(count, 1))[None, :] / gpus[:, None]
-    found: FloatArray = np.divide(share, np.maximum(share.sum(axis=1), 1.0)[:, None])
-    return found
+    at_most_one: FloatArray = np.divide(share, np.maximum(share.sum(axis=1), 1.0)[:, None])
+    return at_most_one

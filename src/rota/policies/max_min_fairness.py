@@ -42,15 +42,15 @@ class MaxMinFairness:
             rate=rate,
             scale=worth / groups.weight,
         )
-        found = max_min(polytope, worth, view)
+        solution = max_min(polytope, worth, view)
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=found.times.share(groups),
+            share=solution.times.share(groups),
             traits=Traits(fills_by_speed=True),
-            report=SolveReport(objective=found.level, size=polytope.size),
-            state=found.state,
+            report=SolveReport(objective=solution.level, size=polytope.size),
+            state=solution.state,
         )
 
     def _blindly(self, view: View) -> Allocation:

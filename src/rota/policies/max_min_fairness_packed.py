@@ -36,15 +36,15 @@ class MaxMinFairnessPacked:
             scale=worth / groups.weight,
             pairs=pairs,
         )
-        found = max_min(polytope, worth, view)
-        extras, together = spread(view, groups, pairs, found.times.paired)
+        solution = max_min(polytope, worth, view)
+        extras, together = spread(view, groups, pairs, solution.times.paired)
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=np.concatenate([found.times.share(groups), together]),
+            share=np.concatenate([solution.times.share(groups), together]),
             extras=extras,
             traits=Traits(packs=True, fills_by_speed=True),
-            report=SolveReport(objective=found.level, size=polytope.size),
-            state=found.state,
+            report=SolveReport(objective=solution.level, size=polytope.size),
+            state=solution.state,
         )

@@ -60,10 +60,12 @@ class MaxSumThroughput:
         value = 1 / view.prices if self.by_cost else np.ones(len(view.capacity))
         need = _needs(view, rate) if self.slos else np.zeros(len(view))
         if need.any() and not self.packed and len(view.capacity) <= MOST_TYPES:
-            gpus, capacity = view.classes.gpus.astype(np.float64), view.capacity.astype(np.float64)
-            found = most_with_needs(climb(rate, view.job_class, gpus, capacity), need, rate * value)
-            if found is not None:
-                return self._answer(view, found[0], found[1])
+            gpus = view.classes.gpus.astype(np.float64)
+            capacity = view.capacity.astype(np.float64)
+            answer = most_with_needs(climb(rate, view.job_class, gpus, capacity), need, rate * value)
+            if answer is not None:
+                worth, share = answer
+                return self._answer(view, worth, share)
             need = np.zeros(len(view))
         try:
             return self._by_group(view, rate, value, need)
@@ -73,7 +75,11 @@ class MaxSumThroughput:
             return self._by_group(view, rate, value, np.zeros(len(view)))
 
     def _by_group(self, view: View, rate: FloatArray, value: FloatArray, need: FloatArray) -> Allocation:
-        groups = by_class_and(view, np.where(need > 0, np.arange(len(view)) + 1, 0)) if need.any() else by_class(view)
+        if need.any():
+            own_group = np.where(need > 0, np.arange(len(view)) + 1, 0)  # of jobs with a need of their own
+            groups = by_class_and(view, own_group)
+        else:
+            groups = by_class(view)
         polytope = Polytope(
             groups=groups,
             capacity=view.capacity.astype(np.float64),
@@ -83,12 +89,13 @@ class MaxSumThroughput:
         )
         total = np.bincount(groups.member, weights=need, minlength=len(groups)).astype(np.float64)
         source = pair_source(view, groups) if self.packed else None
-        found = most(polytope, value, total, source, recalled(view, "basis"))
-        share, extras = found.times.share(groups), NO_OPTIONS
-        if found.pairs is not None:
-            extras, together = spread(view, groups, found.pairs, found.times.paired)
+        solution = most(polytope, value, total, source, recalled(view, "basis"))
+        share = solution.times.share(groups)
+        extras = NO_OPTIONS
+        if solution.pairs is not None:
+            extras, together = spread(view, groups, solution.pairs, solution.times.paired)
             share = np.concatenate([share, together])
-        return self._answer(view, found.worth, share, extras, found.basis)
+        return self._answer(view, solution.worth, share, extras, solution.basis)
 
     def _answer(
         self,

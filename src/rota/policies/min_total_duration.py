@@ -39,15 +39,15 @@ class MinTotalDuration:
             rate = reference_rate(view, rate)
         count = len(view)
         need = Requirement(steps=view.steps_left, slack=np.ones(count), age=np.zeros(count))
-        found = meet(view, rate, need, long_ones(view, rate)) if self.aware else meet_blindly(view, rate, need)
+        solution = meet(view, rate, need, long_ones(view, rate)) if self.aware else meet_blindly(view, rate, need)
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=found.share,
+            share=solution.share,
             traits=Traits(aware=self.aware, fills_by_speed=self.aware, scatters_ties=not self.aware),
-            report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            state=found.state,
+            report=SolveReport(objective=1 / solution.target if solution.target > 0 else 0.0, size=count),
+            state=solution.state,
         )
 
 

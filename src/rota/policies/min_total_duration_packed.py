@@ -25,14 +25,14 @@ class MinTotalDurationPacked:
         """Shares of jobs and of pairs with which the last job finishes as early as possible."""
         count = len(view)
         need = Requirement(steps=view.steps_left, slack=np.ones(count), age=np.zeros(count))
-        found = meet_packed(view, usable_rate(view), need, np.ones(count))
+        solution = meet_packed(view, usable_rate(view), need, np.ones(count))
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=found.share,
-            extras=found.extras,
+            share=solution.share,
+            extras=solution.extras,
             traits=Traits(packs=True, fills_by_speed=True),
-            report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            state=found.state,
+            report=SolveReport(objective=1 / solution.target if solution.target > 0 else 0.0, size=count),
+            state=solution.state,
         )

@@ -33,29 +33,29 @@ class Pop:
         """The union of the inner policy's answers for all parts; a union has no objective of its own."""
         policy = policies.create(self.inner)
         owner = view.jobs % self.parts
-        found = [
+        answers = [
             (keep, policy.allocate(view.part(keep, capacity)))
             for part, capacity in enumerate(_divide(view.capacity, self.parts))
             for keep in [np.flatnonzero(owner == part)]
             if len(keep)
         ]
-        if not found:
+        if not answers:
             return policy.allocate(view)
-        if any(answer.order is not None for _, answer in found):
+        if any(answer.order is not None for _, answer in answers):
             raise ConfigError(f"policy 'pop': {self.inner!r} answers with an order of jobs, which cannot be divided")
         share = np.zeros((len(view), len(view.capacity)))
-        for keep, answer in found:
+        for keep, answer in answers:
             share[keep] = answer.share[: len(keep)]
-        extras, together = _extras([(len(keep), answer) for keep, answer in found])
+        extras, together = _extras([(len(keep), answer) for keep, answer in answers])
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=np.concatenate([share, together]),
             extras=extras,
-            wish=_wishes(found, share.shape),
-            traits=found[0][1].traits,
-            report=SolveReport(size=max(answer.report.size for _, answer in found)),
+            wish=_wishes(answers, share.shape),
+            traits=answers[0][1].traits,
+            report=SolveReport(size=max(answer.report.size for _, answer in answers)),
         )
 
 
@@ -66,11 +66,11 @@ def _divide(capacity: IntArray, parts: int) -> IntArray:
     return divided
 
 
-def _wishes(found: list[tuple[IntArray, Allocation]], shape: tuple[int, ...]) -> Wishes | None:
+def _wishes(answers: list[tuple[IntArray, Allocation]], shape: tuple[int, ...]) -> Wishes | None:
     """The wishes of all parts, one menu after the other; jobs of a part without any have none."""
     which = np.full(shape, -1, dtype=np.int64)
     menus: list[Wishes] = []
-    for keep, answer in found:
+    for keep, answer in answers:
         if answer.wish is not None:
             which[keep] = answer.wish.which + sum(len(menu.cpus) for menu in menus)
             menus.append(answer.wish)
@@ -84,11 +84,11 @@ def _wishes(found: list[tuple[IntArray, Allocation]], shape: tuple[int, ...]) ->
     )
 
 
-def _extras(found: list[tuple[int, Allocation]]) -> tuple[Options, FloatArray]:
-    options = [answer.extras for _, answer in found]
+def _extras(answers: list[tuple[int, Allocation]]) -> tuple[Options, FloatArray]:
+    options = [answer.extras for _, answer in answers]
     first = np.concatenate([o.first for o in options])
     second = np.concatenate([o.second for o in options])
     gpus = np.concatenate([o.gpus for o in options])
-    share = np.concatenate([answer.share[alone:] for alone, answer in found])
+    share = np.concatenate([answer.share[alone:] for alone, answer in answers])
     order = np.lexsort((second, first))
     return Options(first=first[order], second=second[order], gpus=gpus[order]), share[order]

@@ -43,14 +43,13 @@ class StrategyProof:
         discount = _discounts(problem, count, best.utility)
         by_group = best.times * (discount / np.maximum(count, 1.0))[:, None]
         there = count > 0
+        mean_log_utility = float(count[there] @ np.log(best.utility[there]) / count.sum())
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
             share=by_group[groups.member],
-            report=SolveReport(
-                objective=float(count[there] @ np.log(best.utility[there]) / count.sum()), gap=best.gap, size=gain.size
-            ),
+            report=SolveReport(objective=mean_log_utility, gap=best.gap, size=gain.size),
             state={"discount": discount[groups.member]},
         )
 

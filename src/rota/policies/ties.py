@@ -17,14 +17,13 @@ import numpy as np
 from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray
 from rota.core.ports import Policy
+from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 
 TILT = 1e-8
 """The part of its share that a job gives up if it is far from its end: more than rounding errors, less than matters."""
 _NEAR = 10.0
 """Rounds from the end at which it is half of that: the near ones are told apart best."""
-_CLOSE = 1e-9
-"""A part of a round that does not count as one more."""
 
 
 class FewestRoundsFirst:
@@ -47,10 +46,11 @@ class FewestRoundsFirst:
 
 def _line(view: View, round_s: float) -> FloatArray:
     """[J, T] whole rounds left on each type, less up to a half for long jobs; infinity where a job does not run."""
-    steps, rate = view.steps_left, view.throughput
+    steps = view.steps_left
+    rate = view.throughput
     line = np.full(rate.shape, np.inf)
     np.divide((steps / round_s)[:, None], rate, out=line, where=rate > 0)
-    line -= _CLOSE
+    line -= TOLERANCE  # a part of a round that does not count as one more
     np.ceil(line, out=line)
     left = steps * view.classes.best_step_s[view.job_class]
     line -= (left / max(2.0 * float(left.max()), 1.0))[:, None]

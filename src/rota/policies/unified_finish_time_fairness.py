@@ -17,7 +17,7 @@ from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.view import View
 from rota.opt.groups import ratio, usable_rate
 from rota.opt.requirements import Requirement, meet_configured
-from rota.policies.finish_time_fairness import FinishTimeFairness, isolated_rate, isolated_time, remember
+from rota.policies.finish_time_fairness import FinishTimeFairness, isolated_rate, isolated_state, isolated_time
 from rota.policies.registry import policies
 
 
@@ -29,15 +29,18 @@ class FinishTimeFairnessUnified:
         """Shares and configurations that minimise the worst finish-time ratio."""
         if len(view) == 0 or not view.classes.configurations.sensitive:
             return FinishTimeFairness().allocate(view)
-        isolated, spent, left = isolated_rate(view, usable_rate(view)), isolated_time(view), view.steps_left
-        found = meet_configured(view, Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age))
+        isolated = isolated_rate(view, usable_rate(view))
+        spent = isolated_time(view)
+        left = view.steps_left
+        need = Requirement(steps=left, slack=spent + ratio(left, isolated), age=view.age)
+        solution = meet_configured(view, need)
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=found.share,
-            wish=found.wish,
+            share=solution.share,
+            wish=solution.wish,
             traits=Traits(fills_by_speed=True),
-            report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=len(view)),
-            state={**found.state, **remember(view, spent, isolated)},
+            report=SolveReport(objective=1 / solution.target if solution.target > 0 else 0.0, size=len(view)),
+            state={**solution.state, **isolated_state(view, spent, isolated)},
         )

@@ -37,14 +37,15 @@ class MaxMinFairnessUnified:
         scale = groups.gpus * ratio(1 / groups.weight, proportional_rate(usable_rate(view), view.capacity))
         ways = columns(view, groups)
         problem = Configured(groups=groups, columns=ways, scale=scale)
-        found = fairest(problem, total_worth(view), {name: recalled(view, name) for name in ("basis", "second_basis")})
+        bases = {name: recalled(view, name) for name in ("basis", "second_basis")}
+        solution = fairest(problem, total_worth(view), bases)
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=shares(groups, ways, found.times, len(view.capacity)),
-            wish=wishes(view, groups, ways, found.times),
+            share=shares(groups, ways, solution.times, len(view.capacity)),
+            wish=wishes(view, groups, ways, solution.times),
             traits=Traits(fills_by_speed=True),
-            report=SolveReport(objective=found.value, size=len(ways) + 1),
-            state=found.state,
+            report=SolveReport(objective=solution.value, size=len(ways) + 1),
+            state=solution.state,
         )

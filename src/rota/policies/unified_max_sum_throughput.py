@@ -34,14 +34,15 @@ class MaxSumThroughputUnified:
         groups = by_class(view)
         ways = columns(view, groups)
         ones = np.ones(len(groups))
-        found = most(Configured(groups=groups, columns=ways, scale=ones), ones, {"basis": recalled(view, "basis")})
+        problem = Configured(groups=groups, columns=ways, scale=ones)
+        solution = most(problem, ones, {"basis": recalled(view, "basis")})
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=shares(groups, ways, found.times, len(view.capacity)),
-            wish=wishes(view, groups, ways, found.times),
+            share=shares(groups, ways, solution.times, len(view.capacity)),
+            wish=wishes(view, groups, ways, solution.times),
             traits=Traits(fills_by_speed=True),
-            report=SolveReport(objective=found.value, size=len(ways)),
-            state=found.state,
+            report=SolveReport(objective=solution.value, size=len(ways)),
+            state=solution.state,
         )

@@ -32,14 +32,14 @@ class MinTotalDurationUnified:
             return MinTotalDuration().allocate(view)
         count = len(view)
         need = Requirement(steps=view.steps_left, slack=np.ones(count), age=np.zeros(count))
-        found = meet_configured(view, need, long_ones(view, usable_rate(view)))
+        solution = meet_configured(view, need, long_ones(view, usable_rate(view)))
         return Allocation(
             horizon=UNTIL_JOBS_CHANGE,
             jobs=view.jobs,
             types=view.types,
-            share=found.share,
-            wish=found.wish,
+            share=solution.share,
+            wish=solution.wish,
             traits=Traits(fills_by_speed=True),
-            report=SolveReport(objective=1 / found.target if found.target > 0 else 0.0, size=count),
-            state=found.state,
+            report=SolveReport(objective=1 / solution.target if solution.target > 0 else 0.0, size=count),
+            state=solution.state,
         )

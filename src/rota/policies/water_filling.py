@@ -68,7 +68,8 @@ class WaterFilling:
             pairs=pairs,
         )
         filled = fill(polytope, schedule, recalled(view, "basis"), recalled(view, "duals"))
-        share, extras = filled.times.share(groups), NO_OPTIONS
+        share = filled.times.share(groups)
+        extras = NO_OPTIONS
         if not self.aware:
             share = over_types(share.sum(axis=1), view.capacity)
         if pairs is not None:

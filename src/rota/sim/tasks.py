@@ -71,32 +71,43 @@ def make_tasks(placement: Placement, view: View, *, spread_costs: bool, whole: f
     if spread:
         speed = 1.0 if placement.speed is None else placement.speed
         rates = np.where(placement.spans, classes.spread[group, placement.type] * speed, rates)
-    paired = _NOBODY
-    partner_rate = partner_left = rates
-    if shared:
-        paired = (placement.second >= 0).nonzero()[0]
-        partner_rate, partner_left = np.ones(count), np.zeros(count)
-        other = np.searchsorted(view.jobs, placement.second[paired])
-        other_group, kind = view.job_class[other], placement.type[paired]
-        rates = rates.copy()
-        rates[paired] = classes.true_pair[group[paired], other_group, kind]
-        partner_rate[paired] = classes.true_pair[other_group, group[paired], kind]
-        partner_left[paired] = view.total_steps[other] - view.steps_done[other]
     tasks = Tasks(
         placement=placement,
         rate=rates,
         left=left,
-        partner_rate=partner_rate,
-        partner_left=partner_left,
-        paired=paired,
+        partner_rate=rates,
+        partner_left=rates,
+        paired=_NOBODY,
         fresh=~placement.kept,
         pace=rates,
-        partner_pace=partner_rate,
+        partner_pace=rates,
         chunk=chunk if len(chunk) else None,
     )
-    if shared and not rates[paired].all():
-        _stall(tasks, classes.pair[group[paired], other_group, kind])
+    if shared:
+        _pair_up(tasks, view, group)
     return tasks
+
+
+def _pair_up(tasks: Tasks, view: View, group: IntArray) -> None:
+    """Rates and steps left of two jobs on the same GPUs; `group` is the class of the first job of each task."""
+    placement = tasks.placement
+    classes = view.classes
+    paired = (placement.second >= 0).nonzero()[0]
+    other = np.searchsorted(view.jobs, placement.second[paired])
+    first_class = group[paired]
+    second_class = view.job_class[other]
+    gpu_type = placement.type[paired]
+    tasks.paired = paired
+    tasks.rate = tasks.rate.copy()
+    tasks.rate[paired] = classes.true_pair[first_class, second_class, gpu_type]
+    tasks.partner_rate = np.ones(len(placement))
+    tasks.partner_rate[paired] = classes.true_pair[second_class, first_class, gpu_type]
+    tasks.partner_left = np.zeros(len(placement))
+    tasks.partner_left[paired] = view.total_steps[other] - view.steps_done[other]
+    tasks.pace = tasks.rate
+    tasks.partner_pace = tasks.partner_rate
+    if not tasks.rate[paired].all():
+        _stall(tasks, classes.pair[first_class, second_class, gpu_type])
 
 
 def _stall(tasks: Tasks, expected: FloatArray) -> None:

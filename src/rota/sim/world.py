@@ -16,7 +16,8 @@ from rota.core.jobs import Source
 from rota.core.placement import Plan
 from rota.core.rules import Rules
 from rota.core.view import View
-from rota.sim.steppers import Fluid, Grid, SlowestTask, Stepper, Stretch, Whole
+from rota.sim.slowest_task import SlowestTask
+from rota.sim.steppers import Fluid, Grid, Stepper, Stretch, Whole
 from rota.sim.tasks import Tasks, make_tasks
 
 _WORTH_LOOKING = 3

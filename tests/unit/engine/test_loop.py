@@ -205,7 +205,7 @@ def test_leaving_the_round_as_it_is_after_arrivals_gives_the_same_as_placing_ane
 
     ignores_arrivals = Fraction.ignores_arrivals
     monkeypatch.setattr(Fraction, "ignores_arrivals", ask)
-    monkeypatch.setattr("rota.mechanisms.select.fraction.UNTIL_JOBS_LEAVE", UNTIL_JOBS_CHANGE)
+    monkeypatch.setattr("rota.mechanisms.select.queue_walk.UNTIL_JOBS_LEAVE", UNTIL_JOBS_CHANGE)
 
     assert run() == spared
     assert any(asked)

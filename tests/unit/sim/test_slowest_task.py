@@ -10,7 +10,7 @@ from stepping import one_by_one, tasks_of
 
 from builders import FAST, SLOW, Speeds, a_cluster, some_jobs
 from rota.core.rules import preset
-from rota.sim.steppers import SlowestTask
+from rota.sim.slowest_task import SlowestTask
 
 K80, V100 = 0, 1
 RATES = {FAST: {"k80": 1.7, "p100": 3.1, "v100": 7.3}, SLOW: {"k80": 0.013, "p100": 0.04, "v100": 0.11}}

@@ -4,12 +4,12 @@ Jobs are not named here: an `Item` is one job of a class. Those that want much b
 server with most to spare, so that demanding and modest jobs are mixed; every server keeps what the most modest job
 would need for each of its free GPUs. A job that finds no room takes a smaller option; in the end the others on its
 servers go back to their floor, which always fits. Then whatever is left is handed out, and jobs of equal size change
-places where that makes them faster together.
+places where that makes them faster together (`exchanging`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rota.core.tolerance import TOLERANCE
@@ -31,8 +31,8 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A class of jobs: its GPUs and its options, slow ones first."""
+class JobClass:
+    """Jobs that are alike: their GPUs and their options, slow ones first."""
 
     gpus: int
     options: tuple[Option, ...]
@@ -41,12 +41,15 @@ class Kind:
 
 
 class Item:
-    """One job and where it is."""
+    """One job and where it is.
 
-    __slots__ = ("kind", "option", "slots", "wish")
+    `job_class` is the number of its class; `wish` and `option` are numbers of options of that class.
+    """
 
-    def __init__(self, kind: int, wish: int) -> None:
-        self.kind = kind
+    __slots__ = ("job_class", "option", "slots", "wish")
+
+    def __init__(self, job_class: int, wish: int) -> None:
+        self.job_class = job_class
         self.wish = wish
         self.option = wish
         self.slots: Slots = []
@@ -55,9 +58,9 @@ class Item:
 class Filling:
     """Servers while items are put on them."""
 
-    def __init__(self, kinds: Sequence[Kind], servers: Sequence[Server], *, whole: bool) -> None:
+    def __init__(self, classes: Sequence[JobClass], servers: Sequence[Server], *, whole: bool) -> None:
         """With `whole`, jobs that fit on one server are never cut, and large ones go first."""
-        self.kinds = kinds
+        self.classes = classes
         self.whole = whole
         self.gpus = [s[0] for s in servers]
         self.cpus = [s[1] for s in servers]
@@ -72,7 +75,7 @@ class Filling:
     @property
     def total(self) -> float:
         """The sum of the speeds."""
-        return sum(self.kinds[i.kind].options[i.option].speed for i in self.items)
+        return sum(self.classes[i.job_class].options[i.option].speed for i in self.items)
 
     @property
     def sound(self) -> bool:
@@ -81,33 +84,51 @@ class Filling:
 
     def fill(self, items: list[Item]) -> bool:
         """Put everybody somewhere; False if there are not enough GPUs."""
-        if sum(self.kinds[i.kind].gpus for i in items) > sum(self.gpus):
+        if sum(self.classes[i.job_class].gpus for i in items) > sum(self.gpus):
             return False
-        wishes = [(self.kinds[i.kind], self.kinds[i.kind].options[i.wish]) for i in items]
-        if wishes:
-            self.reserve = (min(o.cpus / k.gpus for k, o in wishes), min(o.memory / k.gpus for k, o in wishes))
+        if items:
+            wishes = [(self.classes[i.job_class].gpus, self._wish(i)) for i in items]
+            least_cpus = min(wish.cpus / gpus for gpus, wish in wishes)
+            least_memory = min(wish.memory / gpus for gpus, wish in wishes)
+            self.reserve = (least_cpus, least_memory)
         homeless = [item for item in sorted(items, key=self._rank) if not self._put(item, item.wish)]
         for item in homeless:
-            options = range(len(self.kinds[item.kind].options) - 1, -1, -1)
-            speed = self.kinds[item.kind].options[item.wish].speed
-            smaller = (o for o in options if self.kinds[item.kind].options[o].speed <= speed and o != item.wish)
+            options = self.classes[item.job_class].options
+            speed = options[item.wish].speed
+            from_the_fastest = range(len(options) - 1, -1, -1)
+            smaller = (o for o in from_the_fastest if options[o].speed <= speed and o != item.wish)
             if not any(self._put(item, o) for o in smaller):
                 self._force(item)
         self.raise_all(self.items)
         return True
 
-    def _rank(self, item: Item) -> tuple[float, float, int, int]:
-        kind = self.kinds[item.kind]
-        load, size = self._load(item.kind, item.wish), float(kind.gpus)
-        return (-size, -load, item.kind, item.wish) if self.whole else (-load, -size, item.kind, item.wish)
+    def _wish(self, item: Item) -> Option:
+        return self.classes[item.job_class].options[item.wish]
 
-    def _load(self, kind: int, option: int) -> float:
+    def speed(self, item: Item) -> float:
+        """With what it holds."""
+        return self.classes[item.job_class].options[item.option].speed
+
+    def wished_speed(self, item: Item) -> float:
+        """With what it was to hold."""
+        return self._wish(item).speed
+
+    def _rank(self, item: Item) -> tuple[float, float, int, int]:
+        load = self._load(item.job_class, item.wish)
+        size = float(self.classes[item.job_class].gpus)
+        if self.whole:
+            return (-size, -load, item.job_class, item.wish)
+        return (-load, -size, item.job_class, item.wish)
+
+    def _load(self, job_class: int, option: int) -> float:
         """The larger part per GPU of what a GPU has on average."""
-        size, wanted = self.kinds[kind].gpus, self.kinds[kind].options[option]
+        size = self.classes[job_class].gpus
+        wanted = self.classes[job_class].options[option]
         return max(wanted.cpus / size / self.mean[0], wanted.memory / size / self.mean[1])
 
     def _put(self, item: Item, option: int) -> bool:
-        size, wanted = self.kinds[item.kind].gpus, self.kinds[item.kind].options[option]
+        size = self.classes[item.job_class].gpus
+        wanted = self.classes[item.job_class].options[option]
         server = self._roomiest(size, wanted.cpus, wanted.memory)
         if server is not None:
             self.place(item, option, [(server, size)])
@@ -121,8 +142,10 @@ class Filling:
 
     def _roomiest(self, size: int, cpus: float, memory: float) -> int | None:
         """The server with most to spare after that; with `whole` and several GPUs, the fullest one that can."""
-        best, found = -1.0, None
-        (mean_cpus, mean_memory), (least_cpus, least_memory) = self.mean, self.reserve
+        best_score = -1.0
+        best_server = None
+        mean_cpus, mean_memory = self.mean
+        least_cpus, least_memory = self.reserve
         for server, free in enumerate(self.gpus):
             if free < size:
                 continue
@@ -134,9 +157,10 @@ class Filling:
             score = min(spare_cpus / mean_cpus, spare_memory / mean_memory) + 1.0
             if self.whole and size > 1:
                 score = 1.0 / (1 + rest)
-            if score > best + TOLERANCE:
-                best, found = score, server
-        return found
+            if score > best_score + TOLERANCE:
+                best_score = score
+                best_server = server
+        return best_server
 
     def _cut(self, size: int, cpus: float, memory: float) -> Slots | None:
         """GPU by GPU where most is to spare."""
@@ -163,152 +187,84 @@ class Filling:
             self.gpus[server] -= part
             self.on[server].append(item)
         item.option = option
-        self._hold(item, option, 1)
+        self.hold(item, option, 1)
         self.items.append(item)
 
     def remove(self, item: Item) -> None:
         """Take an item off its servers."""
-        self._hold(item, item.option, -1)
+        self.hold(item, item.option, -1)
         for server, part in item.slots:
             self.gpus[server] += part
             self.on[server].remove(item)
         self.items.remove(item)
 
-    def _hold(self, item: Item, option: int, sign: int) -> None:
-        size, held = self.kinds[item.kind].gpus, self.kinds[item.kind].options[option]
+    def hold(self, item: Item, option: int, sign: int) -> None:
+        """Take CPUs and memory of an option off the servers of an item, or with sign -1 give them back."""
+        size = self.classes[item.job_class].gpus
+        held = self.classes[item.job_class].options[option]
         for server, part in item.slots:
             self.cpus[server] -= sign * held.cpus * part / size
             self.memory[server] -= sign * held.memory * part / size
 
     def change(self, item: Item, option: int) -> None:
         """Let an item hold another option where it is."""
-        self._hold(item, item.option, -1)
+        self.hold(item, item.option, -1)
         item.option = option
-        self._hold(item, option, 1)
+        self.hold(item, option, 1)
 
     def _force(self, item: Item) -> None:
         """Take free GPUs wherever they are, at the floor, and send others there back to their floor until it fits."""
-        size = self.kinds[item.kind].gpus
-        floor = self.kinds[item.kind].floor
-        slots: Slots = []
-        wanted = size
-        free = [s for s, gpus in enumerate(self.gpus) if gpus]
-        one = [s for s in free if self.gpus[s] >= size]
-        if one:
-            slots = [(max(one, key=lambda s: (self.cpus[s], -s)), size)]
-        else:
-            for server in sorted(free, key=lambda s: (-self.gpus[s], s)):
-                slots.append((server, min(wanted, self.gpus[server])))
-                wanted -= slots[-1][1]
-                if wanted == 0:
-                    break
-        self.place(item, floor, slots)
+        slots = self._free_gpus(self.classes[item.job_class].gpus)
+        self.place(item, self.classes[item.job_class].floor, slots)
         tight = [server for server, _ in slots]
         while tight:
             server = tight.pop()
-            for other in sorted(self.on[server], key=lambda i: -self._load(i.kind, i.option)):
+            for other in sorted(self.on[server], key=lambda i: -self._load(i.job_class, i.option)):
                 if self.cpus[server] >= -TOLERANCE and self.memory[server] >= -TOLERANCE:
                     break
-                if other.option != self.kinds[other.kind].floor:  # which may take more of one thing, elsewhere too
-                    self.change(other, self.kinds[other.kind].floor)
+                floor = self.classes[other.job_class].floor
+                if other.option != floor:  # which may take more of one thing, elsewhere too
+                    self.change(other, floor)
                     tight += [s for s, _ in other.slots if s != server]
+
+    def _free_gpus(self, wanted: int) -> Slots:
+        """On one server if one has that many (the one with most CPUs), otherwise from the emptiest on."""
+        free = [s for s, gpus in enumerate(self.gpus) if gpus]
+        enough = [s for s in free if self.gpus[s] >= wanted]
+        if enough:
+            return [(max(enough, key=lambda s: (self.cpus[s], -s)), wanted)]
+        slots: Slots = []
+        for server in sorted(free, key=lambda s: (-self.gpus[s], s)):
+            part = min(wanted, self.gpus[server])
+            slots.append((server, part))
+            wanted -= part
+            if wanted == 0:
+                break
+        return slots
 
     def raise_all(self, items: Iterable[Item]) -> None:
         """Hand out what is left: the largest gain first."""
-        waiting = [i for i in items if i.option < len(self.kinds[i.kind].options) - 1]
+        waiting = [i for i in items if i.option < len(self.classes[i.job_class].options) - 1]
         while waiting:
-            found = [(gain, -n, item, option) for n, item in enumerate(waiting) for gain, option in self._raises(item)]
-            if not found:
+            raises = [(item, raised) for item in waiting if (raised := self._raise(item)) is not None]
+            if not raises:
                 return
-            _, _, item, option = max(found, key=lambda f: f[:2])
+            item, (_, option) = max(raises, key=lambda entry: entry[1][0])  # of equal gains the first
             self.change(item, option)
-            waiting = [i for n, i in enumerate(waiting) if i is item or -n in {f[1] for f in found}]
+            waiting = [item for item, _ in raises]
 
-    def _raises(self, item: Item) -> list[tuple[float, int]]:
-        """The largest gain that an item could have with what is left, if any."""
-        kind = self.kinds[item.kind]
-        held = kind.options[item.option]
-        for option in range(len(kind.options) - 1, -1, -1):
-            wanted = kind.options[option]
+    def _raise(self, item: Item) -> tuple[float, int] | None:
+        """The largest gain in speed that an item could have with what is left, and its option then; None if none."""
+        job_class = self.classes[item.job_class]
+        held = job_class.options[item.option]
+        for option in range(len(job_class.options) - 1, -1, -1):
+            wanted = job_class.options[option]
             if wanted.speed <= held.speed + TOLERANCE:
-                return []
+                return None
             if all(
-                (wanted.cpus - held.cpus) * part <= (self.cpus[server] + TOLERANCE) * kind.gpus
-                and (wanted.memory - held.memory) * part <= (self.memory[server] + TOLERANCE) * kind.gpus
+                (wanted.cpus - held.cpus) * part <= (self.cpus[server] + TOLERANCE) * job_class.gpus
+                and (wanted.memory - held.memory) * part <= (self.memory[server] + TOLERANCE) * job_class.gpus
                 for server, part in item.slots
             ):
-                return [(wanted.speed - held.speed, option)]
-        return []
-
-    def improve(self, limit: float, most: int) -> None:
-        """Let items change places as long as it helps and the total is below the limit, at most so often."""
-        for _ in range(most):
-            if self.total >= limit:
-                return
-            cut = [i for i in self.items if len(i.slots) == 1 and self._speed(i) < self._wished(i) - TOLERANCE]
-            cut.sort(key=lambda i: self._speed(i) - self._wished(i))
-            if not any(self._exchange(item) for item in cut[:16]):
-                return
-
-    def _speed(self, item: Item) -> float:
-        return self.kinds[item.kind].options[item.option].speed
-
-    def _wished(self, item: Item) -> float:
-        return self.kinds[item.kind].options[item.wish].speed
-
-    def _exchange(self, item: Item) -> bool:
-        """Change places with the item with which both gain most."""
-        here, size = item.slots[0][0], self.kinds[item.kind].gpus
-        mine = self.kinds[item.kind].options[item.option]
-        best, found = TOLERANCE, None
-        for there in range(len(self.gpus)):
-            if there == here:
-                continue
-            seen: set[tuple[int, int]] = set()
-            for other in self.on[there]:
-                key = (other.kind, other.option)
-                if key in seen or other.slots != [(there, size)] or other.kind == item.kind:
-                    continue
-                seen.add(key)
-                theirs = self.kinds[other.kind].options[other.option]
-                to = self._best(item.kind, self.cpus[there] + theirs.cpus, self.memory[there] + theirs.memory)
-                back = self._best(other.kind, self.cpus[here] + mine.cpus, self.memory[here] + mine.memory)
-                if to is None or back is None:
-                    continue
-                gain = self.kinds[item.kind].options[to].speed + self.kinds[other.kind].options[back].speed
-                gain -= mine.speed + theirs.speed
-                if gain > best:
-                    best, found = gain, (other, to, back)
-        if found is None:
-            return False
-        other, to, back = found
-        there = other.slots[0][0]
-        for one, where, option in ((item, there, to), (other, here, back)):
-            self._hold(one, one.option, -1)
-            self.on[one.slots[0][0]].remove(one)
-            one.option = option
-            self.on[where].append(one)
-        item.slots, other.slots = other.slots, item.slots
-        self._hold(item, to, 1)
-        self._hold(other, back, 1)
-        self.raise_all([*self.on[here], *self.on[there]])
-        return True
-
-    def _best(self, kind: int, cpus: float, memory: float) -> int | None:
-        """The fastest option within so much."""
-        options = self.kinds[kind].options
-        for option in range(len(options) - 1, -1, -1):
-            if options[option].cpus <= cpus + TOLERANCE and options[option].memory <= memory + TOLERANCE:
-                return option
+                return wanted.speed - held.speed, option
         return None
-
-
-def filled(
-    kinds: Sequence[Kind], servers: Sequence[Server], make: Callable[[], list[Item]], *, whole: bool, limit: float
-) -> Filling | None:
-    """The items on the servers; None if there are not enough GPUs."""
-    filling = Filling(kinds, servers, whole=whole)
-    if not filling.fill(make()):
-        return None
-    filling.improve(limit, most=len(filling.items))
-    return filling

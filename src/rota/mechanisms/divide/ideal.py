@@ -17,7 +17,8 @@ from rota.mechanisms.divide.slots import alone
 from rota.mechanisms.dividing import Divide, Select
 from rota.mechanisms.registry import mechanisms
 
-_TINY = 1e-12
+_LEAST_SHARE = 1e-12
+"""Shares below this are noise of a solver; less than elsewhere, because shares are taken literally here."""
 
 
 @mechanisms.register("ideal")
@@ -56,24 +57,26 @@ class _EveryShare(Select):
         if accounts is None:
             raise ValueError("the ideal mechanism needs the shares in force")
         runs = view.classes.runs_on[view.job_class].T
-        kind, first = ((accounts.share > _TINY) & runs).nonzero()
-        fraction = accounts.share[kind, first]
+        gpu_type, first = ((accounts.share > _LEAST_SHARE) & runs).nonzero()
+        fraction = accounts.share[gpu_type, first]
         pairs = accounts.extras
         if not allocation.traits.packs or len(pairs) == 0:
-            return Choice(first=first, type=kind, fraction=fraction, horizon=UNTIL_JOBS_CHANGE)
-        a, b = view.position(pairs.options.first), view.position(pairs.options.second)
-        can = (view.classes.pair[view.job_class[a], view.job_class[b]] > 0).T
-        pair_kind, row = ((pairs.share > _TINY) & can).nonzero()
+            return Choice(first=first, type=gpu_type, fraction=fraction, horizon=UNTIL_JOBS_CHANGE)
+        one = view.position(pairs.options.first)
+        two = view.position(pairs.options.second)
+        can = (view.classes.pair[view.job_class[one], view.job_class[two]] > 0).T
+        pair_type, row = ((pairs.share > _LEAST_SHARE) & can).nonzero()
         # Two that fit together nowhere take turns: rounds would fill in others and come back to them, here nobody does.
-        turn_kind, turn = ((pairs.share > _TINY) & ~can.any(axis=0)).nonzero()
-        member, member_kind = np.concatenate([a[turn], b[turn]]), np.tile(turn_kind, 2)
-        half = np.where(runs[member_kind, member], np.tile(pairs.share[turn_kind, turn] / 2, 2), 0.0)
+        turn_type, turn = ((pairs.share > _LEAST_SHARE) & ~can.any(axis=0)).nonzero()
+        member = np.concatenate([one[turn], two[turn]])
+        member_type = np.tile(turn_type, 2)
+        half = np.where(runs[member_type, member], np.tile(pairs.share[turn_type, turn] / 2, 2), 0.0)
         able = half.nonzero()[0]
         first = np.concatenate([first, member[able]])
         return Choice(
-            first=np.concatenate([first, a[row]]),
-            second=np.concatenate([np.full(len(first), -1), b[row]]),
-            type=np.concatenate([kind, member_kind[able], pair_kind]),
-            fraction=np.concatenate([fraction, half[able], pairs.share[pair_kind, row]]),
+            first=np.concatenate([first, one[row]]),
+            second=np.concatenate([np.full(len(first), -1), two[row]]),
+            type=np.concatenate([gpu_type, member_type[able], pair_type]),
+            fraction=np.concatenate([fraction, half[able], pairs.share[pair_type, row]]),
             horizon=UNTIL_JOBS_CHANGE,
         )

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from rota.core.tolerance import TOLERANCE
-from rota.mechanisms.divide.filling import Filling, Item, Kind, Option
+from rota.mechanisms.divide.filling import Filling, Item, JobClass, Option
 from rota.mechanisms.divide.packing import Slots
 from rota.opt.placement import Counts, Menu, ServerCounts, most_speed_on_servers
 
@@ -37,7 +37,8 @@ class Mending:
 
     def mend(self, enough: float, rounds: int, time_limit_s: float) -> bool:
         """Until the total is enough or the rounds are over; False if the solver's time was over before."""
-        filling, servers = self.filling, range(len(self.filling.gpus))
+        filling = self.filling
+        servers = range(len(filling.gpus))
         choose = Random(0)
         tried: set[tuple[int, ...]] = set()
         limit_s = time_limit_s
@@ -61,26 +62,27 @@ class Mending:
             tried = set() if better else tried | {chosen}
         return True
 
-    def _reduced(self, kind: int, option: Option) -> float:
+    def _reduced(self, job_class: int, option: Option) -> float:
         """What is lost by an option at the prices of the bound."""
         prices = self._prices
         paid = option.cpus * prices.cpu_price + option.memory * prices.memory_price
-        return max(0.0, float(prices.worth[kind]) + paid - option.speed)
+        return max(0.0, float(prices.worth[job_class]) + paid - option.speed)
 
     def _loss(self, server: int) -> float:
-        filling, prices = self.filling, self._prices
-        loss = (
-            max(0.0, filling.cpus[server]) * prices.cpu_price + max(0.0, filling.memory[server]) * prices.memory_price
-        )
+        filling = self.filling
+        idle_cpus = max(0.0, filling.cpus[server])
+        idle_memory = max(0.0, filling.memory[server])
+        loss = idle_cpus * self._prices.cpu_price + idle_memory * self._prices.memory_price
         for item in filling.on[server]:
-            kind = filling.kinds[item.kind]
+            job_class = filling.classes[item.job_class]
             part = next(p for s, p in item.slots if s == server)
-            loss += self._reduced(item.kind, kind.options[item.option]) * part / kind.gpus
+            loss += self._reduced(item.job_class, job_class.options[item.option]) * part / job_class.gpus
         return loss
 
     def _again(self, servers: tuple[int, ...], loss: float, time_limit_s: float) -> tuple[bool, float]:
         """Lay out these servers again; whether that was better, and how long it took."""
-        filling, inside = self.filling, set(servers)
+        filling = self.filling
+        inside = set(servers)
         items = [i for i in filling.items if all(s in inside for s, _ in i.slots)]
         if not items:  # idle servers, or parts of jobs that are elsewhere too
             return False, 0.0
@@ -89,16 +91,16 @@ class Mending:
         choices = self._choices(items, loss)
         for item in items:
             filling.remove(item)
-        found = most_speed_on_servers(
-            [columns(filling.kinds[kind], rows, count) for kind, rows, count in choices],
+        counts = most_speed_on_servers(
+            [columns(filling.classes[job_class], rows, count) for job_class, rows, count in choices],
             [(filling.gpus[s], filling.cpus[s], filling.memory[s]) for s in servers],
             split_cost=self._split_cost,
             time_limit_s=time_limit_s,
             gap=self._gap / 2,
             nodes=_NODES if self._gap else _NO_END,
         )
-        seconds = 0.0 if found is None else found.seconds
-        new = [] if found is None else self._laid_out(found, choices, servers)
+        seconds = 0.0 if counts is None else counts.seconds
+        new = [] if counts is None else self._laid_out(counts, choices, servers)
         if new and filling.sound and self._value(new) > before + TOLERANCE:
             filling.raise_all(new)
             return True, seconds
@@ -109,52 +111,55 @@ class Mending:
         return False, seconds
 
     def _choices(self, items: list[Item], loss: float) -> list[tuple[int, list[int], int]]:
-        """(kind, options that can be part of something better, number of jobs)."""
-        held = {(i.kind, i.option) for i in items}
-        return [
-            (kind, [
-                n for n, option in enumerate(self.filling.kinds[kind].options)
-                if (kind, n) in held or (option.offered and self._reduced(kind, option) <= loss + TOLERANCE)
-            ], count)
-            for kind, count in sorted(Counter(i.kind for i in items).items())
-        ]  # fmt: skip
+        """(class, options that can be part of something better, number of jobs)."""
+        held = {(i.job_class, i.option) for i in items}
+        choices = []
+        for job_class, count in sorted(Counter(i.job_class for i in items).items()):
+            useful = [
+                n
+                for n, option in enumerate(self.filling.classes[job_class].options)
+                if (job_class, n) in held or (option.offered and self._reduced(job_class, option) <= loss + TOLERANCE)
+            ]
+            choices.append((job_class, useful, count))
+        return choices
 
     def _laid_out(
-        self, found: ServerCounts, choices: list[tuple[int, list[int], int]], servers: tuple[int, ...]
+        self, counts: ServerCounts, choices: list[tuple[int, list[int], int]], servers: tuple[int, ...]
     ) -> list[Item]:
         """The items of an answer; jobs on several servers are put together from GPUs in the order of servers."""
         made: list[Item] = []
         gpus: dict[tuple[int, int], list[int]] = {}
-        for (menu, row, server), jobs, parts in zip(
-            found.place.tolist(), found.whole.tolist(), found.parts.tolist(), strict=True
-        ):
-            kind, rows, _ = choices[menu]
-            size = self.filling.kinds[kind].gpus
-            made += [self._put(kind, rows[row], [(servers[server], size)]) for _ in range(jobs)]
-            gpus.setdefault((kind, rows[row]), []).extend([servers[server]] * parts)
-        for (kind, option), each in gpus.items():
-            size = self.filling.kinds[kind].gpus
+        rows = zip(counts.place.tolist(), counts.whole.tolist(), counts.parts.tolist(), strict=True)
+        for (menu, row, at), jobs, parts in rows:
+            job_class, options, _ = choices[menu]
+            option = options[row]
+            server = servers[at]
+            size = self.filling.classes[job_class].gpus
+            made += [self._put(job_class, option, [(server, size)]) for _ in range(jobs)]
+            gpus.setdefault((job_class, option), []).extend([server] * parts)
+        for (job_class, option), each in gpus.items():
+            size = self.filling.classes[job_class].gpus
             gangs = (each[begin : begin + size] for begin in range(0, len(each), size))
-            made += [self._put(kind, option, sorted(Counter(gang).items())) for gang in gangs]
+            made += [self._put(job_class, option, sorted(Counter(gang).items())) for gang in gangs]
         return made
 
-    def _put(self, kind: int, option: int, slots: Slots) -> Item:
-        item = Item(kind, option)
+    def _put(self, job_class: int, option: int, slots: Slots) -> Item:
+        item = Item(job_class, option)
         self.filling.place(item, option, slots)
         return item
 
     def _value(self, items: list[Item]) -> float:
-        kinds = self.filling.kinds
+        classes = self.filling.classes
         cut = sum(len(i.slots) > 1 for i in items)
-        return sum(kinds[i.kind].options[i.option].speed for i in items) - cut * self._split_cost
+        return sum(classes[i.job_class].options[i.option].speed for i in items) - cut * self._split_cost
 
 
-def columns(kind: Kind, rows: list[int], count: int) -> Menu:
+def columns(job_class: JobClass, rows: list[int], count: int) -> Menu:
     """Some options of a class of jobs, as a program reads them."""
-    options = [kind.options[n] for n in rows]
+    options = [job_class.options[n] for n in rows]
     return Menu(
         count=count,
-        gpus=kind.gpus,
+        gpus=job_class.gpus,
         cpus=np.array([o.cpus for o in options]),
         memory_gb=np.array([o.memory for o in options]),
         speed=np.array([o.speed for o in options]),

@@ -21,9 +21,11 @@ from typing import Any
 from rota.core.configurations import Holding
 from rota.core.errors import ConfigError
 from rota.core.placement import Placement
+from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
-from rota.mechanisms.divide.filling import Filling, Item, Kind, Server, filled
+from rota.mechanisms.divide.exchanging import filled
+from rota.mechanisms.divide.filling import Filling, Item, JobClass, Server
 from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.mending import Mending, columns
 from rota.mechanisms.divide.menus import menu
@@ -71,13 +73,15 @@ class Tally:
         """Count a decision."""
         self.decisions += 1
         self.sum_of_gaps += gap
-        self.worst, self.last = max(self.worst, gap), gap
+        self.worst = max(self.worst, gap)
+        self.last = gap
 
     def remarks(self) -> list[str]:
         """One sentence for the notes of a result."""
         said = []
         if self.decisions:
-            mean, worst = 100 * self.sum_of_gaps / self.decisions, 100 * self.worst
+            mean = 100 * self.sum_of_gaps / self.decisions
+            worst = 100 * self.worst
             said.append(f"mean gap {mean:.2f} % to the linear bound, worst {worst:.2f} %")
         if self.fallbacks:
             said.append(f"{self.fallbacks} of {self.fallbacks + self.decisions} decisions left to tune")
@@ -106,10 +110,11 @@ class Optimal(Tune):
             raise ConfigError(f"mechanism 'optimal': time_limit_s={time_limit_s} is not possible; give 0 or more")
         if not 0 <= gap < 1:
             raise ConfigError(f"mechanism 'optimal': gap={gap} is not possible; give 0 or more and less than 1")
-        self._time_limit_s, self._gap = time_limit_s, gap
+        self._time_limit_s = time_limit_s
+        self._gap = gap
         self._plain = Proportional(consolidate=True, slots=self._slots)
         self._answers: dict[tuple[int, Mix], Answer] = {}
-        self._menus: dict[tuple[int, int, bool], Kind] = {}
+        self._menus: dict[tuple[int, int, bool], JobClass] = {}
         self.tally = Tally()
 
     def divide(self, view: View, choice: Choice) -> Placement:
@@ -142,85 +147,96 @@ class Optimal(Tune):
 
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
-        kind = layout.gpu_type
+        gpu_type = layout.gpu_type
         tasks = list(range(len(layout.size)))
         classes = [_class_of(layout, task) for task in tasks]
         mix: Mix = tuple(sorted((*key, count) for key, count in Counter(classes).items()))
-        answer = self._answers.get((kind, mix))
+        answer = self._answers.get((gpu_type, mix))
         if answer is None:
             if len(self._answers) >= _REMEMBERED:
                 self._answers.clear()
-            answer = self._answers[kind, mix] = self._solve(layout, kind, mix, packing.servers)
+            answer = self._solve(layout, mix, packing.servers)
+            self._answers[gpu_type, mix] = answer
         if answer.places is None:
             self.tally.fallbacks += 1
             super().lay_out(layout, packing)
             return
         self.tally.add(max(0.0, 1 - answer.total / answer.bound))
-        places, last = answer.places, None
+        places = answer.places
+        last = None
         if not self._rules.repack:
             last = layout.last_slots()
             places = settled(places, packing, {t: (c, last[t]) for t, c in zip(tasks, classes, strict=True)})
         chosen = list(named(places, tasks, classes, last, _last_held(layout)))
-        rows = [layout.holdings.row(int(layout.group[task]), kind, holding) for task, (_, holding) in chosen]
+        rows = [layout.holdings.row(int(layout.group[task]), gpu_type, holding) for task, (_, holding) in chosen]
         packing.know(layout.holdings)
         for row, (task, (slots, _)) in zip(rows, chosen, strict=True):
             packing.put(task, int(layout.size[task]), row, slots)
 
-    def _menu(self, layout: Layout, kind: int, group: int, shared: bool, servers: list[Server]) -> Kind:
-        found = self._menus.get((kind, group, shared))
-        if found is None:
-            gpus, between = int(layout.view.classes.gpus[group]), self._rules.spare_is_shared
-            found = menu(layout.holdings, group, kind, gpus, servers, shared=shared, between=between)
-            self._menus[kind, group, shared] = found
-        return found
+    def _menu(self, layout: Layout, group: int, shared: bool, servers: list[Server]) -> JobClass:
+        gpu_type = layout.gpu_type
+        job_class = self._menus.get((gpu_type, group, shared))
+        if job_class is None:
+            gpus = int(layout.view.classes.gpus[group])
+            between = self._rules.spare_is_shared
+            job_class = menu(layout.holdings, group, gpu_type, gpus, servers, shared=shared, between=between)
+            self._menus[gpu_type, group, shared] = job_class
+        return job_class
 
-    def _solve(self, layout: Layout, kind: int, mix: Mix, servers: list[Server]) -> Answer:
-        kinds = [self._menu(layout, kind, group, shared, servers) for group, shared, _ in mix]
+    def _solve(self, layout: Layout, mix: Mix, servers: list[Server]) -> Answer:
+        classes = [self._menu(layout, group, shared, servers) for group, shared, _ in mix]
         counts = [count for *_, count in mix]
-        offered = [[n for n, o in enumerate(k.options) if o.offered] for k in kinds]
-        menus = [columns(k, rows, count) for k, rows, count in zip(kinds, offered, counts, strict=True)]
-        cpus, memory = sum(s[1] for s in servers), sum(s[2] for s in servers)
+        offered = [[n for n, option in enumerate(c.options) if option.offered] for c in classes]
+        menus = [columns(c, rows, count) for c, rows, count in zip(classes, offered, counts, strict=True)]
+        cpus = sum(s[1] for s in servers)
+        memory = sum(s[2] for s in servers)
         chosen = most_speed(menus, cpus, memory, time_limit_s=self._time_limit_s, gap=self._gap / 10)
         if chosen is None:
             return Answer(None)
-        filling = self._fill(kinds, offered, servers, chosen)
+        filling = self._fill(classes, offered, servers, chosen)
         if filling is None:
             return Answer(None)
-        split = 10 * max(o.speed for k in kinds for o in k.options) if self._consolidate else _SPLIT
-        enough, left_s = chosen.total * (1 - self._gap) - 1e-9, self._time_limit_s - chosen.seconds
-        if not Mending(filling, chosen, split_cost=split, gap=self._gap).mend(enough, _ROUNDS, left_s):
+        split_cost = 10 * max(o.speed for c in classes for o in c.options) if self._consolidate else _SPLIT
+        enough = chosen.total * (1 - self._gap) - TOLERANCE
+        left_s = self._time_limit_s - chosen.seconds
+        if not Mending(filling, chosen, split_cost=split_cost, gap=self._gap).mend(enough, _ROUNDS, left_s):
             self.tally.late += 1
-        places: dict[tuple[int, bool], list[Place]] = {}
-        for item in filling.items:
-            group, shared, _ = mix[item.kind]
-            option = kinds[item.kind].options[item.option]
-            place = (item.slots, Holding(option.cpus, option.memory, option.speed))
-            places.setdefault((group, shared), []).append(place)
-        for group, shared, _ in mix:
-            places[group, shared].sort(key=lambda place: (-place[1].speed, place[0]))
-        return Answer(places, filling.total, max(chosen.bound, filling.total))
+        return Answer(_places(filling, mix), filling.total, max(chosen.bound, filling.total))
 
     def _fill(
-        self, kinds: list[Kind], offered: list[list[int]], servers: list[Server], chosen: Counts
+        self, classes: list[JobClass], offered: list[list[int]], servers: list[Server], chosen: Counts
     ) -> Filling | None:
         """Jobs whole on servers if that costs next to nothing or is asked for, otherwise cut where it helps."""
 
         def make() -> list[Item]:
             return [
-                Item(kind, rows[option])
-                for kind, rows in enumerate(offered)
-                for option, count in enumerate(chosen.chosen[kind].tolist())
+                Item(job_class, rows[option])
+                for job_class, rows in enumerate(offered)
+                for option, count in enumerate(chosen.chosen[job_class].tolist())
                 for _ in range(count)
             ]
 
         enough = chosen.total * (1 - self._gap)
-        best = filled(kinds, servers, make, whole=True, limit=enough)
-        if best is None or self._consolidate or all(k.gpus == 1 for k in kinds):
+        best = filled(classes, servers, make, whole=True, limit=enough)
+        if best is None or self._consolidate or all(c.gpus == 1 for c in classes):
             return best
-        if best.total >= chosen.total * (1 - self._gap / 10) - 1e-9:
+        if best.total >= chosen.total * (1 - self._gap / 10) - TOLERANCE:
             return best
-        other = filled(kinds, servers, make, whole=False, limit=enough)
+        other = filled(classes, servers, make, whole=False, limit=enough)
         return other if other is not None and other.total > best.total + _SPLIT else best
+
+
+def _places(filling: Filling, mix: Mix) -> dict[tuple[int, bool], list[Place]]:
+    """Slots and holdings of the jobs of each class of the mix, fast ones first."""
+    places: dict[tuple[int, bool], list[Place]] = {}
+    for item in filling.items:
+        group, shared, _ = mix[item.job_class]
+        option = filling.classes[item.job_class].options[item.option]
+        place = (item.slots, Holding(option.cpus, option.memory, option.speed))
+        places.setdefault((group, shared), []).append(place)
+    for group, shared, _ in mix:
+        places[group, shared].sort(key=lambda place: (-place[1].speed, place[0]))
+    return places
 
 
 def _class_of(layout: Layout, task: int) -> tuple[int, bool]:

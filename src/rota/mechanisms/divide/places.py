@@ -12,6 +12,8 @@ Place = tuple[Slots, Holding]
 """(server, GPUs) of a job and what it holds beside them."""
 Class = tuple[int, bool]
 Places = dict[Class, list[Place]]
+_OpenPlace = tuple[Class, tuple[tuple[int, int], ...], tuple[float, float] | None]
+"""Class, slots, and CPUs and memory if they matter."""
 
 
 def settled(places: Places, packing: Packing, last: Mapping[int, tuple[Class, Slots | None]]) -> Places:
@@ -35,7 +37,11 @@ def settled(places: Places, packing: Packing, last: Mapping[int, tuple[Class, Sl
     to = _matched(wanted, held, shape)
     if all(to[s] == s for s in range(count)):
         return places
-    return {key: [(sorted((to[s], part) for s, part in slots), c) for slots, c in each] for key, each in places.items()}
+    return {key: [(_moved(slots, to), holding) for slots, holding in each] for key, each in places.items()}
+
+
+def _moved(slots: Slots, to: list[int]) -> Slots:
+    return sorted((to[server], part) for server, part in slots)
 
 
 def _matched(wanted: list[Counter[Class]], held: list[Counter[Class]], shape: Sequence[object]) -> list[int]:
@@ -51,7 +57,8 @@ def _matched(wanted: list[Counter[Class]], held: list[Counter[Class]], shape: Se
             to[server] = server if server in same else same[-1]
             same.remove(to[server])
             free.discard(to[server])
-    for server in sorted((s for s in range(len(to)) if to[s] < 0), key=lambda s: (-sum(wanted[s].values()), s)):
+    unmatched = [server for server in range(len(to)) if to[server] < 0]
+    for server in sorted(unmatched, key=lambda s: (-sum(wanted[s].values()), s)):
         what = wanted[server]
         able = [s for s in free if shape[s] == shape[server]]
         to[server] = max(able, key=lambda s: (sum((what & held[s]).values()), s == server, -s))
@@ -69,28 +76,39 @@ def named(
     """A place for every task: the very one it had, otherwise the same GPUs, otherwise by the order of the queue."""
     left: dict[Class, list[Place | None]] = {key: list(each) for key, each in places.items()}
     waiting = list(zip(tasks, classes, strict=True))
-    for exact in (True, False) if last is not None else ():
-        rest = []
-        open_: dict[tuple[Class, object, tuple[float, float] | None], list[int]] = {}
-        for key, each in left.items():
-            for n in range(len(each) - 1, -1, -1):
-                place = each[n]
-                if place is not None:
-                    amounts = (place[1].cpus, place[1].memory_gb) if exact else None
-                    open_.setdefault((key, tuple(place[0]), amounts), []).append(n)
-        for task, key in waiting:
-            slots = last[task] if last is not None else None
-            had = held[task] if exact else None
-            places_of = None if slots is None else open_.get((key, tuple(sorted(slots)), had))
-            if not places_of:
-                rest.append((task, key))
-                continue
-            n = places_of.pop()
-            place = left[key][n]
-            left[key][n] = None
-            assert place is not None  # only open ones were listed
-            yield task, place
-        waiting = rest
+    if last is not None:
+        for exact in (True, False):
+            open_places = _open_places(left, exact=exact)
+            rest = []
+            for task, key in waiting:
+                slots = last[task]
+                had = held[task] if exact else None
+                numbers = None if slots is None else open_places.get((key, tuple(sorted(slots)), had))
+                if numbers:
+                    yield task, _taken(left[key], numbers.pop())
+                else:
+                    rest.append((task, key))
+            waiting = rest
     still = {key: iter([p for p in each if p is not None]) for key, each in left.items()}
     for task, key in waiting:
         yield task, next(still[key])
+
+
+def _open_places(left: Mapping[Class, list[Place | None]], *, exact: bool) -> dict[_OpenPlace, list[int]]:
+    """Numbers of places that nobody has yet, the last first, by class, slots and (if `exact`) CPUs and memory."""
+    numbers: dict[_OpenPlace, list[int]] = {}
+    for key, each in left.items():
+        for number in range(len(each) - 1, -1, -1):
+            place = each[number]
+            if place is not None:
+                slots, holding = place
+                amounts = (holding.cpus, holding.memory_gb) if exact else None
+                numbers.setdefault((key, tuple(slots), amounts), []).append(number)
+    return numbers
+
+
+def _taken(places: list[Place | None], number: int) -> Place:
+    place = places[number]
+    assert place is not None  # only open ones were listed
+    places[number] = None
+    return place

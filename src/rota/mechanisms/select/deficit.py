@@ -13,21 +13,25 @@ always be kept) goes first.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE, Horizon
 from rota.core.rules import Rules
+from rota.core.tolerance import TOLERANCE
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.dividing import Select
 
-_PATIENCE, _PATIENT_TURNS = 20.0, 5.0
-"""Rounds, and turns of its own, that a job may be behind before it goes first."""
+_PATIENCE = 20.0
+"""Rounds that a job may be behind before it goes first, times its share ..."""
+_PATIENT_TURNS = 5.0
+"""... and rounds on top of that, whatever its share."""
 _URGENT = 1e12
-_TINY = 1e-9
-"""Shares below this are noise of a solver."""
+"""Seconds of debt that put a job before all that are not late."""
 
 
 class Deficit(Select):
@@ -51,15 +55,15 @@ class Deficit(Select):
         if allocation.traits.packs and len(pairs):
             pair_debt = pairs.owed + pairs.share * elapsed - pairs.received
             pair_debt = self._urgent(pair_debt, pairs.share)
-            steady = this_round.one_queue(
-                wants, self._urgent(debt, accounts.share), pairs.share > _TINY, pair_debt, accounts
-            )
+            queue = _queue(view, accounts, self._urgent(debt, accounts.share), pair_debt)
+            steady = this_round.one_queue(queue)
         else:
             wish = debt if allocation.traits.aware else debt + _favourite(view)
             steady = this_round.passes(wants, self._urgent(self._loyal(view, wish), accounts.share))
         if allocation.traits.fills and this_round.spare > 0 and this_round.unserved.any():
             this_round.fill((debt - accounts.share * self._round_s).sum(axis=0))
-        return this_round.choice(UNTIL_JOBS_CHANGE.not_beyond(allocation.horizon.until) if steady else EVERY_ROUND)
+        horizon = UNTIL_JOBS_CHANGE.not_beyond(allocation.horizon.until) if steady else EVERY_ROUND
+        return this_round.choice(horizon)
 
     def _urgent(self, debt: FloatArray, share: FloatArray) -> FloatArray:
         """Debts with a bonus for who has waited long by the measure of its own share.
@@ -70,17 +74,43 @@ class Deficit(Select):
         late = debt > patience
         if not np.count_nonzero(late):
             return debt
-        return np.where(late, _URGENT + debt / np.maximum(share, _TINY), debt)
+        return np.where(late, _URGENT + debt / np.maximum(share, TOLERANCE), debt)
 
     def _loyal(self, view: View, debt: FloatArray) -> FloatArray:
         """Debts with a bonus for staying, so that jobs do not move or stop for the sake of a few seconds."""
-        last, tasks = view.placement, view.last_task
+        last = view.placement
+        tasks = view.last_task
         if last is None or tasks is None or len(last) == 0 or self._stay_s == 0:
             return debt
         ran = (tasks >= 0).nonzero()[0]
         debt = debt.copy()
         debt[last.type[tasks[ran]], ran] += self._stay_s
         return debt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Queue:
+    """Jobs and pairs that want to run on a type, most behind first; positions of the members, -1 for no second."""
+
+    first: IntArray
+    second: IntArray
+    gpu_type: IntArray
+
+
+def _queue(view: View, accounts: Accounts, debt: FloatArray, pair_debt: FloatArray) -> _Queue:
+    """All that have a share, by debt ([T, J] of jobs, [T, P] of pairs)."""
+    pairs = accounts.extras
+    job_type, job = accounts.wants.nonzero()
+    one = view.position(pairs.options.first)
+    two = view.position(pairs.options.second)
+    can = view.classes.pair[view.job_class[one], view.job_class[two]] > 0
+    pair_type, row = ((pairs.share > TOLERANCE) & can.T).nonzero()
+    first = np.concatenate([job, one[row]])
+    second = np.concatenate([np.full(len(job), -1), two[row]])
+    gpu_type = np.concatenate([job_type, pair_type])
+    debts = np.concatenate([debt[job_type, job], pair_debt[pair_type, row]])
+    order = np.lexsort((gpu_type, first, -debts))
+    return _Queue(first[order], second[order], gpu_type[order])
 
 
 class _Round:
@@ -93,7 +123,7 @@ class _Round:
         self.unserved: BoolArray = np.ones(len(view), dtype=np.bool_)
         self._first: list[IntArray] = []
         self._second: list[IntArray] = []
-        self._kind: list[IntArray] = []
+        self._gpu_type: list[IntArray] = []
 
     @property
     def spare(self) -> int:
@@ -109,18 +139,18 @@ class _Round:
             if len(asking) == 0:
                 break
             favourite = debt[:, asking].argmax(axis=0)
-            for kind in range(len(self._free)):
-                mine = asking[favourite == kind]
-                taken = self._take(mine, debt[kind, mine], kind)
+            for gpu_type in range(len(self._free)):
+                mine = asking[favourite == gpu_type]
+                taken = self._take(mine, debt[gpu_type, mine], gpu_type)
                 steady &= taken == len(mine)
             wants = wants.copy()
             wants[favourite, asking] = False
             debt[favourite, asking] = -np.inf
         return steady
 
-    def _take(self, jobs: IntArray, debt: FloatArray, kind: int) -> int:
+    def _take(self, jobs: IntArray, debt: FloatArray, gpu_type: int) -> int:
         """Serve those with the largest debts as far as the GPUs of this type go; how many."""
-        free = self._free[kind]
+        free = self._free[gpu_type]
         if len(jobs) == 0 or free == 0:
             return 0
         if self._ones and len(jobs) <= free:
@@ -128,7 +158,7 @@ class _Round:
         else:
             order = jobs[(-debt).argsort(kind="stable")]
             served = order[:free] if self._ones else self._fitting(order, free)
-        self._serve(served, np.full(len(served), -1, dtype=np.int64), kind)
+        self._serve(served, np.full(len(served), -1, dtype=np.int64), gpu_type)
         return len(served)
 
     def _fitting(self, order: IntArray, free: int) -> IntArray:
@@ -145,50 +175,43 @@ class _Round:
                 late.append(at)
         return np.concatenate([order[:whole], order[late]])
 
-    def _serve(self, first: IntArray, second: IntArray, kind: int) -> None:
+    def _serve(self, first: IntArray, second: IntArray, gpu_type: int) -> None:
         self.unserved[first] = False
-        self._free[kind] -= int(self._view.gpus[first].sum())
+        self._free[gpu_type] -= int(self._view.gpus[first].sum())
         self._first.append(first)
         self._second.append(second)
-        self._kind.append(np.full(len(first), kind, dtype=np.int64))
+        self._gpu_type.append(np.full(len(first), gpu_type, dtype=np.int64))
 
-    def one_queue(
-        self, wants: BoolArray, debt: FloatArray, pair_wants: BoolArray, pair_debt: FloatArray, accounts: Accounts
-    ) -> bool:
+    def one_queue(self, queue: _Queue) -> bool:
         """Jobs and pairs by debt over all types; whether the same would happen again."""
-        view, options = self._view, accounts.extras.options
-        kind, first = wants.nonzero()
-        a, b = view.position(options.first), view.position(options.second)
-        can = view.classes.pair[view.job_class[a], view.job_class[b]] > 0
-        pair_kind, row = (pair_wants & can.T).nonzero()
-        firsts = np.concatenate([first, a[row]])
-        seconds = np.concatenate([np.full(len(first), -1), b[row]])
-        kinds = np.concatenate([kind, pair_kind])
-        debts = np.concatenate([debt[kind, first], pair_debt[pair_kind, row]])
-        order = np.lexsort((kinds, firsts, -debts))
-        sizes, steady, taken = view.gpus.tolist(), True, []
-        queue = zip(order.tolist(), firsts[order].tolist(), seconds[order].tolist(), kinds[order].tolist(), strict=True)
-        for entry, one, two, on in queue:
-            if not self.unserved[one] or (two >= 0 and not self.unserved[two]) or sizes[one] > self._free[on]:
+        sizes = self._view.gpus.tolist()
+        unserved = self.unserved
+        steady = True
+        taken = []
+        entries = zip(queue.first.tolist(), queue.second.tolist(), queue.gpu_type.tolist(), strict=True)
+        for entry, (one, two, gpu_type) in enumerate(entries):
+            if not unserved[one] or (two >= 0 and not unserved[two]) or sizes[one] > self._free[gpu_type]:
                 steady = False
                 continue
-            self._free[on] -= sizes[one]
-            self.unserved[one] = False
+            self._free[gpu_type] -= sizes[one]
+            unserved[one] = False
             if two >= 0:
-                self.unserved[two] = False
+                unserved[two] = False
             taken.append(entry)
-        self._first.append(firsts[taken])
-        self._second.append(seconds[taken])
-        self._kind.append(kinds[taken])
+        self._first.append(queue.first[taken])
+        self._second.append(queue.second[taken])
+        self._gpu_type.append(queue.gpu_type[taken])
         return steady
 
     def fill(self, owed: FloatArray) -> None:
         """Give what is left to jobs without a turn, most owed first, each on its fastest free type."""
-        view, free = self._view, self._free
+        view = self._view
+        free = self._free
         rates = view.classes.throughput
         waiting = self.unserved.nonzero()[0]
         waiting = waiting[(-owed[waiting]).argsort(kind="stable")]
-        groups, sizes = view.job_class[waiting].tolist(), view.gpus[waiting].tolist()
+        groups = view.job_class[waiting].tolist()
+        sizes = view.gpus[waiting].tolist()
         wishes: dict[int, list[int]] = {}
         spare = self.spare
         for job, group, size in zip(waiting.tolist(), groups, sizes, strict=True):
@@ -197,9 +220,9 @@ class _Round:
             if group not in wishes:
                 row = rates[group]
                 wishes[group] = [t for t in (-row).argsort(kind="stable").tolist() if row[t] > 0]
-            kind = next((t for t in wishes[group] if free[t] >= size), None)
-            if kind is not None:
-                self._serve(np.array([job]), np.array([-1]), kind)
+            gpu_type = next((t for t in wishes[group] if free[t] >= size), None)
+            if gpu_type is not None:
+                self._serve(np.array([job]), np.array([-1]), gpu_type)
                 spare -= size
 
     def choice(self, horizon: Horizon) -> Choice:
@@ -207,18 +230,18 @@ class _Round:
         if not self._first:
             none = np.zeros(0, dtype=np.int64)
             return Choice(first=none, type=none, horizon=horizon)
-        kind = np.concatenate(self._kind)
-        order = kind.argsort(kind="stable")
+        gpu_type = np.concatenate(self._gpu_type)
+        order = gpu_type.argsort(kind="stable")
         second = np.concatenate(self._second)[order]
         return Choice(
             first=np.concatenate(self._first)[order],
             second=second if (second >= 0).any() else None,
-            type=kind[order],
+            type=gpu_type[order],
             horizon=horizon,
         )
 
 
 def _favourite(view: View) -> FloatArray:
     """[T, J] less than a second of extra debt on one type per job, for policies that see no difference in types."""
-    kinds = np.arange(len(view.types))[:, None]
-    return ((kinds + view.jobs[None, :]) % len(view.types)) / (len(view.types) + 1.0)
+    gpu_types = np.arange(len(view.types))[:, None]
+    return ((gpu_types + view.jobs[None, :]) % len(view.types)) / (len(view.types) + 1.0)

@@ -57,36 +57,43 @@ class Order(Select):
         )
 
     def _several_types(self, view: View, allocation: Allocation, order: IntArray) -> Choice:
-        free = view.capacity.tolist()
-        last = _last_types(view)
-        rates = view.classes.throughput
-        wishes = [np.argsort(-row, kind="stable").tolist() for row in rates] if allocation.traits.aware else None
-        sizes, classes = view.gpus.tolist(), view.job_class.tolist()
-        able = (rates > 0).tolist()
-        taken, kinds, refused = [], [], False
-        spare = sum(free)
         queue = view.position(allocation.jobs[order])  # the order may be older than the view
-        for job in queue[queue >= 0].tolist():
-            if spare <= 0:
-                refused = True
-                break
-            size, group = sizes[job], classes[job]
-            fits = [t for t, room in enumerate(free) if room >= size and able[group][t]]
-            if not fits:
-                refused = True
-                continue
-            kind = _pick(fits, last[job], wishes[group] if wishes else None, free, view)
-            free[kind] -= size
-            spare -= size
-            taken.append(job)
-            kinds.append(kind)
+        chosen, refused = _down_the_queue(view, queue[queue >= 0].tolist(), aware=allocation.traits.aware)
         return Choice(
-            first=np.array(taken, dtype=np.int64),
-            type=np.array(kinds, dtype=np.int64),
+            first=np.array(list(chosen), dtype=np.int64),
+            type=np.array(list(chosen.values()), dtype=np.int64),
             largest_first=allocation.traits.by_gpus_alone,
             horizon=_horizon(allocation, indifferent=not refused),
             arrivals_wait=_arrivals_wait(allocation),
         )
+
+
+def _down_the_queue(view: View, queue: list[int], *, aware: bool) -> tuple[dict[int, int], bool]:
+    """The type of every job that fits into the GPUs that are left, in this order; whether one did not fit."""
+    free = view.capacity.tolist()
+    spare = sum(free)
+    last = _last_types(view)
+    rates = view.classes.throughput
+    able = (rates > 0).tolist()
+    wishes = [np.argsort(-row, kind="stable").tolist() for row in rates] if aware else None
+    sizes = view.gpus.tolist()
+    classes = view.job_class.tolist()
+    chosen: dict[int, int] = {}
+    refused = False
+    for job in queue:
+        if spare <= 0:
+            return chosen, True
+        size = sizes[job]
+        group = classes[job]
+        fits = [t for t, room in enumerate(free) if room >= size and able[group][t]]
+        if not fits:
+            refused = True
+            continue
+        gpu_type = _pick(fits, last[job], wishes[group] if wishes else None, free, view)
+        free[gpu_type] -= size
+        spare -= size
+        chosen[job] = gpu_type
+    return chosen, refused
 
 
 def _horizon(allocation: Allocation, *, indifferent: bool) -> Horizon:
@@ -123,5 +130,5 @@ def _last_types(view: View) -> list[int]:
         at = view.position(view.placement.first)
         here = at >= 0
         last[at[here]] = view.placement.type[here]
-    found: list[int] = last.tolist()
-    return found
+    last_types: list[int] = last.tolist()
+    return last_types

@@ -29,7 +29,7 @@ class ComposedMechanism:
 
     def __init__(self, shares: Select, divide: Divide) -> None:
         self._shares = shares
-        self._order = Order(walks=divide.abilities.walks)
+        self._order = Order(walks=divide.abilities.walks, by_need=divide.abilities.by_need)
         self._divide = divide
         self._last: Placement | None = None
         self._last_allocation: Allocation | None = None

@@ -22,9 +22,14 @@ from rota.mechanisms.dividing import Select
 class Order(Select):
     """Selects down the order of a ranking policy."""
 
-    def __init__(self, *, walks: bool = False) -> None:
-        """`walks` says that the dividing half goes down the queue itself, because jobs may fail to fit."""
+    def __init__(self, *, walks: bool = False, by_need: bool = False) -> None:
+        """What the dividing half does.
+
+        `walks`: it goes down the queue itself, because jobs may fail to fit; `by_need`: jobs that come first may get
+        more CPUs and memory.
+        """
         self._walks = walks
+        self._by_need = by_need
 
     def choose(self, view: View, allocation: Allocation) -> Choice:
         """The jobs of the coming round."""
@@ -47,7 +52,8 @@ class Order(Select):
             queue = queue[queue >= 0]
         alone = allocation.traits.by_gpus_alone
         taken = queue if self._walks and not alone else _by_gpus(view, queue, int(view.capacity[0]))
-        indifferent = not view.classes.configurations.sensitive and len(taken) == len(queue)
+        sensitive = view.classes.configurations.sensitive
+        indifferent = not sensitive and not self._walks and len(taken) == len(queue)
         return Choice(
             first=taken,
             type=whole_zeros(len(taken)),
@@ -56,6 +62,10 @@ class Order(Select):
             arrivals_wait=_arrivals_wait(allocation),
         )
 
+    def _decided_by_order(self, view: View) -> bool:
+        """Whether the dividing half would make something else of another order of the same jobs."""
+        return self._walks or (self._by_need and view.classes.configurations.sensitive)
+
     def _several_types(self, view: View, allocation: Allocation, order: IntArray) -> Choice:
         queue = view.position(allocation.jobs[order])  # the order may be older than the view
         chosen, refused = _down_the_queue(view, queue[queue >= 0].tolist(), aware=allocation.traits.aware)
@@ -63,7 +73,7 @@ class Order(Select):
             first=np.array(list(chosen), dtype=np.int64),
             type=np.array(list(chosen.values()), dtype=np.int64),
             largest_first=allocation.traits.by_gpus_alone,
-            horizon=_horizon(allocation, indifferent=not refused),
+            horizon=_horizon(allocation, indifferent=not refused and not self._decided_by_order(view)),
             arrivals_wait=_arrivals_wait(allocation),
         )
 

@@ -97,7 +97,9 @@ def accounts_of(state):
 def owe(state, kind, seconds):
     """Make the state owe its jobs so much on a type."""
     columns = state._jobs
-    columns.own_progress()[columns.owed][kind] = seconds
+    progress = columns.progress.copy()
+    progress[columns.owed][kind] = seconds
+    columns.set_progress(progress)
 
 
 def a_view(jobs=3, *, now=0.0, **parts):

@@ -1,9 +1,8 @@
 """Active jobs as columns: one column per job, ids ascending.
 
 There are four blocks of rows. What was asked (`asked`, `named`) never changes while a job is there; what happens to it
-(`progress`, `status`) does. A block that a view has seen is never written to again: whoever changes something takes a
-copy first (`own_progress`, `own_status`), which costs a microsecond for a few hundred jobs and nothing where nobody
-has looked.
+(`progress`, `status`) does. No block is ever written to: a change is a copy that takes the place of the block, which
+costs a microsecond for a few hundred jobs. So a view may hold slices of what is here.
 """
 
 from __future__ import annotations
@@ -54,9 +53,8 @@ class JobColumns:
         self.named: IntArray = np.zeros((NAMED, 0), dtype=np.int64)
         self.progress: FloatArray = np.zeros((PROGRESS + 3 * types, 0))
         self.status: IntArray = np.zeros((STATUS, 0), dtype=np.int64)
-        self._fixed: Fixed | None = None
-        self._progress_seen = False
-        self._status_seen = False
+        self.fixed: Fixed | None = None
+        """What was asked, as views have it; None until somebody has looked."""
         self.share = slice(PROGRESS, PROGRESS + types)
         """Rows of `progress`: promised fraction of time by type."""
         self.received = slice(PROGRESS + types, PROGRESS + 2 * types)
@@ -75,22 +73,14 @@ class JobColumns:
     # Looking
 
     def look(self) -> Fixed:
-        """What was asked, for a view. From now on nothing that is here now is written to."""
-        if not self._progress_seen:
-            self.progress.setflags(write=False)
-            self._progress_seen = True
-        if not self._status_seen:
-            self.status.setflags(write=False)
-            self._status_seen = True
-        fixed = self._fixed
-        if fixed is None:
-            named = frozen(self.named)
-            asked = frozen(self.asked)
-            fixed = self._fixed = Fixed(
-                named[ID], named[CLASS], named[GPUS], named[TENANT],
-                asked[SUBMITTED], asked[TOTAL], asked[WEIGHT], asked[DEADLINE],
-            )  # fmt: skip
-        return fixed
+        """What was asked, for views; made when somebody looks for the first time after a job came or left."""
+        named = self.named
+        asked = self.asked
+        self.fixed = Fixed(
+            named[ID], named[CLASS], named[GPUS], named[TENANT],
+            asked[SUBMITTED], asked[TOTAL], asked[WEIGHT], asked[DEADLINE],
+        )  # fmt: skip
+        return self.fixed
 
     def positions(self, ids: IntArray) -> IntArray:
         """Where jobs stand in the columns; they must be there."""
@@ -99,19 +89,15 @@ class JobColumns:
 
     # Changing what happens to jobs
 
-    def own_progress(self) -> FloatArray:
-        """Progress and accounts, to be written to."""
-        if self._progress_seen:
-            self.progress = self.progress.copy()
-            self._progress_seen = False
-        return self.progress
+    def set_progress(self, progress: FloatArray) -> None:
+        """Progress and accounts from now on: a changed copy of those before."""
+        progress.setflags(write=False)
+        self.progress = progress
 
-    def own_status(self) -> IntArray:
-        """Status, to be written to."""
-        if self._status_seen:
-            self.status = self.status.copy()
-            self._status_seen = False
-        return self.status
+    def set_status(self, status: IntArray) -> None:
+        """Status from now on: a changed copy of that before."""
+        status.setflags(write=False)
+        self.status = status
 
     # Changing which jobs there are
 
@@ -141,21 +127,21 @@ class JobColumns:
         self._take_over(floats, ints)
 
     def _take_over(self, floats: FloatArray, ints: IntArray) -> None:
+        floats.setflags(write=False)
+        ints.setflags(write=False)
         self.asked = floats[:ASKED]
         self.progress = floats[ASKED:]
         self.named = ints[:NAMED]
         self.status = ints[NAMED:]
-        self._progress_seen = False
-        self._status_seen = False
-        self._fixed = None
+        self.fixed = None
 
     def taken(self, at: IntArray) -> JobColumns:
         """The columns of some of the jobs (`take`, because indexing may leave rows scattered in memory)."""
         part = JobColumns(self.types, self._credit_s)
-        part.asked = self.asked.take(at, axis=1)
-        part.named = self.named.take(at, axis=1)
-        part.progress = self.progress.take(at, axis=1)
-        part.status = self.status.take(at, axis=1)
+        part.asked = frozen(self.asked.take(at, axis=1))
+        part.named = frozen(self.named.take(at, axis=1))
+        part.progress = frozen(self.progress.take(at, axis=1))
+        part.status = frozen(self.status.take(at, axis=1))
         return part
 
     def merged(self, other: JobColumns) -> JobColumns:
@@ -176,15 +162,17 @@ class JobColumns:
         """The same jobs on another cluster: accounts follow their type."""
         there = JobColumns(len(new), self._credit_s)
         there.asked = self.asked
-        there.named = self.named.copy()
-        there.named[CLASS] = classes
-        there.status = self.status.copy()
-        there.progress = np.zeros((PROGRESS + 3 * len(new), len(self)))
-        there.progress[:PROGRESS] = self.progress[:PROGRESS]
-        there.progress[SPEED] = speed
+        named = self.named.copy()
+        named[CLASS] = classes
+        there.named = frozen(named)
+        there.status = self.status
+        progress = np.zeros((PROGRESS + 3 * len(new), len(self)))
+        progress[:PROGRESS] = self.progress[:PROGRESS]
+        progress[SPEED] = speed
         for block in range(3):
             for at, gpu_type in enumerate(new):
                 if gpu_type in old:
                     row = PROGRESS + block * len(old) + old.index(gpu_type)
-                    there.progress[PROGRESS + block * len(new) + at] = self.progress[row]
+                    progress[PROGRESS + block * len(new) + at] = self.progress[row]
+        there.set_progress(progress)
         return there

@@ -94,7 +94,9 @@ class LiveState(State):
     def _progressed(self, event: ProgressMade) -> None:
         for columns in (self._jobs, self._aside):
             known = np.isin(event.jobs, columns.named[ID])
-            columns.own_progress()[DONE, columns.positions(event.jobs[known])] += event.steps[known]
+            progress = columns.progress.copy()
+            progress[DONE, columns.positions(event.jobs[known])] += event.steps[known]
+            columns.set_progress(progress)
 
     def _left(self, event: JobsFinished | JobsDropped | JobsRejected) -> None:
         """Other events may come before the next plan, so the placement is kept true to who is there."""
@@ -111,15 +113,17 @@ class LiveState(State):
     def _returned(self, event: JobsReturned) -> None:
         """Like newcomers, but with what they had done and attained."""
         self._aside, back = self._aside.split(self._aside.positions(event.jobs))
-        progress = back.own_progress()
+        progress = back.progress.copy()
         progress[back.share] = 0.0
         progress[back.owed] = 0.0
         progress[back.received] = self._credit_s
         progress[LAST_RAN] = event.at
-        status = back.own_status()
+        back.set_progress(progress)
+        status = back.status.copy()
         status[LAST_TASK] = -1
         status[PROMISED] = 0
         status[URGENT] = 0
+        back.set_status(status)
         self._replace(self._jobs.merged(back))
         self._newcomers = True
 
@@ -157,6 +161,7 @@ class LiveState(State):
         self.placement = placement
         self._paired = (placement.second >= 0).nonzero()[0]
         self._rows = rows = self._jobs.positions(placement.first)
-        last_task = self._jobs.own_status()[LAST_TASK]
-        last_task[:] = -1
-        last_task[rows] = counting(len(rows))
+        status = self._jobs.status.copy()
+        status[LAST_TASK] = -1
+        status[LAST_TASK, rows] = counting(len(rows))
+        self._jobs.set_status(status)

@@ -147,7 +147,7 @@ class State:
         """The state at this instant, as a value."""
         self.now = now
         jobs = self._jobs
-        asked = jobs.look()
+        asked = jobs.fixed or jobs.look()
         progress = jobs.progress
         status = jobs.status
         allocation = self.allocation
@@ -248,7 +248,9 @@ class State:
         if len(allocation.jobs) != len(self):
             raise RotaError(f"allocation for {len(allocation.jobs)} jobs while {len(self)} are active")
         if self._newcomers:
-            self._jobs.own_status()[PROMISED] = 1
+            status = self._jobs.status.copy()
+            status[PROMISED] = 1
+            self._jobs.set_status(status)
             self._newcomers = False
         self._terms = None
         if allocation.order is None:
@@ -264,7 +266,9 @@ class State:
         late = urgency.late(jobs.progress[LAST_RAN], now, self.rules.starvation_s)
         self.newly_urgent = late is not None and some(late & (jobs.status[URGENT] == 0))
         if late is not None and self.newly_urgent:
-            jobs.own_status()[URGENT] |= late
+            status = jobs.status.copy()
+            status[URGENT] |= late
+            jobs.set_status(status)
             self._waiting_long = True
 
     def _settle(self, allocation: Allocation, now: float) -> None:
@@ -272,7 +276,7 @@ class State:
         jobs = self._jobs
         credit = self._credit_s
         elapsed = now - self.solved_at
-        progress = jobs.own_progress()
+        progress = jobs.progress.copy()
         share = progress[jobs.share]
         received = progress[jobs.received]
         owed = progress[jobs.owed]
@@ -280,6 +284,7 @@ class State:
         received[:] = credit
         given = allocation.share[: len(self)].T
         share[:] = np.where(given > TOLERANCE, given, 0.0)
+        jobs.set_progress(progress)
         entries = len(self)
         if allocation.traits.packs:
             self._settle_pairs(allocation, elapsed)
@@ -305,6 +310,8 @@ class State:
         best = known.best if self._by_need and known.sensitive else _NO_TIMES
         divided = placement.speed is not None
         speed = _NO_TIMES if placement.speed is None else placement.speed
+        status = jobs.status.copy()
+        progress = jobs.progress.copy() if divided else jobs.progress
         made = kernels.seat(
             jobs.named[ID],
             jobs.named[CLASS],
@@ -313,8 +320,8 @@ class State:
             best,
             speed,
             rows,
-            jobs.own_status()[LAST_TASK],
-            jobs.own_progress()[SPEED] if divided else _NO_TIMES,
+            status[LAST_TASK],
+            progress[SPEED] if divided else _NO_TIMES,
             len(self.cluster.types),
             divided,
         )
@@ -324,6 +331,8 @@ class State:
             speed_of = "" if placement.speed is None else f" with speed {placement.speed[made]}"
             where = f"job {job} on type {gpu_type}{speed_of}"
             raise RotaError(f"the mechanism put {where}: no such job or type is there, or no such speed")
+        jobs.set_status(status)
+        jobs.set_progress(progress)
         self.placement = placement
         self._paired = (placement.second >= 0).nonzero()[0] if placement.shared else _NONE
         self._rows = rows
@@ -338,7 +347,7 @@ class State:
         if placement.fraction is not None:
             self._ran_fluid(event, placement, rows)
             return
-        progress = jobs.own_progress()
+        progress = jobs.progress.copy()
         ranked = self._ranked
         both = _NONE if ranked else self._paired
         type_time = _NO_TIMES if ranked or len(both) else self._type_time.copy()
@@ -356,6 +365,7 @@ class State:
             type_time,
             event.at,
         )
+        jobs.set_progress(progress)
         if len(type_time):
             self._type_time = frozen(type_time)
         if len(event.lost) or self._failing:
@@ -366,7 +376,7 @@ class State:
     def _ran_pairs(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
         """The other members' progress; accounts are of pairs as of single jobs."""
         jobs = self._jobs
-        progress = jobs.own_progress()
+        progress = jobs.progress.copy()
         gpu_types = placement.type
         both = self._paired
         partners = jobs.positions(placement.second[both])
@@ -378,6 +388,7 @@ class State:
         received = progress[jobs.received]
         for seconds in _by_round(event):
             received[gpu_types[single], rows[single]] += seconds[single]
+        jobs.set_progress(progress)
         ran = Options(first=placement.first[both], second=placement.second[both], gpus=placement.gpus[both])
         self._pairs.credit(ran, gpu_types[both], _by_round(event)[:, both], self._pair_opening())
         spent = np.bincount(gpu_types, weights=event.seconds, minlength=len(self._type_time))
@@ -385,12 +396,13 @@ class State:
 
     def _ran_fluid(self, event: RoundsRan, placement: Placement, rows: IntArray) -> None:
         """A job may run on several types at once, so its rows repeat."""
-        progress = self._jobs.own_progress()
+        progress = self._jobs.progress.copy()
         np.add.at(progress[DONE], rows, event.steps)
         np.add.at(progress[ATTAINED], rows, event.seconds * placement.gpus)
         paired = np.flatnonzero(placement.second >= 0)
         partners = self._jobs.positions(placement.second[paired])
         np.add.at(progress[DONE], partners, event.partner_steps[paired])
+        self._jobs.set_progress(progress)
         if self.classes.estimating:
             self._learn(rows[paired], partners, placement.type[paired])
 
@@ -401,12 +413,13 @@ class State:
 
     def _count_failures(self, event: RoundsRan, rows: IntArray) -> None:
         """Failures in a row: one more for who was lost, none for who made it."""
-        status = self._jobs.own_status()
+        status = self._jobs.status.copy()
         lost = self._jobs.positions(event.lost)
         counts = status[FAILURES, lost] + 1
         status[FAILURES, rows] = 0
         status[FAILURES, lost] = counts
         self._failing = bool(status[FAILURES].any())
+        self._jobs.set_status(status)
 
 
 def _by_round(event: RoundsRan) -> FloatArray:

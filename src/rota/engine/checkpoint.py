@@ -7,7 +7,6 @@ and one version of Rota.
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 from rota._version import __version__
 from rota.core.errors import ConfigError, OutputError
+from rota.core.files import replacing
 
 _OWN_MODULES = (
     "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.configurations", "rota.engine.pairs",
@@ -25,7 +25,7 @@ _OWN_MODULES = (
 )  # fmt: skip
 _NUMPY_MAKERS = {"_reconstruct", "scalar", "_frombuffer"}
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
-_MAGIC = "rota-checkpoint-1"
+_MAGIC = "rota-checkpoint-2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,10 @@ class Checkpoint:
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in one piece."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.part")
     try:
-        with temporary.open("wb") as file:
+        with replacing(path) as file:
             pickle.dump((_MAGIC, __version__, dict(checkpoint.config), dict(checkpoint.parts)), file, protocol=5)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise OutputError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
 
 
@@ -59,9 +53,11 @@ def load(path: str | Path, config: Mapping[str, Any]) -> Checkpoint:
     except OSError as error:
         raise ConfigError(f"cannot read checkpoint {path}: {error.strerror or error}") from error
     except Exception as error:
-        raise ConfigError(f"{path} is not a checkpoint of Rota, or it is damaged ({type(error).__name__})") from error
+        what = "is not a checkpoint of Rota, or it is damaged, or of an earlier version"
+        raise ConfigError(f"{path} {what} ({type(error).__name__}). Run from the start.") from error
     if magic != _MAGIC or version != __version__:
-        raise ConfigError(f"{path} was written by version {version}; this is {__version__}. Run from the start.")
+        which = f"version {version}" if version != __version__ else f"an earlier state of version {version}"
+        raise ConfigError(f"{path} was written by {which}; this is {__version__}. Run from the start.")
     for key in sorted(set(saved) | set(config)):
         if saved.get(key) != config.get(key):
             raise ConfigError(

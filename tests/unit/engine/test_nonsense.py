@@ -165,7 +165,7 @@ def finished(events):
 BAD = [ZeroDivisionError("division by zero"), MemoryError(), KeyError("x"), SolveError("no"), None, "text", nobody]
 
 
-@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
 def test_no_policy_can_end_a_service(bad):
     events = run_with(policy=Moody(policies.create("las"), bad))
 
@@ -175,7 +175,7 @@ def test_no_policy_can_end_a_service(bad):
     assert finished(events) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
 def test_no_mechanism_can_end_a_service(bad):
     events = run_with(mechanism=Moody(build("proportional", Rules(), 0), bad))
 

@@ -38,7 +38,7 @@ class EveryRound(World):
         super().apply(plan, view)
 
     def advance(self, horizon, limit):
-        early = replace(horizon, until=-math.inf, ended_by=CHANGES, outlook=None)
+        early = horizon._replace(until=-math.inf, ended_by=CHANGES, outlook=None)
         return super().advance(early if self.runs else horizon, limit)
 
 

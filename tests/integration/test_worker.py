@@ -779,7 +779,7 @@ def test_a_container_that_does_not_hear_is_killed_with_everything_inside(contain
     until(lambda: output(contained) == "ready\n")
     inside = contained.launchers["runc"]._process._enclosure(contained.table.path(TASK)).members()
 
-    status = contained.stop(TASK, 0.0, 0.2)
+    status = stop(contained, TASK, 0.0, 0.2)
 
     assert len(inside) >= 2
     assert status.exit.reason is ExitReason.KILLED
@@ -793,7 +793,7 @@ def test_a_container_hears_term(contained):
     start(contained, ("sh", "-c", script), image="host")
     until(lambda: output(contained) == "ready\n")
 
-    status = contained.stop(TASK, 0.0, SECONDS)
+    status = stop(contained, TASK, 0.0, SECONDS)
 
     assert (status.exit.code, status.exit.reason) == (0, ExitReason.COMPLETED)
     assert output(contained) == "ready\nsaved\n"

@@ -138,6 +138,7 @@ class ServerSlots:
         return self.view.cluster.gpus - taken
 
     def _placement(self, kept: BoolArray, start: IntArray, server: IntArray, sizes: IntArray) -> Placement:
+        choice = self.choice
         return Placement(
             first=self.first,
             second=self.second,
@@ -147,9 +148,9 @@ class ServerSlots:
             slot_start=start,
             slot_server=server,
             slot_gpus=sizes,
-            fraction=self.choice.fraction,
+            fraction=choice.fraction,
             shared=self.partner is not None,
-            horizon=self.choice.horizon_with(self._free_gpus()),
+            horizon=choice.horizon_with(self._free_gpus()) if choice.arrivals_wait else choice.horizon,
         )
 
 

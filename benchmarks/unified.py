@@ -2,6 +2,7 @@
 
     python benchmarks/unified.py                 # all of it, a table per part; some minutes
     python benchmarks/unified.py --seeds 2 --parts stream --vision 60 --load 18
+    python benchmarks/unified.py --seeds 3 --parts jct     # policies for the least mean JCT against the best others
 
 A cluster of 32 V100, 32 P100 and 32 K80 in servers of 8 with 24 CPUs and 500 GB, the catalogue `pipeline`, and jobs
 with the lengths of Synergy's small trace, restricted to the models that the catalogue has. Five ways to decide run on
@@ -57,6 +58,11 @@ PARTS = {
     "stream": Part("mean JCT, jobs arriving", "max-min-fairness", "mean_jct_s", 1000, (200, 800)),
     "batch": Part("makespan, all jobs at the start", "min-total-duration", "makespan_s", 400, None),
 }
+RIVALS = ("srtf-perf", "finish-time-fairness-unified", "min-total-duration-unified")
+"""The best of all other policies under `tune` in these workloads."""
+LEAST_JCT = ("min-mean-jct", "min-mean-jct-unified")
+CELLS = ((14.0, 20.0), (18.0, 20.0), (22.0, 20.0), (14.0, 60.0), (18.0, 60.0), (22.0, 60.0), (24.0, 40.0), (26.0, 60.0))
+"""Jobs per hour and percent of vision jobs of the comparison of mean JCTs."""
 
 
 def jobs_of(part: Part, load: float | None, vision: float, seed: int) -> Jobs:
@@ -151,22 +157,68 @@ def study(part: Part, load: float | None, vision: float, seeds: int) -> dict[str
     return hours_by_way
 
 
+class Times(NamedTuple):
+    """Completion times of one run, hours."""
+
+    mean: float
+    p99: float
+
+
+def timed(policy: str, load: float, vision: float, seed: int) -> Times:
+    """One policy under `tune` on the jobs of one seed."""
+    part = PARTS["stream"]
+    summary = rota.simulate(
+        jobs=jobs_of(part, load, vision, seed), cluster=CLUSTER, policy=policy, mechanism="tune",
+        profiles="pipeline", seed=seed, measure=part.measure,
+    ).summary  # fmt: skip
+    return Times(float(summary["mean_jct_s"]) / 3600, float(summary["p99_jct_s"]) / 3600)
+
+
+def compare_jct(load: float, vision: float, seeds: int) -> dict[str, list[Times]]:
+    """Policies for the least mean JCT against the others, on the same jobs."""
+    print(f"\nmean JCT at {load:g} per hour; {vision:g} % vision; {seeds} seeds")
+    print(f"{'policy + tune':30} {'mean, h':>14} {'p99, h':>14}   time of the others / its own")
+    runs_by_policy = {}
+    for policy in (*RIVALS, *LEAST_JCT):
+        runs = [timed(policy, load, vision, seed) for seed in range(1, seeds + 1)]
+        runs_by_policy[policy] = runs
+        mean, half = interval([times.mean for times in runs])
+        tail, spread = interval([times.p99 for times in runs])
+        print(f"{policy:30} {mean:6.3f} +- {half:5.3f} {tail:6.2f} +- {spread:4.2f}", end="  ")
+        for other in list(runs_by_policy)[:-1] if policy in LEAST_JCT else []:
+            ratio, width = interval([o.mean / own.mean for o, own in zip(runs_by_policy[other], runs, strict=True)])
+            print(f"{ratio:6.3f} +- {width:5.3f}", end=" ")
+        print(flush=True)
+    return runs_by_policy
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, choices=sorted(STUDENT), help="seeds 1 to N (default 5)")
-    parser.add_argument("--parts", nargs="+", choices=sorted(PARTS), default=["stream", "batch"])
-    parser.add_argument("--vision", nargs="+", type=float, default=[20.0, 60.0], help="percent of vision jobs")
-    parser.add_argument("--load", nargs="+", type=float, default=[14.0, 18.0, 22.0], help="jobs per hour of the stream")
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "jct"], default=[*PARTS, "jct"])
+    parser.add_argument("--vision", nargs="+", type=float, help="percent of vision jobs")
+    parser.add_argument("--load", nargs="+", type=float, help="jobs per hour of the stream")
     parser.add_argument("--json", metavar="FILE", help="write all numbers, hours by seed")
     asked = parser.parse_args()
-    study_by_name = {}
+    numbers_by_name: dict[str, object] = {}
     for name in asked.parts:
-        for load in asked.load if name == "stream" else [None]:
-            for vision in asked.vision:
-                key = name if load is None else f"{name} {load:g} per hour"
-                study_by_name[f"{key}, {vision:g} % vision"] = study(PARTS[name], load, vision, asked.seeds)
+        for load, vision in _cases(name, asked.load, asked.vision):
+            key = name if load is None else f"{name} {load:g} per hour"
+            if name == "jct":
+                numbers = compare_jct(load, vision, asked.seeds)
+            else:
+                numbers = study(PARTS[name], load, vision, asked.seeds)
+            numbers_by_name[f"{key}, {vision:g} % vision"] = numbers
     if asked.json:
-        files.write_text(asked.json, json.dumps(study_by_name, indent=1) + "\n")
+        files.write_text(asked.json, json.dumps(numbers_by_name, indent=1) + "\n")
+
+
+def _cases(part: str, loads: list[float] | None, visions: list[float] | None) -> list[tuple[float | None, float]]:
+    """Loads and mixes of a part; those of the page unless the user says which."""
+    if part == "jct" and loads is None and visions is None:
+        return list(CELLS)
+    own = [None] if part == "batch" else loads or [14.0, 18.0, 22.0]
+    return [(load, vision) for load in own for vision in visions or [20.0, 60.0]]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, Traits
-from rota.core.cluster import uniform
+from rota.core.cluster import AcceleratorType, uniform
 from rota.core.events import (
     Allocated,
     Event,
@@ -66,7 +66,9 @@ class Speeds:
 
 def a_cluster(*, per_server=1, **gpus):
     """`a_cluster(v100=4, k80=2, per_server=2)`; two v100 and two k80 unless told otherwise."""
-    return uniform("test", [(kind, count, per_server) for kind, count in (gpus or {"v100": 2, "k80": 2}).items()])
+    wanted = gpus or {"v100": 2, "k80": 2}
+    priced = tuple(AcceleratorType(name=kind, hourly_price=1.0) for kind in wanted)
+    return uniform("test", [(kind, count, per_server) for kind, count in wanted.items()], priced)
 
 
 def some_jobs(count=3, *, profiles=FAST, gpus=1, steps=1000.0, arrivals=0.0, **columns):

@@ -11,20 +11,23 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rota import clusters, workloads
+from rota.analysis import unmeasured
 from rota.analysis.guard import Guard
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import whole_file
 from rota.analysis.waiting import Waiting
 from rota.assembly import Request, assemble, default_seed, make_throughputs
+from rota.core import own_code
 from rota.core.allocation import Allocation
 from rota.core.cluster import Cluster, cluster_from
 from rota.core.errors import ConfigError
@@ -67,11 +70,11 @@ def simulate(
     settings: Mapping[str, object] | None = None,
     jobs: Jobs | None = None,
     cluster: str | Path | Cluster,
-    policy: str | Policy,
+    policy: str | Policy | type[Policy],
     policy_settings: Mapping[str, object] | None = None,
     mechanism: str | None = None,
     mechanism_settings: Mapping[str, object] | None = None,
-    profiles: str | Path | Throughputs | None = None,
+    profiles: str | Path | Sequence[str | Path] | Throughputs | None = None,
     profile_settings: Mapping[str, object] | None = None,
     round_s: float | None = None,
     rules: str | Rules = "default",
@@ -79,7 +82,7 @@ def simulate(
     seed: int | None = None,
     measure: tuple[int, int] | str | None = None,
     until: float | None = None,
-    events: str | Path | None = None,
+    events: str | Path | BinaryIO | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float | None = None,
     resume: str | Path | None = None,
@@ -88,20 +91,25 @@ def simulate(
 ) -> Result:
     """Run jobs (a trace, a generated workload or a table) on a cluster under a policy.
 
+    `policy` and `mechanism` are names, or `file.py:Class` for a class of your own; a policy may also be
+    a class (`policy_settings` are its parameters) or an object.
     `measure` is a half-open range of job ids: only they count, and the run ends when they are done;
-    with "auto" the range is found where the run is steady (rota.analysis.warmup). `checkpoint` is a
-    file that is written every `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on
-    from one. With `profile_settings` (profiled_fraction, reference_models, seed) policies see
+    with "auto" the range is found where the run is steady (rota.analysis.warmup). `events` is a
+    file for the event log, or a stream of bytes. `checkpoint` is a file that is written every
+    `checkpoint_every` simulated seconds and on Ctrl-C; `resume` goes on from one. Rows of `jobs` may
+    be in any order: `Result.jobs` has them in the same, though they are served, measured and logged
+    by arrival. With `profile_settings` (profiled_fraction, reference_models, seed) policies see
     estimates of how two jobs share GPUs until these have run together (rota.profiles.estimator). A
     `guard` (rota.analysis.overload.Overload) may end the run early; `Result.stopped` then says why.
     Every random choice follows from `seed`; without it, it is the workload's own default, else 0.
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
+    own_code.refuse_while_loading("rota.simulate")
     if seed is None:
         seed = default_seed(workload)
     request = Request(**locals())
     with ExitStack() as stack:
-        if events is not None:
+        if isinstance(events, str | Path):
             request = replace(request, events=stack.enter_context(whole_file(events)))
         session, log = assemble(request)
         if log is not None:
@@ -109,7 +117,21 @@ def simulate(
         wall = time.monotonic()
         cpu = session.run(until, checkpoint, checkpoint_every, fresh=resume is None)
         wall = time.monotonic() - wall
-    return _result(session, cpu, wall)
+    result = _result(session, cpu, wall)
+    return result if jobs is None else replace(result, jobs=_by_row(result.jobs, jobs))
+
+
+def _by_row(columns: dict[str, NDArray[Any]], jobs: Jobs) -> dict[str, NDArray[Any]]:
+    """Results in the order of the table that was handed in; its job k is number k, whenever it arrived.
+
+    Of a run that ended early, jobs that had not arrived are left out.
+    """
+    order = np.argsort(jobs.submitted, kind="stable")[: len(columns["job_id"])]
+    if np.array_equal(order, np.arange(len(order))):
+        return columns
+    back = np.argsort(order)
+    sorted_back = {name: column[back] for name, column in columns.items() if name != "name" or jobs.names is not None}
+    return {**sorted_back, "job_id": order[back]}
 
 
 def replay(path: str | Path) -> Result:
@@ -119,35 +141,37 @@ def replay(path: str | Path) -> Result:
     if not isinstance(first, RunStarted):
         raise ConfigError(f"{path}: the log does not begin with RunStarted")
     config = dict(first.config)
-    asked = config.get("measure")
-    measure: tuple[int, int] | str | None = asked
-    if isinstance(asked, list | tuple):
-        measure = (asked[0], asked[1])
     try:
         cluster = cluster_from(config["cluster"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
     waiting = _waiting_under(config.get("mechanism"), cluster)
-    speeds, notes = _speeds_of(config)
-    metrics = Metrics(cluster, measure, speeds, endless=bool(config.get("endless")))
+    speeds, notes = speeds_of(config)
+    metrics = Metrics(cluster, measured_jobs(config), speeds, endless=bool(config.get("endless")))
     watch = Watch(metrics.measure, waiting=waiting)
     routes = Routes([metrics, *watch.observers()])
     now = 0.0
     for event in events:
         routes.emit(event)
         now = event.at
-    notes = watch.remarks() + _about_the_window(metrics) + notes
+    notes = watch.remarks() + _about_the_window(metrics) + _about_speeds(metrics) + notes
     return Result(summary=metrics.summary(now), jobs=metrics.jobs(), config=config, notes=notes)
 
 
 def _waiting_under(mechanism: object, cluster: Cluster) -> Waiting | None:
     """Who counts jobs that wait beside idle GPUs, if the mechanism of a log lets that happen."""
-    if not isinstance(mechanism, str) or mechanism not in mechanisms.names():
+    if not isinstance(mechanism, str) or mechanism not in mechanisms.names():  # own code may have changed, or be gone
         return None
     return Waiting(mechanism, cluster.gpus) if mechanisms.create(mechanism).abilities.walks else None
 
 
-def _speeds_of(config: Mapping[str, Any]) -> tuple[Throughputs | None, list[str]]:
+def measured_jobs(config: Mapping[str, Any]) -> tuple[int, int] | str | None:
+    """Which jobs of a logged run count: a range of ids, "auto", or None for all."""
+    asked = config.get("measure")
+    return (asked[0], asked[1]) if isinstance(asked, list | tuple) else asked
+
+
+def speeds_of(config: Mapping[str, Any]) -> tuple[Throughputs | None, list[str]]:
     """The catalogue of a log, for finish-time fairness; a remark where it is not here."""
     name = config.get("profiles")
     try:
@@ -161,6 +185,12 @@ def _speeds_of(config: Mapping[str, Any]) -> tuple[Throughputs | None, list[str]
 def _about_the_window(metrics: Metrics) -> list[str]:
     window = metrics.window()
     return [] if window is None else [window.why]
+
+
+def _about_speeds(metrics: Metrics) -> list[str]:
+    """Speeds that were not measured, and prices that nobody knows."""
+    said = unmeasured.remarks(metrics.table, metrics.cluster, metrics.speeds)
+    return said + metrics.ledger.remarks()
 
 
 def solve_view(
@@ -210,7 +240,7 @@ def _result(session: Session, cpu: float, wall: float) -> Result:
     summary["cpu_s"] = cpu
     summary["wall_s"] = wall
     summary["peak_rss_mb"] = _peak_rss_mb()
-    notes = watch.remarks() + session.remarks() + _about_the_window(session.metrics)
+    notes = watch.remarks() + session.remarks() + _about_the_window(session.metrics) + _about_speeds(session.metrics)
     if session.metrics.auto and watch.stopped() is not None:
         notes.append(f"the run was ended: {watch.stopped()}")
     is_over = world.exhausted and len(session.engine.state) == 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -19,13 +18,15 @@ from rota.analysis.metrics import Metrics
 from rota.analysis.overload import Overload
 from rota.analysis.waiting import Waiting
 from rota.analysis.warmup import AUTO
-from rota.core.cluster import Cluster, cluster_fields
-from rota.core.errors import ConfigError, ProfileMissing, UnknownName
-from rota.core.jobs import Jobs, Source, TableSource
-from rota.core.ports import EveryEvent, Observer, Policy, Throughputs
+from rota.core import own_code
+from rota.core.cluster import AcceleratorType, Cluster, cluster_fields
+from rota.core.errors import ConfigError, UnknownName
+from rota.core.jobs import RECORDED, Jobs, Source, TableSource
+from rota.core.ports import EveryEvent, Observer, Policy, Throughputs, measured_rate
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
 from rota.engine import checkpoint as checkpoints
+from rota.engine.checked import CheckedPolicy
 from rota.engine.log import EventLog
 from rota.engine.loop import Engine
 from rota.engine.sense import Checks
@@ -34,13 +35,14 @@ from rota.mechanisms.registry import ComposedMechanism, build, mechanisms
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.estimator import estimated
-from rota.session import Progress, Session, Watch
+from rota.session import Deciding, Progress, Session, Watch
 from rota.sim.world import World
+from rota.workloads.checking import checked
+from rota.workloads.problems import Problems
 
 Settings = Mapping[str, object]
-
-CATALOGUES = ("gavel", "synergy")
-"""Built-in catalogues that are tried in turn when none is named."""
+GivenPolicy = str | Policy | type[Policy]
+"""A name, `file.py:Class`, a class, or an object."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +56,11 @@ class Request:
     settings: Settings | None
     jobs: Jobs | None
     cluster: str | Path | Cluster
-    policy: str | Policy
+    policy: GivenPolicy
     policy_settings: Settings | None
     mechanism: str | None
     mechanism_settings: Settings | None
-    profiles: str | Path | Throughputs | None
+    profiles: str | Path | Sequence[str | Path] | Throughputs | None
     profile_settings: Settings | None
     round_s: float | None
     rules: str | Rules
@@ -66,7 +68,7 @@ class Request:
     seed: int
     measure: tuple[int, int] | str | None
     until: float | None
-    events: str | Path | None
+    events: str | Path | BinaryIO | None
     checkpoint: str | Path | None
     checkpoint_every: float | None
     resume: str | Path | None
@@ -77,29 +79,28 @@ class Request:
 def assemble(request: Request) -> tuple[Session, EventLog | None]:
     """The session of a request, in the middle of its run if it is resumed, and the log that it writes."""
     _check(request)
-    table = read_table(request)
+    table, remarks = read_table(request)
     speeds = _asked_throughputs(request, table)
     rules = make_rules(request.rules, request.round_s, request.rule_settings)
-    cluster = _asked_cluster(request, rules)
+    cluster = _asked_cluster(request, rules, speeds, () if table is None else table.profiles)
     source = make_source(request, table, cluster, speeds)
     policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
     name = request.mechanism or rules.mechanism
     mechanism = _make_mechanism(request, name, rules)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
-    waiting = Waiting(name, cluster.gpus) if mechanism.may_leave_gpus_idle else None
-    watch = _make_watch(request, metrics, waiting, state, endless=source.endless)
+    watch = _make_watch(request, metrics, _waiting(name, mechanism, cluster), state, endless=source.endless)
     world = World(source, rules)
     log = None if request.events is None else EventLog(request.events)
-    observers = _observers(metrics, watch, log)
-    checks = needed_checks(request.policy, name)
+    checks = needed_checks(name)
+    deciding = Deciding(policy, mechanism)
     engine = Engine(
         state=state,
-        policy=policy,
-        mechanism=mechanism,
+        policy=deciding,
+        mechanism=deciding,
         clock=world,
         executor=world,
-        observers=observers,
+        observers=_observers(metrics, watch, log),
         checks=checks,
     )
     config = describe(request, name, speeds.name, cluster, rules)
@@ -114,18 +115,17 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
         watch=watch,
         config=config,
         checks=checks,
+        about_the_trace=remarks,
+        deciding=deciding,
     )
     if request.resume is not None:
         session = session.resumed(checkpoints.load(request.resume, config).parts, policy, speeds)
     return session, log
 
 
-def needed_checks(policy: str | Policy, mechanism: str) -> Checks:
-    """Answers of components that do not come with Rota are checked."""
-    return Checks(
-        policy=not isinstance(policy, str) or not policies.entry(policy).built_in,
-        mechanism=not mechanisms.entry(mechanism).built_in,
-    )
+def needed_checks(mechanism: str) -> Checks:
+    """Answers of mechanisms that do not come with Rota are checked; policies are where they are made."""
+    return Checks(policy=False, mechanism=not mechanisms.entry(mechanism).built_in)
 
 
 def _check(request: Request) -> None:
@@ -147,15 +147,25 @@ def _asked_throughputs(request: Request, table: Jobs | None) -> Throughputs:
     return estimated(known, request.profile_settings or {}, request.seed)
 
 
-def _asked_cluster(request: Request, rules: Rules) -> Cluster:
-    """The cluster with the prices the rules know; raises UnknownName for a type in the rules that it does not have."""
+def _asked_cluster(request: Request, rules: Rules, speeds: Throughputs, used: tuple[str, ...]) -> Cluster:
+    """The cluster with the prices the rules know, its types from slow to fast.
+
+    `used` are the profiles of the jobs, as far as they are known.
+    Raises UnknownName for a type in the rules that the cluster does not have.
+    """
     asked = request.cluster
     cluster = priced(asked if isinstance(asked, Cluster) else clusters.load(asked), rules)
+    cluster = clusters.in_order(cluster, speeds, used)
     if "type_order" in (request.rule_settings or {}):
         for gpu_type in rules.type_order:
             if gpu_type not in cluster.types:
                 raise UnknownName("type in the rule type_order:", gpu_type, cluster.types)
     return cluster
+
+
+def _waiting(name: str, mechanism: ComposedMechanism, cluster: Cluster) -> Waiting | None:
+    """Who looks at jobs that wait beside idle GPUs, for mechanisms under which that happens."""
+    return Waiting(name, cluster.gpus) if mechanism.may_leave_gpus_idle else None
 
 
 def _make_watch(request: Request, metrics: Metrics, waiting: Waiting | None, state: State, *, endless: bool) -> Watch:
@@ -181,13 +191,22 @@ def _observers(metrics: Metrics, watch: Watch, log: EventLog | None) -> list[Obs
     return observers
 
 
-def read_table(request: Request) -> Jobs | None:
-    """The jobs of a trace or of the table handed in; None for a generator."""
+def read_table(request: Request) -> tuple[Jobs | None, list[str]]:
+    """The jobs of a trace or of the table handed in, by arrival, and what its reader has to say.
+
+    There is no table for a generator.
+    """
     if request.workload is not None:
-        return None
+        return None, []
     if request.jobs is not None:
-        return request.jobs
-    return workloads.read_trace(str(request.trace), request.trace_format, request.trace_settings)
+        return checked(request.jobs), []
+    given = request.profiles
+    catalogue = given if isinstance(given, str | Path | profiles.Catalogue) else None
+    problems = Problems(str(request.trace))
+    jobs = workloads.read_trace(
+        str(request.trace), request.trace_format, request.trace_settings, problems, catalogue=catalogue
+    )
+    return jobs, [str(remark) for remark in problems.remarks]
 
 
 def default_catalogue(request: Request, table: Jobs | None) -> str:
@@ -197,9 +216,11 @@ def default_catalogue(request: Request, table: Jobs | None) -> str:
         catalogue = (request.settings or {}).get("profiles") or None
         if catalogue is None and "profiles" in parameters:
             catalogue = parameters["profiles"].default
-        return CATALOGUES[0] if catalogue is None else str(catalogue)
+        return profiles.TRIED[0] if catalogue is None else str(catalogue)
     used = [table.profiles[p] for p in np.unique(table.profile).tolist()]
-    return next((name for name in CATALOGUES if all(map(profiles.load(name).known, used))), CATALOGUES[0])
+    if used == [RECORDED]:
+        return RECORDED
+    return next((name for name in profiles.TRIED if all(map(profiles.load(name).known, used))), profiles.TRIED[0])
 
 
 def make_source(request: Request, table: Jobs | None, cluster: Cluster, speeds: Throughputs) -> Source:
@@ -215,9 +236,9 @@ def make_source(request: Request, table: Jobs | None, cluster: Cluster, speeds: 
     return source
 
 
-def make_throughputs(given: str | Path | Throughputs) -> Throughputs:
-    """A catalogue by name or file."""
-    return profiles.load(given) if isinstance(given, str | Path) else given
+def make_throughputs(given: str | Path | Sequence[str | Path] | Throughputs) -> Throughputs:
+    """A catalogue by name or file, or several as one."""
+    return profiles.load(given) if isinstance(given, str | Path | Sequence) else given
 
 
 def make_rules(given: str | Rules, round_s: float | None, settings: Settings | None) -> Rules:
@@ -237,22 +258,42 @@ def make_rules(given: str | Rules, round_s: float | None, settings: Settings | N
     return dataclasses.replace(rules, **changes)
 
 
-def make_policy(given: str | Policy, settings: Settings | None, seed: int, rules: Rules) -> Policy:
+def make_policy(given: GivenPolicy, settings: Settings | None, seed: int, rules: Rules) -> Policy:
     """A policy by name; one with a random choice gets the seed of the run, a ranking what the rules sort by.
 
     Where the rules say so, equals among its shares are told apart by rounds left.
     """
-    run = {"seed": seed, "order": rules.rankings}
-    policy = policies.create_for_run(given, run, **dict(settings or {})) if isinstance(given, str) else given
+    run = {
+        "seed": seed,
+        "order": rules.rankings,
+        "overfills": rules.fifo_overfills,
+        "deadlines": rules.deadlines,
+        "blocked_shares": rules.blocked_shares,
+        "round_s": rules.round_s,
+        "restart_s": rules.restart_s,
+    }
+    if not isinstance(given, str) and not callable(getattr(given, "allocate", None)):
+        name = given.__name__ if isinstance(given, type) else type(given).__name__
+        raise ConfigError(f"{name} is no policy: it has no method allocate")
+    if isinstance(given, str | type):
+        policy = policies.create_for_run(given, run, **dict(settings or {}))
+    elif settings:
+        key = next(iter(settings))
+        raise ConfigError(f"parameter {key!r} of the policy: it is built already; give the class, or set it there")
+    else:
+        policy = given
+    if not isinstance(given, str) or not policies.entry(given).built_in:
+        policy = CheckedPolicy(policy)
     return FewestRoundsFirst(policy, rules.round_s) if rules.fewest_rounds_first else policy
 
 
 def priced(cluster: Cluster, rules: Rules) -> Cluster:
-    """The cluster with the prices the rules know."""
+    """The cluster with the prices the rules know: its own, or 1 for every GPU hour."""
     if rules.catalogue_prices:
         return cluster
-    free = tuple(dataclasses.replace(a, hourly_price=1.0) for a in cluster.accelerators)
-    return dataclasses.replace(cluster, accelerators=free)
+    known = {a.name: a for a in (*(AcceleratorType(name=t) for t in cluster.types), *cluster.accelerators)}
+    alike = tuple(dataclasses.replace(a, hourly_price=1.0) for a in known.values())
+    return dataclasses.replace(cluster, accelerators=alike)
 
 
 def default_seed(workload: str | None) -> int:
@@ -271,19 +312,16 @@ def generated(name: str, settings: Settings | None, cluster: Cluster, seed: int)
 
 
 def from_table(table: Jobs, cluster: Cluster, speeds: Throughputs) -> Source:
-    """Jobs of a table; raises ProfileMissing now for a profile that nobody knows.
+    """Jobs of a table; raises ProfileMissing now for a profile that nobody knows, UnknownName for such a type.
 
-    A known profile that was not measured with the GPUs a job asks for is no reason to stop: that job is refused by
-    name when it arrives, and the rest runs.
+    A known profile that was not measured with the GPUs of a job on a type is no reason to stop: the job does not use
+    that type, and is refused by name when it arrives if there is no other.
     """
     if (np.isnan(table.duration) & ~np.isnan(table.slo)).any() or np.isnan(table.total_steps).any():
-        table = workloads.with_durations(table, speeds)
+        table = workloads.with_durations(table, speeds, cluster_types=cluster.types)
     for profile, gpus in sorted(set(zip(table.profile.tolist(), table.gpus.tolist(), strict=True))):
-        name = table.profiles[profile]
-        measured = contextlib.suppress(ProfileMissing) if speeds.known(name) else contextlib.nullcontext()
-        with measured:
-            for gpu_type in cluster.types:
-                speeds.rate(name, gpus, gpu_type)
+        for gpu_type in cluster.types:
+            measured_rate(speeds, table.profiles[profile], gpus, gpu_type)
     return TableSource(table)
 
 
@@ -291,7 +329,6 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
     """Everything that decides a run, as plain values."""
     how = dataclasses.asdict(rules)
     how["type_order"] = list(how["type_order"])
-    policy = request.policy
     return {
         "trace": None if request.trace is None else str(request.trace),
         # Only where there are any, so that logs of all other runs stay what they were.
@@ -299,9 +336,9 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
         "jobs_sha256": fingerprint(request.trace, request.jobs),
         "workload": request.workload,
         "settings": _plain(request.settings),
-        "policy": policy if isinstance(policy, str) else type(policy).__name__,
+        **_described_policy(request.policy),
         "policy_settings": _plain(request.policy_settings),
-        "mechanism": mechanism,
+        **_described_mechanism(mechanism),
         "mechanism_settings": _plain(request.mechanism_settings),
         "profiles": profiles,
         "profile_settings": _plain(request.profile_settings),
@@ -312,6 +349,20 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
         "rules": how,
         "version": __version__,
     }
+
+
+def _described_policy(policy: GivenPolicy) -> dict[str, Any]:
+    """The name, and a digest of the code of one that does not come with Rota (None: its text is not known)."""
+    if isinstance(policy, str):
+        entry = policies.entry(policy)
+        return {"policy": policy} | ({} if entry.built_in else {"policy_sha256": entry.code_digest()})
+    own = policy if isinstance(policy, type) else type(policy)
+    return {"policy": own.__name__, "policy_sha256": own_code.digest_of(own)}
+
+
+def _described_mechanism(name: str) -> dict[str, Any]:
+    entry = mechanisms.entry(name)
+    return {"mechanism": name} | ({} if entry.built_in else {"mechanism_sha256": entry.code_digest()})
 
 
 def _plain(settings: Settings | None) -> dict[str, object] | None:
@@ -325,6 +376,8 @@ def fingerprint(trace: str | Path | None, jobs: Jobs | None) -> str | None:
         digest.update(Path(trace).read_bytes())
     elif jobs is not None:
         digest.update(repr((jobs.profiles, jobs.tenants)).encode())
+        if jobs.gpu_types is not None:
+            digest.update(repr((jobs.gpu_types.allowed_sets(), jobs.gpu_types.recorded_names())).encode())
         for column in jobs.columns().values():
             digest.update(np.ascontiguousarray(column).tobytes())
     else:

@@ -29,11 +29,17 @@ def a_server(number, gpus, cpus, memory):
     return Server(id=f"s{number}", type="v100", capacity=Resources(gpus=gpus, cpus=cpus, memory_gb=memory))
 
 
+PRICED = clusters.known_accelerators()
 TWO_SHAPES = Cluster(
     name="two shapes",
     servers=(a_server(0, 4, 16.0, 400.0), a_server(1, 4, 14.0, 250.0), a_server(2, 8, 24.0, 500.0)),
+    accelerators=PRICED,
 )
-RICH_IN_CPUS = Cluster(name="rich in CPUs", servers=(a_server(0, 8, 48.0, 400.0), a_server(1, 8, 48.0, 400.0)))
+RICH_IN_CPUS = Cluster(
+    name="rich in CPUs",
+    servers=(a_server(0, 8, 48.0, 400.0), a_server(1, 8, 48.0, 400.0)),
+    accelerators=PRICED,
+)
 """Some models want fewer CPUs than their share here, and more memory."""
 FLEETS = {"synergy-32": clusters.load("synergy-32"), "two shapes": TWO_SHAPES, "rich in CPUs": RICH_IN_CPUS}
 
@@ -210,6 +216,7 @@ THREE_TYPES = Cluster(
         Server(id="p0", type="p100", capacity=Resources(gpus=4, cpus=12.0, memory_gb=250.0)),
         Server(id="k0", type="k80", capacity=Resources(gpus=2, cpus=4.0, memory_gb=100.0)),
     ),
+    accelerators=PRICED,
 )
 
 

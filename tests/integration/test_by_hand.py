@@ -30,3 +30,18 @@ def test_first_in_first_out_on_two_gpus_ends_when_a_queue_on_paper_does():
         free[gpu] = math.ceil(ends[-1] / ROUND_S - 1e-9) * ROUND_S
     assert result.jobs["finish_s"].tolist() == pytest.approx(ends, rel=1e-12)
     assert result.summary["mean_jct_s"] == pytest.approx(np.mean(np.array(ends) - arrivals), rel=1e-12)
+
+
+def test_two_jobs_on_two_types_and_a_move_up():
+    """The V100 goes to who loses most without it; the other takes it with the round after the first has ended."""
+    rate = profiles.load("gavel").rate
+    cautious, eager = "A3C", "ResNet-50 (batch size 64)"  # a K80 costs them 52 % and 86 % of their speed
+    jobs = table(profile_names=[eager, cautious], gpus=[1, 1], total_steps=[5000.0, 20000.0], submitted=[0.0, 0.0])
+
+    result = rota.simulate(jobs=jobs, cluster="v100=1,k80=1", policy="srtf-perf")
+
+    first = 5000.0 / rate(eager, 1, "v100")  # 1137.7 s, in the fourth round of 360 s
+    second = 1440.0 + (20000.0 - 1440.0 * rate(cautious, 1, "k80")) / rate(cautious, 1, "v100")
+    assert result.jobs["finish_s"].tolist() == pytest.approx([first, second], rel=1e-12)
+    assert result.summary["makespan_s"] == pytest.approx(second, rel=1e-12)
+    assert result.summary["utilization"] == pytest.approx((first + second) / (2 * second), rel=1e-12)

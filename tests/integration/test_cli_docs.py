@@ -25,17 +25,23 @@ PAGES = [
     "docs/security.md",
     "docs/report.md",
 ]
+LOG = """JobID|Account|Partition|Submit|Start|End|State|ReqTRES|AllocTRES
+17|vision|gpu|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T02:01:00|COMPLETED|gres/gpu:a100=8|gres/gpu:a100=8
+18|speech|gpu|2026-01-01T00:05:00|2026-01-01T00:05:00|2026-01-01T00:35:00|COMPLETED|gres/gpu=1|gres/gpu:v100=1
+"""
+FILES = {
+    "january.txt": LOG,
+    "jobs.csv": "JobID,submit,runtime_min,ngpu,card\nx1,2026-01-01 00:00:00,90,4,a100\n",
+}
+"""Files of their own that users have where a page shows what to do with them."""
+WITH_ANSWERS = {"docs/tutorial.md"}
+"""Pages on which a block `text` is what the commands before it print."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page, kind):
     text = (PROJECT / page).read_text(encoding="utf-8")
     return [body for language, body in FENCE.findall(text) if language == kind]
-
-
-def commands(page):
-    lines = [line for body in blocks(page, "sh") for line in body.splitlines()]
-    return [line for line in lines if line.startswith(("rota ", "cmp "))]
 
 
 def run(arguments, folder):
@@ -52,9 +58,19 @@ def test_the_python_shown_in_the_documentation_runs(page, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_shown_in_the_documentation_run(page, tmp_path):
-    for line in commands(page):
-        program, *arguments = shlex.split(line)
-        run([sys.executable, "-m", "rota.cli", *arguments] if program == "rota" else [program, *arguments], tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    answer = ""
+    for language, body in FENCE.findall((PROJECT / page).read_text(encoding="utf-8")):
+        if language == "sh":
+            answer = "".join(typed(line, tmp_path) for line in body.splitlines() if line.startswith(("rota ", "cmp ")))
+        elif language == "text" and page in WITH_ANSWERS:
+            assert answer.rstrip() == body.rstrip(), f"{page} says otherwise"
+
+
+def typed(line, folder):
+    program, *arguments = shlex.split(line)
+    return run([sys.executable, "-m", "rota.cli", *arguments] if program == "rota" else [program, *arguments], folder)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,6 @@ def test_bench_place_tells_cpu_seconds_and_the_gap():
 BAD_TRACES = {
     "columns": "a\tb\tc\n",
     "negative": "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t-1\t-5\n",
-    "unsorted": "A3C\tcmd\tdir\t--n\t0\t100\t1\t1\t-1\t50\nA3C\tcmd\tdir\t--n\t0\t100\t1\t1\t-1\t5\n",
     "empty": "",
     "unknown model": "NoSuchModel\tcmd\tdir\t--n\t0\t100\t1\t1\t-1\t0\n",
 }

@@ -143,7 +143,6 @@ def test_a_policy_for_single_gpu_jobs_refuses_gangs_by_name(tmp_path):
         (trace_line(at="nan"), ["bad.trace:1"]),
         (trace_line(steps="inf"), ["bad.trace:1"]),
         (trace_line(at="noon"), ["bad.trace:1", "noon"]),
-        (trace_line(at=50) + trace_line(at=5), ["bad.trace:2"]),
         (trace_line(profile="A4C"), ["A4C", "A3C"]),
         ("", ["bad.trace", "no jobs"]),
         ("\n\n", ["bad.trace"]),

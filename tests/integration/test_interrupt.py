@@ -2,6 +2,11 @@
 
 import json
 import signal
+import subprocess
+import sys
+import time
+
+import pytest
 
 from builders import command, comparable, started, summary_of, wait_for
 
@@ -53,3 +58,54 @@ def test_ctrl_c_before_the_run_is_no_traceback(tmp_path):
     assert process.returncode in {130, -signal.SIGINT}
     assert "rota" not in err or process.returncode == 130
     assert command("--version").returncode == 0
+
+
+ENDLESS = """
+import json, pathlib, time
+import rota
+from rota.policies.registry import policies
+
+class Endless:
+    def __init__(self):
+        self._inner = policies.create("max-min-fairness-perf")
+
+    def allocate(self, view):
+        if view.now > 100_000:
+            pathlib.Path("solving").touch()
+            {wait}
+        return self._inner.allocate(view)
+
+result = rota.simulate(workload="gavel-continuous", settings={{"interarrival_s": 900, "jobs": 400}}, policy=Endless(),
+                       cluster="v100=12,p100=12", events="run.jsonl")
+print(json.dumps([result.interrupted, result.summary["jobs_finished"]]))
+"""
+
+
+@pytest.mark.parametrize("wait", ["time.sleep(60)", "while True: pass"], ids=["in a solver", "in Python"])
+def test_a_decision_without_end_is_given_up_and_what_was_done_is_told(wait, tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS.format(wait=wait))
+    process = subprocess.Popen([sys.executable, script], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    wait_for(tmp_path / "solving", process)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+
+    was_interrupted, finished = json.loads(out)
+    assert was_interrupted
+    assert time.monotonic() - start < 10  # about 0.6 s on a machine that is not busy
+    assert summary_of("replay", "run.jsonl", cwd=tmp_path)["jobs_finished"] == finished > 0
+
+
+def test_drawing_a_million_jobs_ends_too(tmp_path):
+    million = ("--workload", "gavel-static", "--set", "jobs=30000000", "--cluster", "v100=4", "--policy", "fifo")
+    process = started("simulate", *million, "--events", "run.jsonl", cwd=tmp_path)
+    while not list(tmp_path.iterdir()) and process.poll() is None:  # the log is begun right before the run
+        time.sleep(0.05)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert err.strip().endswith("interrupted")
+    assert time.monotonic() - start < 10

@@ -299,3 +299,93 @@ def test_without_a_kind_all_kinds_are_listed(capsys):
 
     said = capsys.readouterr()
     assert [kind for kind in KINDS if kind not in said.out + said.err] == []
+
+
+def test_any_metric_is_drawn_over_anything_that_was_varied(made, tmp_path, capsys):
+    with ResultStore(made / "loads.db", create=False) as store:
+        runs = list(store.runs(sweep="sweep"))
+
+    for metric in ("p99_jct_s", "utilization", "mean_ftf", "solves"):
+        found = numbers(capsys, "jct-vs-load", made / "loads.db", "--metric", metric)
+        assert found["metric"] == metric
+        for line in found["lines"]:
+            for point in line["points"]:
+                own = [
+                    r.metrics[metric]
+                    for r in runs
+                    if (r.point["policy"], r.point["load"]) == (line["name"], point["x"])
+                ]
+                assert point["mean"] == pytest.approx(statistics.mean(own))
+    over = numbers(capsys, "jct-vs-load", made / "jobs.db", "--x", "jobs", "--metric", "makespan_s")["lines"]
+    assert over == numbers(capsys, "makespan-vs-jobs", made / "jobs.db")["lines"]
+
+
+def test_curves_are_chosen_ordered_and_named_in_figures_and_numbers(made, tmp_path, capsys):
+    asked = ["jct-vs-load", made / "loads.db", "--curve", "las", "--curve", "f*", "--label", "las=LAS"]
+    assert [line["name"] for line in numbers(capsys, *asked)["lines"]] == ["LAS", "fifo"]
+    asked = ["jct-cdf", made / "fifo.csv", f"other={made / 'max-min-fairness-packed.csv'}", "--without", "fifo"]
+    assert [line["name"] for line in numbers(capsys, *asked)["lines"]] == ["other"]
+
+
+def test_a_figure_has_the_size_that_was_asked_for_and_carries_its_fonts(made, tmp_path):
+    store = str(made / "loads.db")
+    look = ["--width", "acm-column", "--height", "2", "--log-y", "--no-band", "--y-label", "hours"]
+    for form in ("pdf", "svg", "png"):
+        assert main(["plot", "jct-vs-load", store, *look, "-o", str(tmp_path / f"a.{form}")]) == 0
+
+    pdf = (tmp_path / "a.pdf").read_bytes()
+    assert b"/FontFile2" in pdf
+    assert b"/MediaBox [ 0 0 239.76 144 ]" in pdf
+    svg = (tmp_path / "a.svg").read_text()
+    assert 'width="239.76pt"' in svg
+    assert "<text" not in svg  # letters are outlines, so that no font is needed
+    assert (tmp_path / "a.png").read_bytes()[16:24] == (666).to_bytes(4, "big") + (400).to_bytes(4, "big")
+
+
+def test_a_gantt_chart_tells_models_and_tenants(made, tmp_path, capsys):
+    log = made / "tenants.jsonl.gz"
+    jobs = numbers(capsys, "gantt", log)["jobs"]
+
+    assert [(job["job"], job["tenant"]) for job in jobs] == [(i, "ab"[i % 2]) for i in range(8)]
+    assert {job["model"] for job in jobs} == {"A3C"}
+    for by in ("job", "model", "tenant"):
+        target = tmp_path / f"{by}.svg"
+        assert main(["plot", "gantt", str(log), "--colour-by", by, "-o", str(target)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["jct-vs-load", "loads.db", "--metric", "mean_jtc_s", "--json"], "did you mean 'mean_jct_s'"),
+        (["jct-vs-load", "loads.db", "--metric", "missed_fraction", "--json"], "has a result with missed_fraction"),
+        (["jct-vs-load", "loads.db", "--x", "round_s", "--json"], "does not vary round_s"),
+        (["jct-vs-load", "loads.db", "--curve", "fif", "--json"], "did you mean 'fifo'"),
+        (["jct-vs-load", "loads.db", "--width", "acm", "-o", "a.png"], "acm-column"),
+        (["jct-vs-load", "loads.db", "--label", "lass=x", "--json"], "did you mean 'las'"),
+    ],
+)
+def test_a_look_that_cannot_be_is_one_message(made, monkeypatch, capsys, arguments, said):
+    monkeypatch.chdir(made)
+    capsys.readouterr()
+
+    assert main(["plot", *arguments]) == 2
+
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("rota plot jct-vs-load a.db --metric p99", "p99_jct_s"),
+        ("rota plot gantt a.jsonl --width acm", "acm-column"),
+        ("rota plot gantt a.jsonl --colour-by t", "tenant"),
+        ("rota plot jct-vs-load a.db --band w", "whiskers"),
+    ],
+)
+def test_a_shell_completes_names_of_looks(capsys, monkeypatch, words, offered):
+    monkeypatch.setenv("_ROTA_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+
+    assert main([]) == 0
+    assert f"plain,{offered}" in capsys.readouterr().out

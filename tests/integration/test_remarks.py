@@ -1,5 +1,8 @@
 """What a result says beside its numbers: idle GPUs under greedy, the gap of optimal."""
 
+import subprocess
+import sys
+
 import pytest
 
 from builders import summary_of
@@ -37,3 +40,13 @@ def test_a_resumed_run_ends_as_if_it_had_never_stopped(tmp_path, mechanism):
     summary_of("simulate", *given, "--checkpoint", "c", "--checkpoint-every", 40000, cwd=tmp_path)
 
     assert summary_of("simulate", *given, "--resume", "c", cwd=tmp_path) == whole
+
+
+@pytest.mark.parametrize(("policy", "cluster", "says"), [
+    ("srtf", "v100=2,k80=2", True), ("srtf-perf", "v100=2,k80=2", False), ("srtf", "v100=2", False),
+])  # fmt: skip
+def test_a_ranking_that_sees_no_types_says_so_where_there_are_several(policy, cluster, says):
+    run = ["simulate", "--workload", "gavel-static", "--set", "jobs=3", "--cluster", cluster, "--policy", policy]
+    done = subprocess.run([sys.executable, "-m", "rota.cli", *run], capture_output=True, text=True, check=True)
+
+    assert ("srtf-perf chooses the type" in done.stderr) == says

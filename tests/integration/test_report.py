@@ -142,6 +142,81 @@ def test_the_summary_is_sorted_by_a_click_and_filtered_by_a_word(made, tmp_path,
     assert len(shown.texts("#runs tbody tr")) == 18
 
 
+@pytest.fixture(scope="module")
+def with_deadlines(tmp_path_factory):
+    """A store, a log and a jobs CSV of runs whose jobs have deadlines."""
+    folder = tmp_path_factory.mktemp("deadlines")
+    where = ["--workload", "gavel-continuous", "--set", "slos=true", "--cluster", "v100=4,k80=4"]
+    grid = ["--policies", "fifo,srtf", "--loads", "0.3:0.3:0.1", "--seeds", "0:1", "--measure", "5:25"]
+    assert main(["sweep", *where, *grid, "--quiet", "-j", "1", "--store", str(folder / "slo.db")]) == 0
+    run = ["simulate", *where, "--set", "interarrival_s=9000", "--set", "jobs=25", "--policy", "srtf"]
+    assert main([*run, "--events", f"{folder}/log.jsonl.gz", "--jobs-csv", f"{folder}/table.csv"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("files", [["slo.db"], ["log.jsonl.gz"], ["table.csv"]])
+def test_fairness_and_deadlines_are_shown_where_jobs_have_them(with_deadlines, tmp_path, open_page, files):
+    target = report(tmp_path, *(with_deadlines / name for name in files))
+    shown = open_page(target)
+    data = data_of(target.read_text())
+
+    for figure in ("#fig-ftf", "#fig-deadlines", "#fig-late"):
+        assert shown.page.locator(figure).is_visible()
+    for group in data["groups"]:
+        found = group["deadlines"]
+        runs = [data["runs"][i]["metrics"] for i in group["runs"]]
+        assert found["jobs"] == sum(run["slo_jobs"] for run in runs) > 0
+        assert found["jobs"] - found["met"] == sum(run["slo_violations"] for run in runs)
+        name = data["lines"][group["line"]]
+        row = shown.page.locator(f"#fig-deadlines g[data-row='{name}']").text_content()
+        assert f"{100 * found['met'] / found['jobs']:.1f} %" in row
+        assert group["ftf"]["jobs"] == sum(run["jobs_measured"] for run in runs)
+    assert "deadlines missed" in shown.texts("#runs thead th")
+    assert shown.page.locator("#fig-ftf line.equal").count() == 1
+    shown.page.set_viewport_size({"width": 390, "height": 800})
+    assert shown.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_without_deadlines_nothing_is_said_about_them(made, tmp_path, open_page):
+    shown = open_page(report(tmp_path, made / "results.db"))
+
+    assert shown.page.locator("#fig-ftf").is_visible()
+    assert shown.page.locator("#fig-deadlines").count() == 0
+    assert shown.page.locator("#fig-late").count() == 0
+    assert "deadlines missed" not in shown.texts("#runs thead th")
+
+
+def test_intervals_lie_under_all_lines(made, tmp_path, open_page):
+    page = open_page(report(tmp_path, made / "results.db")).page
+
+    order = page.eval_on_selector_all("#fig-over svg.plot > g", "groups => groups.map(g => g.getAttribute('class'))")
+    assert order[0] == "intervals"
+    assert page.locator("#fig-over g.intervals polygon.band").count() == 2
+    assert page.locator("#fig-over g.intervals polyline.edge").count() == 4
+
+
+def test_models_of_a_gantt_chart_have_a_look_each(made, tmp_path, open_page):
+    shown = open_page(report(tmp_path, made / "tune.jsonl.gz"))
+    shown.page.click("#gantt button[data-value=profile]")
+
+    data = data_of((tmp_path / "report.html").read_text())
+    (chart,) = data["gantts"]
+    assert sorted(shown.texts("#gantt .legend .plain")) == sorted(chart["jobs"]["profiles"])
+    assert data["bar_colours"] == 14
+
+
+def test_a_log_of_a_run_that_chose_its_own_jobs_can_be_shown(tmp_path):
+    run = ["simulate", "--workload", "gavel-continuous", "--set", "interarrival_s=9000", "--set", "jobs=60"]
+    log = tmp_path / "auto.jsonl.gz"
+    assert main([*run, "--cluster", "v100=8", "--policy", "fifo", "--measure", "auto", "--events", str(log)]) == 0
+
+    data = data_of(report(tmp_path, log).read_text())
+
+    again = rota.replay(log).summary
+    assert data["runs"][0]["metrics"]["mean_jct_s"] == pytest.approx(again["mean_jct_s"], rel=1e-6)
+    assert data["runs"][0]["metrics"]["mean_ftf"] == pytest.approx(again["mean_ftf"], rel=1e-6)
+
+
 def test_a_legend_switches_a_line_off_and_an_axis_becomes_logarithmic(made, tmp_path, open_page):
     page = open_page(report(tmp_path, made / "results.db")).page
     lines = page.locator("#fig-over g[data-series]")
@@ -210,7 +285,8 @@ def test_the_difference_of_two_policies_follows_the_choice(made, tmp_path, open_
     turned = float(re.search(r"B over A: ([\d.]+)", page.inner_text("#verdict")).group(1))
     page.select_option("#diff-at", index=0)
     elsewhere = page.inner_text("#verdict")
-    page.select_option("#diff-seed", "1")
+    page.select_option("#diff-seed", "2")
+    page.wait_for_selector("#fig-cloud circle.point", state="attached")  # figures are drawn a moment later
 
     assert turned == pytest.approx(1 / ratio, rel=2e-3)
     assert elsewhere != first
@@ -378,6 +454,44 @@ def test_unstable_failed_and_missing_runs_are_shown_with_their_reason(tmp_path):
 
     assert [(r["status"], r["error"]) for r in data["runs"]] == [(s or "to do", e) for s, e in ends.values()]
     assert all(g["stats"] == {} for g in data["groups"] if g["unstable"])
+
+
+def an_overload(path, seeds=3):
+    """Two policies at three loads; from load 2 on fifo is unstable with some seeds, and srtf at load 3."""
+    ends = {("fifo", 2, 1): "unstable", ("fifo", 3, 0): "unstable", ("srtf", 3, 2): "unstable"}
+    with ResultStore(path) as store:
+        store.record_sweep("one", {})
+        for load in (1, 2, 3):
+            for policy, mean in (("fifo", 100.0), ("srtf", 26.0), ("las", 50.0)):
+                for seed in range(seeds):
+                    key = f"{policy}{load}{seed}".ljust(64, "0")
+                    store.add_members("one", [({"policy": policy, "load": load, "seed": seed}, key)])
+                    status = ends.get((policy, load, seed), "ok")
+                    metrics = {"mean_jct_s": (mean + seed) * load}
+                    store.write(key, {"policy": policy, "seed": seed}, RunOutcome(status=status, metrics=metrics))
+
+
+def test_the_difference_opens_at_the_highest_load_at_which_two_are_stable(tmp_path, open_page):
+    an_overload(tmp_path / "r.db")
+
+    path = report(tmp_path, tmp_path / "r.db")
+    page = open_page(path).page
+
+    data = data_of(path.read_text())
+    compared = {(data["settings"][setting]["x"], a, b) for setting, a, b, *_ in data["pairs"]}
+    assert compared == {(1, 0, 1), (1, 0, 2), (1, 1, 2), (2, 1, 2)}
+    assert page.locator("#diff-at option:checked").inner_text() == "load = 2"
+    assert "beyond noise" in page.inner_text("#verdict")
+    assert "fifo at load = 2 (1 of 3 runs); fifo at load = 3 (1 of 3 runs)" in page.inner_text("#diff-left-out")
+
+
+def test_two_seeds_are_too_few_to_be_beyond_noise(tmp_path, open_page):
+    an_overload(tmp_path / "r.db", seeds=2)
+
+    page = open_page(report(tmp_path, tmp_path / "r.db")).page
+
+    assert "too little to tell it from noise" in page.inner_text("#verdict")
+    assert "2 paired seeds are too few" in page.inner_text("#verdict")
 
 
 def test_data_survives_its_way_through_html():

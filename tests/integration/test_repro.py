@@ -1,6 +1,7 @@
 """`rota repro` for real: the list, one quick reproduction of each kind, and the page made from recorded results."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -118,7 +119,8 @@ def test_recorded_results_have_the_published_numbers_of_the_catalogue():
             (line.name, at): value for line in wanted.lines for at, value in zip(line.at, line.values, strict=False)
         }
         for row in result.rows:
-            assert known.get((row.name, row.at), row.published) == row.published, (result.name, row)
+            value = known.get((row.name, row.at), row.published)
+            assert row.published == (None if value is None or math.isnan(value) else value), (result.name, row)
 
 
 @pytest.mark.parametrize("name", catalogue.names())

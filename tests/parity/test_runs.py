@@ -3,8 +3,7 @@
 Policies without a free optimum give the same completion time for every job, to the last bit. The optimum of a linear
 program is not unique, so those policies are compared by their mean completion time: at most 2 % worse.
 
-Left out: the artifact's `fifo`, which gives out its first type without limit; ours does what the paper means (see
-docs), so its numbers differ. And runs with estimated throughputs, which depend on the estimator's own randomness.
+Left out: runs with estimated throughputs, which depend on the estimator's own randomness.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ from rota import workloads
 
 ORACLE = Path(__file__).resolve().parents[2].parent / "shared" / "oracle" / "gavel"
 GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
-EXACT = {"fifo_perf", "fifo_packed", "isolated", "allox", "gandiva"}
-LEFT_OUT = {"fifo"}
+EXACT = {"fifo", "fifo_perf", "fifo_packed", "isolated", "allox", "gandiva"}
+NEARLY = {"makespan_fifo_c8_static60_seed0"}
+"""60 jobs on 8 V100s by turns: who of equals comes first differs by some rounds; the mean is 0.005 % off."""
 STREAM = "gen_seed0_lam3000_n700"
 """The recorded stream whose beginnings were replayed as traces."""
 
@@ -90,17 +90,21 @@ def completion_times(run_jobs):
         return {int(r["job_id"]): float(r["jct"]) if r["jct"] else None for r in csv.DictReader(file)}
 
 
-def selected(policies, quick, excused=WORSE):
+def selected(wanted, quick, excused=WORSE):
     """One parameter per recorded run; those that are not quick are left to `make parity`."""
     chosen = []
     for run in recorded():
-        if not policies(run["policy"]) or run["policy"] in LEFT_OUT or run["name"].startswith("est_"):
+        if not wanted(run) or run["name"].startswith("est_"):
             continue
         marks = [] if quick(run["name"]) else [pytest.mark.parity]
         if run["name"] in excused:
             marks.append(pytest.mark.xfail(strict=True, reason=WORSE[run["name"]]))
         chosen.append(pytest.param(run, id=run["name"], marks=marks))
     return chosen or [pytest.param(None, id="no oracle")]
+
+
+def exact(run):
+    return run["policy"] in EXACT and run["name"] not in NEARLY
 
 
 def quick_and_exact(name):
@@ -112,7 +116,7 @@ def quick_and_free(name):
 
 
 @with_oracle
-@pytest.mark.parametrize("run", selected(EXACT.__contains__, quick_and_exact))
+@pytest.mark.parametrize("run", selected(exact, quick_and_exact))
 def test_every_job_takes_as_long_as_in_the_artifact(run):
     expected = completion_times(run["jobs"])
 
@@ -129,7 +133,7 @@ def test_every_job_takes_as_long_as_in_the_artifact(run):
 
 
 @with_oracle
-@pytest.mark.parametrize("run", selected(lambda policy: policy not in EXACT, quick_and_free))
+@pytest.mark.parametrize("run", selected(lambda run: not exact(run), quick_and_free))
 def test_the_mean_completion_time_is_at_most_two_percent_worse(run):
     result = simulated(run)
 
@@ -138,7 +142,7 @@ def test_the_mean_completion_time_is_at_most_two_percent_worse(run):
 
 
 @with_oracle
-@pytest.mark.parametrize("run", selected(lambda policy: policy.endswith("SLOs"), lambda _: True, excused=()))
+@pytest.mark.parametrize("run", selected(lambda run: run["policy"].endswith("SLOs"), lambda _: True, excused=()))
 def test_no_more_deadlines_are_missed_than_in_the_artifact(run):
     assert simulated(run).summary["slo_violations"] <= run["num_SLO_violations"]
 

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.gpu_types import TypeSet
 from rota.core.jobs import Jobs
 from rota.engine.state import State
 
@@ -63,7 +64,7 @@ class Backlog:
     def __init__(self) -> None:
         self._state: State | None = None
         self._waiting: list[tuple[Jobs, IntArray]] = []
-        self._best: dict[tuple[str, int], float] = {}
+        self._best: dict[tuple[str, int, TypeSet], float] = {}
         self._classes = 0
         self._left = self._lowest = 0.0
         self._times: list[float] = []
@@ -117,22 +118,22 @@ class Backlog:
         )
 
     def _rates(self, state: State) -> FloatArray:
-        """[C] steps/s of each class where it is fastest, kept by profile and GPUs for arrivals."""
+        """[C] steps/s of each class where it is fastest, kept by profile, GPUs and types for arrivals."""
         classes = state.classes
         best: FloatArray = classes.value.throughput.max(axis=1)
         if len(classes) != self._classes:
             self._classes = len(classes)
             pairs = zip(classes.keys(), best.tolist(), strict=True)
-            self._best = {key[:2]: rate for key, rate in pairs}
+            self._best = {(*key[:2], key[4]): rate for key, rate in pairs}
         return best
 
     def _count(self, jobs: Jobs, first: IntArray) -> None:
         """Work by moment; jobs that can run nowhere bring none."""
         names = jobs.profiles
         best = self._best
-        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.total_steps.tolist())
+        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.allowed_types(), jobs.total_steps.tolist())
         rows = zip(*columns, strict=True)
-        rates = [(best.get((names[p], g), 0.0), g, steps) for p, g, steps in rows]
+        rates = [(best.get((names[p], g, allowed), 0.0), g, steps) for p, g, allowed, steps in rows]
         work = [steps * g / rate if rate > 0 else 0.0 for rate, g, steps in rates]
         self._work += work if len(first) == len(work) else np.add.reduceat(work, first).tolist()
         self._times += jobs.submitted[first].tolist()

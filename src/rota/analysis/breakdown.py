@@ -6,6 +6,7 @@ of all jobs, so that they add up to the whole; two jobs that share GPUs are char
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -75,5 +76,10 @@ class _Columns:
             "slo_jobs": int(np.count_nonzero(self._bound[rows])),
             "slo_violations": int(np.count_nonzero(self._missed[rows])),
             "gpu_hours": float(self._gpu_h[rows].sum()),
-            "cost": float(self._cost[rows].sum()),
+            "cost": _known(float(self._cost[rows].sum())),
         }
+
+
+def _known(cost: float) -> float | None:
+    """None for the cost of jobs that ran on a type without a price."""
+    return None if math.isnan(cost) else cost

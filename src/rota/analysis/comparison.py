@@ -29,6 +29,8 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 FEWEST_JOBS = 20
 """Fewer jobs than that make fewer than five blocks, and no interval."""
+FEWEST_RATIOS = 3
+"""Fewer repetitions than that have an interval in name only: with two, Student's t reaches 13 standard errors."""
 SHOWN = 10
 """How many of those that gained and lost most are named."""
 SAME_S = 1e-6
@@ -181,11 +183,11 @@ def ratio_of_means(a: FloatArray, b: FloatArray, *, block: int, seed: int = 0) -
 def mean_ratio(ratios: Sequence[float]) -> Estimate:
     """Geometric mean of independent ratios, with Student's t over their logarithms.
 
-    One alone has no interval.
+    One or two have no interval.
     """
     logs = np.log(np.asarray(ratios, dtype=np.float64))
     middle = float(logs.mean())
-    if len(logs) < 2:
+    if len(logs) < FEWEST_RATIOS:
         return Estimate(ratio=math.exp(middle))
     quantile = student.quantile(CONFIDENCE, len(logs) - 1)
     half = quantile * float(logs.std(ddof=1)) / math.sqrt(len(logs))

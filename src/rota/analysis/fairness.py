@@ -4,11 +4,12 @@
 
 q_i is the speed of the job in an isolated n-th of the cluster: y_ij = n_j / (n s_i) of its time on
 each type j (n_j GPUs of the type, s_i GPUs of the job), scaled down where that is more than all of
-its time; T_ij is its speed alone. That is the share of Gavel's finish-time-fairness policy
-(OSDI'20, section 4.2) after Themis (NSDI'20). n is the number of jobs in the system, averaged over
-the time that the job itself was there; refused jobs never were. A job with rho above 1 + tolerance
-was treated unfairly. The tolerance is 0.05, as in the evaluation of Shockwave (NSDI'23): rounds and
-the time to start make almost every job a little later than in theory.
+its time; T_ij is its speed alone, 0 on types where it may not run or that have fewer GPUs than it
+asks for. That is the share of Gavel's finish-time-fairness policy (OSDI'20, section 4.2) after Themis
+(NSDI'20). n is the number of jobs in the system, averaged over the time that the job itself was
+there; refused jobs never were. A job with rho above 1 + tolerance was treated unfairly. The tolerance
+is 0.05, as in the evaluation of Shockwave (NSDI'23): rounds and the time to start make almost every
+job a little later than in theory.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rota.analysis.job_table import FINISHED, REJECTED, JobTable
-from rota.core.arrays import FloatArray, IntArray
+from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
+from rota.core.gpu_types import TypeSet
 from rota.core.ports import Throughputs, on_servers
 
 UNFAIR_BEYOND = 0.05
@@ -72,6 +74,8 @@ def finish_time_fairness(
     profile = table.ints("profile")[done]
     names = list(table.profiles.known)
     rate = _rates(profile, gpus, names, cluster, on_servers(speeds, cluster))
+    rate *= _may_run_on(table.type_sets, cluster)[table.ints("allowed")[done]]
+    rate *= gpus[:, None] <= cluster.capacity
     part = cluster.capacity / (company * gpus)[:, None]
     part /= np.maximum(1.0, part.sum(axis=1))[:, None]
     isolated = (rate * part).sum(axis=1)
@@ -114,6 +118,11 @@ def _rates(
     codes, which = np.unique(profile * most + gpus, return_inverse=True)
     rates = [[_rate(speeds, names[c // most], c % most, t) for t in cluster.types] for c in codes.tolist()]
     return np.array(rates, dtype=np.float64)[which]
+
+
+def _may_run_on(sets: list[TypeSet], cluster: Cluster) -> BoolArray:
+    """[set, T] whether the types of the cluster are among those on which a job may run."""
+    return np.array([[not types or t in types for t in cluster.types] for types in sets], dtype=np.bool_)
 
 
 def _rate(speeds: Throughputs, profile: str, gpus: int, type_: str) -> float:

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
+from rota.core.gpu_types import ANY, TypeSet
 from rota.core.jobs import Jobs
 
 UNFINISHED, FINISHED, DROPPED, REJECTED = range(4)
 STATUS_NAMES = ("unfinished", "finished", "dropped", "rejected")
 
 _FLOATS = ("arrival_s", "finish_s", "left_s", "weight", "steps", "deadline_s")
-_INTS = ("gpus", "profile", "tenant", "status")
+_INTS = ("gpus", "profile", "tenant", "status", "allowed")
 _AT_ONCE = 256
 
 
@@ -49,6 +50,8 @@ class JobTable:
         self.count = 0
         self._profiles = Names()
         self._tenants = Names()
+        self._names: dict[int, str] = {}
+        self._type_sets: dict[TypeSet, int] = {ANY: 0}
         self._floats: dict[str, FloatArray] = {name: np.zeros(0) for name in _FLOATS}
         self._ints: dict[str, IntArray] = {name: np.zeros(0, dtype=np.int64) for name in _INTS}
         self._new: list[tuple[int, Jobs]] = []
@@ -72,6 +75,19 @@ class JobTable:
         """Names of tenants."""
         self._write()
         return self._tenants
+
+    @property
+    def type_sets(self) -> list[TypeSet]:
+        """Types on which jobs may run, by the number in the column `allowed`."""
+        self._write()
+        return list(self._type_sets)
+
+    def names(self) -> NDArray[np.object_] | None:
+        """What the trace calls each job; None if it does not."""
+        self._write()
+        if not self._names:
+            return None
+        return np.array([self._names.get(job, str(job)) for job in range(self.count)], dtype=object)
 
     def _grow(self, room: int) -> None:
         for name, floats in self._floats.items():
@@ -119,6 +135,16 @@ class JobTable:
         self._ints["profile"][ids] = np.concatenate(profiles)
         tenants = [self._tenants.index(jobs.tenants, jobs.tenant) for jobs in tables]
         self._ints["tenant"][ids] = np.concatenate(tenants)
+        for first, jobs in new:
+            self._write_what_few_say(first, jobs)
+
+    def _write_what_few_say(self, first_id: int, jobs: Jobs) -> None:
+        if jobs.names is not None:
+            self._names.update(enumerate(jobs.names.tolist(), first_id))
+        if jobs.gpu_types is not None:
+            known = self._type_sets
+            numbers = [known.setdefault(types, len(known)) for types in jobs.allowed_types()]
+            self._ints["allowed"][first_id : first_id + len(jobs)] = numbers
 
     def finish(self, ids: IntArray, at: FloatArray) -> None:
         """Jobs did their last step."""

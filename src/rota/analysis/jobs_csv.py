@@ -22,7 +22,7 @@ from rota.analysis.output import writing
 from rota.core.errors import ConfigError
 
 COLUMNS = (
-    "job_id", "arrival_s", "finish_s", "jct_s", "profile", "gpus", "weight", "tenant", "steps", "deadline_s",
+    "job_id", "name", "arrival_s", "finish_s", "jct_s", "profile", "gpus", "weight", "tenant", "steps", "deadline_s",
     "status", "measured", "ftf", "gpu_s", "cost",
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ def _as_text(raw: IO[Any], *, packed: bool) -> Iterator[TextIO]:
 
 
 NEEDED = ("job_id", "arrival_s", "jct_s")
-_TEXTS = ("profile", "tenant", "status")
+_TEXTS = ("name", "profile", "tenant", "status")
 _WHOLE = ("job_id", "gpus", "measured")
 
 

@@ -1,6 +1,6 @@
 """What did every job hold? GPU-seconds and their price by job, CPU- and memory-seconds of all.
 
-Two jobs that share GPUs are charged half each. Where a placement does not say how many CPUs a task
+Two jobs that share GPUs are charged half each while both are there. Where a placement does not say how many CPUs a task
 holds, it holds the same part of those of its servers as of their GPUs.
 """
 
@@ -34,8 +34,11 @@ class Ledger:
         self._gpu_s: FloatArray = np.zeros(256)
         self._price: FloatArray = np.zeros(256)
 
-    def ran(self, placement: Placement, seconds: FloatArray) -> None:
-        """Tasks of a placement held their slots for these seconds."""
+    def ran(self, placement: Placement, seconds: FloatArray, alone: FloatArray | None = None) -> None:
+        """Tasks of a placement held their slots for these seconds.
+
+        `alone` says for how long one member of a pair was left (`RoundsRan.alone`).
+        """
         cpus = placement.cpus
         memory = placement.memory_gb
         if cpus is None or memory is None:
@@ -49,6 +52,17 @@ class Ledger:
         while not kernels.charge(placement.first, placement.second, *what, self._gpu_s, self._price, *totals):
             self._gpu_s = np.concatenate([self._gpu_s, np.zeros_like(self._gpu_s)])
             self._price = np.concatenate([self._price, np.zeros_like(self._price)])
+        if alone is not None:
+            self._charge_who_is_left(placement, alone)
+
+    def _charge_who_is_left(self, placement: Placement, alone: FloatArray) -> None:
+        """Half of what a pair held after one of them had ended goes from the first member to the second, or back."""
+        pairs = alone.nonzero()[0]
+        half_gpu_s = placement.gpus[pairs] * alone[pairs] / 2
+        half_price = half_gpu_s * self._prices[placement.type[pairs]]
+        for jobs, sign in ((placement.first[pairs], 1.0), (placement.second[pairs], -1.0)):
+            np.add.at(self._gpu_s, jobs, sign * half_gpu_s)
+            np.add.at(self._price, jobs, sign * half_price)
 
     def gpu_s(self, jobs: int) -> FloatArray:
         """[N] GPU-seconds of the first jobs."""
@@ -57,6 +71,20 @@ class Ledger:
     def price(self, jobs: int) -> FloatArray:
         """[N] what that cost."""
         return _first(self._price, jobs)
+
+    def unpriced(self) -> list[str]:
+        """Types that were used and have no price."""
+        used = dict(zip(self._cluster.types, self.by_type.tolist(), strict=True))
+        return [gpu_type for gpu_type in self._cluster.unpriced if used[gpu_type] > 0]
+
+    def remarks(self) -> list[str]:
+        """What to say about the cost."""
+        missing = self.unpriced()
+        if not missing:
+            return []
+        example = f"{missing[0]}=8:price=2.5"
+        fix = f"give it as {example} in --cluster, or as hourly_price in an [[accelerator]] of a cluster file"
+        return [f"the cost is unknown: nobody has said the price of a GPU hour of {', '.join(missing)}; {fix}"]
 
     @property
     def cpu_s(self) -> float:

@@ -1,12 +1,14 @@
 """How good was the schedule? Numbers from events, seen live or read back from a log.
 
-Completion time (JCT) is finish minus arrival. Utilisation is GPU-seconds held by tasks over
-GPU-seconds that were there; two jobs that share GPUs hold them once. Cost is the hourly price of
-the type x the hours held x GPUs. The lease extension fraction is, over all pairs of consecutive
-rounds, the part of the tasks whose jobs were still there that kept their very slots. Finish-time
-fairness is defined in fairness.py; CPU and memory utilisation are like that of GPUs, and None where
-the cluster does not say what it has. A deadline is missed by a job that finishes after it, or that
-has not finished although it is past (or that was given up).
+Completion time (JCT) is finish minus arrival. The makespan goes from the first arrival to the last
+completion, or to the end of the run if jobs are left then. Utilisation is GPU-seconds held by tasks
+over GPU-seconds that were there in that time; two jobs that share GPUs hold them once. Cost is the
+hourly price of the type x the hours held x GPUs, None if a type that was used has no price. The lease
+extension fraction is, over all pairs of consecutive rounds, the part of the tasks whose jobs were
+still there that kept their very slots. Finish-time fairness is defined in fairness.py; CPU and memory
+utilisation are like that of GPUs, and None where the cluster does not say what it has. A deadline is
+missed by a job that finishes after it, or that has not finished although it is past (or that was
+given up).
 
 `Planned` and `RoundsRan` come once per round, so their handlers do little; the ledger sums up what
 jobs hold in large portions. With `measure="auto"` the range of jobs that count is found in
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 
 from rota.analysis.breakdown import breakdown
 from rota.analysis.fairness import fairness, finish_time_fairness
-from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, JobTable
+from rota.analysis.job_table import DROPPED, FINISHED, REJECTED, STATUS_NAMES, UNFINISHED, JobTable
 from rota.analysis.ledger import Ledger
 from rota.analysis.warmup import AUTO, SteadyWindow, at_the_end, next_look, on_the_way
 from rota.core.arrays import BoolArray, FloatArray, IntArray, how_many
@@ -74,11 +76,8 @@ class Metrics:
         self.solve_failures = 0
         self.kept = 0
         self.continuing = 0
-        self._capacity = float(cluster.gpus)
-        self._capacity_since = 0.0
-        self._past_capacity_gpu_s = 0.0
-        self._up: FloatArray = np.ones(len(cluster.types))
-        self._past_up_s: FloatArray = np.zeros(len(cluster.types))
+        self._up_since: list[tuple[float, FloatArray]] = [(-np.inf, np.ones(len(cluster.types)))]
+        """From when on which part of the GPUs of each type was up."""
         self._placement: Placement = nobody()
         self._alone = True
         self._just_planned = 0
@@ -91,9 +90,12 @@ class Metrics:
         return float(self.ledger.by_type.sum())
 
     @property
-    def cost(self) -> float:
-        """Price of the GPU-seconds held."""
-        return float(self.ledger.by_type @ self.cluster.prices) / 3600.0
+    def cost(self) -> float | None:
+        """Price of the GPU-seconds held; None if some were on a type without a price."""
+        if self.ledger.unpriced():
+            return None
+        used = self.ledger.by_type > 0
+        return float(self.ledger.by_type[used] @ self.cluster.prices[used]) / 3600.0
 
     def __getstate__(self) -> dict[str, Any]:
         """A checkpoint has no catalogue in it; it is attached again when the run goes on."""
@@ -142,7 +144,9 @@ class Metrics:
 
     def _ran(self, event: RoundsRan) -> None:
         self.rounds += event.rounds
-        self.ledger.ran(self._placement, event.seconds)
+        self.ledger.ran(self._placement, event.seconds, event.alone)
+        if event.rounds == 0:  # time was up in the middle of a round
+            return
         unchanged = (event.rounds - self._just_planned) * self._leases
         self.kept += unchanged
         self.continuing += unchanged
@@ -179,11 +183,7 @@ class Metrics:
         self.solve_failures += 1
 
     def _capacity_changed(self, event: CapacityChanged) -> None:
-        self._past_capacity_gpu_s += self._capacity * (event.at - self._capacity_since)
-        self._past_up_s += self._up * (event.at - self._capacity_since)
-        self._up = event.capacity / self.cluster.capacity
-        self._capacity_since = event.at
-        self._capacity = float(event.capacity.sum())
+        self._up_since.append((event.at, event.capacity / self.cluster.capacity))
 
     def summary(self, now: float) -> dict[str, Any]:
         """The numbers of the run up to `now`; None where nothing was measured."""
@@ -197,13 +197,15 @@ class Metrics:
         rho = finish_time_fairness(table, self.cluster, self.speeds)
         tenant = table.ints("tenant")
         tenants = list(table.tenants.known)
-        there_gpu_s = self._past_capacity_gpu_s + self._capacity * (now - self._capacity_since)
+        span = self._span(now)
+        up_s = self._up_s(span)
+        there_gpu_s = float(self.cluster.capacity @ up_s)
         return {
             "mean_jct_s": float(jct.mean()) if len(jct) else None,
             **{name: float(np.percentile(jct, p)) if len(jct) else None for name, p in PERCENTILES},
-            "makespan_s": float(now),
+            "makespan_s": span[1] - span[0],
             "utilization": self.busy_gpu_s / there_gpu_s if there_gpu_s > 0 else 0.0,
-            **self._beside_gpus(now),
+            **self._beside_gpus(up_s),
             "cost": self.cost,
             "jobs_measured": len(jct),
             "jobs_submitted": len(table),
@@ -224,14 +226,33 @@ class Metrics:
             **breakdown(table, self.ledger, rho, counted, now),
         }
 
-    def _beside_gpus(self, now: float) -> dict[str, float | None]:
+    def _span(self, now: float) -> tuple[float, float]:
+        """The first arrival, and the last completion or the end of the run if jobs are left then."""
+        table = self.table
+        if len(table) == 0:
+            return 0.0, float(now)
+        first = float(table.floats("arrival_s").min())
+        left = table.with_status(UNFINISHED) > 0
+        return first, float(now) if left else float(table.floats("left_s").max())
+
+    def _up_s(self, span: tuple[float, float]) -> FloatArray:
+        """[T] seconds of this time in which GPUs of a type were up, on average over them."""
+        begin, end = span
+        since = [max(at, begin) for at, _ in self._up_since]
+        until = [*since[1:], end]
+        up_s: FloatArray = np.zeros(len(self.cluster.types))
+        for start, stop, (_, up) in zip(since, until, self._up_since, strict=True):
+            up_s += up * max(0.0, min(stop, end) - start)
+        return up_s
+
+    def _beside_gpus(self, up_s: FloatArray) -> dict[str, float | None]:
         """Utilisation of CPUs and memory; servers are up as far as GPUs of their type are."""
         ledger = self.ledger
         cluster = self.cluster
-        up_s = (self._past_up_s + self._up * (now - self._capacity_since))[cluster.server_type]
+        server_up_s = up_s[cluster.server_type]
         there = {
-            "cpu_utilization": cluster.server_cpus @ up_s,
-            "memory_utilization": cluster.server_memory_gb @ up_s,
+            "cpu_utilization": cluster.server_cpus @ server_up_s,
+            "memory_utilization": cluster.server_memory_gb @ server_up_s,
         }
         held = {
             "cpu_utilization": ledger.cpu_s if ledger.knows_cpus else None,
@@ -252,8 +273,10 @@ class Metrics:
         status = table.ints("status")
         window = self.window()
         counted = table.counted(self.measure if window is None else window.range)
+        names = table.names()
         return {
             "job_id": np.arange(len(table)),
+            **({} if names is None else {"name": names}),
             "arrival_s": arrival.copy(),
             "finish_s": finish.copy(),
             "jct_s": finish - arrival,

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from typing import IO, Any
 from rota.core import files
 from rota.core.errors import OutputError
 
+STANDARD_OUTPUT = "-"
+"""In the place of a file name; a file that is really called so is `./-`."""
 _WHY = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -50,8 +53,19 @@ def check_writable(path: str | Path) -> Path:
 def writing(path: str | Path, *, text: bool = False) -> Iterator[IO[Any]]:
     """A file to write to, that takes the place of `path` if the block ends well, else vanishes.
 
-    An OSError inside the block becomes an OutputError. A device or pipe is written directly.
+    An OSError inside the block becomes an OutputError. A device or pipe is written directly, and so
+    is standard output (`-`).
     """
+    if path == STANDARD_OUTPUT:
+        try:
+            yield sys.stdout if text else sys.stdout.buffer
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            why = _WHY.get(error.errno or 0, error.strerror or str(error))
+            raise OutputError(f"cannot write to standard output: {why}; what is there is not whole") from error
+        return
     target = check_writable(path)
     with _as_output_error(path):
         if _is_special(target):

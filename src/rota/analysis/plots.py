@@ -1,7 +1,7 @@
 """Figures for a paper or a report. Needs matplotlib (the extra `plot`).
 
-Colours are those of Okabe and Ito, which people with colour blindness can tell apart; lines differ
-in dashes too, so that a figure survives a black-and-white printer.
+Colours are those of Okabe and Ito, which people with colour blindness can tell apart, and some more
+chosen by the same measure; lines differ in dashes too, so that a figure survives a black-and-white printer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31", "#7A5CFF", "#8A0032",
+)  # fmt: skip
+BAR_COLOURS = (*COLOURS, "#F0E442", "#B5F0A0", "#0A1A6B", "#FFD0E4")
+"""For areas, where light and dark colours are seen too. No two of them are nearer to each other than
+some of the first eight, also for people who do not see red or green."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (3, 1, 1, 1)), (0, (1.2, 1.2)))
 FORMATS = ("png", "pdf", "svg")
 STYLE: dict[Any, Any] = {

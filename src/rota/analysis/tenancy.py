@@ -71,17 +71,20 @@ class Tenancy:
         elif isinstance(event, Planned):
             self._placement = event.plan.placement
         elif isinstance(event, RoundsRan) and event.at > event.start:
-            self._spans.append((event.start, event.at, self._by_tenant(event.seconds)))
+            self._spans.append((event.start, event.at, self._by_tenant(event)))
 
-    def _by_tenant(self, seconds: FloatArray) -> FloatArray:
-        """GPU-seconds of a round; two jobs that share GPUs have half each."""
+    def _by_tenant(self, event: RoundsRan) -> FloatArray:
+        """GPU-seconds of a round; two jobs that share GPUs have half each while both are there."""
         tenant = self._table.ints("tenant")
         placement = self._placement
         sums = np.zeros(len(self._table.tenants.known))
         shared = placement.second >= 0
-        held = seconds * placement.gpus * np.where(shared, 0.5, 1.0)
-        np.add.at(sums, tenant[placement.first], held)
-        np.add.at(sums, tenant[placement.second[shared]], held[shared])
+        alone = 0.0 if event.alone is None else event.alone
+        both = event.seconds - np.abs(alone)
+        first_s = np.where(shared, both / 2 + np.maximum(alone, 0.0), event.seconds)
+        second_s = both / 2 + np.maximum(-1.0 * alone, 0.0)
+        np.add.at(sums, tenant[placement.first], first_s * placement.gpus)
+        np.add.at(sums, tenant[placement.second[shared]], (second_s * placement.gpus)[shared])
         return sums
 
     def over_time(self, bins: int = 60) -> Shares:

@@ -1,4 +1,4 @@
-"""Histograms in a terminal: a line per bar, never wider than the window."""
+"""Histograms: a line per bar, on a terminal never wider than the window, elsewhere with whole names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def show_histogram(histogram: Histogram) -> None:
     """A title and one bar per label, the longest as wide as there is room."""
     total = sum(histogram.counts)
     largest = max(histogram.counts)
-    widths = [min(cell_len(label), _LONGEST_LABEL) for label in histogram.labels]
+    longest = _LONGEST_LABEL if sys.stdout.isatty() else max(map(cell_len, histogram.labels))
+    widths = [min(cell_len(label), longest) for label in histogram.labels]
     pairs = zip(histogram.labels, widths, strict=True)
     labels = [set_cell_size(_plain(label), width) for label, width in pairs]
     left = max(map(cell_len, labels))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ def _types(cluster: Cluster) -> list[dict[str, Any]]:
             "type": gpu_type,
             "gpus": int(count),
             "servers": int((cluster.server_type == i).sum()),
-            "hourly_price": float(cluster.prices[i]),
+            "hourly_price": float(cluster.prices[i]),  # NaN, null in JSON, where it is unknown
             "memory_gb": facts[gpu_type].memory_gb if gpu_type in facts else 0.0,
         }
         for i, (gpu_type, count) in enumerate(zip(cluster.types, cluster.capacity, strict=True))
@@ -80,7 +81,7 @@ def _show(cluster: Cluster) -> None:
     from rota.cli.tables import show_table
 
     have = ("type", "GPUs", "servers", "price per GPU hour", "GPU memory GB")
-    rows = [[f"{value}" for value in row.values()] for row in _types(cluster)]
+    rows = [[_shown(value) for value in (row | _known_memory(row)).values()] for row in _types(cluster)]
     show_table(f"{cluster.name}: {cluster.gpus} GPUs", have, rows, numbers=4)
     click.echo()
     each = ("type", "rack", "servers", "GPUs", "CPUs", "memory GB", "storage MB/s", "network Gb/s")
@@ -90,6 +91,14 @@ def _show(cluster: Cluster) -> None:
         for k in _kinds(cluster)
     ]
     show_table("Each server (- is unknown)", each, rows, numbers=6)
+
+
+def _known_memory(row: dict[str, Any]) -> dict[str, float]:
+    return {"memory_gb": row["memory_gb"] or math.nan}
+
+
+def _shown(value: str | float) -> str:
+    return "unknown" if value != value else f"{value}"  # noqa: PLR0124 - NaN is not equal to itself
 
 
 def _summary(cluster: Cluster) -> str:

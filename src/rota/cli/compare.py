@@ -91,20 +91,25 @@ def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
     from rota.analysis.comparison import CONFIDENCE, RESAMPLES, compare_jobs  # numpy only when needed
 
     names = (a, b) if a != b else ("A", "B")
-    comparison = compare_jobs(_jobs_of(a), _jobs_of(b), names=names)
+    jobs_a, notes_a = _jobs_of(a)
+    jobs_b, notes_b = _jobs_of(b)
+    comparison = compare_jobs(jobs_a, jobs_b, names=names)
+    notes = [f"A: {note}" for note in notes_a] + [f"B: {note}" for note in notes_b]
     if as_json:
         method = {"confidence": CONFIDENCE, "resamples": RESAMPLES, "block_jobs": comparison.block}
         values = asdict(comparison)
         del values["block"]
         mean = comparison.mean
         verdict = {"beyond_noise": mean.beyond_noise, "verdict": mean.verdict()}
-        echo_json({"a_run": a, "b_run": b, **values, "method": method, **verdict})
+        echo_json({"a_run": a, "b_run": b, **values, "method": method, "notes": notes, **verdict})
         return
+    for note in notes:
+        click.echo(f"rota: note: {note}", err=True)
     _show_runs(a, b, comparison)
 
 
-def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
-    """The jobs of a run, from whichever kind of file it is."""
+def _jobs_of(spec: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """The jobs of a run, from whichever kind of file it is, and the notes of the run where the file has them."""
     path = Path(spec)
     key = ""
     if not path.exists() and ":" in spec:
@@ -119,10 +124,11 @@ def _jobs_of(spec: str) -> dict[str, NDArray[Any]]:
     if start.lstrip().startswith(b"{"):
         from rota import api
 
-        return api.replay(path).jobs
+        result = api.replay(path)
+        return result.jobs, result.notes
     from rota.analysis.jobs_csv import read_jobs_csv
 
-    return read_jobs_csv(path)
+    return read_jobs_csv(path), []
 
 
 def _start_of(path: Path) -> bytes:
@@ -139,7 +145,7 @@ def _start_of(path: Path) -> bytes:
         raise ConfigError(f"cannot read {path}: {error}; the compressed file is damaged") from error
 
 
-def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
+def _jobs_in_store(path: str, key: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
     from rota.core.errors import ConfigError
     from rota.experiments.blobs import unpack
     from rota.experiments.store import ResultStore
@@ -153,11 +159,11 @@ def _jobs_in_store(path: str, key: str) -> dict[str, NDArray[Any]]:
     if blob is None:
         problem = f"{path}: run {run.key[:12]} is {run.status}: there are no completion times of it"
         raise ConfigError(problem)
-    return unpack(blob)
+    return unpack(blob), list(run.metrics.get("notes") or [])
 
 
 def _show_runs(a: str, b: str, comparison: Comparison) -> None:
-    from rota.cli.tables import show_pairs, show_table
+    from rota.cli.tables import reflow, show_pairs, show_table
 
     show_pairs("runs", [("A", a), ("B", b)])
     click.echo()
@@ -190,11 +196,12 @@ def _show_runs(a: str, b: str, comparison: Comparison) -> None:
     if comparison.mean.low is not None:
         from rota.analysis.comparison import RESAMPLES
 
-        click.echo(
-            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {comparison.block} "
-            "consecutive jobs, because neighbours are\ncorrelated; it says nothing about other "
-            "seeds: for these, compare a sweep with\n--store and --by)"
+        how = (
+            f"(paired bootstrap, {RESAMPLES:,} resamples in blocks of {comparison.block} consecutive jobs, because "
+            "neighbours are correlated; it says nothing about other seeds: for these, compare a sweep with "
+            "--store and --by)"
         )
+        click.echo(reflow(how))
     for note in _notes(comparison):
         click.echo(f"rota: note: {note}", err=True)
     click.echo(comparison.mean.verdict())
@@ -281,6 +288,8 @@ def _show_values(a: str, b: str, metric: str, paired: Paired) -> None:
     click.echo()
     for why, count in paired.left_out.items():
         click.echo(f"rota: note: {count} pairs are left out: {why}", err=True)
+    for note in paired.notes:
+        click.echo(f"rota: note: {note}", err=True)
     click.echo(
         f"Together, {paired.overall_pairs} of {paired.pairs} pairs: {_interval(paired.overall)} "
         f"(Student's t over {paired.samples} {paired.over})"

@@ -17,9 +17,9 @@ from rota.core.errors import OutputError
 if TYPE_CHECKING:
     from rota.api import Result
 
-POLICIES = (
-    "fifo", "fifo-perf", "allox", "gandiva", "max-min-fairness", "max-min-fairness-perf", "finish-time-fairness-perf",
-)  # fmt: skip
+TYPES_KNOWN = ("fifo-perf", "las-perf", "srtf-perf", "allox", "max-min-fairness-perf", "finish-time-fairness-perf")
+TYPES_UNKNOWN = ("fifo", "las", "srtf", "gandiva", "max-min-fairness", "finish-time-fairness")
+"""The same ideas where the scheduler does not look at GPU types; like is compared with like."""
 MECHANISMS = ("proportional", "tune")
 HEADER = ("policy", "mean JCT h", "median h", "p99 h", "days", "busy", "CPU s")
 
@@ -52,9 +52,14 @@ def scenes(jobs: int, seed: int) -> list[Scene]:
     }
     return [
         Scene(
-            title="GPUs of three types",
+            title="GPUs of three types, known to the policy",
             run=types,
-            sides={name: {"policy": name} for name in POLICIES},
+            sides={name: {"policy": name} for name in TYPES_KNOWN},
+        ),
+        Scene(
+            title="GPUs of three types, all alike to the policy",
+            run=types,
+            sides={name: {"policy": name} for name in TYPES_UNKNOWN},
         ),
         Scene(
             title="CPUs and memory beside GPUs",

@@ -17,8 +17,10 @@ from rota.cli.run_options import (
     rules_option,
     seconds_option,
 )
+from rota.cli.standard_output import check_outputs, people_aside
 
 if TYPE_CHECKING:
+    from rota.core.jobs import Jobs
     from rota.deploy.fidelity import Fidelity
 
 EXAMPLES = """
@@ -77,7 +79,7 @@ Examples:
 @click.option(
     "--jobs-csv",
     metavar="FILE",
-    help="Write both completion times of every job to this CSV file.",
+    help="Write both completion times of every job to this CSV file; - is standard output.",
 )
 @click.option(
     "--figure",
@@ -98,11 +100,11 @@ def command(
     The emulation has a real scheduler, real agents, leases and checkpoints; only the GPUs are
     emulated, and time.
     """
-    from rota.analysis.output import check_writable  # numpy only when needed
+    if figure is not None:
+        from rota.analysis.trace_plots import form_of  # kept off the path of --help
 
-    for path in (jobs_csv, figure):
-        if path is not None:
-            check_writable(path)
+        form_of(figure)
+    check_outputs({"--jobs-csv": jobs_csv, "--figure": figure}, as_json=as_json)
     fidelity = _run(trace, options)
     if jobs_csv is not None:
         _write(jobs_csv, fidelity)
@@ -110,7 +112,8 @@ def command(
         _draw(figure, fidelity)
     if as_json:
         echo_json(_plain(fidelity))
-    else:
+        return
+    with people_aside(jobs_csv):
         _show(fidelity)
 
 
@@ -123,10 +126,12 @@ def _run(trace: str, options: dict[str, Any]) -> Fidelity:
     from rota.deploy.fidelity import compare
     from rota.deploy.scheduler.options import Options
 
-    jobs = workloads.read_trace(trace, options["trace_format"], options["trace_settings"])
+    jobs = workloads.read_trace(
+        trace, options["trace_format"], options["trace_settings"], catalogue=options["profiles"]
+    )
     jobs = jobs if options["limit"] is None else jobs.rows(0, min(options["limit"], len(jobs)))
     shorter = np.maximum(1.0, np.round(jobs.total_steps / options["steps_divided_by"]))
-    jobs = dataclasses.replace(jobs, total_steps=shorter)
+    jobs = _anywhere(dataclasses.replace(jobs, total_steps=shorter))
     cluster = clusters.load(options["cluster"])
     same = {
         name: options[name]
@@ -146,6 +151,20 @@ def _run(trace: str, options: dict[str, Any]) -> Fidelity:
     wall = simulated.summary["makespan_s"] / options["time_scale"]
     with _bar(f"emulating {len(jobs)} jobs for about {wall:,.0f} s", len(jobs)) as progress:
         return compare(jobs, simulated, cluster, emulated, progress)
+
+
+def _anywhere(jobs: Jobs) -> Jobs:
+    """The jobs on any type of GPU in both runs, since a live cluster knows nothing else."""
+    import dataclasses
+
+    from rota.cli.submit_trace import tell_types
+    from rota.core.gpu_types import gpu_types
+    from rota.deploy.trace_runs import bound_to_types
+
+    tell_types(bound_to_types(jobs))
+    if jobs.gpu_types is None:
+        return jobs
+    return dataclasses.replace(jobs, gpu_types=gpu_types(len(jobs), None, jobs.gpu_types.recorded_names()))
 
 
 @contextlib.contextmanager
@@ -213,9 +232,10 @@ def _write(path: str, fidelity: Fidelity) -> None:
 
 
 def _draw(path: str, fidelity: Fidelity) -> None:
+    from rota.analysis import plots
     from rota.analysis.figures import curves
-    from rota.analysis.output import writing
+    from rota.analysis.output import write_file
+    from rota.analysis.trace_plots import form_of
 
     figure = curves.ratio_cdf({"jobs": fidelity.ratios}, ("emulated", "simulated"))
-    with writing(path) as file:
-        figure.savefig(file, format=path.rpartition(".")[2].lower())
+    write_file(path, plots.rendered(figure, form_of(path)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
 from typing import Any
 
@@ -12,7 +13,7 @@ from rota.cli.options import echo_json
 from rota.core.registry import Entry, Registry
 
 _LONG_NAME = 32
-"""Beyond this a name gets a line of its own, so that the explanation has room."""
+"""Beyond this a name gets a line of its own on a terminal, so that the explanation has room."""
 
 
 def show_registry(registry: Registry[Any], name: str | None, *, as_json: bool) -> None:
@@ -29,14 +30,24 @@ def show_list(kind: str, rows: list[tuple[str, str]], *, as_json: bool) -> None:
     if as_json:
         echo_json([{"name": name, "summary": summary} for name, summary in rows])
         return
-    if max((len(name) for name, _ in rows), default=0) > _LONG_NAME:
-        for name, summary in rows:
-            click.echo(click.style(name, fg="cyan"))
-            click.echo(textwrap.fill(summary, 78, initial_indent="    ", subsequent_indent="    "))
+    if sys.stdout.isatty() and max((len(name) for name, _ in rows), default=0) > _LONG_NAME:
+        _show_below_names(rows)
         return
     from rota.cli.tables import show_table  # rich only when a table is shown
 
     show_table(None, (kind, "what it does"), rows)
+
+
+def _show_below_names(rows: list[tuple[str, str]]) -> None:
+    from rota.cli.tables import width
+
+    indent = "    "
+    for name, summary in rows:
+        click.echo(click.style(name, fg="cyan"))
+        text = textwrap.fill(
+            summary, width() - 2, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+        click.echo(text)
 
 
 def _show_entry(kind: str, entry: Entry[Any], *, as_json: bool) -> None:
@@ -48,7 +59,8 @@ def _show_entry(kind: str, entry: Entry[Any], *, as_json: bool) -> None:
         return
     from rota.cli.tables import reflow, show_table
 
-    click.echo(reflow(f"{entry.name}: {entry.summary}\n\n{explanation}") + "\n")
+    title = f"{entry.name}: {entry.summary}" if entry.summary else entry.name
+    click.echo(reflow("\n\n".join(text for text in (title, explanation) if text)) + "\n")
     if entry.preset:
         fixed = ", ".join(f"{k}={v}" for k, v in entry.preset.items())
         click.echo(f"Fixed by the name: {fixed}\n")
@@ -60,10 +72,14 @@ def _show_entry(kind: str, entry: Entry[Any], *, as_json: bool) -> None:
 
 
 def _explanation(entry: Entry[Any]) -> str:
-    """The text of the module, then that of the class where it says more."""
+    """The text of the module, then that of the class without its first paragraph.
+
+    That paragraph is the summary, or of another name of the class (`las`, and this one is `las-perf`).
+    """
     module = inspect.getmodule(entry.factory)
-    texts = [inspect.getdoc(module) or "" if module else "", inspect.getdoc(entry.factory) or ""]
-    return "\n\n".join(t for t in dict.fromkeys(texts) if t and t != entry.summary)
+    about = inspect.getdoc(module) or "" if module else ""
+    _, _, more = (inspect.getdoc(entry.factory) or "").partition("\n\n")
+    return "\n\n".join(text for text in (about, more) if text)
 
 
 def _parameter(parameter: inspect.Parameter) -> dict[str, Any]:

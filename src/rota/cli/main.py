@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 
@@ -57,6 +59,10 @@ OK = 0
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+RUN_THREAD = "rota-run"
+"""The thread in which a simulation runs (`session`, which is slow to import)."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Of an output that is full. Where it is a file it has a name; without one it is standard output."""
 ISSUES = "the project's issue tracker"
 
 
@@ -105,19 +111,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--traceback" in args or os.environ.get("ROTA_DEBUG", "0") not in {"", "0"}
+    _open_closed_streams()
     try:
         words = [word for word in args if word != "--traceback"]
         code = cli.main(words, prog_name="rota", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as stop:
+        own = _blame(stop)
+        if own is not None:
+            return _say(f"error: {own}", USAGE)
         return stop.code if isinstance(stop.code, int) else FAILED
     except BrokenPipeError:
-        # The reader (head, less) has gone; leave nothing to be flushed when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_no_more()  # the reader (head, less) has gone
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last place where an error can be turned into a message
-        return _explain(error, debug=debug)
+        code = _explain(error, debug=debug)
+    except BaseException as error:
+        own = _blame(error)
+        if own is None:
+            raise
+        return _say(f"error: {own}", USAGE)
+    _leave_solvers_behind(code)
     return code if isinstance(code, int) else OK
+
+
+def _leave_solvers_behind(code: object) -> None:
+    """End here if Ctrl-C was pressed and a solver goes on in the thread of the run; the end of Python would wait."""
+    if code == INTERRUPTED and any(thread.name == RUN_THREAD for thread in threading.enumerate()):
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
+
+
+def _explain_usage(error: click.UsageError) -> int:
+    message = error.format_message()
+    if message.startswith("Usage: "):  # a verb with parts, and none of them was named
+        click.echo(message, err=True)
+        return USAGE
+    asked = error.ctx.command_path if error.ctx else "rota"
+    return _say(f"error: {message}\nSee `{asked} --help`.", USAGE)
+
+
+def _open_closed_streams() -> None:
+    """Who closes a stream (>&-) wants to see nothing there; Python has no object for it then."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - until the process ends
+
+
+def _write_no_more() -> None:
+    """Leave nothing to be flushed to standard output when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: Exception, *, debug: bool) -> int:
@@ -126,20 +169,31 @@ def _explain(error: Exception, *, debug: bool) -> int:
     if isinstance(error, click.Abort):
         return _say("interrupted", INTERRUPTED)
     if isinstance(error, click.UsageError):
-        asked = error.ctx.command_path if error.ctx else "rota"
-        return _say(f"error: {error.format_message()}\nSee `{asked} --help`.", USAGE)
+        return _explain_usage(error)
     if isinstance(error, click.ClickException):
         return _say(f"error: {error.format_message()}", USAGE)
     if isinstance(error, RotaError):
         return _say(f"error: {error}", USAGE if isinstance(error, ConfigError) else FAILED)
-    if isinstance(error, OSError) and error.filename is not None:
-        return _say(f"error: {error.filename}: {error.strerror}", USAGE)
+    file = error.filename if isinstance(error, OSError) else None
+    told = _blame(error) or (f"{file}: {error.strerror}" if isinstance(error, OSError) and file is not None else None)
+    if told is None and isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _write_no_more()
+        told = f"cannot write: {error.strerror}; what is there is not whole"
+    if told is not None:
+        return _say(f"error: {told}", USAGE)
     return _say(
         f"internal error: {type(error).__name__}: {error}\nThis is a bug in Rota {__version__}. "
         "Run again with --traceback (or ROTA_DEBUG=1) and report the output with the command to "
         f"{ISSUES}.",
         FAILED,
     )
+
+
+def _blame(error: BaseException) -> str | None:
+    """The line of a user's own code that an exception came from."""
+    from rota.core import own_code  # not for --help
+
+    return own_code.blame(error)
 
 
 def _say(message: str, code: int) -> int:

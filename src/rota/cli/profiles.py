@@ -9,11 +9,24 @@ import click
 
 from rota.cli import names
 from rota.cli.listing import show_list
-from rota.cli.options import completes, echo_json, json_option
+from rota.cli.options import completes, echo_json, json_option, settings_option
 
 if TYPE_CHECKING:
     from rota.core.sensitivity import Sensitivity
     from rota.profiles import Catalogue, ProfileRow
+
+
+MARKS = {"extended": "x", "derived": "d", "estimated": "e"}
+"""Behind a rate that was not measured."""
+RULES = {"extended": " by a model of those who measured", "derived": " by a stated ratio"}
+
+
+def gpu_counts(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Callback for `16,32`."""
+    parts = [part.strip() for part in value.split(",")] if value else []
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise click.BadParameter(f"{value!r} is not a list of numbers of GPUs, e.g. 16,32", param=param)
+    return tuple(int(part) for part in parts)
 
 
 @click.command("profiles", epilog="Example: rota profiles gavel")
@@ -23,9 +36,11 @@ if TYPE_CHECKING:
     metavar="[NAME|FILE]",
     shell_complete=completes(names.profiles),
 )
+@settings_option("--set-profiles", "settings", "How numbers of GPUs that were not measured are found: scaling")
+@click.option("--gpus", callback=gpu_counts, metavar="LIST", help="With scaling: further numbers of GPUs, e.g. 16,32.")
 @json_option
-def command(name: str | None, *, as_json: bool) -> None:
-    """List throughput catalogues, or show one (by name or from a file)."""
+def command(name: str | None, *, settings: dict[str, str], gpus: tuple[int, ...], as_json: bool) -> None:
+    """List throughput catalogues, or show one (by name or from a file) or several together (a,b)."""
     from rota import profiles  # kept off the path of --help
 
     if name is None:
@@ -33,19 +48,34 @@ def command(name: str | None, *, as_json: bool) -> None:
         show_list("catalogue", summaries, as_json=as_json)
         return
     catalogue = profiles.load(name)
+    if settings:
+        catalogue = catalogue.scaled(_scaling(settings))
     if as_json:
-        rows = [_as_fields(row) for row in catalogue.describe()]
+        rows = [_as_fields(row) for row in catalogue.describe(gpus)]
         shown = {
             "name": catalogue.name,
             "about": catalogue.about,
             "types": catalogue.types,
+            "scaling": catalogue.scaling,
+            "notes": catalogue.remarks,
             "rows": rows,
         }
         if catalogue.fits:
             shown["fits"] = [asdict(fit) for fit in catalogue.fits]
         echo_json(shown)
         return
-    _show(catalogue)
+    for remark in catalogue.remarks:
+        click.echo(f"rota: note: {remark}", err=True)
+    _show(catalogue, gpus)
+
+
+def _scaling(settings: dict[str, str]) -> str:
+    from rota.core.errors import UnknownName
+
+    for key in settings:
+        if key != "scaling":
+            raise UnknownName("setting of profiles:", key, ("scaling",))
+    return settings["scaling"]
 
 
 def _as_fields(row: ProfileRow) -> dict[str, Any]:
@@ -55,6 +85,8 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
         "gpus": row.gpus,
         "rates": row.rates,
         "spread_rates": row.spread_rates,
+        "origins": {gpu_type: row.origins.get(gpu_type, "measured") for gpu_type in row.rates},
+        "watts": row.watts,
         "step_s": row.step_s,
         "sensitivities": {
             gpu_type: {
@@ -70,8 +102,8 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
     }
 
 
-def _show(catalogue: Catalogue) -> None:
-    rows = catalogue.describe()
+def _show(catalogue: Catalogue, gpus: tuple[int, ...]) -> None:
+    rows = catalogue.describe(gpus)
     if any(row.step_s for row in rows):
         _show_models(catalogue.name, rows)
         _show_fits(catalogue)
@@ -83,12 +115,21 @@ def _show_rates(catalogue: Catalogue, rows: list[ProfileRow]) -> None:
     from rota.cli.tables import show_table
 
     types = catalogue.types
-    cells = [
-        (row.profile, str(row.gpus), *(f"{row.rates[t]:.3f}" if t in row.rates else "-" for t in types)) for row in rows
-    ]
+    cells = [(row.profile, str(row.gpus), *(_rate(row, gpu_type) for gpu_type in types)) for row in rows]
     show_table(
         f"{catalogue.name}: steps/s, GPUs on one server", ("profile", "GPUs", *types), cells, numbers=len(types) + 1
     )
+    used = {origin for row in rows for origin in row.origins.values()}
+    legend = [f"{mark} {origin}{RULES.get(origin, '')}" for origin, mark in MARKS.items() if origin in used]
+    if legend:
+        rule = f" by scaling={catalogue.scaling}" if "estimated" in used else ""
+        click.echo(f"\n{'; '.join(legend)}{rule}; all others measured; - not measured")
+
+
+def _rate(row: ProfileRow, gpu_type: str) -> str:
+    if gpu_type not in row.rates:
+        return "-"
+    return f"{row.rates[gpu_type]:.3f}{MARKS.get(row.origins.get(gpu_type, ''), '')}"
 
 
 def _show_models(name: str, rows: list[ProfileRow]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.options import echo_json, json_option
+from rota.cli.standard_output import check_outputs, people_aside
 
 if TYPE_CHECKING:
     from rota.experiments.store import ResultStore, Run
@@ -97,7 +98,7 @@ def show(
     "csv_file",
     required=True,
     metavar="FILE",
-    help="CSV file to write, with a line per run.",
+    help="CSV file to write, with a line per run; - is standard output.",
 )
 @_sweep
 @_status
@@ -113,12 +114,14 @@ def export(
     """Write runs and their metrics to a CSV file."""
     from rota.experiments.results import write_csv
 
+    check_outputs({"--csv": csv_file}, as_json=as_json)
     with _open(store) as file:
         count = write_csv(csv_file, _runs(file, sweep_name, status))
     if as_json:
         echo_json({"file": csv_file, "runs": count})
         return
-    click.echo(f"{count} runs: {csv_file}")
+    with people_aside(csv_file):
+        click.echo(f"{count} runs: {csv_file}")
 
 
 def _open(path: str) -> ResultStore:
@@ -194,16 +197,11 @@ def _show_one(run: Run, *, as_json: bool) -> None:
     about += [(key, str(value)) for key, value in config.items()]
     show_pairs("run", about)
     if run.metrics:
-        show_pairs(
-            "metrics",
-            summary_rows(
-                {
-                    **run.metrics,
-                    "cpu_s": run.cpu_s,
-                    "wall_s": run.wall_s,
-                }
-            ),
-        )
+        spent = {"cpu_s": run.cpu_s, "wall_s": run.wall_s}
+        rows = summary_rows({**run.metrics, **spent})
+        if run.status == "unstable":
+            rows[0] = ("Mean completion time", "- (unstable: the queue grew until the run was stopped)")
+        show_pairs("metrics", rows)
 
 
 def _when(at: float) -> str:

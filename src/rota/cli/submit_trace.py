@@ -15,6 +15,7 @@ from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.main import INTERRUPTED, OK
 from rota.cli.options import completes, echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
+from rota.cli.standard_output import check_outputs, people_aside
 from rota.cli.submit import placed
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ administrator's token, or --tenant. Places in --command: {name}, {profile},
 @click.option(
     "--jobs-csv",
     metavar="FILE",
-    help="Write one line per job, as `rota simulate` does; needs --wait.",
+    help="Write one line per job, as `rota simulate` does (- is standard output); needs --wait.",
 )
 @connection
 @json_option
@@ -85,7 +86,7 @@ def command(
     if emulated and template is not None:
         raise click.UsageError("give either --emulated or --command")
     runs = needs_deploy("rota.deploy.trace_runs")
-    _check_output(jobs_csv, wait=wait)
+    _check_output(jobs_csv, wait=wait, as_json=as_json)
     jobs = _jobs(trace, trace_format, trace_settings, limit)
     specs = runs.specs_of(jobs, template, Path(trace).name.partition(".")[0] or "trace", tenant)
     specs = [placed(spec) for spec in specs]
@@ -95,6 +96,7 @@ def command(
         scale = _scale(status, time_scale)
         runs.check_tenants([tenant] if tenant else runs.tenants_of(jobs), status)
         _tell_elastic(runs.elastic(jobs))
+        tell_types(runs.bound_to_types(jobs))
         try:
             with _bar("submitting", len(jobs)) as tell:
                 runs.submit_all(client, run, specs, scale, tell)
@@ -108,14 +110,12 @@ def command(
     return OK
 
 
-def _check_output(jobs_csv: str | None, *, wait: bool) -> None:
-    from rota.analysis.output import check_writable
-
+def _check_output(jobs_csv: str | None, *, wait: bool, as_json: bool) -> None:
     if jobs_csv is None:
         return
     if not wait:
         raise click.UsageError("--jobs-csv needs --wait: completion times are known in the end")
-    check_writable(jobs_csv)
+    check_outputs({"--jobs-csv": jobs_csv}, as_json=as_json)
 
 
 def _jobs(
@@ -139,6 +139,13 @@ def _tell_elastic(count: int) -> None:
         click.echo(
             f"rota: {which} could run with fewer or more GPUs; here each gets as many as the trace asks for", err=True
         )
+
+
+def tell_types(count: int) -> None:
+    """Say that a live cluster gives jobs GPUs of any type."""
+    if count:
+        which = "1 job" if count == 1 else f"{count:,} jobs"
+        click.echo(f"rota: {which} may run on some types of GPU only; on a live cluster they run on any", err=True)
 
 
 def _scale(status: Any, asked: float | None) -> float:
@@ -200,4 +207,5 @@ def _show(runs: Any, run: Any, infos: list[Any], jobs_csv: str | None, *, as_jso
     rows += [
         (f"Jobs {word}", f"{summary[f'jobs_{word}']:,}") for word in ("failed", "cancelled") if summary[f"jobs_{word}"]
     ]
-    show_pairs("trace on a live cluster", rows)
+    with people_aside(jobs_csv):
+        show_pairs("trace on a live cluster", rows)

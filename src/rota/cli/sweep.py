@@ -53,6 +53,7 @@ Options that are given change or add to what SPEC says. See docs/experiments.md.
     metavar="FILE",
     help="Trace file with the jobs; repeat to vary.",
 )
+@settings_option("--set-trace", "trace_settings", "Setting of the trace format")
 @click.option(
     "--cluster",
     multiple=True,
@@ -216,6 +217,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
         if options[key]:
             settings[key] = _one_or_list(options[key])
     settings.update({f"set.{key}": value for key, value in options["settings"].items()})
+    settings.update({f"trace.{key}": value for key, value in options["trace_settings"].items()})
     for key, text in options["vary"].items():
         settings[canonical_name(key, "--vary")] = list(axis_from_text(text, f"--vary {key}"))
     auto = {key: options[f"auto_{key}"] for key in ("factor", "step", "utilization")}
@@ -289,8 +291,11 @@ def _show(sweep: Sweep, *, as_json: bool) -> None:
         )
         return
     from rota.cli.results import show_runs
+    from rota.experiments.remarks import remarks_of
 
     show_runs(sweep.runs)
+    for remark in remarks_of(sweep.runs):
+        click.echo(f"rota: note: {remark}", err=True)
     statuses = ("ok", "unstable", "timeout", "failed")
     counts = {status: sum(r.status == status for r in sweep.runs) for status in statuses}
     said = ", ".join(f"{n} {status}" for status, n in counts.items() if n or status == "ok")

@@ -1,8 +1,11 @@
-"""Tables for people: coloured on a terminal, plain text in a pipe, never wider than the window."""
+"""Tables: coloured and never wider than the window on a terminal.
+
+In a pipe or a file they are plain text with one line per row, as long as it takes, so that `grep`
+and `awk` find whole names.
+"""
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 import textwrap
@@ -11,6 +14,7 @@ from typing import Any
 
 import click
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,7 +23,7 @@ Row = tuple[str, str]
 
 
 def width() -> int:
-    """Columns that a table may use; 80 where there is no terminal."""
+    """Columns that text and bars may use; 80 where there is no terminal."""
     if not sys.stdout.isatty():
         return 80
     return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
@@ -40,6 +44,9 @@ def show_table(
     numbers: int = 0,
 ) -> None:
     """A table; the last `numbers` columns are right-aligned."""
+    if not sys.stdout.isatty():
+        _print_plain(title, [header, *rows], numbers)
+        return
     table = _table(title)
     for i, name in enumerate(header):
         right = i >= len(header) - numbers
@@ -47,7 +54,7 @@ def show_table(
             name,
             justify="right" if right else "left",
             style="cyan" if i == 0 else None,
-            no_wrap=i == 0,
+            no_wrap=i == 0 or right,  # a number in two lines is two numbers
             overflow="fold",
         )
     for row in rows:
@@ -57,6 +64,9 @@ def show_table(
 
 def show_pairs(title: str, rows: Iterable[Row]) -> None:
     """A table of names and values."""
+    if not sys.stdout.isatty():
+        _print_plain(title, list(rows), numbers=0)
+        return
     table = _table(title, show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
@@ -65,10 +75,29 @@ def show_pairs(title: str, rows: Iterable[Row]) -> None:
     _print(table)
 
 
+def _print_plain(title: str | None, rows: Sequence[Sequence[str]], numbers: int) -> None:
+    """One line per row, two blanks between columns, nothing cut off or broken."""
+    if title is not None:
+        click.echo(_one_line(title))
+    lines = [[_one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    first_number = len(widths) - numbers
+    for line in lines:
+        cells = []
+        for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            blanks = " " * (width - cell_len(cell))
+            cells.append(blanks + cell if i >= first_number else cell + blanks)
+        click.echo("  ".join(cells).rstrip())
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
 def _table(title: str | None, *, show_header: bool = True) -> Table:
     return Table(
         title=title,
-        box=box.SIMPLE_HEAD if sys.stdout.isatty() else None,
+        box=box.SIMPLE_HEAD,
         title_justify="left",
         title_style="bold",
         header_style="bold",
@@ -78,19 +107,7 @@ def _table(title: str | None, *, show_header: bool = True) -> Table:
 
 
 def _print(table: Table) -> None:
-    if sys.stdout.isatty():
-        Console(width=width(), highlight=False, emoji=False, markup=False).print(table)
-        return
-    text = io.StringIO()
-    Console(
-        file=text,
-        width=width(),
-        highlight=False,
-        emoji=False,
-        markup=False,
-        color_system=None,
-    ).print(table)
-    click.echo("\n".join(line.rstrip() for line in text.getvalue().rstrip().split("\n")))
+    Console(width=width(), highlight=False, emoji=False, markup=False).print(table)
 
 
 def duration(seconds: float | None) -> str:
@@ -114,6 +131,8 @@ def summary_rows(summary: Mapping[str, Any]) -> list[Row]:
     for label, key, form in _SUMMARY:
         if summary.get(key) is not None and (summary[key] or key not in _ONLY_IF_ANY):
             rows.append((label, form(summary[key])))
+        elif key == "cost" and key in summary:
+            rows.append((label, "unknown"))
     for label, key in (("  weight", "mean_jct_s_by_weight"), ("  tenant", "mean_jct_s_by_tenant")):
         groups = summary.get(key) or {}
         if len(groups) > 1:

@@ -164,6 +164,9 @@ def _rows(facts: TraceFacts) -> list[tuple[str, str]]:
         ("Tenants", f"{facts.tenants}"),
         ("With a deadline", f"{facts.jobs_with_slo:,}"),
     ]
+    for label, counts in (("May run on", facts.jobs_by_types), ("Ran on", facts.jobs_by_recorded)):
+        if counts:
+            rows.append((label, ", ".join(f"{name} {count:,}" for name, count in counts.items())))
     unknown = facts.jobs_without_duration
     return rows + ([("Duration unknown", f"{unknown:,} (give --profiles)")] if unknown else [])
 

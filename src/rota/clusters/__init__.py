@@ -2,5 +2,6 @@
 
 from rota.clusters.accelerators import known_accelerators
 from rota.clusters.loading import load, names
+from rota.clusters.ordering import in_order, types_by_speed
 
-__all__ = ["known_accelerators", "load", "names"]
+__all__ = ["in_order", "known_accelerators", "load", "names", "types_by_speed"]

@@ -22,7 +22,14 @@ def described(
 ) -> tuple[AcceleratorType, ...]:
     """A description of each type, alphabetical.
 
-    The given one, else the built-in one, else the bare name.
+    What the given one says, for the rest the built-in one, else nothing but the name.
     """
-    facts = {a.name: a for a in (*known_accelerators(), *own)}
+    facts = {a.name: a for a in known_accelerators()}
+    for given in own:
+        known = facts.get(given.name, given)
+        facts[given.name] = AcceleratorType(
+            name=given.name,
+            memory_gb=given.memory_gb or known.memory_gb,
+            hourly_price=known.hourly_price if given.hourly_price is None else given.hourly_price,
+        )
     return tuple(facts.get(t, AcceleratorType(name=t)) for t in sorted(set(types)))

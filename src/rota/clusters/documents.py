@@ -10,10 +10,11 @@ memory_gb = 256
 storage_mbps = 500
 network_gbps = 25
 rack = "rack0"
-[[accelerator]]              # optional; v100, p100 and k80 are known
+[[accelerator]]              # optional; data/accelerators.toml has what is known of common types
 name = "v100"
-memory_gb = 16
-hourly_price = 0.74
+memory_gb = 16               # left out: unknown
+hourly_price = 0.74          # of one GPU; left out: unknown
+source = "..."               # of the price, for people, with its date
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Document: TypeAlias = Mapping[str, Any]
 DATA = Path(__file__).parent / "data"
 TOP_KEYS = ("name", "server", "accelerator")
 SERVER_KEYS = ("type", "count", "gpus", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack")
-ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price")
+ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price", "source")
 MOST = 10**7
 """Of GPUs in a server, and of all servers: more is a slip of the keyboard, and takes a while to
 build."""
@@ -52,7 +53,7 @@ def read_toml(path: Path) -> Document:
     except (OSError, UnicodeDecodeError) as problem:
         fix = "check the path"
         raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; {fix}") from None
-    except tomllib.TOMLDecodeError as problem:
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
     _check_keys(document, TOP_KEYS, str(path))
     return document
@@ -94,7 +95,7 @@ def accelerators_in(document: Document, path: str) -> tuple[AcceleratorType, ...
         AcceleratorType(
             name=_text(entry, "name", place),
             memory_gb=_amount(entry, "memory_gb", place),
-            hourly_price=_amount(entry, "hourly_price", place, default=1.0),
+            hourly_price=_amount(entry, "hourly_price", place) if "hourly_price" in entry else None,
         )
         for place, entry in _entries(document, "accelerator", ACCELERATOR_KEYS, path)
     )
@@ -137,8 +138,8 @@ def _whole(entry: Document, key: str, place: str) -> int:
     return value
 
 
-def _amount(entry: Document, key: str, place: str, default: float = 0.0) -> float:
-    value = entry.get(key, default)
+def _amount(entry: Document, key: str, place: str) -> float:
+    value = entry.get(key, 0.0)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LARGEST:
         raise ConfigError(f"{place}: {key} = {value!r}; give a number >= 0")
     return float(value)

@@ -1,13 +1,13 @@
 """From what a user wrote to a cluster.
 
-`v100=36/4,p100=36`, a built-in name, a TOML file or an INI file of Synergy.
+`v100=36/4,p100=36`, a built-in name, a TOML file, an INI file of Synergy or a list of servers as CSV.
 
 In the short text each type may go on with what every server of it has beside its GPUs:
 
     v100=128/8:cpus=24:memory=500:storage=500:network=40
 
-The type is all before the first `=`, so neither `:` nor `/` in its name can be taken for something
-else.
+and with the price of an hour of one of its GPUs, `v100=128/8:price=0.74`. The type is all before the
+first `=`, so neither `:` nor `/` in its name can be taken for something else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pathlib import Path
 from rota.clusters.accelerators import described
 from rota.clusters.documents import DATA, accelerators_in, read_toml, servers_in
 from rota.clusters.ini import read_ini
-from rota.core.cluster import Cluster, Resources, uniform
+from rota.clusters.node_list import is_node_list, read_node_list
+from rota.core.cluster import AcceleratorType, Cluster, Resources, uniform
 from rota.core.errors import ConfigError, UnknownName
 
 GPUS_PER_SERVER = 4
@@ -27,6 +28,7 @@ MOST_DIGITS = 7
 """Of a count: more is a slip of the keyboard, and a million servers take a while to build."""
 AMOUNTS = ("cpus", "memory", "storage", "network")
 """What a server may have beside its GPUs (CPUs, GB, MB/s, Gb/s), in the order of Resources."""
+PRICE = "price"
 EXAMPLE = "v100=36/4 or v100=128/8:cpus=24:memory=500"
 
 
@@ -36,12 +38,12 @@ def names() -> list[str]:
 
 
 def load(spec: str | Path) -> Cluster:
-    """The cluster of a text (see above), a built-in name, or the path of a TOML or INI file."""
+    """The cluster of a text (see above), a built-in name, or the path of a TOML, INI or CSV file."""
     text = str(spec).strip()
     if text.endswith(".toml"):
         return _from_file(Path(text))
-    if text.endswith(".ini"):
-        servers = read_ini(Path(text))
+    if text.endswith(".ini") or is_node_list(text):
+        servers = read_ini(Path(text)) if text.endswith(".ini") else read_node_list(Path(text))
         return Cluster(
             name=Path(text).stem,
             servers=servers,
@@ -54,7 +56,7 @@ def load(spec: str | Path) -> Cluster:
     if ":" in text:
         fix = "write the GPUs of each type as type=count, e.g. v100=36,p100=36,k80=36"
         raise ConfigError(f"cluster {text!r}: {fix}")
-    what = "cluster (give a name, type=count,... or a .toml or .ini file)"
+    what = "cluster (give a name, type=count,... or a .toml, .ini or .csv file)"
     raise UnknownName(what, text, names())
 
 
@@ -75,6 +77,7 @@ def _from_file(path: Path) -> Cluster:
 def _from_text(text: str) -> Cluster:
     groups: dict[str, tuple[int, int]] = {}
     beside: dict[str, Resources] = {}
+    priced: list[AcceleratorType] = []
     for part in text.split(","):
         gpu_type, equals, rest = (piece.strip() for piece in part.partition("="))
         if not gpu_type or not equals:
@@ -89,9 +92,12 @@ def _from_text(text: str) -> Cluster:
             _number(count, 0, part, text),
             _number(per_server, 1, part, text) if slash else GPUS_PER_SERVER,
         )
-        beside[gpu_type] = _resources(amounts, text)
+        amount_of = _amounts(amounts, text)
+        beside[gpu_type] = Resources(0, *(amount_of.get(key, 0.0) for key in AMOUNTS))
+        if PRICE in amount_of:
+            priced.append(AcceleratorType(name=gpu_type, hourly_price=amount_of[PRICE]))
     present = [(gpu_type, count, size) for gpu_type, (count, size) in groups.items() if count]
-    return uniform(text, present, described(gpu_type for gpu_type, _, _ in present), beside)
+    return uniform(text, present, described((gpu_type for gpu_type, _, _ in present), priced), beside)
 
 
 def _number(value: str, least: int, part: str, text: str) -> int:
@@ -104,22 +110,22 @@ def _number(value: str, least: int, part: str, text: str) -> int:
     return int(value)
 
 
-def _resources(amounts: list[str], text: str) -> Resources:
-    """What each server has beside its GPUs, from `cpus=24`, `memory=500` and so on."""
+def _amounts(amounts: list[str], text: str) -> dict[str, float]:
+    """What each server has beside its GPUs and what a GPU costs, from `cpus=24`, `price=2.5` and so on."""
     amount_by_name: dict[str, float] = {}
     for amount in amounts:
         key, equals, value = (piece.strip() for piece in amount.partition("="))
         if not equals:
             raise ConfigError(
                 f"cluster {text!r}: {amount!r} is not name=amount; names are {', '.join(AMOUNTS)} "
-                f"(per server), e.g. {EXAMPLE}"
+                f"(per server) and {PRICE} (of a GPU hour), e.g. {EXAMPLE}"
             )
-        if key not in AMOUNTS:
-            raise UnknownName(f"amount in cluster {text!r}:", key, AMOUNTS)
+        if key not in (*AMOUNTS, PRICE):
+            raise UnknownName(f"amount in cluster {text!r}:", key, (*AMOUNTS, PRICE))
         if key in amount_by_name:
             raise ConfigError(f"cluster {text!r}: {key} is given twice for one type; keep one")
         amount_by_name[key] = _amount(value, amount, text)
-    return Resources(0, *(amount_by_name.get(key, 0.0) for key in AMOUNTS))
+    return amount_by_name
 
 
 def _amount(value: str, amount: str, text: str) -> float:

@@ -129,6 +129,8 @@ class Allocation:
     wish: Wishes | None = None
     """What each job should hold beside its GPUs while it runs on a type; None leaves that to the mechanism, which then
     aims at the least that makes it as fast as it can get."""
+    pressing: IntArray | None = None
+    """Ids of jobs that have to run in every round, whatever others are owed (their share is 1 on one type)."""
     traits: Traits = Traits()
     report: SolveReport = SolveReport()
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -143,6 +145,7 @@ class Allocation:
             and self.extras == other.extras
             and same(self.order, other.order)
             and self.wish == other.wish
+            and same(self.pressing, other.pressing)
             and self.traits == other.traits
         )
 

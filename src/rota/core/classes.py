@@ -1,4 +1,4 @@
-"""Job classes: jobs with the same (profile, GPUs, weight, reference) share one row of rates.
+"""Job classes: jobs with the same (profile, GPUs, weight, reference, allowed types) share one row of rates.
 
 They are interchangeable in a linear program, so a view holds their rates once and points into this table. It is a
 value: a class that arrives later is in another one (`engine/classes.py` makes them). Class numbers stay the same as
@@ -12,6 +12,7 @@ from typing import Protocol
 
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.configurations import Configurations
+from rota.core.gpu_types import TypeSet
 
 
 class PairTable(Protocol):
@@ -51,6 +52,8 @@ class Classes:
     configurations: Configurations
     """CPUs and memory that jobs may hold."""
     pairs: PairTable
+    allowed: tuple[TypeSet, ...] = ()
+    """Types on which jobs of a class may run, empty: any. The rates on all others are 0."""
 
     def __len__(self) -> int:
         return len(self.profile)

@@ -15,11 +15,11 @@ from rota.core.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorType:
-    """A model of GPU: its memory in GB and the price of an hour."""
+    """A model of GPU: its memory in GB (0: unknown) and the price of an hour (None: unknown)."""
 
     name: str
     memory_gb: float = 0.0
-    hourly_price: float = 1.0
+    hourly_price: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,14 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The fleet. Types are in alphabetical order everywhere; servers are grouped by type in that order."""
+    """The fleet. Everywhere types are in the order of `types`; servers are grouped by type in that order."""
 
     name: str
     servers: tuple[Server, ...]
     accelerators: tuple[AcceleratorType, ...] = field(default=())
+    type_order: tuple[str, ...] = field(default=())
+    """Types that come first, in this order; others follow by name. A run puts them from slow to fast
+    (`rota.clusters.ordering`), so that what types are called decides nothing."""
 
     def __post_init__(self) -> None:
         if not any(s.capacity.gpus for s in self.servers):
@@ -89,7 +92,9 @@ class Cluster:
     @cached_property
     def types(self) -> tuple[str, ...]:
         """Names of the accelerator types that are present."""
-        return tuple(sorted({s.type for s in self.servers if s.capacity.gpus}))
+        present = {s.type for s in self.servers if s.capacity.gpus}
+        first = [t for t in self.type_order if t in present]
+        return (*first, *sorted(present.difference(first)))
 
     @cached_property
     def ordered(self) -> tuple[Server, ...]:
@@ -158,9 +163,14 @@ class Cluster:
 
     @cached_property
     def prices(self) -> FloatArray:
-        """Hourly price of one GPU by type; 1 where none is known."""
+        """Hourly price of one GPU by type; NaN where none is known."""
         price = {a.name: a.hourly_price for a in self.accelerators}
-        return frozen(np.array([price.get(t, 1.0) for t in self.types]))
+        return frozen(np.array([price.get(t) for t in self.types], dtype=np.float64))
+
+    @cached_property
+    def unpriced(self) -> tuple[str, ...]:
+        """Types whose price nobody has said."""
+        return tuple(t for t, unknown in zip(self.types, np.isnan(self.prices).tolist(), strict=True) if unknown)
 
     @cached_property
     def gpus(self) -> int:
@@ -195,13 +205,16 @@ def cluster_from(fields: Mapping[str, Any]) -> Cluster:
     """The cluster of a description."""
     servers = tuple(Server(id=s[0], type=s[1], capacity=Resources(*s[2:-1]), rack=s[-1]) for s in fields["servers"])
     known = tuple(AcceleratorType(name=n, memory_gb=m, hourly_price=p) for n, m, p in fields["accelerators"])
-    return Cluster(name=fields["name"], servers=servers, accelerators=known)
+    order = tuple(fields.get("types", ()))
+    return Cluster(name=fields["name"], servers=servers, accelerators=known, type_order=order)
 
 
 def cluster_fields(cluster: Cluster) -> dict[str, Any]:
-    """A cluster as plain values."""
+    """A cluster as plain values; the order of types only where it is not that of their names."""
+    alphabetical = list(cluster.types) == sorted(cluster.types)
     return {
         "name": cluster.name,
         "servers": [[s.id, s.type, *astuple(s.capacity), s.rack] for s in cluster.servers],
         "accelerators": [list(astuple(a)) for a in cluster.accelerators],
+        **({} if alphabetical else {"types": list(cluster.types)}),
     }

@@ -5,10 +5,11 @@
     │   ├── UnknownName      a name that no registry knows; the nearest one is offered
     │   ├── TraceError       a line of a trace that cannot be read
     │   ├── ProfileMissing   no measurement for what a job asks
-    │   └── OutputError      a result that cannot be written where it was asked
+    │   ├── OutputError      a result that cannot be written where it was asked
+    │   └── AnswerError      an answer of a policy or a mechanism that makes no sense
     ├── IllegalTransition    a job did something its status does not allow
     ├── InfeasibleError      an optimisation problem without a solution
-    └── SolveError           a solver that gave up, or an answer that makes no sense
+    └── SolveError           a solver that gave up
         └── SolveLate        a policy that has not answered in time, and may in the next round
 
 A message says what, where, the value, and what to do.
@@ -33,7 +34,8 @@ class UnknownName(ConfigError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+        same = [known for known in names if known.lower() == name.lower()]  # H100 is nearer to h100 than to v100
+        near = same or difflib.get_close_matches(name, names, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else "."
         super().__init__(f"unknown {kind} {name!r}{hint} Known: {', '.join(names) or 'none'}.")
         self.nearest = near[0] if near else None
@@ -54,6 +56,10 @@ class ProfileMissing(ConfigError):
 
 class OutputError(ConfigError):
     """A file that cannot be written."""
+
+
+class AnswerError(ConfigError):
+    """A policy or a mechanism answered with what cannot be used."""
 
 
 class IllegalTransition(RotaError):

@@ -79,7 +79,10 @@ class Planned:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RoundsRan:
-    """One round, or several alike, came to its end at `at`; what every task of the plan did in them."""
+    """One round, or several alike, came to its end at `at`; what every task of the plan did in them.
+
+    Where time was up in the middle of a round, that round does not count in `rounds`; the rest of it does.
+    """
 
     at: float
     start: float
@@ -94,6 +97,9 @@ class RoundsRan:
     """Ids of jobs whose attempt did nothing and counts as failed."""
     each: FloatArray | None = None
     """[rounds, K] the same round by round, where the order of summation is to be that of single rounds (not logged)."""
+    alone: FloatArray | None = None
+    """[K] of `seconds`, those after one member of a pair had ended: positive if the first went on, negative if the
+    second did; None if that happened to no pair."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

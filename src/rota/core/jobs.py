@@ -7,12 +7,20 @@ gets jobs from: a finished table (a trace) or a generator that makes them as sim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.errors import ConfigError
+from rota.core.gpu_types import ANY, GpuTypes, TypeSet, gpu_types
+
+RECORDED = "recorded"
+"""The profile of a job of which only the duration is known. Its steps are seconds, wherever it may run."""
+RECORDED_RATE = 1.0
+"""Its steps/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,8 @@ class Jobs:
     deadline: FloatArray
     """Absolute seconds; infinity where there is none."""
     duration: FloatArray
-    """Seconds the job was said to take on the reference type; NaN where unknown."""
+    """Seconds the job was said to take on the type where that was recorded, or on the reference type of the catalogue;
+    NaN where unknown."""
     slo: FloatArray
     """Deadline as a multiple of the duration; NaN where there is none."""
     tenants: tuple[str, ...] = ("default",)
@@ -79,6 +88,10 @@ class Jobs:
     launches: tuple[Launch, ...] = (Launch(),)
     launch: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     requests: Requests | None = None
+    gpu_types: GpuTypes | None = None
+    """Where jobs may run and where their durations were recorded; None if nothing is said about any job."""
+    names: NDArray[np.object_] | None = None
+    """What a trace calls its jobs; None if that is only their number in order of arrival."""
 
     def __post_init__(self) -> None:
         count = len(self.profile)
@@ -97,6 +110,10 @@ class Jobs:
             columns[name] = columns[name][start:stop]
         if self.requests is not None:
             columns["requests"] = self.requests.take(slice(start, stop))
+        if self.gpu_types is not None:
+            columns["gpu_types"] = self.gpu_types.take(slice(start, stop))
+        if self.names is not None:
+            columns["names"] = self.names[start:stop]
         part = object.__new__(Jobs)  # not made anew: one is taken at every arrival, and this one is known to be sound
         part.__dict__.update(columns)
         return part
@@ -118,7 +135,24 @@ class Jobs:
             launches=self.launches,
             launch=self.launch[which],
             requests=None if self.requests is None else self.requests.take(which),
+            gpu_types=None if self.gpu_types is None else self.gpu_types.take(which),
+            names=None if self.names is None else self.names[which],
         )
+
+    def by_arrival(self) -> Jobs:
+        """The same jobs in order of arrival, those of one moment as they are.
+
+        Jobs without names that have to change places are called by the row in which they were.
+        """
+        if len(self) < 2 or bool(np.all(self.submitted[1:] >= self.submitted[:-1])):
+            return self
+        order = np.argsort(self.submitted, kind="stable")
+        named = self if self.names is not None else replace(self, names=row_names(len(self)))
+        return named.take(order)
+
+    def allowed_types(self) -> Sequence[TypeSet]:
+        """The types on which each job may run; empty where any will do."""
+        return [ANY] * len(self) if self.gpu_types is None else self.gpu_types.allowed_sets()
 
     def columns(self) -> dict[str, IntArray | FloatArray]:
         """The arrays by name, in the order of `COLUMNS`."""
@@ -154,9 +188,20 @@ def table(
     tenant_names: Sequence[str] | None = None,
     launch: Sequence[Launch] | None = None,
     requests: Requests | None = None,
+    allowed_types: Sequence[Sequence[str]] | None = None,
+    recorded_on: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Jobs:
-    """A table from one plain sequence per attribute; deadlines follow from slo x duration + arrival."""
+    """A table from one plain sequence per attribute; deadlines follow from slo x duration + arrival.
+
+    `allowed_types` are the types of GPU on which a job may run (empty: any), `recorded_on` is the type on which its
+    duration was recorded (empty: the reference type of the catalogue). `names` are for results.
+    """
     count = len(profile_names)
+    said = {"allowed_types": allowed_types, "recorded_on": recorded_on, "names": names}
+    for name, column in said.items():
+        if column is not None and len(column) != count:
+            raise ConfigError(f"{name} has {len(column)} entries for {count} jobs; give one for each")
     profiles, profile = intern(profile_names)
     tenants, tenant = intern(tenant_names if tenant_names is not None else ["default"] * count)
     launches, launched = intern(launch if launch is not None else [Launch()] * count)
@@ -179,7 +224,21 @@ def table(
         launches=launches,
         launch=launched,
         requests=requests,
+        gpu_types=gpu_types(count, allowed_types, recorded_on),
+        names=own_names(names),
     )
+
+
+def own_names(names: Sequence[str] | None) -> NDArray[np.object_] | None:
+    """Names as a column; None if they are only the numbers of the rows, which need not be said."""
+    if names is None or all(name == str(row) for row, name in enumerate(names)):
+        return None
+    return np.array([*names, None], dtype=object)[:-1]  # one more, so that no name is taken for a sequence
+
+
+def row_names(count: int) -> NDArray[np.object_]:
+    """Rows as names."""
+    return np.array([str(row) for row in range(count)], dtype=object)
 
 
 def intern(values: Sequence[object]) -> tuple[tuple, IntArray]:  # type: ignore[type-arg]
@@ -199,6 +258,10 @@ class Source(Protocol):
     @property
     def static(self) -> bool:
         """Whether all jobs are there within the first second."""
+
+    @property
+    def count(self) -> int | None:
+        """How many jobs come in all, from the first; None where that is not known beforehand."""
 
     def peek(self) -> float:
         """Arrival of the next job; infinity when there is none left."""
@@ -226,6 +289,11 @@ class TableSource:
     def static(self) -> bool:
         """Whether all jobs are there within the first second."""
         return len(self._jobs) > 0 and float(self._jobs.submitted[-1]) < 1.0
+
+    @property
+    def count(self) -> int:
+        """How many jobs the table has."""
+        return len(self._jobs)
 
     def peek(self) -> float:
         """Arrival of the next job; infinity when there is none left."""

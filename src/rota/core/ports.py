@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import FloatArray
 from rota.core.cluster import Cluster
+from rota.core.errors import ProfileMissing
 from rota.core.events import Event
 from rota.core.horizon import Horizon
 from rota.core.placement import Placement, Plan
@@ -46,10 +47,15 @@ class Clock(Protocol):
     def exhausted(self) -> bool:
         """Whether no job will ever arrive again."""
 
-    def advance(self, horizon: Horizon, limit: float) -> list[Event]:
-        """Go on until the decision in force has to be looked at again, not beyond the round in which `limit` falls.
+    @property
+    def interrupted(self) -> bool:
+        """Whether time was up before the next moment at which something may be decided."""
 
-        At least to the end of the round. Returns what happened till then, in order.
+    def advance(self, horizon: Horizon, limit: float) -> list[Event]:
+        """Go on until the decision in force has to be looked at again, at least to the end of the round.
+
+        At `limit` time is up: a clock that can stops there, in the middle of a round too, otherwise at the end of that
+        round. Returns what happened till then, in order; at `limit` itself, who has ended or arrived by then.
         """
 
 
@@ -114,6 +120,35 @@ class Listed(Protocol):
 
 
 @runtime_checkable
+class Referring(Protocol):
+    """What throughputs offer beside their rates if they say what durations are about."""
+
+    @property
+    def reference_type(self) -> str | None:
+        """The type that durations are about where nobody else says it; None if they do not say it either."""
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """What throughputs offer beside their rates if they can say with how many GPUs a profile was measured."""
+
+    def gpu_counts(self, profile: str) -> tuple[int, ...]:
+        """Numbers of GPUs, ascending."""
+
+
+@runtime_checkable
+class Provenance(Protocol):
+    """What throughputs offer beside their rates if not all of them were measured."""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What a user of these throughputs should know."""
+
+    def origin(self, profile: str, gpus: int, type_: str) -> str:
+        """Where a rate on one server comes from: `measured`, or in which other way it was found."""
+
+
+@runtime_checkable
 class Sensitivities(Protocol):
     """What throughputs offer beside their rates if they know about CPUs and memory."""
 
@@ -130,6 +165,19 @@ class StorageDependent(Protocol):
 
     def with_storage(self, mbps: Mapping[str, float]) -> Throughputs:
         """The same on servers with so many MB/s per GPU, by type; 0 where nobody says, which is as published."""
+
+
+def measured_rate(throughputs: Throughputs, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
+    """Steps/s of a job; 0 where a profile that is known was not measured with so many GPUs on this type.
+
+    Raises ProfileMissing for a profile that is not known at all.
+    """
+    try:
+        return throughputs.rate(profile, gpus, type_, spread=spread)
+    except ProfileMissing:
+        if not throughputs.known(profile):
+            raise
+        return 0.0
 
 
 def on_servers(throughputs: Throughputs, cluster: Cluster) -> Throughputs:

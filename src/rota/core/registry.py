@@ -1,8 +1,9 @@
 """Names to classes: policies, mechanisms, workloads and trace formats are found here.
 
 A class registers itself by a decorator when its module is imported; `Registry` imports the modules of its
-package on first use, and asks installed distributions for entry points of its group. Parameters of a component
-are its constructor's keywords, so `create` can check names and convert `key=value` text from a command line.
+package on first use, and asks installed distributions for entry points of its group. A class in a file of the user's
+is named `file.py:Class` (`core/own_code.py`). Parameters of a component are its constructor's keywords, so `create` can
+check names and convert `key=value` text from a command line.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
+from rota.core import own_code
 from rota.core.errors import ConfigError, UnknownName
 
 T = TypeVar("T")
+_UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
 
 
 @dataclass(frozen=True)
@@ -37,16 +40,26 @@ class Entry(Generic[T]):
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The constructor keywords a user may set."""
         parameters = inspect.signature(self.factory).parameters
-        return {name: parameter for name, parameter in parameters.items() if name not in self.preset}
+        return {
+            name: parameter
+            for name, parameter in parameters.items()
+            if name not in self.preset and parameter.kind not in _UNNAMED
+        }
+
+    def code_digest(self) -> str | None:
+        """Changes with the code of a component that does not come with Rota; None for one that does, or unknown."""
+        return None if self.built_in else own_code.digest_of(self.factory)
 
 
 class Registry(Generic[T]):
     """A table of named components of one kind, filled on first use."""
 
-    def __init__(self, kind: str, package: str, group: str | None = None) -> None:
+    def __init__(self, kind: str, package: str, group: str | None = None, method: str | None = None) -> None:
+        """`method` is what a class of the user's must have; without it there are registered names only."""
         self.kind = kind
         self._package = package
         self._group = group
+        self._method = method
         self._entries: dict[str, Entry[T]] = {}
         self._loaded = False
 
@@ -60,17 +73,25 @@ class Registry(Generic[T]):
         """
 
         def keep(factory: Callable[..., T]) -> Callable[..., T]:
-            doc = inspect.getdoc(factory) or ""
-            line = summary or doc.split("\n\n")[0].replace("\n", " ")
             built_in = factory.__module__.startswith(f"{self._package}.")
-            entry = Entry(name, factory, line, preset, from_run, built_in)
-            unknown = set(from_run) - set(entry.parameters())
-            if unknown:
-                raise TypeError(f"{self.kind} {name!r} has no parameter {', '.join(sorted(unknown))} to be filled in")
-            self._entries[name] = entry
+            line = summary or _first_line(factory)
+            self._entries[name] = self._checked(Entry(name, factory, line, preset, from_run, built_in))
             return factory
 
         return keep
+
+    def _checked(self, entry: Entry[T]) -> Entry[T]:
+        unknown = set(entry.from_run) - set(entry.parameters())
+        if unknown:
+            missing = ", ".join(sorted(unknown))
+            raise TypeError(f"{self.kind} {entry.name!r} has no parameter {missing} to be filled in")
+        return entry
+
+    def of_class(self, factory: Callable[..., T], name: str | None = None) -> Entry[T]:
+        """The entry of a class that has no name; what a run fills in is its attribute `from_run`."""
+        from_run = tuple(getattr(factory, "from_run", ()))
+        label = getattr(factory, "__name__", "?") if name is None else name
+        return self._checked(Entry(label, factory, _first_line(factory), {}, from_run))
 
     def names(self) -> list[str]:
         """All known names, sorted."""
@@ -78,21 +99,28 @@ class Registry(Generic[T]):
         return sorted(self._entries)
 
     def entry(self, name: str) -> Entry[T]:
-        """The entry of a name; snake_case and upper case are accepted."""
+        """The entry of a name; snake_case and upper case are accepted, and `file.py:Class` where it can be."""
+        own = None if self._method is None else own_code.reference(name)
+        if own is not None:
+            return self.of_class(own_code.load(own, self.kind, str(self._method)), str(own))
         self._load()
         key = name.strip().lower().replace("_", "-")
         if key not in self._entries:
-            raise UnknownName(self.kind, name, self._entries)
+            kind = self.kind if self._method is None or ":" not in name else f"{self.kind} (your own is file.py:Class)"
+            raise UnknownName(kind, name, self._entries)
         return self._entries[key]
 
-    def create_for_run(self, name: str, run: Mapping[str, Any], /, **parameters: Any) -> T:
+    def create_for_run(self, name: str | Callable[..., T], run: Mapping[str, Any], /, **parameters: Any) -> T:
         """The same, with what the run fills in where the user says nothing."""
-        filled = {key: run[key] for key in self.entry(name).from_run if key in run and key not in parameters}
-        return self.create(name, **parameters, **filled)
+        entry = self.entry(name) if isinstance(name, str) else self.of_class(name)
+        filled = {key: run[key] for key in entry.from_run if key in run and key not in parameters}
+        return self._create(entry, {**parameters, **filled})
 
     def create(self, name: str, /, **parameters: Any) -> T:
         """Build a component; text values are converted to the type the constructor declares."""
-        entry = self.entry(name)
+        return self._create(self.entry(name), parameters)
+
+    def _create(self, entry: Entry[T], parameters: Mapping[str, Any]) -> T:
         allowed = entry.parameters()
         values = dict(entry.preset)
         hints = _hints(entry.factory)
@@ -103,6 +131,10 @@ class Registry(Generic[T]):
                     raise ConfigError(f"{self.kind} {entry.name!r} has no parameters; {key!r} was given")
                 raise UnknownName(f"parameter of {self.kind} {entry.name!r}:", key, allowed)
             values[plain] = convert(value, hints.get(plain, str), f"{self.kind} {entry.name!r}: {key}")
+        missing = [p.name for p in allowed.values() if p.default is p.empty and p.name not in values]
+        if missing:
+            how = "" if self._method is None else f"; give it by --set-{self.kind} {missing[0]}=VALUE"
+            raise ConfigError(f"{self.kind} {entry.name!r} needs its parameter {missing[0]}, which was not given{how}")
         return entry.factory(**values)
 
     def _load(self) -> None:
@@ -117,11 +149,21 @@ class Registry(Generic[T]):
                 factory = point.load()
                 if point.name not in self._entries:
                     self.register(point.name)(factory)
+                    own_code.remember_class(factory)
+
+
+def _first_line(factory: Callable[..., Any]) -> str:
+    return (inspect.getdoc(factory) or "").split("\n\n")[0].replace("\n", " ")
 
 
 def _hints(factory: Callable[..., Any]) -> dict[str, Any]:
+    """Types of the parameters: as declared, else that of the default."""
+    defaults = {n: p.default for n, p in inspect.signature(factory).parameters.items() if p.default is not p.empty}
+    hints: dict[str, Any] = {name: type(value) for name, value in defaults.items() if value is not None}
     target = factory.__init__ if inspect.isclass(factory) else factory
-    return get_type_hints(target)
+    with contextlib.suppress(NameError, TypeError):  # names that only a type checker knows
+        hints.update(get_type_hints(target))
+    return hints
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:

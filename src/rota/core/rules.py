@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from rota.core.errors import ConfigError, UnknownName
 
+DEADLINES = ("kept", "paced")
+"""What policies that promise deadlines may do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -37,6 +40,9 @@ class Rules:
     """Least time between two solves."""
     resolve_free_at_zero: bool = False
     """The least time does not apply while the last solve was at time 0."""
+    deadlines: str = "kept"
+    """What policies that promise deadlines do: `kept` serves who would otherwise miss one, `paced` asks for the rate
+    that meets each by then, as published."""
     idle_until_arrival: bool = False
     """While nothing runs, time goes to the next arrival even if the policy could be asked before."""
 
@@ -50,6 +56,8 @@ class Rules:
     """The same when the account of a pair is opened (a reset gives pairs the credit of a job)."""
     all_pairs_fill: bool = False
     """Every pair of jobs, even without a share, may take left-over GPUs (where the policy says so)."""
+    blocked_shares: bool = True
+    """Under `fifo-packed`, the first job that finds too few GPUs, while some are left, may share those of another."""
     newcomers_waste_slots: bool = False
     """A job without an allocation takes left-over GPUs but does not run on them."""
     fewest_rounds_first: bool = False
@@ -58,6 +66,8 @@ class Rules:
     """Types served first; the rest follow from fast to slow."""
     rankings: str = "published"
     """What ranking policies sort by: `published` as their papers say, `static` as Synergy's simulator does."""
+    fifo_overfills: bool = False
+    """`fifo` gives out the last type that has GPUs left without limit, and those on it take turns."""
     starvation_s: float = 0.0
     """A job that has waited longer comes before all others from then on, but in `fifo`; 0 means never."""
     global_queue: bool = False
@@ -90,6 +100,7 @@ class Rules:
         _check_name("rounds", self.rounds, ("grid", "slowest-task", "whole"))
         _check_name("select", self.select, ("deficit", "fraction"))
         _check_name("rankings", self.rankings, ("published", "static"))
+        _check_name("deadlines", self.deadlines, DEADLINES)
         _check_name("speeds", self.speeds, ("measured", "two-valued"))
         if not 0 < self.round_s < math.inf:
             raise ConfigError(f"rules: round_s={self.round_s} is not possible; give a positive number of seconds")
@@ -128,13 +139,16 @@ PRESETS: dict[str, Rules] = {
         gpu_split_fails=True,
         resolve_every_s=1920.0,
         resolve_free_at_zero=True,
+        deadlines="paced",
         idle_until_arrival=True,
         select="fraction",
         opening_credit=0.5,
         pair_opening_credit=0.0,
         all_pairs_fill=True,
+        blocked_shares=False,
         newcomers_waste_slots=True,
         fewest_rounds_first=True,
+        fifo_overfills=True,
         type_order=("v100", "p100", "k80"),
         mechanism="strided",
         spread_costs=False,

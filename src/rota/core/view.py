@@ -153,12 +153,12 @@ class View:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Accelerator types, alphabetical."""
+        """Accelerator types, from slow to fast."""
         return self.cluster.types
 
     @property
     def prices(self) -> FloatArray:
-        """Hourly price of one GPU by type."""
+        """Hourly price of one GPU by type; NaN where none is known."""
         return self.cluster.prices
 
     @property

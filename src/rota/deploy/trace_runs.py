@@ -101,6 +101,11 @@ def elastic(jobs: Jobs) -> int:
     return int(np.count_nonzero(fewer | more))
 
 
+def bound_to_types(jobs: Jobs) -> int:
+    """How many jobs may run on some types of GPU only, which a deployment does not know."""
+    return sum(bool(types) for types in jobs.allowed_types())
+
+
 def _filled(command: str, values: Mapping[str, Any]) -> list[str]:
     try:
         return [word.format(**{name: values[name] for name in PLACES}) for word in shlex.split(command)]

@@ -25,7 +25,9 @@ _OWN_MODULES = (
 )  # fmt: skip
 _NUMPY_MAKERS = {"_reconstruct", "scalar", "_frombuffer"}
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
-_MAGIC = "rota-checkpoint-2"
+_MAGIC = "rota-checkpoint-3"
+_MAY_DIFFER = {"until"}
+"""Settings that say how far a run goes, not how."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,10 @@ class Checkpoint:
 
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint in one piece."""
+    """Write a checkpoint in one piece; a device or a pipe (/dev/null) is refused, as a file would take its place."""
+    there = Path(path)
+    if there.exists() and not there.is_file():
+        raise OutputError(f"cannot write checkpoint {path}: it is not a file to go on from; give a file name")
     try:
         with replacing(path) as file:
             pickle.dump((_MAGIC, __version__, dict(checkpoint.config), dict(checkpoint.parts)), file, protocol=5)
@@ -58,7 +63,7 @@ def load(path: str | Path, config: Mapping[str, Any]) -> Checkpoint:
     if magic != _MAGIC or version != __version__:
         which = f"version {version}" if version != __version__ else f"an earlier state of version {version}"
         raise ConfigError(f"{path} was written by {which}; this is {__version__}. Run from the start.")
-    for key in sorted(set(saved) | set(config)):
+    for key in sorted((set(saved) | set(config)) - _MAY_DIFFER):
         if saved.get(key) != config.get(key):
             raise ConfigError(
                 f"{path} belongs to another run: {key} was {saved.get(key)!r}, now {config.get(key)!r}. "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -18,17 +19,18 @@ from rota.core.classes import Classes
 from rota.core.cluster import Cluster
 from rota.core.configurations import Shape
 from rota.core.errors import ProfileMissing
+from rota.core.gpu_types import ANY, TypeSet
 from rota.core.jobs import Jobs
-from rota.core.ports import Sensitivities, Throughputs, on_servers
+from rota.core.ports import Sensitivities, Throughputs, measured_rate, on_servers
 from rota.core.sensitivity import Sensitivity
 from rota.engine.configurations import ConfigurationTable
 
 _UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
 
-_Key: TypeAlias = "tuple[str, int, float, str | None]"
-"""(profile, GPUs, weight, reference) of a class."""
-_Kind: TypeAlias = "tuple[str, int, str | None]"
-"""(profile, GPUs, reference): all that pair rates depend on."""
+Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet]"
+"""(profile, GPUs, weight, reference, types on which jobs may run) of a class."""
+_Kind: TypeAlias = "tuple[str, int, str | None, TypeSet]"
+"""(profile, GPUs, reference, types): all that pair rates depend on."""
 
 
 @runtime_checkable
@@ -61,7 +63,7 @@ class ClassTable:
         self._holds = holds
         self.estimating = isinstance(throughputs, PairEstimates)
         self._drawn = 0
-        self._number: dict[_Key, int] = {}
+        self._number: dict[Key, int] = {}
         self._pairs = _PairRates(types, estimating=self.estimating)
         self._able: BoolArray | None = None
         self._looked_at = -1
@@ -105,9 +107,9 @@ class ClassTable:
         """An empty table for another cluster, from the same source."""
         return ClassTable(on_servers(self._source, cluster), cluster.types, holds, configurations)
 
-    def number(self, profile: str, gpus: int, weight: float) -> int:
+    def number(self, profile: str, gpus: int, weight: float, allowed: TypeSet = ANY) -> int:
         """The class of an arriving job; a new row if there was none yet."""
-        key = (profile, gpus, weight, self._reference(profile, gpus) if self.estimating else None)
+        key = (profile, gpus, weight, self._reference(profile, gpus) if self.estimating else None, allowed)
         number = self._number.get(key)
         return self._append(key) if number is None else number
 
@@ -115,9 +117,10 @@ class ClassTable:
         """The classes of arriving jobs."""
         if len(jobs.gpus) == 1:
             profile = jobs.profiles[int(jobs.profile[0])]
-            return np.array([self.number(profile, int(jobs.gpus[0]), float(jobs.weight[0]))])
-        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist())
-        classes = [self.number(jobs.profiles[p], g, w) for p, g, w in zip(*columns, strict=True)]
+            allowed = ANY if jobs.gpu_types is None else jobs.allowed_types()[0]
+            return np.array([self.number(profile, int(jobs.gpus[0]), float(jobs.weight[0]), allowed)])
+        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist(), jobs.allowed_types())
+        classes = [self.number(jobs.profiles[p], g, w, allowed) for p, g, w, allowed in zip(*columns, strict=True)]
         return np.array(classes, dtype=np.int64)
 
     def able(self, capacity: IntArray) -> BoolArray | None:
@@ -128,8 +131,8 @@ class ClassTable:
             self._looked_at = len(self)
         return self._able
 
-    def keys(self) -> list[_Key]:
-        """(profile, gpus, weight, reference) of every class, in order."""
+    def keys(self) -> list[Key]:
+        """What makes every class, in order."""
         return list(self._number)
 
     def learn(self, first: IntArray, second: IntArray, types: IntArray) -> None:
@@ -148,14 +151,16 @@ class ClassTable:
         assert isinstance(self._source, PairEstimates)  # that is what `estimating` says
         return self._source.reference(profile, gpus, self._drawn - 1)
 
-    def _append(self, key: _Key) -> int:
-        profile, gpus, weight, reference = key
+    def _append(self, key: Key) -> int:
+        profile, gpus, weight, reference, allowed = key
         base = self._configure(profile, gpus)
-        alone = self._rates(profile, gpus, base, spread=False)
-        spread = self._rates(profile, gpus, base, spread=True) if gpus > 1 else alone
+        alone = only_on(allowed, self._types, self._rates(profile, gpus, base, spread=False))
+        spread = alone
+        if gpus > 1:
+            spread = only_on(allowed, self._types, self._rates(profile, gpus, base, spread=True))
         number = len(self._number)
         self._number[key] = number
-        self._pairs.append((profile, gpus, reference))
+        self._pairs.append((profile, gpus, reference, allowed))
         old = self.value
         throughput = np.vstack([old.throughput, alone])
         step_s = np.vstack([old.step_s, self._step_s(profile, gpus, alone, base)])
@@ -171,6 +176,7 @@ class ClassTable:
             runs_on=frozen(throughput > 0),
             configurations=self._configurations.value,
             pairs=self._pairs.snapshot(self._source),
+            allowed=(*old.allowed, allowed),
         )
         return number
 
@@ -178,23 +184,19 @@ class ClassTable:
         """Tell the configurations; what the proportional share makes of the rates in the catalogue, by type."""
         tables: list[Sensitivity | None] = [None] * len(self._types)
         if isinstance(self._source, Sensitivities) and self._source.known(profile):
-            with contextlib.suppress(ProfileMissing):
-                tables = [self._source.sensitivity(profile, gpus, t) for t in self._types]
+            for at, gpu_type in enumerate(self._types):
+                with contextlib.suppress(ProfileMissing):
+                    tables[at] = self._source.sensitivity(profile, gpus, gpu_type)
         return self._configurations.add_class(gpus, tables)
 
     def _rates(self, profile: str, gpus: int, base: list[float], *, spread: bool) -> list[float]:
-        """By type; all 0 for a known profile that was not measured with so many GPUs."""
+        """By type; 0 where a known profile was not measured with so many GPUs, which rules out that type alone."""
         holds = [True] * len(self._types) if self._holds is None else self._holds(gpus)
-        rate = self._source.rate
-        try:
-            return [
-                rate(profile, gpus, t, spread=spread) * b if h else 0.0
-                for t, b, h in zip(self._types, base, holds, strict=True)
-            ]
-        except ProfileMissing:
-            if not self._source.known(profile):
-                raise
-            return [0.0] * len(self._types)
+        rates = [0.0] * len(self._types)
+        for at, (gpu_type, part, held) in enumerate(zip(self._types, base, holds, strict=True)):
+            if held:
+                rates[at] = measured_rate(self._source, profile, gpus, gpu_type, spread=spread) * part
+        return rates
 
     def _step_s(self, profile: str, gpus: int, rates: list[float], base: list[float]) -> list[float]:
         """Seconds per step by type: the measured number itself where the catalogue has it, infinite without speed."""
@@ -212,7 +214,13 @@ class ClassTable:
 
 _COLUMNS = (
     "profile", "gpus", "weight", "throughput", "spread", "spreading_costs", "step_s", "best_step_s", "runs_on",
+    "allowed",
 )  # fmt: skip
+
+
+def only_on(allowed: TypeSet, types: tuple[str, ...], rates: list[float]) -> list[float]:
+    """Rates by type of jobs that may run on some types only; those on the others are 0."""
+    return [r if t in allowed else 0.0 for t, r in zip(types, rates, strict=True)] if allowed else rates
 
 
 def _columns(classes: Classes) -> dict[str, Any]:
@@ -262,7 +270,8 @@ class _PairRates:
         types = self._types
 
         def true_rates(mine: _Kind, other: _Kind) -> list[float]:
-            return [source.pair_rate(mine[0], other[0], mine[1], t) for t in types]
+            rates = [_measured(partial(source.pair_rate, mine[0], other[0], mine[1], t)) for t in types]
+            return only_on(mine[3], types, rates)
 
         more = _with_new_kinds(true, kinds, true_rates)
         if not self._estimating:
@@ -271,7 +280,8 @@ class _PairRates:
         rate = source.estimated_pair_rate
 
         def estimated_rates(mine: _Kind, other: _Kind) -> list[float]:
-            return [rate(mine[0], mine[2], other[0], other[2], mine[1], t) for t in types]
+            rates = [_measured(partial(rate, mine[0], mine[2], other[0], other[2], mine[1], t)) for t in types]
+            return only_on(mine[3], types, rates)
 
         return more, _with_new_kinds(known, kinds, estimated_rates)
 
@@ -280,6 +290,14 @@ class _PairRates:
         if self._known is since and len(true) > len(self._true):
             self._true = true
             self._known = known
+
+
+def _measured(rate: Callable[[], float]) -> float:
+    """A rate of jobs that are known; 0 where it was not measured."""
+    try:
+        return rate()
+    except ProfileMissing:
+        return 0.0
 
 
 def _with_new_kinds(

@@ -29,6 +29,7 @@ from rota.core.placement import Placement
 from rota.core.ports import Handler, Throughputs
 from rota.core.rules import Rules
 from rota.engine import moving
+from rota.engine.classes import Key
 from rota.engine.columns import (
     CLASS,
     DONE,
@@ -141,8 +142,9 @@ class LiveState(State):
         if self.placement is not None:
             self._put(moving.moved(self.placement, old, event.cluster))
 
-    def _moved(self, columns: JobColumns, old: Cluster, keys: list[tuple[str, int, float, str | None]]) -> JobColumns:
-        classes = [self.classes.number(*keys[c][:3]) for c in columns.named[CLASS].tolist()]
+    def _moved(self, columns: JobColumns, old: Cluster, keys: list[Key]) -> JobColumns:
+        again = [(*key[:3], key[4]) for key in keys]
+        classes = [self.classes.number(*again[c]) for c in columns.named[CLASS].tolist()]
         speed = self._speeds_at_best(np.array(classes, dtype=np.int64))
         return columns.retyped(old.types, self.cluster.types, classes, speed)
 

@@ -11,7 +11,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from rota.core.events import (
     RunStarted,
     SolveFailed,
 )
+from rota.core.gpu_types import gpu_types
 from rota.core.jobs import COLUMNS, Jobs
 from rota.core.placement import Placement, Plan
 
@@ -49,9 +50,12 @@ _MISSING = {"deadline": np.inf, "duration": np.nan, "slo": np.nan}
 class EventLog:
     """Writes events as they happen."""
 
-    def __init__(self, path: str | Path, *, compressed: bool | None = None) -> None:
-        packed = str(path).endswith(".gz") if compressed is None else compressed
-        self._raw: IO[bytes] = Path(path).open("wb")  # noqa: SIM115 - open as long as the run
+    def __init__(self, target: str | Path | BinaryIO, *, compressed: bool | None = None) -> None:
+        """`target` is a file name, or a stream that stays open when the log is closed."""
+        self._is_file = isinstance(target, str | Path)
+        packed = self._is_file and str(target).endswith(".gz") if compressed is None else compressed
+        # Open as long as the run.
+        self._raw = Path(target).open("wb") if isinstance(target, str | Path) else target  # noqa: SIM115
         self._zip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, mtime=0) if packed else None
         self._lines = LineWriter()
 
@@ -63,7 +67,10 @@ class EventLog:
         """Finish the file."""
         if self._zip is not None:
             self._zip.close()
-        self._raw.close()
+        if self._is_file:
+            self._raw.close()
+        else:
+            self._raw.flush()
 
 
 class LineWriter:
@@ -146,7 +153,17 @@ def _jobs_fields(jobs: Jobs) -> dict[str, Any]:
         for name in COLUMNS
         if name != "launch"
     }
-    return {"profiles": list(jobs.profiles), "tenants": list(jobs.tenants), **columns}
+    return {"profiles": list(jobs.profiles), "tenants": list(jobs.tenants), **columns, **_optional_fields(jobs)}
+
+
+def _optional_fields(jobs: Jobs) -> dict[str, Any]:
+    """What only some tables say; where a duration was recorded does not matter any more."""
+    fields: dict[str, Any] = {}
+    if jobs.gpu_types is not None:
+        fields["allowed_types"] = [list(types) for types in jobs.gpu_types.allowed_sets()]
+    if jobs.names is not None:
+        fields["names"] = jobs.names.tolist()
+    return fields
 
 
 def _placement_fields(placement: Placement) -> dict[str, Any]:
@@ -176,6 +193,8 @@ def _allocation_fields(event: Allocated) -> dict[str, Any]:
     if wish is not None:
         menu = [wish.cpus.tolist(), wish.memory_gb.tolist(), wish.speed.tolist()]
         fields["wish"] = {"menu": menu, "which": wish.which.tolist()}
+    if allocation.pressing is not None:
+        fields["pressing"] = allocation.pressing.tolist()
     traits, report = allocation.traits, allocation.report
     fields["traits"] = [getattr(traits, name) for name in _TRAITS]
     fields["objective"] = report.objective if np.isfinite(report.objective) else None
@@ -188,6 +207,8 @@ def _ran_fields(event: RoundsRan) -> dict[str, Any]:
     if event.partner_steps.any():
         fields["partner_steps"] = event.partner_steps.tolist()
     fields["seconds"] = event.seconds.tolist()
+    if event.alone is not None:
+        fields["alone"] = event.alone.tolist()
     if len(event.lost):
         fields["lost"] = event.lost.tolist()
     return fields
@@ -229,7 +250,13 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
             columns[name] = np.array([missing if v is None else v for v in fields[name]], dtype=np.float64)
         else:
             columns[name] = _ints(fields[name])
-    jobs = Jobs(profiles=tuple(fields["profiles"]), tenants=tuple(fields["tenants"]), **columns)
+    jobs = Jobs(
+        profiles=tuple(fields["profiles"]),
+        tenants=tuple(fields["tenants"]),
+        gpu_types=gpu_types(len(columns["profile"]), fields.get("allowed_types")),
+        names=np.array(fields["names"], dtype=object) if "names" in fields else None,
+        **columns,
+    )
     return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)
 
 
@@ -267,6 +294,7 @@ def _allocated(fields: Mapping[str, Any]) -> Allocated:
         extras=extras,
         order=_ints(fields["order"]) if "order" in fields else None,
         wish=_wishes(fields.get("wish"), len(types)),
+        pressing=_ints(fields["pressing"]) if "pressing" in fields else None,
         traits=Traits(**dict(zip(_TRAITS, fields["traits"], strict=False))),
         report=SolveReport(status=fields["status"], objective=np.nan if objective is None else objective),
     )
@@ -292,6 +320,7 @@ def _ran(fields: Mapping[str, Any]) -> RoundsRan:
         partner_steps=np.zeros(len(steps)) if partner is None else np.array(partner, dtype=np.float64),
         seconds=np.array(fields["seconds"], dtype=np.float64),
         lost=_ints(fields.get("lost", [])),
+        alone=np.array(fields["alone"], dtype=np.float64) if "alone" in fields else None,
     )
 
 

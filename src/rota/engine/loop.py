@@ -30,7 +30,7 @@ from rota.core.horizon import CHANGES, FollowsRanking, Horizon
 from rota.core.placement import Placement, Plan, nobody
 from rota.core.ports import Clock, Executor, Mechanism, Observer, Policy
 from rota.core.view import View
-from rota.engine import sense
+from rota.engine import placement_sense, sense
 from rota.engine.outlook import RankingOutlook
 from rota.engine.routes import Routes
 from rota.engine.sense import EVERYTHING, Checks
@@ -100,8 +100,11 @@ class Engine:
             if finished():
                 return "measured jobs are done"
             if clock.now() >= until:
+                self._take_in(clock.advance(_NOTHING_TO_DECIDE, until))
                 return "time is up"
             self._take_in(clock.advance(self._horizon(), until))
+            if clock.interrupted:
+                continue
             if len(state):
                 self.decide(clock.now())
             elif clock.exhausted:
@@ -217,8 +220,8 @@ class Engine:
         assert allocation is not None  # the caller has looked
         try:
             placement = self._mechanism.place(view, allocation)
-            if self._checks.mechanism and placement is not view.placement:
-                sense.check_placement(placement, view)
+            if self._checks.mechanism and (placement is None or placement is not view.placement):
+                placement_sense.check_placement(placement, view)
         except Exception as error:
             if not self._tolerant:
                 raise
@@ -260,10 +263,22 @@ def _in_words(error: Exception) -> str:
     return str(error) if isinstance(error, RotaError) else f"{type(error).__name__}: {error}"
 
 
+_OTHER_TYPES = (
+    "Types of a log: --set-trace rename=OLD:NEW gives them other names, types=ignore forgets them, and elsewhere=same "
+    "lets jobs run as fast on any"
+)
+
+
 def _why(view: View, job: int) -> str:
     gpus = int(view.gpus[job])
     profile = view.classes.profile[view.job_class[job]]
     sizes = ", ".join(f"{t}={n}" for t, n in zip(view.types, view.capacity.tolist(), strict=True))
+    allowed = view.classes.allowed[view.job_class[job]]
+    there = [n for t, n in zip(view.types, view.capacity.tolist(), strict=True) if t in allowed]
+    if allowed and not there:
+        return f"may only run on {' or '.join(allowed)}; the cluster has {sizes}. {_OTHER_TYPES}"
+    if allowed and gpus > max(there, default=0):
+        return f"asks for {gpus} GPUs and may only run on {' or '.join(allowed)}; the cluster has {sizes}"
     if gpus > view.capacity.max():
         return f"asks for {gpus} GPUs of one type; the cluster has {sizes}"
     problem = view.classes.configurations.problems.get(int(view.job_class[job]))

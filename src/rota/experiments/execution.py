@@ -11,9 +11,10 @@ from typing import Any
 
 from rota import api
 from rota.analysis.overload import Overload
+from rota.core import own_code
 from rota.core.errors import RotaError
 from rota.experiments.blobs import pack
-from rota.experiments.tasks import version
+from rota.experiments.tasks import OWN_CODE, version
 
 OK = "ok"
 FAILED = "failed"
@@ -23,6 +24,14 @@ _OF_THE_PROCESS = ("cpu_s", "wall_s", "peak_rss_mb")
 """The first two are kept beside the metrics; the last one is that of all runs of a worker so
 far."""
 STATUSES = (OK, FAILED, TIMEOUT, UNSTABLE)
+UNTIL_STOPPED = "until_stopped"
+_OF_AN_UNSTABLE_RUN = frozenset(
+    {
+        "utilization", "cpu_utilization", "memory_utilization", "jobs_submitted", "jobs_finished", "jobs_measured",
+        "jobs_dropped", "jobs_rejected", "rounds", "solves", "solve_failures", "notes", "overload",
+    }
+)  # fmt: skip
+"""What can be said of a run however long it went on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +47,8 @@ class RunOutcome:
     wall_s: float = 0.0
     host: str = field(default_factory=platform.node)
     version: str = field(default_factory=version)
+    own_code: dict[str, str | None] = field(default_factory=dict)
+    """Digests of code that does not come with Rota, as it was when the run was made."""
 
 
 def execute(parameters: Mapping[str, Any], overload: str) -> RunOutcome:
@@ -59,20 +70,40 @@ def execute(parameters: Mapping[str, Any], overload: str) -> RunOutcome:
     guard = Overload(overload)
     try:
         result = api.simulate(**parameters, guard=guard)
-        summary = result.summary.items()
-        metrics = {key: value for key, value in summary if key not in _OF_THE_PROCESS}
-        if result.notes:
-            metrics["notes"] = result.notes
+        code = {key: result.config[key] for key in OWN_CODE if key in result.config}
+        metrics = _metrics(result, code)
         if result.stopped is not None:
             metrics["overload"] = guard.numbers()
-            return outcome(UNSTABLE, metrics=metrics, error=result.stopped)
+            return outcome(UNSTABLE, metrics=without_means(metrics), error=result.stopped, own_code=code)
         jobs = pack(result.jobs, _counted(parameters.get("measure"), metrics))
-        return outcome(OK, metrics=metrics, jobs=jobs)
+        return outcome(OK, metrics=metrics, jobs=jobs, own_code=code)
     except RotaError as error:
         return outcome(FAILED, error=f"{type(error).__name__}: {error}")
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the other runs go on
         where = "".join(traceback.format_exception(error)[-6:])
-        return outcome(FAILED, error=f"{type(error).__name__}: {error}\n{where}")
+        return outcome(FAILED, error=own_code.blame(error) or f"{type(error).__name__}: {error}\n{where}")
+
+
+def _metrics(result: api.Result, code: Mapping[str, str | None]) -> dict[str, Any]:
+    metrics = {key: value for key, value in result.summary.items() if key not in _OF_THE_PROCESS}
+    notes = [*result.notes, *(_not_kept(key) for key, digest in code.items() if digest is None)]
+    return {**metrics, "notes": notes} if notes else metrics
+
+
+def without_means(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of an unstable run: what depends on when it was stopped is moved to `until_stopped`.
+
+    Its queue grows as long as it goes on, so a mean of what had finished by then is the mean of nothing.
+    """
+    if UNTIL_STOPPED in metrics:
+        return dict(metrics)
+    kept = {key: value for key, value in metrics.items() if key in _OF_AN_UNSTABLE_RUN}
+    return {**kept, UNTIL_STOPPED: {key: value for key, value in metrics.items() if key not in kept}}
+
+
+def _not_kept(key: str) -> str:
+    part = key.removesuffix("_sha256")
+    return f"the text of the {part} cannot be read, so nobody can tell when it changes: a sweep makes this run anew"
 
 
 def _counted(measure: Any, metrics: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -1,8 +1,9 @@
 """The names of everything that a sweep can set or vary.
 
 A name is a parameter of `rota.simulate` (`policy`, `cluster`, `seed`, ...), a setting of one of its
-parts with a prefix (`set.KEY` of the workload, `policy.KEY`, `mechanism.KEY`, `profiles.KEY`,
-`rules.KEY`), or `load`, the jobs per hour of whatever workload it is. Plurals are accepted.
+parts with a prefix (`set.KEY` of the workload, `trace.KEY` of the trace format, `policy.KEY`,
+`mechanism.KEY`, `profiles.KEY`, `rules.KEY`), or `load`, the jobs per hour of whatever workload it is.
+Plurals are accepted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ PARAMETERS = (
 """Parameters of `rota.simulate` that have a plain value."""
 GROUPS = {
     "set": "settings",
+    "trace": "trace_settings",
     "policy": "policy_settings",
     "mechanism": "mechanism_settings",
     "profiles": "profile_settings",

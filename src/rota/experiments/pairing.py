@@ -8,13 +8,14 @@ and so on) and for all settings together.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rota.analysis.comparison import Estimate, mean_ratio
 from rota.core.errors import ConfigError, UnknownName
-from rota.experiments.execution import OK
+from rota.experiments.execution import OK, UNSTABLE
+from rota.experiments.remarks import remarks_of
 from rota.experiments.store import ResultStore, Run
 
 METRICS = ("mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "p999_jct_s", "makespan_s")
@@ -51,6 +52,8 @@ class Paired:
     """Pairs in the overall estimate: those of settings that have every seed."""
     left_out: dict[str, int]
     """Pairs that were not counted, by reason."""
+    notes: list[str]
+    """What the paired runs have to say about themselves."""
 
 
 def pair_runs(
@@ -75,16 +78,7 @@ def pair_runs(
         if not side:
             known = {_text(run.point[axis]) for run in runs}
             raise UnknownName(f"value of {axis} in sweep {name!r}:", text, known)
-    pairs: list[tuple[Run, Run]] = []
-    left_out: dict[str, int] = {}
-    for rest in dict.fromkeys([*runs_of_side[a], *runs_of_side[b]]):
-        first = runs_of_side[a].get(rest)
-        second = runs_of_side[b].get(rest)
-        why = _unusable(a, first, metric) or _unusable(b, second, metric)
-        if first is not None and second is not None and why is None:
-            pairs.append((first, second))
-        else:
-            left_out[str(why)] = left_out.get(str(why), 0) + 1
+    pairs, left_out = _pairs(runs_of_side, axis, metric)
     if not pairs:
         reasons = "; ".join(f"{count} x {why}" for why, count in left_out.items())
         problem = f"sweep {name!r} has no two runs that differ in {axis} only and have {metric}"
@@ -100,7 +94,27 @@ def pair_runs(
         pairs=len(pairs),
         overall_pairs=sum(len(s.ratios) for s in used),
         left_out=left_out,
+        notes=remarks_of(run for pair in pairs for run in pair),
     )
+
+
+def _pairs(
+    runs_of_side: Mapping[str, Mapping[str, Run]], axis: str, metric: str
+) -> tuple[list[tuple[Run, Run]], dict[str, int]]:
+    """Runs that differ in the axis only; and how many are left out, by reason."""
+    a, b = runs_of_side
+    pairs: list[tuple[Run, Run]] = []
+    left_out: dict[str, int] = {}
+    overloaded = {side: _overloaded(runs.values(), axis) for side, runs in runs_of_side.items()}
+    for rest in dict.fromkeys([*runs_of_side[a], *runs_of_side[b]]):
+        first = runs_of_side[a].get(rest)
+        second = runs_of_side[b].get(rest)
+        why = _unstable(overloaded, rest) or _unusable(a, first, metric) or _unusable(b, second, metric)
+        if first is not None and second is not None and why is None:
+            pairs.append((first, second))
+        else:
+            left_out[str(why)] = left_out.get(str(why), 0) + 1
+    return pairs, left_out
 
 
 def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[Run]]:
@@ -118,6 +132,27 @@ def _sweep(store: ResultStore, axis: str, sweep: str | None) -> tuple[str, list[
         what = f"{store.path} has several sweeps over {axis}: {', '.join(fitting)}"
         raise ConfigError(f"{what}; {fix}")
     return next(iter(fitting.items()))
+
+
+def _overloaded(runs: Iterable[Run], axis: str) -> dict[str, tuple[int, int]]:
+    """Settings with an unstable run: how many of how many seeds.
+
+    The seeds that came to an end there are those that were lucky, so none of them counts.
+    """
+    of: dict[str, list[bool]] = {}
+    for run in runs:
+        of.setdefault(_rest(run.point, axis, SEED), []).append(run.status == UNSTABLE)
+    return {setting: (sum(stopped), len(stopped)) for setting, stopped in of.items() if any(stopped)}
+
+
+def _unstable(overloaded: Mapping[str, Mapping[str, tuple[int, int]]], rest: str) -> str | None:
+    setting = _rest(json.loads(rest), SEED)
+    for value, settings in overloaded.items():
+        if setting in settings:
+            stopped, runs = settings[setting]
+            where = ", ".join(f"{key} = {_text(at)}" for key, at in json.loads(setting).items())
+            return f"{value} is unstable{f' at {where}' if where else ''} ({stopped} of {runs} runs)"
+    return None
 
 
 def _unusable(value: str, run: Run | None, metric: str) -> str | None:

@@ -6,8 +6,7 @@ ConfigError.
 
 from __future__ import annotations
 
-import csv
-import gzip
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from rota import profiles
+from rota.analysis.figures import quantities
 from rota.analysis.figures.catalogue import Company
 from rota.analysis.figures.curves import PlotLine, point
 from rota.analysis.figures.schedule import Occupancy
@@ -30,12 +30,13 @@ from rota.core.sensitivity import Sensitivity
 from rota.engine.log import read_events
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK, UNSTABLE
+from rota.experiments.job_columns import column_of
 from rota.experiments.keys import LOAD, canonical_name, plain
 from rota.experiments.store import ResultStore, Run
 
 JOBS = "set.jobs"
-MOST_LINES = 16
-"""More cannot be told apart."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def jct_vs_load(store: str | Path, choice: RunSelection | None = None) -> Curves
 
     A line per policy and whatever else was varied, except seeds.
     """
-    return _curves(store, choice or RunSelection(), x=LOAD, y="mean_jct_s", flag="--loads")
+    return metric_over(store, choice, x=LOAD, metric="mean_jct_s")
 
 
 def makespan_vs_jobs(store: str | Path, choice: RunSelection | None = None) -> Curves:
@@ -70,7 +71,22 @@ def makespan_vs_jobs(store: str | Path, choice: RunSelection | None = None) -> C
 
     A line per policy and whatever else was varied, except seeds.
     """
-    return _curves(store, choice or RunSelection(), x=JOBS, y="makespan_s", flag="--jobs")
+    return metric_over(store, choice, x=JOBS, metric="makespan_s")
+
+
+def metric_over(store: str | Path, choice: RunSelection | None = None, *, x: str, metric: str) -> Curves:
+    """Any metric over anything that was varied and is a number, in the unit of the store."""
+    x = canonical_name(x, "--x")
+    with ResultStore(store, create=False) as opened:
+        runs = _chosen(opened, choice or RunSelection())
+    runs = [run for run in runs if isinstance(run.point.get(x), int | float)]
+    if not runs:
+        flag = {LOAD: "--loads", JOBS: "--jobs"}.get(x)
+        how = f"{flag} FROM:TO:STEP" if flag else f"--vary {x}=A,B,..."
+        fix = f"make one with `rota sweep {how}`"
+        raise ConfigError(f"the sweep does not vary {x}; {fix}")
+    at = [float(run.point[x]) for run in runs]
+    return curves_of(runs, at, _line_names(runs, {x}), metric, str(store))
 
 
 def jct_cdf(sources: Sequence[str], choice: RunSelection | None = None) -> dict[str, FloatArray]:
@@ -108,7 +124,7 @@ def _distributions(
         raise ConfigError(f"--sweep and --where choose runs of a store; {fix}")
     sample_by_name: dict[str, FloatArray] = {}
     for name, path in map(named, sources):
-        add_named(sample_by_name, name, _column_of_csv(path, column))
+        add_named(sample_by_name, name, column_of(path, column))
     return sample_by_name
 
 
@@ -199,17 +215,6 @@ def colocation(
 # Stores
 
 
-def _curves(path: str | Path, choice: RunSelection, *, x: str, y: str, flag: str) -> Curves:
-    with ResultStore(path, create=False) as store:
-        runs = _chosen(store, choice)
-    runs = [run for run in runs if isinstance(run.point.get(x), int | float)]
-    if not runs:
-        fix = f"make one with `rota sweep {flag} FROM:TO:STEP`"
-        raise ConfigError(f"the sweep does not vary {x}; {fix}")
-    at = [float(run.point[x]) for run in runs]
-    return curves_of(runs, at, _line_names(runs, {x}), y, str(path))
-
-
 def curves_of(
     runs: Sequence[Run],
     at: Sequence[float],
@@ -225,18 +230,16 @@ def curves_of(
     unstable: dict[tuple[str, float], int] = defaultdict(int)
     left_out = 0
     for run, x, line in zip(runs, at, lines, strict=True):
-        value = run.metrics.get(y)
+        value = quantities.value(run.metrics, y)
         if run.status == UNSTABLE:
             values[line][x] += []
             unstable[line, x] += 1
-        elif run.status == OK and isinstance(value, int | float):
-            values[line][x].append(float(value))
+        elif run.status == OK and value is not None:
+            values[line][x].append(value)
         else:
             left_out += 1
-    if not values:
-        fix = "run the sweep first"
-        raise ConfigError(f"{where}: no run of the sweep has a result with {y} yet; {fix}")
-    _check_lines(values)
+    if not any(points for line in values.values() for points in line.values()):
+        _explain_nothing(runs, y, where)
     curves = [
         PlotLine(name=line, points=tuple(point(x, by_x[x], unstable[line, x]) for x in sorted(by_x)))
         for line, by_x in values.items()
@@ -246,9 +249,15 @@ def curves_of(
 
 def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, FloatArray]:
     with ResultStore(path, create=False) as store:
-        runs = [run for run in _chosen(store, choice) if run.status == OK]
+        runs = [run for run in _chosen(store, choice) if run.status in {OK, UNSTABLE}]
+        names = _line_names(runs, set())
+        overloaded = {line for run, line in zip(runs, names, strict=True) if run.status == UNSTABLE}
+        for line in sorted(overloaded):
+            log.warning("%s is left out: it has unstable runs, whose jobs do not all finish", line)
         parts: dict[str, list[FloatArray]] = defaultdict(list)
-        for run, line in zip(runs, _line_names(runs, set()), strict=True):
+        for run, line in zip(runs, names, strict=True):
+            if line in overloaded:
+                continue
             blob = store.jobs(run.key)
             columns = {} if blob is None else unpack(blob)
             if column in columns and np.isfinite(columns[column]).any():
@@ -257,7 +266,6 @@ def _column_of_store(path: str, choice: RunSelection, column: str) -> dict[str, 
         fix = f"see `rota results show {path}`"
         what = f"{path}: no run that was asked for is ok and has {column} of its jobs"
         raise ConfigError(f"{what}; {fix}")
-    _check_lines(parts)
     return {line: np.concatenate(pieces) for line, pieces in parts.items()}
 
 
@@ -295,13 +303,15 @@ def _line_names(runs: Sequence[Run], apart_from: set[str]) -> list[str]:
     return names
 
 
-def _check_lines(lines: Mapping[str, Any]) -> None:
-    if len(lines) > MOST_LINES:
-        first = ", ".join(list(lines)[:2])
-        raise ConfigError(
-            f"{len(lines)} lines ({first}, ...) cannot be told apart, at most {MOST_LINES} can; "
-            f"choose some with --where KEY=VALUE"
-        )
+def _explain_nothing(runs: Sequence[Run], metric: str, where: str) -> None:
+    """Why there is no point: another name of the metric, or no result; unstable runs alone are drawn."""
+    if any(run.status == UNSTABLE for run in runs):
+        return
+    known = dict.fromkeys(name for run in runs if run.status == OK for name in quantities.names(run.metrics))
+    if known and metric not in quantities.KNOWN:
+        raise UnknownName("metric", metric, list(known))
+    fix = "run the sweep first" if not known else f"known are {', '.join(known)}"
+    raise ConfigError(f"{where}: no run of the sweep has a result with {metric} yet; {fix}")
 
 
 # Files
@@ -314,33 +324,6 @@ def _is_store(path: str) -> bool:
     except OSError as error:
         fix = "give a file that exists"
         raise ConfigError(f"cannot read {path}: {error.strerror}; {fix}") from error
-
-
-def _column_of_csv(path: str, column: str) -> FloatArray:
-    opener: Any = gzip.open if path.endswith(".gz") else open
-    try:
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if column not in (reader.fieldnames or ()):
-                fix = "give a file written with --jobs-csv"
-                raise ConfigError(f"{path}:1: there is no column {column}; {fix}")
-            column_values = [
-                _number(line[column], column, path, reader.line_num)
-                for line in reader
-                if line.get("measured") in {None, "", "1"}
-            ]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-    if not np.isfinite(column_values).any():
-        raise ConfigError(f"{path}: no measured job has finished with a known {column}, so there is nothing to draw")
-    return np.array(column_values, dtype=np.float64)
-
-
-def _number(text: str | None, column: str, path: str, line: int) -> float:
-    try:
-        return float(text) if text else math.nan
-    except ValueError as error:
-        raise ConfigError(f"{path}:{line}, column {column}: {text!r} is not a number") from error
 
 
 def log_of(path: str) -> tuple[Cluster, Iterator[Event]]:

@@ -156,6 +156,10 @@ class SweepRunner:
             other = f"{ending.host} runs Rota {ending.version}"
             said = f"{other}, this is {version()}; install the same there"
             ending = RunOutcome(status=FAILED, error=said, started=ending.started, host=ending.host)
+        if ending.own_code and ending.own_code != {key: task.config.get(key) for key in ending.own_code}:
+            files = ", ".join(str(task.config[key.removesuffix("_sha256")]) for key in ending.own_code)
+            said = f"{files}: the code was edited while the sweep ran, or is another one on {ending.host}; run it again"
+            ending = RunOutcome(status=FAILED, error=said, started=ending.started, host=ending.host)
         self._store.write(task.key, task.config, ending)
         self._fresh.add(task.key)
         self._pace.took(_policy(task), ending.wall_s)

@@ -17,6 +17,7 @@ from rota.analysis.overload import MODES
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.tolerance import TOLERANCE
 from rota.experiments.keys import LOAD, RANGE_KEYS, flat, plain
+from rota.experiments.own_names import spelled
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -144,12 +145,12 @@ def read_spec(path: str | Path) -> Spec:
     except (OSError, UnicodeDecodeError) as problem:
         fix = "check the path"
         raise ConfigError(f"cannot read the sweep {str(path)!r}: {problem}; {fix}") from None
-    except tomllib.TOMLDecodeError as problem:
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
     document.setdefault("sweep", {})
     if isinstance(document["sweep"], dict):
         document["sweep"].setdefault("name", Path(path).stem)
-    return spec_from(document, str(path))
+    return spec_from(spelled(document, Path(path).parent), str(path))
 
 
 def spec_from(document: Mapping[str, Any], where: str) -> Spec:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError, OutputError
-from rota.experiments.execution import RunOutcome
+from rota.experiments.execution import UNSTABLE, RunOutcome, without_means
 
 SCHEMA = 1
 BUSY_S = 30.0
@@ -78,6 +78,7 @@ class Run:
     status: str | None
     """ok, failed, timeout or unstable; None as long as there is no result."""
     metrics: dict[str, Any]
+    """As `--json` has them; of an unstable run those that depend on when it was stopped are in `until_stopped`."""
     error: str | None
     config: dict[str, Any]
     started: float | None = None
@@ -348,12 +349,13 @@ def _finite(value: Any) -> Any:
 
 def _run(row: tuple[Any, ...]) -> Run:
     key, point, status, config, metrics, error, *rest = row
+    known = json.loads(metrics) if metrics else {}
     names = ("started", "cpu_s", "wall_s", "host", "version")
     return Run(
         key=key,
         point=json.loads(point),
         status=status,
-        metrics=json.loads(metrics) if metrics else {},
+        metrics=without_means(known) if status == UNSTABLE else known,  # older stores have them in one
         error=error,
         config=json.loads(config) if config else {},
         **dict(zip(names, rest, strict=True)),

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rota.core import own_code
 from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.executors import SweepExecutor
 from rota.experiments.keys import flat, plain
 from rota.experiments.loads import LoadSearch
+from rota.experiments.own_names import spelled
 from rota.experiments.pool import LocalPool
 from rota.experiments.results import Sweep
 from rota.experiments.runner import SweepProgress, SweepRunner
@@ -35,6 +37,7 @@ def sweep(
     are tried again unless `retry` is false; `limit` takes the first points only. Raises ConfigError
     for input that cannot be used.
     """
+    own_code.refuse_while_loading("rota.sweep")
     wanted = make_spec(spec, settings)
     tasks = plan(wanted, limit)
     with ResultStore(wanted.store) as store:
@@ -50,7 +53,7 @@ def make_spec(
     base = _base(given)
     points = {"run", "axes", "zipped", "exclude", "only", "override"}
     how = {field.name for field in dataclasses.fields(Spec)} - points
-    given_settings = {key: value for key, value in settings.items() if value is not None}
+    given_settings = {key: value for key, value in spelled(settings).items() if value is not None}
     changes = {key: value for key, value in given_settings.items() if key in how}
     if isinstance(changes.get("auto_load"), Mapping):
         changes["auto_load"] = auto_load(changes["auto_load"], "auto_load")
@@ -77,7 +80,7 @@ def _base(given: str | Path | Mapping[str, Any] | Spec | None) -> Spec:
     if isinstance(given, Spec):
         return given
     if given is None or isinstance(given, Mapping):
-        return spec_from(given or {}, "the sweep")
+        return spec_from(spelled(given or {}), "the sweep")
     return read_spec(given)
 
 

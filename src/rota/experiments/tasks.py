@@ -2,8 +2,9 @@
 
 The key is a digest of everything that decides the result: the description that `rota.simulate` puts
 into results (jobs of a trace and servers of a cluster included), the contents of a catalogue file,
-and the code. Of the code all files of the package count but those of the command line, of the
-report and of this package, which cannot change a number.
+and the code: of the package all files but those of the command line, of the report and of this
+package, which cannot change a number; of a user's policy or mechanism its file and the modules
+beside it that it imports, wherever they are and whatever the file is called.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import gzip
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +25,7 @@ from rota import clusters, workloads
 from rota._version import __version__
 from rota.analysis.warmup import AUTO
 from rota.assembly import Request, default_seed, describe, make_rules, priced
+from rota.core import own_code
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.registry import Registry
@@ -31,7 +34,10 @@ from rota.experiments.keys import GROUPS, LOAD, PARAMETERS, plain
 from rota.experiments.spec import Values
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
+from rota.profiles.loading import parts_of
 
+OWN_CODE = ("policy_sha256", "mechanism_sha256")
+"""Parts of a configuration that are there for code of users only."""
 _NAMES = ("trace", "trace_format", "workload", "cluster", "policy", "mechanism", "profiles", "rules")
 NOT_IN_THE_CODE = ("cli", "report", "experiments", "__pycache__")
 
@@ -86,7 +92,14 @@ def make_task(values: Values, overload: str = "auto") -> SweepTask:
     decides = dict(config)
     if config.get("jobs_sha256"):
         decides.pop("trace", None)
+    for part in ("policy", "mechanism"):
+        own = own_code.reference(str(config.get(part)))
+        if own is not None:
+            decides[part] = own.name
+            parameters[part] = str(own.absolute())
     identity = {"config": plain(decides), "code": code_digest()}
+    if any(config.get(part, "") is None for part in OWN_CODE):
+        identity["never the same"] = uuid.uuid4().hex  # nobody can tell whether the code has changed
     if overload != "auto":
         identity["overload"] = overload
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
@@ -138,7 +151,8 @@ def _check_complete(parameters: Mapping[str, Any]) -> None:
 def _name(key: str, value: Any) -> str:
     if not isinstance(value, str | Path):
         fix = "runs of a sweep are made in other processes"
-        raise ConfigError(f"{key} = {value!r}: give a name or a file; {fix}")
+        kinds = "a name, file.py:Class or the class" if key in {"policy", "mechanism"} else "a name or a file"
+        raise ConfigError(f"{key} = {value!r}: give {kinds}; {fix}")
     return str(value)
 
 
@@ -196,7 +210,7 @@ def check_names(parameters: Mapping[str, Any]) -> None:
         name = parameters.get(key)
         if name is None:
             if settings and key == "workload":
-                fix = "a trace has no settings"
+                fix = "settings of a trace are trace.KEY"
                 raise ConfigError(f"set.{next(iter(settings))} is for a workload; {fix}")
             continue
         known = registry.entry(name).parameters()
@@ -242,8 +256,10 @@ def _described(parameters: Mapping[str, Any]) -> dict[str, Any]:
         description["trace"] = trace
         description["trace_format"] = parameters.get("trace_format")
         description["jobs_sha256"] = _digest(trace, _stamp(trace))
-    if profiles is not None and Path(profiles).is_file():
-        description["profiles_sha256"] = _catalogue_digest(Path(profiles))
+    files = [Path(part) for part in parts_of(profiles or ()) if Path(part).is_file()]
+    if files:
+        digests = [_catalogue_digest(path) for path in files]
+        description["profiles_sha256"] = digests[0] if len(digests) == 1 else ",".join(digests)
     return description
 
 

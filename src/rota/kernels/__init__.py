@@ -2,8 +2,9 @@
 
 Both give the same answers to the bit (tests compare them). A round has about a hundred tasks, and NumPy takes half a
 microsecond for every operation on them whatever it is; one call of compiled code does the work of twenty. What each
-function does is said in `plain`. `ROTA_KERNELS=plain` in the environment leaves the compiled ones alone, and so does a
-module that was built from other sources than those beside it: `git pull` changes the C, not what was built from it.
+function does is said in `plain` and `queues`. `ROTA_KERNELS=plain` in the environment leaves the compiled ones alone,
+and so does a module that was built from other sources than those beside it: `git pull` changes the C, not what was
+built from it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rota.kernels import plain
+from rota.kernels import plain, plain_types, queues
 from rota.kernels.plain import BY_SPEED, FILLS, SCATTERS, priority, ranked, waiting
 from rota.kernels.sources import digest
 
@@ -34,6 +35,7 @@ charge = _used.charge
 choose_ones = _used.choose_ones
 is_permutation = _used.is_permutation
 look_up = _used.look_up
+queue_up = _compiled.queue_up if COMPILED else queues.queue_up
 seat = _used.seat
 slowest_full = _used.slowest_full
 slowest_many = _used.slowest_many
@@ -41,9 +43,10 @@ slowest_one = _used.slowest_one
 stay = _used.stay
 whole = _used.whole
 without = _used.without
-settle = _compiled.settle if COMPILED else None
+by_chance = _compiled.by_chance if COMPILED else plain_types.by_chance
+by_speed = _compiled.by_speed if COMPILED else plain_types.by_speed
 walk = _compiled.walk if COMPILED else None
-"""Those who stay and the ordinary walk of `mechanisms.divide.packing`, whose Python is the other half of this pair."""
+"""The ordinary walk of `mechanisms.divide.packing`, whose Python is the other half of this pair."""
 
 __all__ = [
     "BY_SPEED",
@@ -53,15 +56,17 @@ __all__ = [
     "append",
     "arrange",
     "book",
+    "by_chance",
     "by_gpus",
+    "by_speed",
     "charge",
     "choose_ones",
     "is_permutation",
     "look_up",
     "priority",
+    "queue_up",
     "ranked",
     "seat",
-    "settle",
     "slowest_full",
     "slowest_many",
     "slowest_one",

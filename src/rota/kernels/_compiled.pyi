@@ -16,28 +16,13 @@ from rota.kernels.plain import slowest_one as slowest_one
 from rota.kernels.plain import stay as stay
 from rota.kernels.plain import whole as whole
 from rota.kernels.plain import without as without
+from rota.kernels.plain_types import by_chance as by_chance
+from rota.kernels.plain_types import by_speed as by_speed
+from rota.kernels.queues import queue_up as queue_up
 
 SOURCES: int
 """See `sources`; built before there was such a number, a module does not have it."""
 
-def settle(
-    gpus: array[int],
-    cpus: array[float],
-    memory: array[float],
-    hold_cpus: array[float],
-    hold_memory: array[float],
-    sizes: IntArray,
-    wishes: IntArray,
-    cut: IntArray,
-    start: IntArray,
-    server: IntArray,
-    part: IntArray,
-    task_of: IntArray,
-    config_of: IntArray,
-    start_of: IntArray,
-    server_of: IntArray,
-    part_of: IntArray,
-) -> int: ...
 def walk(
     gpus: array[int],
     cpus: array[float],
@@ -52,6 +37,9 @@ def walk(
     start_of: IntArray,
     server_of: IntArray,
     part_of: IntArray,
+    stay_start: IntArray,
+    stay_server: IntArray,
+    stay_part: IntArray,
     at: int,
     rows: int,
     free: int,

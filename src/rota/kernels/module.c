@@ -1,12 +1,13 @@
-/* The module. What each function does is said beside its twin: in plain.py, and of settle and walk in packing.py of the
+/* The module. What each function does is said beside its twin: in plain.py and queues.py, and of walk in packing.py of the
    mechanisms. */
 #include "arrays.h"
 
 #include <string.h>
 
 #define KERNELS(EACH) \
-    EACH(append) EACH(arrange) EACH(book) EACH(by_gpus) EACH(charge) EACH(choose_ones) EACH(is_permutation) EACH(look_up) EACH(seat) \
-    EACH(settle) EACH(slowest_full) EACH(slowest_many) EACH(slowest_one) EACH(stay) EACH(walk) EACH(whole) EACH(without)
+    EACH(append) EACH(arrange) EACH(book) EACH(by_chance) EACH(by_gpus) EACH(by_speed) EACH(charge) EACH(choose_ones) \
+    EACH(is_permutation) EACH(look_up) EACH(queue_up) EACH(seat) EACH(slowest_full) EACH(slowest_many) \
+    EACH(slowest_one) EACH(stay) EACH(walk) EACH(whole) EACH(without)
 
 #define DECLARE(name) KERNEL(name);
 KERNELS(DECLARE)

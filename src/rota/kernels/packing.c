@@ -8,7 +8,7 @@
 
 typedef struct {
     /* Servers. */
-    int64_t *gpus, servers, free;
+    int64_t *gpus, servers, free, full; /* `full`: the first so many have no free GPU */
     double *cpus, *memory;
     /* Configurations: what they hold, and the server from which on there may be room for one. */
     const double *hold_cpus, *hold_memory;
@@ -19,7 +19,8 @@ typedef struct {
     int64_t tasks;
     /* What has been put. */
     int64_t *task_of, *config_of, *start_of, *server_of, *part_of, rows, most;
-    /* Who is on a server, in the order in which they came; made when it is first asked for. */
+    /* Who is on a server: in the order in which they were put, and from the first use on in that in which they came.
+       NULL as long as nobody had to make room. */
     int64_t *here, *here_count, *here_seen, most_here, changes;
     double *came;
     int64_t *target; /* servers and GPUs of slots, and rows on a server */
@@ -33,11 +34,17 @@ static inline double part_of_whole(double whole, int64_t part, int64_t size)
 static int64_t first_server(Packing *p, int64_t wish)
 {
     double cpus = p->hold_cpus[wish], memory = p->hold_memory[wish];
-    int64_t server = p->hints[wish];
+    int64_t server = p->hints[wish] > p->full ? p->hints[wish] : p->full;
     while (server < p->servers && (p->gpus[server] == 0 || p->cpus[server] < cpus || p->memory[server] < memory))
         server++;
     p->hints[wish] = server;
     return server;
+}
+
+static void skip_full(Packing *p)
+{
+    while (p->full < p->servers && p->gpus[p->full] == 0)
+        p->full++;
 }
 
 /* Where a task would go, behind the slots of those that are there; how many slots, 0 if there is no room. */
@@ -46,13 +53,14 @@ static int64_t fit(Packing *p, int64_t size, int64_t wish)
     int64_t *server_of = p->server_of + p->start_of[p->rows], *part_of = p->part_of + p->start_of[p->rows], slots = 0;
     if (p->hints[wish] >= p->servers)
         return 0; /* it has failed before */
+    skip_full(p);
     if (size == 1) {
         server_of[0] = first_server(p, wish);
         part_of[0] = 1;
         return server_of[0] < p->servers;
     }
     double cpus = p->hold_cpus[wish] / (double)size, memory = p->hold_memory[wish] / (double)size;
-    for (int64_t server = 0; server < p->servers; server++) {
+    for (int64_t server = p->full; server < p->servers; server++) {
         int64_t part = p->gpus[server] < size ? p->gpus[server] : size;
         if (part > 0 && cpus > 0 && p->cpus[server] / cpus < (double)part)
             part = (int64_t)(p->cpus[server] / cpus);
@@ -79,6 +87,8 @@ static void put(Packing *p, int64_t task, int64_t size, int64_t wish, int64_t sl
         p->gpus[server] -= part;
         p->cpus[server] -= part_of_whole(p->hold_cpus[wish], part, size);
         p->memory[server] -= part_of_whole(p->hold_memory[wish], part, size);
+        if (p->here != NULL)
+            p->here[server * p->most_here + p->here_count[server]++] = p->rows;
     }
     p->free -= size;
     p->task_of[p->rows] = task;
@@ -92,23 +102,18 @@ static int beyond(const Packing *p, int64_t size, int64_t wish)
            p->hold_memory[wish] > (double)size * p->fair_memory + SLACK;
 }
 
-/* The rows on a server, kept up to date from the first use on. */
+/* The rows on a server. */
 static int64_t *tasks_on(Packing *p, int64_t server)
 {
-    int64_t *here = p->here + server * p->most_here, count = p->here_count[server], fresh = p->here_seen[server] < 0;
-    for (int64_t row = fresh ? 0 : p->here_seen[server]; row < p->rows; row++)
-        for (int64_t slot = p->start_of[row]; slot < p->start_of[row + 1]; slot++)
-            if (p->server_of[slot] == server)
-                here[count++] = row;
-    if (fresh && p->changes)
+    int64_t *here = p->here + server * p->most_here, count = p->here_count[server];
+    if (!p->here_seen[server] && p->changes)
         for (int64_t i = 1; i < count; i++) {
             int64_t moving = here[i], at = i;
             for (; at > 0 && p->came[moving] < p->came[here[at - 1]]; at--)
                 here[at] = here[at - 1];
             here[at] = moving;
         }
-    p->here_count[server] = count;
-    p->here_seen[server] = p->rows;
+    p->here_seen[server] = 1;
     return here;
 }
 
@@ -135,7 +140,9 @@ static void change(Packing *p, int64_t row, int64_t wish)
         int64_t server = p->server_of[slot], part = p->part_of[slot];
         p->cpus[server] += part_of_whole(p->hold_cpus[old] - p->hold_cpus[wish], part, size);
         p->memory[server] += part_of_whole(p->hold_memory[old] - p->hold_memory[wish], part, size);
-        if (p->here_seen[server] < 0)
+        for (int64_t config = 0; config < p->configs; config++) /* there may be room on it again */
+            p->hints[config] = p->hints[config] < server ? p->hints[config] : server;
+        if (!p->here_seen[server])
             continue;
         int64_t *here = tasks_on(p, server), count = p->here_count[server], at = 0;
         while (here[at] != row)
@@ -144,7 +151,6 @@ static void change(Packing *p, int64_t row, int64_t wish)
         here[count - 1] = row;
     }
     p->config_of[row] = wish;
-    memset(p->hints, 0, (size_t)p->configs * sizeof(int64_t));
 }
 
 /* Let others on a server give back what they hold beyond their share, until so much is free there. */
@@ -179,18 +185,19 @@ static void make_room(Packing *p, int64_t server, double cpus, double memory, in
 
 /* The servers on which a task that finds no room will displace others: one with all the GPUs if there is one, otherwise
    those with the fewest free GPUs; how many slots that makes. */
-static int64_t emptied(const Packing *p, int64_t size, int64_t *server_of, int64_t *part_of)
+static int64_t emptied(Packing *p, int64_t size, int64_t *server_of, int64_t *part_of)
 {
     int64_t slots = 0;
+    skip_full(p);
     if (size > 1)
-        for (int64_t server = 0; server < p->servers; server++)
+        for (int64_t server = p->full; server < p->servers; server++)
             if (p->gpus[server] >= size) {
                 server_of[0] = server;
                 part_of[0] = size;
                 return 1;
             }
     for (int64_t level = 1; level <= p->most_here && size > 0; level++)
-        for (int64_t server = 0; server < p->servers && size > 0; server++)
+        for (int64_t server = p->full; server < p->servers && size > 0; server++)
             if (p->gpus[server] == level) {
                 server_of[slots] = server;
                 part_of[slots] = level < size ? level : size;
@@ -222,23 +229,20 @@ static void squeeze(Packing *p, int64_t task, int64_t size, int64_t wish)
     put(p, task, size, wish, slots);
 }
 
-/* The most tasks that a server can have: one for each of its GPUs, free or taken. */
-static int64_t largest_server(const Packing *p)
-{
-    int64_t largest = 0;
-    for (int64_t server = 0; server < p->servers; server++) {
-        int64_t gpus = p->gpus[server];
-        for (int64_t slot = 0; slot < p->start_of[p->rows]; slot++)
-            gpus += p->server_of[slot] == server ? p->part_of[slot] : 0;
-        largest = gpus > largest ? gpus : largest;
-    }
-    return largest;
-}
-
-/* Memory for who is on which server, in one piece; NULL if there is none. */
+/* Memory for who is on which server, in one piece: NULL if there is none. A server has no more tasks than GPUs, free or
+   taken. */
 static int64_t *prepare(Packing *p)
 {
-    p->most_here = largest_server(p);
+    int64_t *gpus = PyMem_Malloc((size_t)p->servers * sizeof(int64_t)), used = p->start_of[p->rows];
+    if (gpus == NULL)
+        return NULL;
+    memcpy(gpus, p->gpus, (size_t)p->servers * sizeof(int64_t));
+    for (int64_t slot = 0; slot < used; slot++)
+        gpus[p->server_of[slot]] += p->part_of[slot];
+    p->most_here = 0;
+    for (int64_t server = 0; server < p->servers; server++)
+        p->most_here = gpus[server] > p->most_here ? gpus[server] : p->most_here;
+    PyMem_Free(gpus);
     size_t items = (size_t)(p->servers * (p->most_here + 2) + 3 * p->most + p->most_here);
     int64_t *memory = PyMem_Malloc(items * sizeof(int64_t));
     if (memory == NULL)
@@ -248,12 +252,12 @@ static int64_t *prepare(Packing *p)
     p->here_seen = p->here_count + p->servers;
     p->came = (double *)(p->here_seen + p->servers);
     p->target = (int64_t *)p->came + p->most;
-    for (int64_t server = 0; server < p->servers; server++) {
-        p->here_count[server] = 0;
-        p->here_seen[server] = -1;
-    }
+    memset(p->here_count, 0, (size_t)(2 * p->servers) * sizeof(int64_t));
     for (int64_t row = 0; row < p->most; row++)
         p->came[row] = (double)row;
+    for (int64_t row = 0; row < p->rows; row++)
+        for (int64_t slot = p->start_of[row]; slot < p->start_of[row + 1]; slot++)
+            p->here[p->server_of[slot] * p->most_here + p->here_count[p->server_of[slot]]++] = row;
     return memory;
 }
 
@@ -270,64 +274,71 @@ static int fits_there(const Packing *p, int64_t size, int64_t wish, int64_t slot
     return 1;
 }
 
-KERNEL(settle)
+/* Let a task go on where it was, with its wish or else what it is cut to; others make room if they may. Whether it
+   could. */
+static int stay_there(Packing *p, int64_t task, const int64_t *server, const int64_t *part, int64_t slots, int squeezes)
 {
-    Arrays held;
-    if (arrays_take(&held, args, count, "QDDddqqqqqqQQQQQ", 0) < 0)
-        return NULL;
-    Packing p = {.gpus = INTS(held, 0), .cpus = FLOATS(held, 1), .memory = FLOATS(held, 2),
-                 .hold_cpus = FLOATS(held, 3), .hold_memory = FLOATS(held, 4), .sizes = INTS(held, 5),
-                 .wishes = INTS(held, 6), .fair = INTS(held, 7), .task_of = INTS(held, 11), .config_of = INTS(held, 12),
-                 .start_of = INTS(held, 13), .server_of = INTS(held, 14), .part_of = INTS(held, 15)};
-    const int64_t *start = INTS(held, 8), *server = INTS(held, 9), *part = INTS(held, 10);
-    int64_t task = 0, tasks = LENGTH(held, 8) - 1;
-    for (; task < tasks; task++) {
-        int64_t slots = start[task + 1] - start[task], size = p.sizes[task], wish = p.wishes[task];
-        memcpy(p.server_of + p.start_of[p.rows], server + start[task], (size_t)slots * sizeof(int64_t));
-        memcpy(p.part_of + p.start_of[p.rows], part + start[task], (size_t)slots * sizeof(int64_t));
-        if (!fits_there(&p, size, wish, slots))
-            wish = p.fair[task];
-        if (!fits_there(&p, size, wish, slots))
-            break;
-        put(&p, task, size, wish, slots);
+    int64_t size = p->sizes[task], wish = p->wishes[task], begin = p->start_of[p->rows];
+    memcpy(p->server_of + begin, server, (size_t)slots * sizeof(int64_t));
+    memcpy(p->part_of + begin, part, (size_t)slots * sizeof(int64_t));
+    if (!fits_there(p, size, wish, slots))
+        wish = p->fair[task];
+    if (!fits_there(p, size, wish, slots)) {
+        if (!squeezes || (p->here == NULL && prepare(p) == NULL))
+            return 0;
+        for (int64_t i = 0; i < slots; i++)
+            make_room(p, server[i], part_of_whole(p->hold_cpus[wish], part[i], size),
+                      part_of_whole(p->hold_memory[wish], part[i], size), p->target);
     }
-    arrays_release(&held);
-    return PyLong_FromLongLong(task);
+    put(p, task, size, wish, slots);
+    return 1;
+}
+
+/* Let a task go where there is room, or if it may where others make room; 0 if memory for that was missing. */
+static int go_anywhere(Packing *p, int64_t task, int squeezes)
+{
+    int64_t size = p->sizes[task], wish = p->wishes[task];
+    if (size > p->free)
+        return 1;
+    int64_t slots = fit(p, size, wish);
+    if (slots > 0) {
+        put(p, task, size, wish, slots);
+    } else if (squeezes) {
+        if (p->here == NULL && prepare(p) == NULL)
+            return 0;
+        squeeze(p, task, size, wish);
+    }
+    return 1;
 }
 
 KERNEL(walk)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "QDDddqqqQQQQQ", 6) < 0)
+    if (arrays_take(&held, args, count, "QDDddqqqQQQQQqqq", 6) < 0)
         return NULL;
-    int64_t at = PyLong_AsLongLong(args[13]), squeezes = PyObject_IsTrue(args[18]);
-    Packing p = {.rows = PyLong_AsLongLong(args[14]), .free = PyLong_AsLongLong(args[15]),
-                 .fair_cpus = PyFloat_AsDouble(args[16]), .fair_memory = PyFloat_AsDouble(args[17])};
+    int64_t at = PyLong_AsLongLong(args[16]), staying = LENGTH(held, 13) - 1;
+    int squeezes = PyObject_IsTrue(args[21]), fine = 1;
+    Packing p = {.rows = PyLong_AsLongLong(args[17]), .free = PyLong_AsLongLong(args[18]),
+                 .fair_cpus = PyFloat_AsDouble(args[19]), .fair_memory = PyFloat_AsDouble(args[20])};
     p.gpus = INTS(held, 0), p.cpus = FLOATS(held, 1), p.memory = FLOATS(held, 2), p.servers = LENGTH(held, 0);
     p.hold_cpus = FLOATS(held, 3), p.hold_memory = FLOATS(held, 4), p.configs = LENGTH(held, 3);
     p.sizes = INTS(held, 5), p.wishes = INTS(held, 6), p.fair = INTS(held, 7), p.tasks = LENGTH(held, 6);
     p.most = LENGTH(held, 8), p.task_of = INTS(held, 8), p.config_of = INTS(held, 9), p.start_of = INTS(held, 10);
     p.server_of = INTS(held, 11), p.part_of = INTS(held, 12);
+    const int64_t *start = INTS(held, 13), *server = INTS(held, 14), *part = INTS(held, 15);
     p.hints = PyMem_Calloc((size_t)p.configs, sizeof(int64_t));
-    int64_t *memory = NULL, short_of_memory = p.hints == NULL;
-    for (; at < p.tasks && p.free > 0 && !short_of_memory; at++) {
-        int64_t wish = p.wishes[at], size = p.sizes[at];
-        if (size > p.free)
-            continue;
-        int64_t slots = fit(&p, size, wish);
-        if (slots > 0) {
-            put(&p, at, size, wish, slots);
-        } else if (squeezes) {
-            if (memory == NULL)
-                short_of_memory = (memory = prepare(&p)) == NULL;
-            if (!short_of_memory)
-                squeeze(&p, at, size, wish);
+    fine = p.hints != NULL;
+    for (; at < staying && fine; at++)
+        if (!stay_there(&p, at, server + start[at], part + start[at], start[at + 1] - start[at], squeezes)) {
+            fine = !squeezes;
+            break;
         }
-    }
+    for (; at >= staying && at < p.tasks && p.free > 0 && fine; at++)
+        fine = go_anywhere(&p, at, squeezes);
     PyMem_Free(p.hints);
-    PyMem_Free(memory);
+    PyMem_Free(p.here);
     arrays_release(&held);
-    if (short_of_memory)
+    if (!fine)
         return PyErr_NoMemory();
     return Py_BuildValue("LL", (long long)p.rows, (long long)p.free);
 }

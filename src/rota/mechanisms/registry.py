@@ -10,7 +10,7 @@ import numpy as np
 
 from rota.core.allocation import Allocation
 from rota.core.arrays import IntArray
-from rota.core.errors import UnknownName
+from rota.core.errors import ConfigError, UnknownName
 from rota.core.placement import Placement
 from rota.core.registry import Registry
 from rota.core.rules import Rules
@@ -21,15 +21,16 @@ from rota.mechanisms.select.deficit import Deficit
 from rota.mechanisms.select.fraction import Fraction
 from rota.mechanisms.select.order import Order
 
-mechanisms: Registry[Divide] = Registry("mechanism", "rota.mechanisms.divide", "rota.mechanisms")
+mechanisms: Registry[Divide] = Registry("mechanism", "rota.mechanisms.divide", "rota.mechanisms", method="divide")
 
 
 class ComposedMechanism:
-    """A mechanism made of a selecting and a dividing half."""
+    """A mechanism made of a selecting half (one for shares, one for rankings) and a dividing half."""
 
-    def __init__(self, shares: Select, divide: Divide) -> None:
+    def __init__(self, shares: Select, order: Order, divide: Divide) -> None:
+        """`shares` selects by shares of time, `order` by a ranking."""
         self._shares = shares
-        self._order = Order(walks=divide.abilities.walks, by_need=divide.abilities.by_need)
+        self._order = order
         self._divide = divide
         self._last: Placement | None = None
         self._last_allocation: Allocation | None = None
@@ -113,13 +114,16 @@ def build(
     if not needs_servers and "slots" in mechanisms.entry(name).from_run:
         wanted.setdefault("slots", False)
     divide = mechanisms.create(name, **wanted)
+    if Divide not in type(divide).__mro__:
+        raise ConfigError(f"mechanism {name!r}: its class must inherit from rota.mechanisms.dividing.Divide")
     divide.follow(rules)
-    return ComposedMechanism(divide.select() or _select(rules, seed), divide)
+    order = Order(rules, seed, divide.abilities)
+    return ComposedMechanism(divide.select() or _select(rules, seed, by_need=divide.abilities.by_need), order, divide)
 
 
-def _select(rules: Rules, seed: int) -> Select:
+def _select(rules: Rules, seed: int, *, by_need: bool) -> Select:
     if rules.select == "fraction":
         return Fraction(rules, seed)
     if rules.select == "deficit":
-        return Deficit(rules)
+        return Deficit(rules, by_need=by_need)
     raise UnknownName("selecting rule", rules.select, ["fraction", "deficit"])

@@ -26,9 +26,6 @@ from rota.opt.shares import Polytope
 from rota.opt.targets import Pace, highest_target
 from rota.opt.wishes import shares, wishes
 
-REFERENCE = "v100"
-"""The type whose throughput stands for all types in policies that do not distinguish them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Requirement:
@@ -188,13 +185,11 @@ def _first_guess(view: View) -> float:
 def reference_rate(view: View, rate: FloatArray) -> FloatArray:
     """[C, T] the same rate on every type that is up.
 
-    That of the reference type, or else of the fastest present.
+    That of the fastest type that is up, which is the last one, or of the job's own fastest if it has no speed there.
     """
-    types = view.types
-    if REFERENCE in types and view.capacity[types.index(REFERENCE)] > 0:
-        reference = rate[:, types.index(REFERENCE)]
-        reference = np.where(reference > 0, reference, rate.max(axis=1))
-    else:
-        reference = rate.max(axis=1)
+    up = view.capacity.nonzero()[0]
+    best: FloatArray = rate.max(axis=1)
+    fastest = rate[:, up[-1]] if len(up) else best
+    reference = np.where(fastest > 0, fastest, best)
     same: FloatArray = reference[:, None] * (view.capacity > 0)
     return same

@@ -3,7 +3,8 @@
 Jobs in order of arrival: the type with the highest throughput among those with enough free GPUs gets a share of 1.
 The first job that fits nowhere blocks all behind it. `packed=True` (fifo-packed) then lets waiting jobs share GPUs
 with one that has the same number of GPUs, where the sum of normalised throughputs (shared / alone) is largest and
-above `threshold`; the first job that finds no partner ends it.
+above `threshold`; the first job that finds no partner ends it. With `blocked_shares=False` (Gavel's simulator) the job
+that blocks the others while GPUs are left, too few for it, is passed over in this.
 """
 
 from __future__ import annotations
@@ -16,16 +17,23 @@ from rota.core.view import View
 from rota.policies.registry import policies
 
 
-@policies.register("fifo-packed", summary="First in, first out on the fastest free type; the rest shares.", packed=True)
+@policies.register(
+    "fifo-packed",
+    summary="First in, first out on the fastest free type; the rest shares.",
+    from_run=("blocked_shares",),
+    packed=True,
+)
 @policies.register("fifo-perf", summary="First in, first out, each job on the fastest free type.", packed=False)
 class FifoPerf:
     """First in, first out on the fastest free type, optionally with space sharing.
 
-    Parameters: threshold - the least sum of normalised throughputs at which two jobs share.
+    Parameters: threshold - the least sum of normalised throughputs at which two jobs share; blocked_shares - whether
+    the first job that finds too few GPUs may share (as the rules say, unless it is given).
     """
 
-    def __init__(self, packed: bool = False, threshold: float = 1.5) -> None:
+    def __init__(self, packed: bool = False, threshold: float = 1.5, blocked_shares: bool = True) -> None:
         self._packed = packed
+        self._blocked_shares = blocked_shares
         self._threshold = threshold
 
     def allocate(self, view: View) -> Allocation:
@@ -59,7 +67,8 @@ class FifoPerf:
                 if free[gpu_type] >= size:
                     break
             else:
-                return placed, list(range(job, len(view)))
+                passed_over = any(free) and not self._blocked_shares
+                return placed, list(range(job + passed_over, len(view)))
             if rates[group][gpu_type] > 0:
                 placed[job] = gpu_type
                 free[gpu_type] -= size

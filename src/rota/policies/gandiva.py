@@ -34,7 +34,7 @@ class Gandiva:
     def allocate(self, view: View) -> Allocation:
         """Equal shares of all combinations that are scheduled."""
         state = view.previous.state if view.previous is not None else {}
-        rng = _generator(self._seed, state)
+        rng = generator_of(self._seed, state)
         kept = self._keep(view, state.get("pairs", []))
         traits = Traits(packs=True, pairs_fill=True)
         crowded = int(view.gpus.sum()) > int(view.capacity.sum())
@@ -82,7 +82,8 @@ class Gandiva:
         return pairs
 
 
-def _generator(seed: int, state: Mapping[str, Any]) -> random.Random:
+def generator_of(seed: int, state: Mapping[str, Any]) -> random.Random:
+    """The generator where the last allocation left it."""
     rng = random.Random(seed)
     if "random" in state:
         version, words, gauss = state["random"]

@@ -2,7 +2,7 @@
 
 key_j = GPU-seconds that job j has had so far. Needs no knowledge of how long jobs take: new jobs get a chance at once,
 and whoever has had much steps back. Under the rule `rankings = static` (Synergy's simulator) who runs is settled by
-GPU counts alone before servers are looked at.
+GPU counts alone before servers are looked at. `las` does not look at GPU types, `las-perf` does.
 """
 
 from __future__ import annotations
@@ -14,15 +14,26 @@ from rota.policies.ranking import known_order, ranked
 from rota.policies.registry import policies
 
 
-@policies.register("las", from_run=("order",))
+@policies.register(
+    "las-perf",
+    summary="Least attained service first; each type goes to who loses most without it.",
+    aware=True,
+    from_run=("order",),
+)
+@policies.register(
+    "las",
+    summary="The job that has had the least GPU time so far first, on any type with room.",
+    from_run=("order",),
+    aware=False,
+)
 class Las:
     """The job that has had the least GPU time so far first.
 
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
 
-    def __init__(self, order: str = "published") -> None:
-        self._traits = Traits(aware=False, by_gpus_alone=known_order(order) == "static")
+    def __init__(self, order: str = "published", *, aware: bool = False) -> None:
+        self._traits = Traits(aware=aware, by_gpus_alone=known_order(order) == "static")
 
     def key(self, view: View) -> FloatArray:
         """GPU-seconds had."""

@@ -5,4 +5,4 @@ from __future__ import annotations
 from rota.core.ports import Policy
 from rota.core.registry import Registry
 
-policies: Registry[Policy] = Registry("policy", "rota.policies", "rota.policies")
+policies: Registry[Policy] = Registry("policy", "rota.policies", "rota.policies", method="allocate")

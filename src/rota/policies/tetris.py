@@ -3,26 +3,38 @@
 With demands d_j as parts of the cluster (GPUs, CPUs, memory), the alignment of job j with the empty cluster is
 a_j = sum_r d_jr, and its remaining work is p_j = seconds left x a_j. Tetris serves the largest a_j - eps p_j with
 eps = mean(a) / mean(p): key_j = eps p_j - a_j. Under the rule `rankings = static` the key is p_j alone, as in Synergy's
-simulator.
+simulator. `tetris` does not look at GPU types, `tetris-perf` does.
 """
 
 from __future__ import annotations
 
-from rota.core.allocation import Allocation
+from rota.core.allocation import Allocation, Traits
 from rota.core.arrays import FloatArray
 from rota.core.view import View
 from rota.policies.ranking import known_order, ranked
 from rota.policies.registry import policies
 
 
-@policies.register("tetris", from_run=("order",))
+@policies.register(
+    "tetris-perf",
+    summary="Jobs that pack well and end soon first; each type goes to who loses most without it.",
+    aware=True,
+    from_run=("order",),
+)
+@policies.register(
+    "tetris",
+    summary="Jobs that fill the servers best and have little work left first, on any type with room.",
+    from_run=("order",),
+    aware=False,
+)
 class Tetris:
     """Jobs that fill the servers best and have little work left first.
 
     Parameters: order - `published`, or `static` as in Synergy's simulator.
     """
 
-    def __init__(self, order: str = "published") -> None:
+    def __init__(self, order: str = "published", *, aware: bool = False) -> None:
+        self._traits = Traits(aware=aware)
         self._work_alone = known_order(order) == "static"
 
     def key(self, view: View) -> FloatArray:
@@ -40,4 +52,4 @@ class Tetris:
 
     def allocate(self, view: View) -> Allocation:
         """The queue."""
-        return ranked(view, self.key(view), linear_key=self.key if self._work_alone else None)
+        return ranked(view, self.key(view), linear_key=self.key if self._work_alone else None, traits=self._traits)

@@ -6,6 +6,9 @@ Beside rates a catalogue may hold models (rota.profiles.models): the time of a s
 share of CPUs and memory, for one or for any number of GPUs, and how the speed depends on both. A
 rate goes before a model for any number.
 
+Every catalogue knows the profile `recorded` of jobs whose duration is all that is known: on any type
+and with any number of GPUs they do one step per second, and steps are seconds.
+
 Spread means that the GPUs of a job are on more than one server. Where the spread figure was not
 measured, or is zero although the job runs on one server, the figure for one server is used: no
 measurement is not a proof that it is impossible.
@@ -16,19 +19,28 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from rota.core.errors import ProfileMissing, UnknownName
+from rota.core.jobs import RECORDED, RECORDED_RATE
 from rota.core.sensitivity import Sensitivity
 from rota.profiles.models import Model, Models
+from rota.profiles.scaling import ESTIMATED, known_rule, scaled
 
 if TYPE_CHECKING:
     from rota.profiles.pipeline import Fit
 
-AloneRates: TypeAlias = Mapping[tuple[str, int, str, bool], float]
-"""(profile, GPUs, type, spread) -> steps/s."""
+V = TypeVar("V")
+MEASURED = "measured"
+ORIGINS = (MEASURED, "extended", "derived")
+"""Of a row: measured point by point, extended by a model of those who measured, derived by a stated ratio."""
+
+RowKey: TypeAlias = tuple[str, int, str, bool]
+"""(profile, GPUs, type, spread)."""
+AloneRates: TypeAlias = Mapping[RowKey, float]
+"""Steps/s."""
 PairRates: TypeAlias = Mapping[tuple[str, int, str, bool, str], float]
 """(profile, GPUs, type, spread, partner) -> steps/s of the profile."""
 
@@ -48,6 +60,10 @@ class ProfileRow:
     """Seconds of a step by type, as the file gives them; empty for rates."""
     sensitivities: Mapping[str, Sensitivity] = field(default_factory=dict)
     """By type; empty for jobs that do not care about CPUs and memory."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """How a rate on one server was found, by type, where it was not measured: extended, derived, estimated."""
+    watts: Mapping[str, float] = field(default_factory=dict)
+    """Average power of a GPU while the job runs, by type; only where a file says it."""
 
 
 class Catalogue:
@@ -64,15 +80,28 @@ class Catalogue:
         about: Mapping[str, str] | None = None,
         models: Models | None = None,
         fits: Sequence[Fit] = (),
+        *,
+        origins: Mapping[RowKey, str] | None = None,
+        watts: Mapping[RowKey, float] | None = None,
+        remarks: Sequence[str] = (),
+        scaling: str = "none",
     ) -> None:
         self.name = name
         self.alone = alone
         self.models: Models = models or {}
         self.about: Mapping[str, str] = about or {}
-        """`title`, `source` and `licence` where the file gives them."""
+        """`title`, `source`, `licence` and `reference` where the file gives them."""
         self.fits = tuple(fits)
         """For a catalogue that is derived from others: the formulas it was made with, and their
         errors."""
+        self.origins: Mapping[RowKey, str] = origins or {}
+        """Of rows that were not measured: extended by their authors' model, or derived."""
+        self.watts: Mapping[RowKey, float] = watts or {}
+        """Average power of one GPU; nothing is computed from it."""
+        self.remarks = tuple(remarks)
+        """What a user of the catalogue should know, e.g. what its parts say differently."""
+        self.scaling = scaling
+        """Rule for numbers of GPUs that were not measured (rota.profiles.scaling)."""
         self._read_pairs = pairs
 
     @cached_property
@@ -91,9 +120,15 @@ class Catalogue:
         """Accelerator types, alphabetical."""
         return tuple(sorted({t for _, _, t, _ in self.alone} | {t for _, _, t in self.models}))
 
+    @property
+    def reference_type(self) -> str | None:
+        """The type that durations are about where nobody says it: the one stated, else the only one; else None."""
+        only = self.types[0] if len(self.types) == 1 else None
+        return self.about.get("reference", only)
+
     @cached_property
     def _known(self) -> frozenset[str]:
-        return frozenset(self.names)
+        return frozenset((*self.names, RECORDED))
 
     def known(self, profile: str) -> bool:
         """Whether the catalogue has this profile."""
@@ -110,6 +145,8 @@ class Catalogue:
 
     def measured(self, profile: str, gpus: int, type_: str) -> float | None:
         """Steps/s on one server; None where it was not measured."""
+        if profile == RECORDED:
+            return RECORDED_RATE
         rate = self.alone.get((profile, gpus, type_, False))
         if rate is not None:
             return rate
@@ -123,13 +160,46 @@ class Catalogue:
         and UnknownName for a type that the catalogue does not have.
         """
         if spread:
-            rate = self.alone.get((profile, gpus, type_, True))
+            rate = self.alone.get((profile, gpus, type_, True)) or self._estimate(profile, gpus, type_, spread=True)
             if rate:
                 return rate
         rate = self.measured(profile, gpus, type_)
         if rate is None:
+            rate = self._estimate(profile, gpus, type_, spread=False)
+        if rate is None:
             raise self._missing(profile, gpus, type_)
         return rate
+
+    def origin(self, profile: str, gpus: int, type_: str) -> str:
+        """How a rate on one server was found: measured, extended, derived or estimated.
+
+        Raises as `rate` does.
+        """
+        if self.measured(profile, gpus, type_) is not None:
+            return self.origins.get((profile, gpus, type_, False), MEASURED)
+        self.rate(profile, gpus, type_)
+        return ESTIMATED
+
+    def scaled(self, rule: str) -> Catalogue:
+        """The same with numbers of GPUs that were not measured estimated by a rule."""
+        return self._with(scaling=known_rule(rule))
+
+    def _estimate(self, profile: str, gpus: int, type_: str, *, spread: bool) -> float | None:
+        """By the rule of the catalogue, for what was not measured on one server."""
+        if self.scaling == "none" or self.measured(profile, gpus, type_) is not None:
+            return None
+        return scaled(self._by_count.get((profile, type_, spread), {}), gpus, self.scaling)
+
+    @cached_property
+    def _by_count(self) -> Mapping[tuple[str, str, bool], Mapping[int, float]]:
+        """Rates by number of GPUs for each profile and type, on one server and on several."""
+        rates: dict[tuple[str, str, bool], dict[int, float]] = {}
+        for (profile, gpus, type_, spread), rate in self.alone.items():
+            rates.setdefault((profile, type_, spread), {})[gpus] = rate
+        for (profile, count, type_), model in self.models.items():
+            if count is not None:
+                rates.setdefault((profile, type_, False), {})[count] = 1 / model.step_s
+        return rates
 
     def step_s(self, profile: str, gpus: int, type_: str) -> float:
         """Seconds of one step on one server, as measured; infinite if the job does not fit.
@@ -165,8 +235,21 @@ class Catalogue:
         }
         if not changed:
             return self
-        models = {**self.models, **changed}
-        return Catalogue(self.name, self.alone, lambda: self.pairs, self.about, models, self.fits)
+        return self._with(models={**self.models, **changed})
+
+    def _with(self, *, models: Models | None = None, scaling: str | None = None) -> Catalogue:
+        return Catalogue(
+            self.name,
+            self.alone,
+            lambda: self.pairs,
+            self.about,
+            self.models if models is None else models,
+            self.fits,
+            origins=self.origins,
+            watts=self.watts,
+            remarks=self.remarks,
+            scaling=self.scaling if scaling is None else scaling,
+        )
 
     def _model(self, profile: str, gpus: int, type_: str) -> Model | None:
         if not self.models or (profile, gpus, type_, False) in self.alone:
@@ -201,8 +284,11 @@ class Catalogue:
             return 0.0
         return rate
 
-    def describe(self) -> list[ProfileRow]:
-        """One row per profile and number of GPUs, in the order of the table."""
+    def describe(self, counts: Iterable[int] = ()) -> list[ProfileRow]:
+        """One row per profile and number of GPUs, in the order of the table.
+
+        With a scaling rule, estimates fill the gaps, and there are rows for these further numbers of GPUs.
+        """
         rows: dict[tuple[str, int | None], tuple[dict[str, float], dict[str, float], dict[str, Model]]] = {}
         for (profile, gpus, type_, spread), rate in self.alone.items():
             together, apart, _ = rows.setdefault((profile, gpus), ({}, {}, {}))
@@ -211,7 +297,7 @@ class Catalogue:
             together, _, models = rows.setdefault((profile, count), ({}, {}, {}))
             together[type_] = 1 / model.step_s
             models[type_] = model
-        return [
+        known = [
             ProfileRow(
                 profile=profile,
                 gpus=number,
@@ -219,9 +305,31 @@ class Catalogue:
                 spread_rates=apart,
                 step_s={t: m.step_s for t, m in models.items()},
                 sensitivities={t: m.sensitivity for t, m in models.items() if m.sensitivity is not None},
+                origins=_of_row(self.origins, profile, number),
+                watts=_of_row(self.watts, profile, number),
             )
             for (profile, number), (together, apart, models) in rows.items()
         ]
+        return known if self.scaling == "none" else self._with_estimates(known, tuple(counts))
+
+    def _with_estimates(self, rows: list[ProfileRow], counts: tuple[int, ...]) -> list[ProfileRow]:
+        """The rows with estimates where something can be said, and rows of further numbers of GPUs."""
+        row_of = {(row.profile, row.gpus): row for row in rows}
+        filled = []
+        for profile in dict.fromkeys(row.profile for row in rows):
+            own = [row.gpus for row in rows if row.profile == profile]
+            more = [] if None in own else [count for count in counts if count not in own]
+            for gpus in sorted([*own, *more], key=lambda count: count or 0):
+                row = row_of.get((profile, gpus), ProfileRow(profile=profile, gpus=gpus, rates={}, spread_rates={}))
+                filled.append(self._filled(row))
+        return [row for row in filled if row.rates]
+
+    def _filled(self, row: ProfileRow) -> ProfileRow:
+        if row.gpus is None:
+            return row
+        guesses = {t: self._estimate(row.profile, row.gpus, t, spread=False) for t in self.types}
+        known = {t: rate for t, rate in guesses.items() if rate is not None}
+        return replace(row, rates={**known, **row.rates}, origins={**dict.fromkeys(known, ESTIMATED), **row.origins})
 
     def _missing(self, profile: str, gpus: int, type_: str) -> ProfileMissing | UnknownName:
         if not self.known(profile):
@@ -229,8 +337,8 @@ class Catalogue:
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {len(self.names)} others."
             return ProfileMissing(
                 f"no profile {profile!r} in catalogue {self.name!r}{hint} Measured types are "
-                f"{', '.join(self.types)}. `rota profiles` lists all profiles; measure this one "
-                "and add it to a catalogue file."
+                f"{', '.join(self.types)}. Name one that has it with --profiles (`rota profiles` lists them), "
+                "or measure it and add it to a catalogue file."
             )
         if type_ not in self.types:
             return UnknownName(f"accelerator type for catalogue {self.name!r}:", type_, self.types)
@@ -253,6 +361,11 @@ class Catalogue:
     def _types_of(self, profile: str, gpus: int | None) -> list[str]:
         rates = {t for p, g, t, spread in self.alone if p == profile and gpus in (None, g) and not spread}
         return sorted(rates | {t for p, g, t in self.models if p == profile and (None in (gpus, g) or g == gpus)})
+
+
+def _of_row(values: Mapping[RowKey, V], profile: str, gpus: int | None) -> dict[str, V]:
+    """What is said by type about one profile and number of GPUs, on one server."""
+    return {t: value for (p, g, t, spread), value in values.items() if (p, g, spread) == (profile, gpus, False)}
 
 
 def _listed(counts: Iterable[int]) -> str:

@@ -19,7 +19,7 @@ compare with and the true value is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -68,6 +68,11 @@ class Estimator:
         self.seed = seed
         self._tables: dict[int, _References] = {}
 
+    @property
+    def reference_type(self) -> str | None:
+        """The type that durations are about where nobody says it."""
+        return self.catalogue.reference_type
+
     def known(self, profile: str) -> bool:
         """Whether the catalogue has this profile."""
         return self.catalogue.known(profile)
@@ -79,6 +84,15 @@ class Estimator:
     def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
         """True steps/s of `profile` while it shares its GPUs with `partner`."""
         return self.catalogue.pair_rate(profile, partner, gpus, type_)
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What a user of the catalogue should know."""
+        return self.catalogue.remarks
+
+    def origin(self, profile: str, gpus: int, type_: str) -> str:
+        """How the rate alone was found."""
+        return self.catalogue.origin(profile, gpus, type_)
 
     def step_s(self, profile: str, gpus: int, type_: str) -> float:
         """True seconds of one step, alone."""
@@ -94,6 +108,16 @@ class Estimator:
         if catalogue is self.catalogue:
             return self
         return Estimator(catalogue, self.profiled_fraction, self.reference_models, self.seed)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All profiles."""
+        return self.catalogue.names
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Accelerator types on which something was measured."""
+        return self.catalogue.types
 
     @cached_property
     def references(self) -> tuple[str, ...]:
@@ -211,16 +235,24 @@ def _alone(catalogue: Catalogue, profile: str, gpus: int, type_: str) -> float |
 
 
 def estimated(speeds: Throughputs, settings: Mapping[str, Any], seed: int) -> Throughputs:
-    """The estimator that the settings ask for; without settings, the catalogue itself."""
+    """What the settings ask for: numbers of GPUs by a scaling rule, pairs by the estimator.
+
+    Without settings, the catalogue itself.
+    """
     if not settings:
         return speeds
     if not isinstance(speeds, Catalogue):
         fix = "give profiles by name or as a file"
         raise ConfigError(f"profile settings need a catalogue of Rota; {fix}")
+    if "scaling" in settings:
+        speeds = speeds.scaled(str(settings["scaling"]))
+    of_pairs = {key: value for key, value in settings.items() if key != "scaling"}
+    if not of_pairs:
+        return speeds
     values: dict[str, Any] = {"seed": seed}
-    for key, value in settings.items():
+    for key, value in of_pairs.items():
         name = key.replace("-", "_")
         if name not in _SETTINGS:
-            raise UnknownName("parameter of the throughput estimator:", key, _SETTINGS)
+            raise UnknownName("parameter of the throughput estimator:", key, (*_SETTINGS, "scaling"))
         values[name] = convert(value, _SETTINGS[name], f"throughput estimator: {key}")
     return Estimator(speeds, **values)

@@ -24,6 +24,7 @@ ABOUT = {
     "title": "36 vision models on six GPUs as rota.emulate has them, steps/s; gangs by an assumed ring",
     "source": "profiles published with GPEmu, github.com/mengwanguc/gpemu, commit 27e9534",
     "licence": "MIT by its package metadata",
+    "reference": "v100",
 }
 
 

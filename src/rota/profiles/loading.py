@@ -1,37 +1,50 @@
-"""Catalogues by name or from a file.
+"""Catalogues by name or from a file, or several as one.
 
-A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1) and partner;
-lines `# key: value` may stand before the header. TOML (`[[rate]]` tables) and JSON (a list `rate`
-of objects) hold the same fields, with the keys at the top level, and may hold `[[model]]` tables as
-well: step times, and how speed depends on CPUs and memory (rota.profiles.models). The keys are
-name, title, source, licence; `base` (a built-in catalogue whose rows apply where the file has
-none); `pairs` (a file beside this one with further rows). Any of them may be compressed (`.gz`).
+A file is CSV with the columns profile, gpus, type, rate and optionally spread (0/1), partner, origin
+(measured, extended or derived) and watts (of one GPU); lines `# key: value` may stand before the
+header. TOML (`[[rate]]` tables) and JSON (a list `rate` of objects) hold the same fields, with the
+keys at the top level, and may hold `[[model]]` tables as well: step times, and how speed depends on
+CPUs and memory (rota.profiles.models). The keys are name, title, source, licence; `base` (a built-in
+catalogue whose rows apply where the file has none); `pairs` (a file beside this one with further
+rows); `reference` (the type that durations in traces are about if the trace names none). Any of them
+may be compressed (`.gz`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
 from rota.core.errors import ConfigError, UnknownName
-from rota.profiles import gpemu, pipeline
-from rota.profiles.catalogue import AloneRates, Catalogue, PairRates
+from rota.core.jobs import RECORDED
+from rota.profiles import gpemu, pipeline, recorded
+from rota.profiles.catalogue import MEASURED, AloneRates, Catalogue, PairRates, RowKey
+from rota.profiles.merging import merged
 from rota.profiles.models import Models, read_models
-from rota.profiles.rows import ProfileRows, gpu_counts, rates, read_rows, spreads
+from rota.profiles.rows import ProfileRows, gpu_counts, origins, rates, read_rows, spreads, watts
 
 DATA = Path(__file__).parent / "data"
 BUILT_IN = {
     "gavel": "gavel.csv",
     "gavel-physical": "gavel-physical.csv",
+    "sia": "sia.csv",
+    "arena": "arena.csv",
+    "zeus": "zeus.csv",
+    "lambda": "lambda.csv",
+    "mlperf": "mlperf.csv",
     "synergy": "synergy.toml",
     "synergy-cpu4": "synergy-cpu4.toml",
     "synergy-cpu5": "synergy-cpu5.toml",
     "synergy-cpu6": "synergy-cpu6.toml",
 }
+TRIED = ("gavel", "synergy", "lambda", "mlperf", "sia", "arena", "zeus")
+"""Which of them are tried in turn when none is named."""
 DERIVED: dict[str, tuple[Callable[..., Catalogue], tuple[str, ...]]] = {
     "gpemu": (gpemu.catalogue, ()),
     "pipeline": (pipeline.catalogue, ("synergy", "gavel")),
+    RECORDED: (recorded.catalogue, ()),
 }
 """Catalogues that are computed, and from which others."""
 
@@ -41,9 +54,32 @@ def names() -> list[str]:
     return sorted([*BUILT_IN, *DERIVED])
 
 
-def load(name_or_path: str | Path) -> Catalogue:
-    """A built-in catalogue (read once per process), or one from a file."""
-    text = str(name_or_path)
+def load(wanted: str | Path | Sequence[str | Path]) -> Catalogue:
+    """A built-in catalogue (read once per process), one from a file, or several (`a,b` or a list) as one.
+
+    Of several, the first that has a speed is believed (rota.profiles.merging).
+    """
+    parts = parts_of(wanted)
+    if len(parts) == 1:
+        return _load_one(parts[0])
+    repeated = next((part for part in parts if parts.count(part) > 1), None)
+    if repeated is not None:
+        raise ConfigError(f"catalogue {repeated!r} is named twice; name it once")
+    return merged([_load_one(part) for part in parts])
+
+
+def parts_of(wanted: str | Path | Sequence[str | Path]) -> list[str]:
+    """The catalogues that are asked for, one by one; a file may have a comma in its name."""
+    if isinstance(wanted, Path):
+        return [str(wanted)]
+    if not isinstance(wanted, str):
+        return [str(part) for part in wanted]
+    if "," not in wanted or Path(wanted).is_file():
+        return [wanted]
+    return [part.strip() for part in wanted.split(",")]
+
+
+def _load_one(text: str) -> Catalogue:
     if text in BUILT_IN or text in DERIVED:
         return _built_in(text)
     path = Path(text)
@@ -63,6 +99,7 @@ def _built_in(name: str) -> Catalogue:
 def _from_file(path: Path) -> Catalogue:
     rows = read_rows(path)
     alone, pairs = _tables(rows)
+    own_rows = frozenset(alone)
     base = _base(rows)
     models: Models = read_models(rows.models, rows.axes, rows.path, base.models if base else {})
     _refuse_both(rows, alone, models)
@@ -72,7 +109,36 @@ def _from_file(path: Path) -> Catalogue:
         raise ConfigError(f"{path} has no row without a partner; give the speed of each job alone")
     beside = path.parent / rows.about["pairs"] if "pairs" in rows.about else None
     all_pairs = partial(_all_pairs, base, beside, pairs)
-    return Catalogue(rows.about.get("name", path.name), alone, all_pairs, rows.about, models)
+    origin_of, watts_of = _beside_rates(rows)
+    if base is not None:
+        origin_of = {**{key: base.origins[key] for key in base.origins if key not in own_rows}, **origin_of}
+        watts_of = {**base.watts, **watts_of}
+    about = rows.about if base is None else {**_inherited(base), **rows.about}
+    name = about.get("name", path.name)
+    made = Catalogue(name, alone, all_pairs, about, models, origins=origin_of, watts=watts_of)
+    return _with_sound_reference(made, path)
+
+
+def _inherited(base: Catalogue) -> dict[str, str]:
+    """What holds for a file that does not say it itself."""
+    return {key: base.about[key] for key in ("reference",) if key in base.about}
+
+
+def _with_sound_reference(catalogue: Catalogue, path: Path) -> Catalogue:
+    stated = catalogue.about.get("reference")
+    if stated is not None and stated not in catalogue.types:
+        raise UnknownName(f"reference in {path}:", stated, catalogue.types)
+    return catalogue
+
+
+def _beside_rates(rows: ProfileRows) -> tuple[dict[RowKey, str], dict[RowKey, float]]:
+    """Origins of rows that were not measured, and watts where there are any; of jobs alone."""
+    profile, type_, partner = (rows.cells[c] for c in ("profile", "type", "partner"))
+    keys = list(zip(profile, gpu_counts(rows), type_, spreads(rows), strict=True))
+    alone = [not other for other in partner]
+    origin_of = {k: o for k, o, a in zip(keys, origins(rows), alone, strict=True) if a and o != MEASURED}
+    watts_of = {k: w for k, w, a in zip(keys, watts(rows), alone, strict=True) if a and not math.isnan(w)}
+    return origin_of, watts_of
 
 
 def _refuse_both(rows: ProfileRows, alone: AloneRates, models: Models) -> None:

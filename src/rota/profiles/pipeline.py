@@ -176,6 +176,7 @@ def _about(synergy: Catalogue, gavel: Catalogue) -> dict[str, str]:
         "title": "4 models on K80, P100, V100 by CPUs and memory: derived from gavel and synergy, not measured",
         "source": f"{synergy.about.get('source', synergy.name)}; {gavel.about.get('source', gavel.name)}",
         "licence": "MIT",
+        "reference": MEASURED,
         "measured": "speeds by CPUs and memory on v100 (Synergy), rates by GPU type (Gavel)",
         "derived": "min(GPU, CPUs, storage) fitted to the former, its GPU part scaled by the latter; the errors of the "
         "fit are on v100, and for other types there is nothing to compare with",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.profiles.catalogue import ORIGINS
 from rota.profiles.models import AXES
 
 if sys.version_info >= (3, 11):
@@ -22,9 +23,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-COLUMNS = ("profile", "gpus", "type", "spread", "partner", "rate")
+COLUMNS = ("profile", "gpus", "type", "spread", "partner", "rate", "origin", "watts")
+SLOWEST = 1e-9
+FASTEST = 1e18
+"""Steps/s. Beyond these, times and sums of steps are too large or too small for a float."""
 REQUIRED = ("profile", "gpus", "type", "rate")
-ABOUT = ("name", "title", "source", "licence", "base", "pairs")
+ABOUT = ("name", "title", "source", "licence", "base", "pairs", "reference")
 
 V = TypeVar("V", int, float, bool)
 
@@ -89,9 +93,9 @@ def numbers(
 
 
 def rates(rows: ProfileRows) -> list[float]:
-    """The rates: finite and not negative."""
-    wanted = "a speed; give steps/s >= 0 (0 = does not fit)"
-    return numbers(rows, "rate", float, lambda rate: 0 <= rate < math.inf, wanted)
+    """The rates: none, or what can be counted with."""
+    wanted = f"a speed; give steps/s from {SLOWEST:g} to {FASTEST:g}, or 0 (does not fit)"
+    return numbers(rows, "rate", float, lambda rate: rate == 0 or SLOWEST <= rate <= FASTEST, wanted)
 
 
 def gpu_counts(rows: ProfileRows) -> list[int]:
@@ -104,6 +108,24 @@ def spreads(rows: ProfileRows) -> list[bool]:
     """Whether each row is about GPUs on several servers."""
     wanted = "0 or 1; give 1 if the GPUs are on several servers"
     return numbers(rows, "spread", _flag, lambda _: True, wanted)
+
+
+def origins(rows: ProfileRows) -> list[str]:
+    """How each rate was found; measured where the file does not say."""
+    for place, cell in zip(rows.places, rows.cells["origin"], strict=True):
+        if cell and cell not in ORIGINS:
+            raise UnknownName(f"origin in {rows.path}, {place}:", cell, ORIGINS)
+    return [cell or ORIGINS[0] for cell in rows.cells["origin"]]
+
+
+def watts(rows: ProfileRows) -> list[float]:
+    """Average power of a GPU; NaN where the file does not say."""
+    wanted = "a power; give the watts of one GPU > 0, or leave it empty"
+    return numbers(rows, "watts", _optional, lambda value: math.isnan(value) or 0 < value < math.inf, wanted)
+
+
+def _optional(text: str) -> float:
+    return float(text) if text else math.nan
 
 
 def _flag(text: str) -> bool:
@@ -149,14 +171,14 @@ def _from_csv(text: str, path: str) -> ProfileRows:
 def _from_toml(text: str, path: str) -> ProfileRows:
     try:
         return _from_entries(tomllib.loads(text), path)
-    except tomllib.TOMLDecodeError as problem:
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
 
 
 def _from_json(text: str, path: str) -> ProfileRows:
     try:
         return _from_entries(json.loads(text), path)
-    except json.JSONDecodeError as problem:
+    except (json.JSONDecodeError, RecursionError) as problem:
         raise ConfigError(f"{path} is not valid JSON: {problem}") from None
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota import api
+from rota.core import own_code
 from rota.core.errors import ConfigError, RotaError
 from rota.experiments.execution import OK
 from rota.report.logs import TimeWindow, read_log
@@ -70,8 +71,11 @@ def run_again(sources: Sources, which: Sequence[int], window: TimeWindow | None)
             log = Path(scratch) / f"{i}.jsonl"
             try:
                 made = api.simulate(**how.keywords, events=log)
-            except (RotaError, OSError) as error:
-                sources.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {error}")
+            except Exception as error:
+                said = own_code.blame(error) or (str(error) if isinstance(error, RotaError | OSError) else None)
+                if said is None:
+                    raise
+                sources.notes.append(f"run {record.run.key[:8]} could not be made again for its Gantt chart: {said}")
                 continue
             if made.interrupted:  # Ctrl-C ends the report, not only this run
                 raise KeyboardInterrupt

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rota.analysis.figures.schedule import Occupancy
 from rota.analysis.metrics import Metrics
 from rota.analysis.timeline import Series, UtilizationTimeline
+from rota.api import measured_jobs, speeds_of
 from rota.core.cluster import cluster_from
 from rota.core.errors import ConfigError
 from rota.core.events import RunEnded, RunStarted
@@ -52,12 +53,13 @@ def read_log(path: str | Path, window: TimeWindow | None = None) -> LogContent:
     config = dict(first.config) if isinstance(first, RunStarted) else {}
     try:
         cluster = cluster_from(config["cluster"])
-        measure = tuple(config["measure"]) if config.get("measure") else None
+        measure = measured_jobs(config)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise ConfigError(
             f"{path}:1: the log does not begin with RunStarted and a cluster; give a whole log"
         ) from error
-    metrics = Metrics(cluster, measure)
+    speeds, _ = speeds_of(config)
+    metrics = Metrics(cluster, measure, speeds, endless=bool(config.get("endless")))
     timeline = UtilizationTimeline(cluster)
     held = Occupancy(cluster, window.start, window.end)
     now = 0.0

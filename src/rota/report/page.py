@@ -18,14 +18,24 @@ from pathlib import Path
 from typing import Any
 
 from rota.analysis.output import write_file
-from rota.analysis.plots import COLOURS
+from rota.analysis.plots import BAR_COLOURS
 from rota.report.again import AUTO, chosen, run_again
 from rota.report.logs import TimeWindow
 from rota.report.payload import payload
 from rota.report.points import points
 from rota.report.reading import Sources, names_for_equals, read
 
-SCRIPTS = ("dom.js", "chart.js", "summary.js", "figures.js", "gantt.js", "diff.js", "config.js", "main.js")
+SCRIPTS = (
+    "dom.js",
+    "chart.js",
+    "summary.js",
+    "outcomes.js",
+    "figures.js",
+    "gantt.js",
+    "diff.js",
+    "config.js",
+    "main.js",
+)
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -100,8 +110,8 @@ def embedded(data: Any) -> str:
 
 def _style() -> str:
     """The style sheet with the palette of all other figures."""
-    palette = "".join(f"--c{i}:{colour};" for i, colour in enumerate(COLOURS))
-    classes = "".join(f".c{i}{{--series:var(--c{i})}}" for i in range(len(COLOURS)))
+    palette = "".join(f"--c{i}:{colour};" for i, colour in enumerate(BAR_COLOURS))
+    classes = "".join(f".c{i}{{--series:var(--c{i})}}" for i in range(len(BAR_COLOURS)))
     return f":root{{{palette}}}\n{classes}\n{_asset('report.css')}"
 
 

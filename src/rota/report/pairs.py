@@ -2,8 +2,9 @@
 
 The ratio of their mean completion times, and whether it is more than noise.
 
-With several seeds the interval is Student's t over paired seeds; with one it is the bootstrap over
-jobs of `rota compare`, which says nothing about other seeds.
+With three seeds or more the interval is Student's t over paired seeds; with one it is the bootstrap
+over jobs of `rota compare`, which says nothing about other seeds. Where a run of one of the two is
+unstable there is no comparison: the seeds that came to an end are those that were lucky.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rota.analysis.comparison import Estimate, compare_jobs, mean_ratio
+from rota.analysis.comparison import FEWEST_RATIOS, Estimate, compare_jobs, mean_ratio
 from rota.core.errors import ConfigError
-from rota.experiments.execution import OK
+from rota.experiments.execution import OK, UNSTABLE
 from rota.report.points import SEED, Points
 from rota.report.records import Record
 
@@ -47,10 +48,7 @@ class Pair:
 
 def pairs(records: Sequence[Record], where: Points) -> tuple[list[Pair], str | None]:
     """All pairs that share a seed and have finished runs; and a remark if some were left out."""
-    at: dict[tuple[int, int], dict[Any, int]] = {}
-    for i, record in enumerate(records):
-        if record.run.status == OK and (record.run.metrics.get("mean_jct_s") or 0) > 0:
-            at.setdefault((where.setting[i], where.line[i]), {})[where.axes[i].get(SEED)] = i
+    at = _comparable(records, where)
     compared: list[Pair] = []
     bootstraps_left = MOST_BOOTSTRAPS
     for setting in range(len(where.settings)):
@@ -71,6 +69,18 @@ def pairs(records: Sequence[Record], where: Points) -> tuple[list[Pair], str | N
     return compared, None
 
 
+def _comparable(records: Sequence[Record], where: Points) -> dict[tuple[int, int], dict[Any, int]]:
+    """Finished runs by setting and line, then by seed; none of a line that is unstable at the setting."""
+    places = list(zip(where.setting, where.line, strict=True))
+    unstable = {place for place, record in zip(places, records, strict=True) if record.run.status == UNSTABLE}
+    at: dict[tuple[int, int], dict[Any, int]] = {}
+    for i, record in enumerate(records):
+        has_mean = record.run.status == OK and (record.run.metrics.get("mean_jct_s") or 0) > 0
+        if has_mean and places[i] not in unstable:
+            at.setdefault(places[i], {})[where.axes[i].get(SEED)] = i
+    return at
+
+
 def _estimate(
     records: Sequence[Record],
     runs: Sequence[tuple[int, int]],
@@ -82,7 +92,7 @@ def _estimate(
         estimate = _jobs(records, *runs[0])
         if estimate is not None:
             return estimate, "none" if estimate.low is None else "jobs"
-    return _seeds(records, runs), "seeds" if len(runs) > 1 else "none"
+    return _seeds(records, runs), "seeds" if len(runs) >= FEWEST_RATIOS else "none"
 
 
 def _seeds(records: Sequence[Record], runs: Sequence[tuple[int, int]]) -> Estimate:

@@ -18,17 +18,23 @@ from typing import Any
 import numpy as np
 
 from rota._version import __version__
+from rota.analysis.figures import quantities
 from rota.analysis.figures.curves import point
-from rota.analysis.plots import COLOURS
+from rota.analysis.plots import BAR_COLOURS, COLOURS
 from rota.core.arrays import FloatArray
 from rota.experiments.execution import OK, UNSTABLE
+from rota.experiments.remarks import remarks_of
+from rota.report.outcomes import deadlines, fairness
 from rota.report.pairs import pairs
 from rota.report.points import Points
 from rota.report.reading import Sources
 from rota.report.recipes import recipe
 from rota.report.records import Columns, Record
 
-METRICS = ("mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "makespan_s", "utilization", "cost")
+METRICS = (
+    "mean_jct_s", "p50_jct_s", "p90_jct_s", "p99_jct_s", "makespan_s", "utilization", "cost",
+    "mean_ftf", "worst_ftf", "unfair_fraction", quantities.MISSED,
+)  # fmt: skip
 """Those of which a group has a mean and an interval."""
 MOST_TIMES = 200_000
 """Completion times on a page, about 2 MB."""
@@ -63,7 +69,7 @@ def payload(
     """The object; `made` is the time of the report, seconds since 1970."""
     parts = Interned()
     workloads = Interned()
-    notes = list(sources.notes)
+    notes = [*sources.notes, *remarks_of(record.run for record in sources.records)]
     with_times = _budget(sources.records, notes)
     differences, remark = pairs(sources.records, where)
     notes += [remark] if remark else []
@@ -78,6 +84,7 @@ def payload(
         "sweep": sources.sweep,
         "notes": notes,
         "colours": len(COLOURS),
+        "bar_colours": len(BAR_COLOURS),
         "varied": where.varied,
         "x": where.x,
         "lines": where.lines,
@@ -121,6 +128,8 @@ def _run(
     how = recipe(record.run.config)
     known = {name: value for name, value in run.metrics.items() if value is not None}
     metrics = {name: value for name, value in known.items() if name not in {"config", "notes"}}
+    missed = quantities.value(known, quantities.MISSED)
+    metrics |= {} if missed is None else {quantities.MISSED: missed}
     about = {
         "started": run.started,
         "cpu_s": run.cpu_s,
@@ -238,14 +247,14 @@ def _group(records: Sequence[Record], setting: int, line: int, of: list[int]) ->
     unstable = sum(records[i].run.status == UNSTABLE for i in of)
     stats = {}
     for name in METRICS:
-        values = [records[i].run.metrics.get(name) for i in usable]
-        known = [float(v) for v in values if isinstance(v, int | float)]
+        values = [quantities.value(records[i].run.metrics, name) for i in usable]
+        known = [value for value in values if value is not None]
         p = point(0.0, known, unstable)
         if p.mean is not None:
             stats[name] = [_rounded(v) for v in (p.mean, p.low, p.high)] + [p.runs]
-    done = [records[i].jobs for i in usable if records[i].run.status == OK]
-    times = [jobs["jct_s"] for jobs in done if jobs is not None]
-    cdf = _cdf(np.concatenate(times)) if times else None
+    done = [] if unstable else [records[i] for i in usable if records[i].run.status == OK]
+    tables = [record.jobs for record in done if record.jobs is not None]
+    cdf = _cdf(np.concatenate([jobs["jct_s"] for jobs in tables])) if tables else None
     return {
         "setting": setting,
         "line": line,
@@ -253,6 +262,8 @@ def _group(records: Sequence[Record], setting: int, line: int, of: list[int]) ->
         "unstable": unstable,
         "stats": stats,
         "cdf": cdf,
+        "ftf": fairness(tables),
+        "deadlines": deadlines(done),
     }
 
 

@@ -63,6 +63,9 @@ def axes_of(run: Run) -> dict[str, Any]:
     """
     config = run.config
     axes: dict[str, Any] = {"policy": config.get("policy"), "mechanism": config.get("mechanism")}
+    for part in ("policy", "mechanism"):  # classes of one name, or one before and after an edit, are two lines
+        digest = config.get(f"{part}_sha256")
+        axes[f"{part}.code"] = None if digest is None else f"sha256:{digest[:8]}"
     axes["workload"] = config.get("workload")
     axes["trace"] = PurePath(str(config["trace"])).name if config.get("trace") else None
     cluster = config.get("cluster")

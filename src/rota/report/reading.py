@@ -12,12 +12,13 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rota.analysis.fairness import fairness
 from rota.analysis.jobs_csv import read_jobs_csv
 from rota.core.errors import ConfigError, UnknownName
 from rota.experiments.blobs import unpack
@@ -25,6 +26,7 @@ from rota.experiments.execution import OK
 from rota.experiments.keys import plain
 from rota.experiments.store import ResultStore, Run
 from rota.report.logs import LogContent, TimeWindow, read_log
+from rota.report.outcomes import deadlines_of
 from rota.report.records import Columns, Record, counted
 
 SQLITE = b"SQLite format 3"
@@ -236,7 +238,19 @@ def _metrics_of(jobs: Columns) -> dict[str, Any]:
         "p90_jct_s": float(p90),
         "p99_jct_s": float(p99),
         "jobs_measured": len(times),
+        **_outcomes_of(jobs),
     }
+
+
+def _outcomes_of(jobs: Columns) -> dict[str, Any]:
+    """Finish-time fairness and deadlines, if the table has them."""
+    known: dict[str, Any] = {}
+    if "ftf" in jobs and np.isfinite(jobs["ftf"]).any():
+        known |= asdict(fairness(jobs["ftf"]))
+    deadlines = deadlines_of(jobs)
+    if deadlines is not None:
+        known |= {"slo_jobs": deadlines.jobs, "slo_violations": deadlines.late + deadlines.unfinished}
+    return known
 
 
 def _status(metrics: dict[str, Any]) -> str:

@@ -15,9 +15,11 @@ from typing import Any
 
 from rota import clusters
 from rota.assembly import priced
+from rota.core import own_code
 from rota.core.cluster import cluster_from
 from rota.core.errors import RotaError
 from rota.core.rules import PRESETS, Rules
+from rota.policies.registry import policies
 
 _SETTINGS = (
     ("trace_settings", "--set-trace"),
@@ -45,6 +47,8 @@ def recipe(config: Mapping[str, Any]) -> RunRecipe:
         return RunRecipe(
             command="", note="no command: the configuration does not say where the jobs of this run came from"
         )
+    if _is_an_object(config):
+        return RunRecipe(command="", note=f"no command: the policy {config['policy']} was given as an object in Python")
     words: dict[str, Any] = {}
     for key in ("trace", "trace_format", "workload", "policy", "mechanism", "seed", "until"):
         if config.get(key) is not None:
@@ -64,6 +68,12 @@ def recipe(config: Mapping[str, Any]) -> RunRecipe:
     return RunRecipe(keywords=words if usable else {}, command=_command(words), note=note)
 
 
+def _is_an_object(config: Mapping[str, Any]) -> bool:
+    """Whether the policy has neither a name nor a file."""
+    name = str(config["policy"])
+    return "policy_sha256" in config and own_code.reference(name) is None and name not in policies.names()
+
+
 def _cluster(described: Any, rules: Any) -> tuple[str, str | None]:
     """What to write for --cluster; a name only if it still stands for the same servers."""
     if isinstance(described, str):
@@ -74,7 +84,7 @@ def _cluster(described: Any, rules: Any) -> tuple[str, str | None]:
         if isinstance(rules, Mapping):
             known = priced(known, Rules(**{**rules, "type_order": tuple(rules["type_order"])}))
         own = cluster_from(described)
-        if (known.servers, known.accelerators) == (own.servers, own.accelerators):
+        if set(known.servers) == set(own.servers) and known.accelerators == own.accelerators:
             return name, None
     except (RotaError, OSError, KeyError, TypeError, ValueError, IndexError):
         pass

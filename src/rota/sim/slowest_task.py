@@ -20,6 +20,8 @@ from rota.sim.tasks import Tasks
 class SlowestTask:
     """Whole steps; a round ends when its slowest task does (the Gavel artifact)."""
 
+    exact = False
+
     def __init__(self, rules: Rules) -> None:
         self._round_s = rules.round_s
         self._gap_counts = rules.idle_gap_counts
@@ -32,7 +34,14 @@ class SlowestTask:
     def pace(self, tasks: Tasks) -> None:
         """A round ends with its slowest task."""
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+    def run(
+        self,
+        tasks: Tasks,
+        now: float,
+        stop: float,
+        last_end: float,
+        limit: float = math.inf,  # noqa: ARG002 - rounds are whole
+    ) -> Stretch:
         """Full rounds first, all alike, then the round in which a job comes to its end."""
         start = last_end if self._gap_counts else now
         if len(tasks.paired):

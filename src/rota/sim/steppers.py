@@ -1,9 +1,9 @@
 """How far tasks get in a round: four rules behind one method.
 
-`Grid` is the sane one: rounds start at multiples of the round's length and progress is rate x time. `SlowestTask` (in a
-module of its own) is the published Gavel simulator: whole steps, and a round lasts until its slowest task is through.
-`Whole` is the published Synergy simulator: whole steps on the grid, and jobs end with their round. `Fluid` has no
-rounds: it goes from one arrival or completion to the next.
+`Grid` (in a module of its own) is the sane one: rounds start at multiples of the round's length and progress is rate x
+time. `SlowestTask` (likewise) is the published Gavel simulator: whole steps, and a round lasts until its slowest task
+is through. `Whole` is the published Synergy simulator: whole steps on the grid, and jobs end with their round. `Fluid`
+has no rounds: it goes from one arrival or completion to the next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rota.sim.tasks import Tasks
 
 NO_IDS: IntArray = np.zeros(0, dtype=np.int64)
 NO_TIMES: FloatArray = np.zeros(0)
-_NEVER_S = 1e15
+NEVER_S = 1e15
 """Seconds that no simulation reaches; rounds up to here are still whole numbers."""
 
 
@@ -45,15 +45,23 @@ class Stretch:
     lost: IntArray
     each: FloatArray | None = None
     """[rounds, K] seconds round by round."""
+    alone: FloatArray | None = None
+    """[K] of `seconds`, those after one member of a pair had ended: positive if the first went on, negative if the
+    second did; None if no pair lost a member."""
+    cut: bool = False
+    """Whether time was up before the decision point that tasks were to run to."""
 
 
 class Stepper(Protocol):
     """Moves the tasks of a plan forward."""
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:
+    exact: bool
+    """Whether a stretch can be cut at any second, and gone on with later."""
+
+    def run(self, tasks: Tasks, now: float, stop: float, last_end: float, limit: float = math.inf) -> Stretch:
         """Run to the first decision point at or after `stop`, or to one at which a job is through.
 
-        At least to the next one: `stop` may lie in the past.
+        At least to the next one: `stop` may lie in the past. At `limit` time is up, wherever the tasks are.
         """
 
     def wake(self, arrival: float) -> float:
@@ -63,82 +71,18 @@ class Stepper(Protocol):
         """Steps that tasks do in every round from now on; None if rounds are not alike."""
 
 
-class Grid:
-    """Rounds on a fixed grid, progress is rate x time."""
-
-    def __init__(self, rules: Rules, offset: float = 0.0) -> None:
-        self._round_s = rules.round_s
-        self._restart_s = rules.restart_s
-        self._offset = offset
-
-    def wake(self, arrival: float) -> float:
-        """The next round."""
-        return _next_round(arrival, self._round_s, self._offset)
-
-    def pace(self, tasks: Tasks) -> FloatArray | None:
-        """Rate x time, once nobody has to start any more."""
-        if len(tasks.paired) or (self._restart_s and tasks.fresh.any()):
-            return None
-        return tasks.rate * self._round_s
-
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
-        """As many rounds as pass before `stop` or until a job is through."""
-        lead = np.where(tasks.fresh, self._restart_s, 0.0)
-        need = lead + tasks.left / tasks.pace
-        partner_need = lead + tasks.partner_left / tasks.partner_pace
-        soonest = min(need.min(), partner_need[tasks.paired].min(initial=np.inf))
-        since = now - self._offset
-        first = math.floor(since / self._round_s + TOLERANCE)
-        last = math.ceil((since + min(float(soonest), _NEVER_S)) / self._round_s - TOLERANCE)
-        last = min(last, math.ceil((max(now, min(stop, _NEVER_S)) - self._offset) / self._round_s - TOLERANCE))
-        rounds = max(1, last - first)
-        end = (first + rounds) * self._round_s + self._offset
-        work = np.maximum(end - now - lead, 0.0)
-        return self._outcome(tasks, now, end, rounds, work, need, partner_need)
-
-    def _outcome(
-        self,
-        tasks: Tasks,
-        now: float,
-        end: float,
-        rounds: int,
-        work_s: FloatArray,
-        need_s: FloatArray,
-        partner_need_s: FloatArray,
-    ) -> Stretch:
-        """What tasks do until `end` if they make progress for `work_s` and need `need_s` to their end."""
-        span = end - now
-        through = need_s <= span * (1 + TOLERANCE)
-        steps = np.where(through, tasks.left, tasks.rate * work_s)
-        partner_steps = np.zeros(len(steps))
-        held_s = np.minimum(need_s, span)
-        finished = tasks.placement.first[through]
-        finished_at = now + need_s[through]
-        pairs = tasks.paired
-        if len(pairs):
-            partner_need_s = partner_need_s[pairs]
-            done = partner_need_s <= span * (1 + TOLERANCE)
-            partner_steps[pairs] = np.where(done, tasks.partner_left[pairs], tasks.partner_rate[pairs] * work_s[pairs])
-            held_s[pairs] = np.minimum(np.maximum(need_s[pairs], partner_need_s), span)
-            finished = np.concatenate([finished, tasks.placement.second[pairs[done]]])
-            finished_at = np.concatenate([finished_at, now + partner_need_s[done]])
-        tasks.left = tasks.left - steps
-        tasks.partner_left = tasks.partner_left - partner_steps
-        tasks.fresh = np.zeros(len(steps), dtype=np.bool_)
-        finished_at = np.minimum(finished_at, end)
-        return Stretch(now, end, rounds, steps, partner_steps, held_s, finished, finished_at, NO_IDS)
-
-
 class Whole:
     """Rounds on a fixed grid, whole steps; a job that is through ends with its round (the Synergy artifact)."""
 
+    exact = False
+
     def __init__(self, rules: Rules, offset: float = 0.0) -> None:
         self._round_s = rules.round_s
         self._offset = offset
 
     def wake(self, arrival: float) -> float:
         """The next round."""
-        return _next_round(arrival, self._round_s, self._offset)
+        return next_round(arrival, self._round_s, self._offset)
 
     def pace(self, tasks: Tasks) -> FloatArray:
         """Whole steps, at least one."""
@@ -146,7 +90,14 @@ class Whole:
             tasks.chunk = np.maximum(np.floor(self._round_s / (1.0 / tasks.pace)), 1.0)
         return tasks.chunk
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
+    def run(
+        self,
+        tasks: Tasks,
+        now: float,
+        stop: float,
+        last_end: float,  # noqa: ARG002
+        limit: float = math.inf,  # noqa: ARG002 - rounds are whole
+    ) -> Stretch:
         """As many rounds as pass before `stop` or until a job is through."""
         chunk = self.pace(tasks)
         left = tasks.left
@@ -155,7 +106,7 @@ class Whole:
         rounds = 1
         if stop > now:
             rounds = 1 if len(pairs) else math.ceil(smallest(left / chunk))
-            rounds = max(1, min(rounds, math.ceil((min(stop, _NEVER_S) - now) / self._round_s - TOLERANCE)))
+            rounds = max(1, min(rounds, math.ceil((min(stop, NEVER_S) - now) / self._round_s - TOLERANCE)))
         end = now + rounds * self._round_s
         steps = np.empty(len(left))
         finished = placement.first[left <= 0] if kernels.whole(chunk, left, steps, rounds) else NO_IDS
@@ -174,6 +125,8 @@ class Whole:
 class Fluid:
     """No rounds: from one arrival or completion to the next."""
 
+    exact = True
+
     def wake(self, arrival: float) -> float:
         """At once."""
         return arrival
@@ -181,7 +134,14 @@ class Fluid:
     def pace(self, tasks: Tasks) -> None:
         """There are no rounds."""
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float) -> Stretch:  # noqa: ARG002
+    def run(
+        self,
+        tasks: Tasks,
+        now: float,
+        stop: float,
+        last_end: float,  # noqa: ARG002
+        limit: float = math.inf,
+    ) -> Stretch:
         """Every task runs its fraction of the time; that a pair does not fit is noticed at once."""
         placement = tasks.placement
         fraction = placement.fraction if placement.fraction is not None else np.ones(len(placement))
@@ -191,7 +151,8 @@ class Fluid:
         jobs, first_row, member = np.unique(ids, return_index=True, return_inverse=True)
         total = np.bincount(member, weights=speed)
         need = left[first_row] / total
-        end = min(stop, now + float(need.min()))
+        natural_end = min(stop, now + float(need.min()))
+        end = min(natural_end, limit)
         span = end - now
         # What is left may be too little to move the clock; waiting for it would never end.
         through = (need <= span * (1 + TOLERANCE)) | (now + need <= end)
@@ -203,15 +164,17 @@ class Fluid:
         return Stretch(
             start=now,
             end=end,
-            rounds=1,
+            rounds=0 if end < natural_end else 1,
             steps=steps[: len(placement)],
             partner_steps=partner_steps,
             seconds=fraction * span,
             finished=jobs[through],
             finished_at=np.minimum(now + need[through], end),
             lost=NO_IDS,
+            cut=end < natural_end,
         )
 
 
-def _next_round(arrival: float, round_s: float, offset: float) -> float:
+def next_round(arrival: float, round_s: float, offset: float) -> float:
+    """The first point of the grid at or after that second."""
     return math.ceil((arrival - offset) / round_s - TOLERANCE) * round_s + offset

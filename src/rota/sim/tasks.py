@@ -31,6 +31,12 @@ class Tasks:
     pace: FloatArray
     """`rate` to divide by: the same, but next to nothing instead of 0 for a pair that does not fit."""
     partner_pace: FloatArray
+    alone: FloatArray
+    """Rates of the first members of pairs once they are alone; one entry per pair."""
+    partner_alone: FloatArray
+    """The same of the second members."""
+    lead: FloatArray | None = None
+    """Seconds that each task still needs to start, once somebody has worked them out."""
     chunk: FloatArray | None = None
     """Steps of a whole round, once somebody has worked them out."""
     surprise: bool = False
@@ -81,14 +87,16 @@ def make_tasks(placement: Placement, view: View, *, spread_costs: bool, whole: f
         fresh=~placement.kept,
         pace=rates,
         partner_pace=rates,
+        alone=_NO_TIMES,
+        partner_alone=_NO_TIMES,
         chunk=chunk if len(chunk) else None,
     )
     if shared:
-        _pair_up(tasks, view, group)
+        _pair_up(tasks, view, group, spread_costs=spread_costs)
     return tasks
 
 
-def _pair_up(tasks: Tasks, view: View, group: IntArray) -> None:
+def _pair_up(tasks: Tasks, view: View, group: IntArray, *, spread_costs: bool) -> None:
     """Rates and steps left of two jobs on the same GPUs; `group` is the class of the first job of each task."""
     placement = tasks.placement
     classes = view.classes
@@ -98,10 +106,17 @@ def _pair_up(tasks: Tasks, view: View, group: IntArray) -> None:
     second_class = view.job_class[other]
     gpu_type = placement.type[paired]
     tasks.paired = paired
+    alone = tasks.rate[paired]
+    partner_alone = classes.throughput[second_class, gpu_type]
+    if spread_costs and len(placement.slot_server) > len(placement):
+        spread = classes.spread[second_class, gpu_type]
+        partner_alone = np.where(placement.spans[paired], spread, partner_alone)
     tasks.rate = tasks.rate.copy()
     tasks.rate[paired] = classes.true_pair[first_class, second_class, gpu_type]
     tasks.partner_rate = np.ones(len(placement))
     tasks.partner_rate[paired] = classes.true_pair[second_class, first_class, gpu_type]
+    tasks.alone = np.where(alone > 0, alone, np.maximum(tasks.rate[paired], _CRAWL))
+    tasks.partner_alone = np.where(partner_alone > 0, partner_alone, np.maximum(tasks.partner_rate[paired], _CRAWL))
     tasks.partner_left = np.zeros(len(placement))
     tasks.partner_left[paired] = view.total_steps[other] - view.steps_done[other]
     tasks.pace = tasks.rate

@@ -8,16 +8,19 @@ events, not with seconds.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from rota.core.arrays import FloatArray, smallest
+from rota.core.arrays import FloatArray, IntArray, smallest
 from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
 from rota.core.horizon import Horizon, Outlook
 from rota.core.jobs import Source
 from rota.core.placement import Plan
 from rota.core.rules import Rules
+from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
+from rota.sim.grid import Grid
 from rota.sim.slowest_task import SlowestTask
-from rota.sim.steppers import Fluid, Grid, Stepper, Stretch, Whole
+from rota.sim.steppers import NO_IDS, NO_TIMES, Fluid, Stepper, Stretch, Whole
 from rota.sim.tasks import Tasks, make_tasks
 
 _WORTH_LOOKING = 3
@@ -33,6 +36,8 @@ class World:
         self._round_s = rules.round_s
         self._whole = rules.round_s if rules.rounds == "whole" else 0.0
         self._rounds: Stepper = _stepper(rules, late=source.static)
+        self._just_after_s = 0.0 if rules.rounds == "slowest-task" else TOLERANCE * rules.round_s
+        """Who arrives so little after the start of a round is there at its start."""
         self._fluid: Stepper = Fluid()
         self._tasks: Tasks | None = None
         self._now = 0.0
@@ -40,6 +45,14 @@ class World:
         self._taken = 0
         self._next: float | None = None
         """When the next job arrives, once it was asked for."""
+        self.interrupted = False
+        """Whether time was up before the next decision point."""
+        self._stop = -math.inf
+        """Then: the moment that was to be reached, ..."""
+        self._through: tuple[IntArray, FloatArray] = (NO_IDS, NO_TIMES)
+        """... and jobs that came to their end in the round that is not over, and when."""
+        self._lead: FloatArray | None = None
+        """Seconds that the tasks of a checkpoint still need to start."""
 
     def now(self) -> float:
         """Simulated seconds."""
@@ -56,34 +69,61 @@ class World:
         self._tasks = (
             make_tasks(plan.placement, view, spread_costs=self._spread_costs, whole=self._whole) if running else None
         )
+        if self._tasks is not None:
+            self._tasks.lead = self._lead
+        self._lead = None
 
     def close(self) -> None:
         """Nothing to stop."""
 
     def advance(self, horizon: Horizon, limit: float) -> list[Event]:
-        """Go to the first decision point at which the horizon is over: at least one round, unless nothing runs."""
+        """Go to the first decision point at which the horizon is over: at least one round, unless nothing runs.
+
+        At `limit` time is up, even in the middle of a round (in which case the world is `interrupted`, and what
+        happens next does not depend on it). Asked again at that moment, it says who has ended or arrived by then.
+        """
+        if limit <= self._now:
+            return [*self._ended_early(), *self._arrived()]
         arrival = self._arrival()
-        tasks = self._tasks
-        events: list[Event] = []
-        if tasks is None:
-            wake = self._rounds.wake(arrival) if arrival < math.inf else math.inf
-            target = min(wake, horizon.until, limit)
-            if target < math.inf:
-                self._now = max(self._now, target)
+        if self._tasks is None:
+            self._rest(arrival, horizon.until, limit)
+            events: list[Event] = []
         else:
             heed = arrival if JobsSubmitted in horizon.ended_by else math.inf
-            until = horizon.until
-            if tasks.surprise:
-                until = self._now
-            elif horizon.outlook is not None:
-                until = self._foreseen(tasks, horizon.outlook, heed)
-            events = self._run(tasks, min(heed, until, limit))
-        jobs = self._source.take(self._now) if arrival <= self._now else None
-        if jobs is not None:
-            self._next = None
-            events.append(JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs))
-            self._taken += len(jobs)
-        return events
+            events = self._run(self._tasks, self._until(self._tasks, horizon, heed), limit)
+        return events if self.interrupted else [*events, *self._arrived()]
+
+    def _rest(self, arrival: float, until: float, limit: float) -> None:
+        """Nothing runs: go to the round in which a job arrives."""
+        wake = min(self._rounds.wake(arrival) if arrival < math.inf else math.inf, until)
+        self.interrupted = limit < wake
+        target = min(wake, limit)
+        if target < math.inf:
+            self._now = max(self._now, target)
+
+    def _until(self, tasks: Tasks, horizon: Horizon, heed: float) -> float:
+        """When to stop; the moment that was to be reached before, if the world was interrupted."""
+        if self.interrupted:
+            return self._stop
+        if tasks.surprise:
+            return self._now
+        until = horizon.until if horizon.outlook is None else self._foreseen(tasks, horizon.outlook, heed)
+        return min(heed, until)
+
+    def _arrived(self) -> list[Event]:
+        now = self._now + self._just_after_s
+        jobs = self._source.take(now) if self._arrival() <= now else None
+        if jobs is None:
+            return []
+        event = JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs)
+        self._next = None
+        self._taken += len(jobs)
+        return [event]
+
+    def _ended_early(self) -> list[Event]:
+        """Jobs that came to their end in a round that is not over."""
+        jobs, finished_at = self._through
+        return [JobsFinished(at=self._now, jobs=jobs, finished_at=finished_at)] if len(jobs) else []
 
     def _foreseen(self, tasks: Tasks, outlook: Outlook, arrival: float) -> float:
         """When the decision has to be looked at again, given the pace of the tasks."""
@@ -105,30 +145,57 @@ class World:
             self._next = self._source.peek()
         return self._next
 
-    def _run(self, tasks: Tasks, stop: float) -> list[Event]:
+    def _run(self, tasks: Tasks, stop: float, limit: float) -> list[Event]:
         fluid = tasks.placement.fraction is not None
         stepper = self._fluid if fluid else self._rounds
-        stretch = stepper.run(tasks, self._now, stop, self._last_end)
+        if not stepper.exact:
+            stop = min(stop, limit)
+        stretch = stepper.run(tasks, self._now, stop, self._last_end, limit)
         self._now = self._last_end = stretch.end
+        if self.interrupted:
+            self._recall(stretch)
+        self.interrupted = stretch.cut
         events: list[Event] = [_ran(stretch)]
-        if len(stretch.finished):
-            order = stretch.finished.argsort()
-            events.append(
-                JobsFinished(at=stretch.end, jobs=stretch.finished[order], finished_at=stretch.finished_at[order])
-            )
+        order = stretch.finished.argsort()
+        finished = stretch.finished[order]
+        finished_at = stretch.finished_at[order]
+        if stretch.cut:
+            self._stop = stop
+            self._through = (finished, finished_at)
+        elif len(finished):
+            events.append(JobsFinished(at=stretch.end, jobs=finished, finished_at=finished_at))
         return events
+
+    def _recall(self, stretch: Stretch) -> None:
+        """Jobs that were through before time was up ended then, not now."""
+        jobs, finished_at = self._through
+        for job, at in zip(jobs.tolist(), finished_at.tolist(), strict=True):
+            stretch.finished_at[stretch.finished == job] = at
+        self._through = (NO_IDS, NO_TIMES)
 
     # Checkpoints
 
-    def snapshot(self) -> dict[str, float]:
+    def snapshot(self) -> dict[str, Any]:
         """What is needed to go on later (the tasks follow from the state)."""
-        return {"now": self._now, "last_end": self._last_end, "taken": float(self._taken)}
+        return {
+            "now": self._now,
+            "last_end": self._last_end,
+            "taken": self._taken,
+            "interrupted": self.interrupted,
+            "stop": self._stop,
+            "through": self._through,
+            "lead": None if self._tasks is None else self._tasks.lead,
+        }
 
-    def restore(self, saved: dict[str, float]) -> None:
+    def restore(self, saved: dict[str, Any]) -> None:
         """Go on from a snapshot; the source is moved forward by its own restore."""
         self._now = saved["now"]
         self._last_end = saved["last_end"]
-        self._taken = int(saved["taken"])
+        self._taken = saved["taken"]
+        self.interrupted = saved["interrupted"]
+        self._stop = saved["stop"]
+        self._through = saved["through"]
+        self._lead = saved["lead"]
         self._next = None
 
 
@@ -149,4 +216,5 @@ def _ran(stretch: Stretch) -> RoundsRan:
         seconds=stretch.seconds,
         lost=stretch.lost,
         each=stretch.each,
+        alone=stretch.alone,
     )

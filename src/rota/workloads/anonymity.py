@@ -2,8 +2,8 @@
 
 Tenants and commands get pseudonyms: numbers in order of appearance, which are stable inside one
 file, or, with a key, the beginning of a keyed hash (HMAC-SHA256), which is the same in every file
-made with that key and cannot be undone without it. Working directories and steps arguments are
-removed. The first job arrives at 0. Times can be rounded; numbers of GPUs, requests, weights and
+made with that key and cannot be undone without it. Names of jobs, working directories and steps
+arguments are removed. The first job arrives at 0. Times can be rounded; numbers of GPUs, requests, weights and
 deadlines stay. It is no proof of anonymity: who knows that somebody ran a job of 512 GPUs for
 exactly 91 hours will find it, unless times are rounded coarsely.
 """
@@ -43,6 +43,7 @@ def anonymize(
     started = zip(jobs.launches, hidden, strict=True)
     return replace(
         changed,
+        names=None,
         tenants=tuple(jobs.tenants if jobs.tenants == ("default",) else pseudonyms("tenant", jobs.tenants, key)),
         launches=tuple(Launch(name, "", "", launch.needs_data_dir) for launch, name in started),
         profiles=tuple(pseudonyms("model", jobs.profiles, key)) if models else jobs.profiles,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +29,10 @@ class TraceFacts:
     jobs_by_profile: dict[str, int]
     tenants: int
     jobs_with_slo: int
+    jobs_by_types: dict[str, int]
+    """By the types on which they may run, `a100|h100`; empty if any will do for all."""
+    jobs_by_recorded: dict[str, int]
+    """By the type that their duration is about; empty if the trace names none."""
 
 
 def trace_facts(jobs: Jobs) -> TraceFacts:
@@ -52,4 +58,12 @@ def trace_facts(jobs: Jobs) -> TraceFacts:
         jobs_by_profile={name: count for name, count in profiles if count},
         tenants=len(np.unique(jobs.tenant)),
         jobs_with_slo=int(np.count_nonzero(~np.isnan(jobs.slo))),
+        jobs_by_types=_counted(["|".join(types) for types in jobs.allowed_types()], "any"),
+        jobs_by_recorded=_counted([] if jobs.gpu_types is None else jobs.gpu_types.recorded_names(), "not said"),
     )
+
+
+def _counted(texts: Sequence[str], nothing: str) -> dict[str, int]:
+    """How often each text is there; nothing if all are empty."""
+    counts = Counter(texts)
+    return {text or nothing: counts[text] for text in sorted(counts)} if any(counts) else {}

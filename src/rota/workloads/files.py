@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from rota.workloads.problems import Problems
 LONGEST_LOOK = 100_000
 """Characters of the first line that are shown to formats: JSON may be one line of many
 megabytes."""
+
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How files begin that some shells and spreadsheets write."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,14 @@ def opened(path: str | Path, problems: Problems) -> TraceFile:
     """A file, compressed with gzip or not. Raises ConfigError if it cannot be read."""
     try:
         data = Path(path).read_bytes()
-        packed = data[:2] == b"\x1f\x8b"
-        return TraceFile(str(path), gzip.decompress(data) if packed else data, problems)
-    except (OSError, EOFError, zlib.error) as problem:
+        unpacked = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        if unpacked[:2] in UTF_16_MARKS:
+            unpacked = unpacked.decode("utf-16").encode()
+        return TraceFile(str(path), unpacked, problems)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
         raise _unreadable(str(path), problem) from None
 
 
 def _unreadable(path: str, problem: Exception) -> ConfigError:
-    return ConfigError(f"cannot read trace {path!r}: {problem}; check the path and the file")
+    fix = "save it as UTF-8" if isinstance(problem, UnicodeDecodeError) else "check the path and the file"
+    return ConfigError(f"cannot read trace {path!r}: {problem}; {fix}")

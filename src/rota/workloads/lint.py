@@ -18,8 +18,7 @@ from rota.core.jobs import Jobs
 from rota.profiles import load
 from rota.workloads.files import opened
 from rota.workloads.problems import Collected, Problem
-from rota.workloads.registry import formats
-from rota.workloads.traces import recognised
+from rota.workloads.traces import reader
 
 MOST = 100
 LATE_S = 86400.0
@@ -57,8 +56,8 @@ def lint(
     name = format
     jobs = None
     try:
-        name = name if name is not None else recognised(file)
-        jobs = formats.create(name, **(settings or {})).read(file)
+        name, format_reader = reader(file, format, settings or {})
+        jobs = format_reader.read(file).by_arrival()
     except TraceError as error:
         what, _, fix = error.message.partition("; ")
         if not problems.count:

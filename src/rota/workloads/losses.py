@@ -16,6 +16,8 @@ def lost(jobs: Jobs, name: str) -> list[str]:
         "tenants": not holds.tenants and jobs.tenants != ("default",),
         "commands": not holds.commands and any(launch != Launch() for launch in jobs.launches),
         "CPU and memory requests": not holds.requests and _asks_for_more(jobs.requests),
+        "types of GPU": not holds.types and jobs.gpu_types is not None,
+        "names of jobs": not holds.types and jobs.names is not None,
     }
     return [what for what, is_lost in losses.items() if is_lost]
 

@@ -23,9 +23,11 @@ class Holds:
     commands: bool = False
     requests: bool = False
     """CPUs and memory that jobs ask for."""
+    types: bool = False
+    """Types of GPU on which jobs may run or ran, and their own names."""
 
 
-EVERYTHING = Holds(durations=True, tenants=True, commands=True, requests=True)
+EVERYTHING = Holds(durations=True, tenants=True, commands=True, requests=True, types=True)
 
 
 class TraceFormat(Protocol):

@@ -15,8 +15,8 @@ from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import TraceError
 from rota.core.jobs import Launch
 from rota.workloads.files import TraceFile
-from rota.workloads.philly import seconds
 from rota.workloads.problems import Problems
+from rota.workloads.times import EXAMPLE, moment
 
 MOST_GPUS = 10**9
 LARGEST = 1e18
@@ -79,19 +79,24 @@ class TraceRows:
                 self.refuse(row, column, "a name; give one")
         return cells
 
-    def times(self, column: str, *, needed: bool) -> FloatArray:
-        """A column of times as seconds that are only good for differences.
+    def times(self, column: str, *, needed: bool, form: str | None = None) -> FloatArray:
+        """A column of times (rota.workloads.times) as seconds that are only good for differences.
 
         NaN where there is none.
         """
         times = np.full(len(self), np.nan)
+        zoned: bool | None = None
         for row, cell in enumerate(self.cells[column]):
             text = cell.strip()
-            at = float(text) if text.isdecimal() else seconds(text)
-            if at is not None:
-                times[row] = at
-            elif needed or text.lower() not in NO_TIME:
-                self.refuse(row, column, "a time; write it as 2017-10-09 07:01:55")
+            at = moment(text, form)
+            if at is None:
+                if needed or text.lower() not in NO_TIME:
+                    self.refuse(row, column, f"a time; write it as {form or EXAMPLE}")
+                continue
+            if zoned not in (None, at.zoned):
+                self.refuse(row, column, "like the times above; give all of them a zone (or seconds), or none")
+            zoned = at.zoned
+            times[row] = at.seconds
         return times
 
     def steps(self, column: str) -> FloatArray:
@@ -112,21 +117,20 @@ class TraceRows:
         return np.where(values < 0, np.nan, values)
 
     def arrivals(self, column: str) -> FloatArray:
-        """A column of arrival times, which may not go back."""
+        """A column of arrival times; in which order does not matter, but is told."""
         values, good = self._numbers(column, lambda v: v >= 0, "an arrival; give seconds >= 0")
-        known = np.flatnonzero(good)
-        for at in np.flatnonzero(np.diff(values[known]) < 0).tolist():
-            row = int(known[at + 1])
-            before = int(known[at])
-            self.problems.error(
+        values = np.where(good, values, 0.0)
+        back = np.flatnonzero((np.diff(values) < 0) & good[1:] & good[:-1])
+        if len(back):
+            row = int(back[0]) + 1
+            self.problems.remark(
                 self.lines[row],
-                f"arrival {self.cells[column][row]} is before {self.cells[column][before]} on line "
-                f"{self.lines[before]}",
-                "sort the trace by arrival",
+                f"{len(back):,} of {len(values):,} lines arrive before the line above them",
+                "jobs are taken in order of arrival",
                 column,
                 self.cells[column][row],
             )
-        return np.maximum.accumulate(np.where(good, values, 0.0)) if len(values) else values
+        return values
 
     def filled(self, column: str, default: str) -> TraceRows:
         """The same rows with a default where the column is absent or a cell empty."""
@@ -190,7 +194,7 @@ def with_header(
     reader = csv.reader(  # Python 3.10 refuses NUL without a place
         io.StringIO(file.text.replace("\0", "?"), newline=""),
         delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE,
+        quoting=csv.QUOTE_NONE if separator == "|" else csv.QUOTE_MINIMAL,
     )
     try:
         numbered = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]

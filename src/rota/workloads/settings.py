@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rota.core.errors import ConfigError
 
@@ -48,3 +48,25 @@ def capacity_by_type(given: Mapping[str, int] | str | None) -> dict[str, int]:
         fix = "give GPUs by type, e.g. v100=36,p100=36"
         raise ConfigError(f"capacity = {given!r} has a negative count; {fix}")
     return dict(sorted(capacity.items()))
+
+
+def pairs(setting: str, value: str | Mapping[str, str], example: str) -> dict[str, str]:
+    """A setting such as `a:b,c:d` as a table; a table passes as it is."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    table: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in value.split(","))):
+        name, colon, rest = (piece.strip() for piece in part.partition(":"))
+        if not (name and colon and rest):
+            raise ConfigError(f"{setting}: {part!r} is not NAME:VALUE; give e.g. {setting}={example}")
+        if name in table:
+            raise ConfigError(f"{setting}: {name!r} is given twice; keep one")
+        table[name] = rest
+    return table
+
+
+def chosen(setting: str, value: str, known: Sequence[str]) -> str:
+    """A setting that is one of a few words."""
+    if value not in known:
+        raise ConfigError(f"{setting} = {value!r} is not one of {', '.join(known)}; give one of these")
+    return value

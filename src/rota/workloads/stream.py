@@ -24,9 +24,17 @@ LARGEST_BLOCK = 65_536
 class Stream:
     """Jobs from a generator that can be started anew. Job k depends only on the settings and k."""
 
-    def __init__(self, begin: Callable[[], Draw], *, endless: bool, static: bool = False) -> None:
-        """`static` says that all jobs are there within the first second."""
+    def __init__(
+        self,
+        begin: Callable[[], Draw],
+        *,
+        endless: bool,
+        static: bool = False,
+        count: int | None = None,
+    ) -> None:
+        """`static` says that all jobs are there within the first second, `count` how many come."""
         self.endless = endless
+        self.count = count
         self.static = static
         self._begin = begin
         self._draw: Draw | None = None

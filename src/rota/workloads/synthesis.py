@@ -87,6 +87,7 @@ def synthesize(
     deadline = submitted + drawn.slo * duration
     return replace(
         drawn,
+        names=None,
         submitted=submitted,
         duration=duration,
         total_steps=drawn.total_steps * factor,

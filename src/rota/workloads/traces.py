@@ -11,10 +11,12 @@ from rota.core.errors import OutputError, TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.files import TraceFile, opened
 from rota.workloads.problems import Problems
-from rota.workloads.registry import formats
+from rota.workloads.registry import TraceFormat, formats
 
 SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".swf": "swf", ".trace": "gavel"}
 """The format that the name of an output file stands for."""
+MAPPED = "columns"
+"""The setting that says what the columns of a file mean, and the format that reads such a file."""
 
 
 def read_trace(
@@ -22,18 +24,31 @@ def read_trace(
     format: str | None = None,  # noqa: A002 - the word users know
     settings: Mapping[str, object] | None = None,
     problems: Problems | None = None,
+    catalogue: object = None,
 ) -> Jobs:
-    """The jobs of a trace file, compressed (`.gz`) or not.
+    """The jobs of a trace file, compressed (`.gz`) or not, in order of arrival.
 
-    Without a format, its first line decides.
+    Without a format, its first line decides, or the setting `columns` if there is one.
 
     `settings` are those of the format, e.g. `assign` for logs that do not say what was trained.
     Durations are unknown (NaN) unless the format has them: see `with_durations`. `problems` hears
-    remarks; it may also collect errors.
+    remarks; it may also collect errors. `catalogue` (a name, file or object) has the speeds with which
+    logs become steps unless the setting `profiles` names another.
     """
     file = opened(path, problems or Problems(str(path)))
-    name = format if format is not None else recognised(file)
-    return formats.create(name, **(settings or {})).read(file)
+    return reader(file, format, settings or {}, catalogue)[1].read(file).by_arrival()
+
+
+def reader(
+    file: TraceFile,
+    format: str | None,  # noqa: A002 - the word users know
+    settings: Mapping[str, object],
+    catalogue: object = None,
+) -> tuple[str, TraceFormat]:
+    """The name of the format of a file, and what reads it."""
+    name = format if format is not None else MAPPED if MAPPED in settings else recognised(file)
+    known = catalogue is not None and "profiles" in formats.entry(name).parameters() and "profiles" not in settings
+    return name, formats.create(name, **settings, **({"profiles": catalogue} if known else {}))
 
 
 def write_trace(
@@ -72,6 +87,9 @@ def recognised(file: TraceFile) -> str:
     for name in formats.names():
         if formats.create(name).recognises(first):
             return name
+    if "JobID" in first and "Submit" in first:
+        fix = "run sacct with -P, so that cells are cut at |"
+        raise TraceError(file.path, number, f"this looks like a listing of sacct in a form that is not read; {fix}")
     raise TraceError(
         file.path,
         number,
@@ -79,7 +97,8 @@ def recognised(file: TraceFile) -> str:
         f"has {first.count(chr(9)) + 1} tab-separated columns and {first.count(',') + 1} "
         "comma-separated ones; name the format, or give 10 or 7 tab-separated columns, 5 "
         "comma-separated ones beginning with a job number, a CSV header with arrival_s and "
-        "profile, or any other first line that docs/workloads.md lists",
+        "profile, or any other first line that docs/workloads.md lists; for any other table say what its "
+        "columns mean, e.g. --set-trace columns=arrival:submit,duration:minutes*60,gpus:ngpu",
     )
 
 

@@ -51,14 +51,14 @@ def test_company_makes_the_isolated_share_smaller():
 def test_refused_jobs_were_never_there_and_dropped_ones_until_they_left():
     metrics = observe_all(
         Metrics(CLUSTER, speeds=Speeds()),
-        submitted(0, [0.0] * 6, steps=[1.0] * 6, gpus=[4] * 6),
+        submitted(0, [0.0] * 6, steps=[1.0] * 6, gpus=[2] * 6),
         JobsRejected(at=0.0, jobs=np.arange(2), reason="too large"),
         JobsDropped(at=50.0, jobs=np.arange(2, 4), reason="failed"),
         finished([4, 5], [100.0, 100.0]),
     )
 
-    # n = (4 x 50 + 2 x 50) / 100 = 3; each type for 2 / (3 x 4) of the time.
-    assert metrics.jobs()["ftf"][4] == pytest.approx(100.0 * (1 + 3) * 2 / 12)
+    # n = (4 x 50 + 2 x 50) / 100 = 3; each type for 2 / (3 x 2) of the time.
+    assert metrics.jobs()["ftf"][4] == pytest.approx(100.0 * (1 + 3) * 2 / 6)
 
 
 def test_without_speeds_there_is_no_fairness():

@@ -6,6 +6,7 @@ import pytest
 from event_builders import CLUSTER, K80, V100, allocated, finished, observe_all, planned, ran, submitted
 
 from rota.analysis.metrics import Metrics
+from rota.core.cluster import AcceleratorType, uniform
 from rota.core.events import CapacityChanged, JobsDropped, JobsRejected, SolveFailed
 
 
@@ -18,7 +19,35 @@ def test_completion_time_is_finish_minus_arrival_with_linear_percentiles():
     assert summary["p50_jct_s"] == pytest.approx(200.0)
     assert summary["p90_jct_s"] == pytest.approx(np.percentile([100, 200, 300], 90))
     assert summary["p999_jct_s"] == pytest.approx(np.percentile([100, 200, 300], 99.9))
-    assert summary["makespan_s"] == 400.0
+    assert summary["makespan_s"] == 320.0
+
+
+def test_the_makespan_goes_from_the_first_arrival_to_the_last_completion_or_to_the_end_while_jobs_are_left():
+    metrics = observe_all(
+        Metrics(CLUSTER), submitted(0, [50.0, 60.0]), planned([(0, -1, V100, 2, 0)]), ran(360, 720, [100])
+    )
+    half = observe_all(copy.deepcopy(metrics), finished([0], [460.0]))
+    whole = observe_all(copy.deepcopy(half), finished([1], [300.0]))
+
+    assert half.summary(720.0)["makespan_s"] == 670.0
+    assert half.summary(720.0)["utilization"] == pytest.approx(200 / (4 * 670))
+    assert whole.summary(720.0)["makespan_s"] == 410.0
+    assert whole.summary(720.0)["utilization"] == pytest.approx(200 / (4 * 410))
+
+
+def test_after_one_of_a_pair_has_ended_the_other_pays_for_the_gpus_alone():
+    event = ran(0, 360, [300.0, 360.0])
+    event.alone = np.array([-200.0, 0.0])
+    metrics = observe_all(
+        Metrics(CLUSTER),
+        submitted(0, [0.0] * 3, tenant_names=["a", "b", "b"], gpus=[2, 2, 1]),
+        planned([(0, 1, V100, 2, 0), (2, -1, K80, 1, 0)]),
+        event,
+    )
+
+    assert metrics.jobs()["gpu_s"].tolist() == [100.0, 500.0, 360.0]
+    assert metrics.jobs()["cost"] == pytest.approx([0.1, 0.5, 0.036])
+    assert metrics.summary(360.0)["cost"] == pytest.approx(0.636)
 
 
 def test_only_jobs_in_the_half_open_range_are_measured():
@@ -51,6 +80,30 @@ def test_cost_is_price_per_hour_by_type_times_gpu_hours():
     )
 
     assert metrics.summary(3600.0)["cost"] == pytest.approx(3.6 * 2 + 0.36 * 0.5)
+
+
+def test_the_cost_is_unknown_where_a_type_that_was_used_has_no_price():
+    cluster = uniform("c", [("v100", 2, 2), ("k80", 2, 2)], (AcceleratorType(name="v100", hourly_price=3.6),))
+    events = (submitted(0, [0.0, 0.0]), planned([(0, -1, V100, 2, 0), (1, -1, K80, 1, 0)]), ran(0, 3600, [3600, 1800]))
+
+    metrics = observe_all(Metrics(cluster), *events)
+    summary = metrics.summary(3600.0)
+
+    assert summary["cost"] is None
+    assert summary["by_tenant"]["default"]["cost"] is None
+    assert metrics.jobs()["cost"][0] == pytest.approx(7.2)
+    assert np.isnan(metrics.jobs()["cost"][1])
+    (remark,) = metrics.ledger.remarks()
+    assert "the price of a GPU hour of k80;" in remark
+
+
+def test_a_type_without_a_price_that_nobody_used_does_no_harm():
+    cluster = uniform("c", [("v100", 2, 2), ("k80", 2, 2)], (AcceleratorType(name="v100", hourly_price=3.6),))
+
+    metrics = observe_all(Metrics(cluster), planned([(0, -1, V100, 2, 0)]), ran(0, 3600, [3600]))
+
+    assert metrics.summary(3600.0)["cost"] == pytest.approx(7.2)
+    assert metrics.ledger.remarks() == []
 
 
 def test_several_reports_may_follow_one_plan():

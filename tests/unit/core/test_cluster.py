@@ -1,5 +1,6 @@
 """Machines as values and as columns."""
 
+import numpy as np
 import pytest
 
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server, uniform
@@ -43,10 +44,14 @@ def test_a_cluster_without_a_gpu_is_refused(groups):
         uniform("empty", groups)
 
 
-def test_prices_come_from_the_accelerators_and_are_one_where_unknown():
+def test_prices_come_from_the_accelerators_and_are_not_made_up_where_unknown():
     known = (AcceleratorType(name="v100", hourly_price=2.5),)
 
-    assert uniform("c", [("v100", 1, 1), ("k80", 1, 1)], known).prices.tolist() == [1.0, 2.5]
+    cluster = uniform("c", [("v100", 1, 1), ("k80", 1, 1)], known)
+
+    assert np.isnan(cluster.prices[0])
+    assert cluster.prices[1] == 2.5
+    assert cluster.unpriced == ("k80",)
 
 
 def test_resources_add_subtract_and_compare_by_component():

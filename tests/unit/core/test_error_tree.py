@@ -33,6 +33,7 @@ def test_an_unknown_name_without_alternatives_says_none():
 
 def test_an_unknown_name_is_said_in_sentences():
     assert str(errors.UnknownName("policy", "x", ["abc"])) == "unknown policy 'x'. Known: abc."
+    assert errors.UnknownName("type", "H100", ["a100", "h100", "v100"]).nearest == "h100"
     assert str(errors.UnknownName("policy", "abd", ["abc"])) == "unknown policy 'abd'; did you mean 'abc'? Known: abc."
 
 

@@ -179,7 +179,7 @@ class Harness:
         """The end of a round: the engine is told what happened, and leases are extended. Nobody decides anew."""
         since = self.loop.round_start
         self.loop.round_start = self.clock.now()
-        cluster = cluster_now(self.registry, None)
+        cluster = cluster_now(self.registry, None, self.catalogue)
         if self.state is None and cluster is not None:
             self.state = self._state_of_now(cluster)
         if self.state is not None:

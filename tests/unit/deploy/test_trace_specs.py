@@ -6,7 +6,7 @@ import pytest
 from rota.core.errors import ConfigError
 from rota.core.job_spec import JobSpec
 from rota.core.jobs import requests, table
-from rota.deploy.trace_runs import check_tenants, elastic, specs_of, tenants_of
+from rota.deploy.trace_runs import bound_to_types, check_tenants, elastic, specs_of, tenants_of
 from rota.rpc import rota_pb2 as pb
 
 
@@ -44,6 +44,11 @@ def test_only_jobs_that_could_have_other_sizes_are_elastic():
 
     assert elastic(jobs(requests=asked)) == 2
     assert elastic(jobs()) == 0
+
+
+def test_jobs_that_may_not_run_everywhere_are_counted():
+    assert bound_to_types(jobs(allowed_types=[["a100"], [], []])) == 1
+    assert bound_to_types(jobs()) == 0
 
 
 def test_many_foreign_tenants_are_named_and_counted():

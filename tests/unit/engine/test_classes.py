@@ -5,7 +5,9 @@ import pickle
 import pytest
 
 from builders import FAST, SLOW, Speeds, ids
+from rota.core.errors import ProfileMissing, UnknownName
 from rota.engine.classes import ClassTable
+from rota.profiles import Catalogue
 
 TYPES = ("k80", "v100")
 
@@ -79,3 +81,31 @@ def test_a_saved_table_goes_on_with_new_rates():
 
     assert back.number(SLOW, 1, 1.0) == 1
     assert back.number(FAST, 1, 1.0) == 0
+
+
+def with_a_hole():
+    """A job that was measured with two GPUs on a v100 only, and one that was measured everywhere."""
+    alone = {("m", 1, t, False): 2.0 for t in TYPES} | {("m", 2, "v100", False): 3.0}
+    return Catalogue("c", alone, lambda: {("m", 2, "v100", False, "m"): 2.0})
+
+
+def test_a_missing_rate_rules_out_its_type_alone():
+    table = ClassTable(with_a_hole(), TYPES)
+    table.number("m", 2, 1.0)
+    table.number("m", 1, 1.0)
+
+    assert table.value.throughput.tolist() == [[0.0, 3.0], [2.0, 2.0]]
+    assert table.value.spread.tolist() == [[0.0, 3.0], [2.0, 2.0]]
+    assert table.value.runs_on.tolist() == [[False, True], [True, True]]
+    assert table.value.best_step_s.tolist() == [pytest.approx(1 / 3), 0.5]
+    assert table.value.pair[0, 0].tolist() == [0.0, 2.0]
+
+
+def test_a_profile_that_nobody_knows_is_still_refused():
+    with pytest.raises(ProfileMissing, match="no profile 'x'"):
+        ClassTable(with_a_hole(), TYPES).number("x", 1, 1.0)
+
+
+def test_a_type_that_the_catalogue_does_not_have_is_still_refused():
+    with pytest.raises(UnknownName, match="'v200'"):
+        ClassTable(with_a_hole(), ("k80", "v200")).number("m", 1, 1.0)

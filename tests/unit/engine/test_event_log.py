@@ -99,6 +99,7 @@ EVENTS = {
         )
     ),
     "RoundsRan": ran(),
+    "RoundsRan with one of a pair left": ran(alone=np.array([0.0, -12.5])),
     "RoundsRan without pairs": ran(partner_steps=np.zeros(2), lost=ids()),
     "JobsFinished": JobsFinished(at=720.0, jobs=ids(0, 2), finished_at=np.array([100 / 3, 700.1])),
     "JobsDropped": JobsDropped(at=720.0, jobs=ids(1), reason="5 failed attempts in a row"),

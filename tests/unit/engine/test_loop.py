@@ -137,12 +137,28 @@ def test_jobs_that_get_nothing_for_ever_are_given_up():
     assert run.of(JobsDropped)[0].reason == "the policy gives them no GPU and nothing will change"
 
 
-def test_until_stops_the_clock_at_a_round():
+def test_until_stops_the_clock_in_the_middle_of_a_round():
     run = a_run(some_jobs(1, steps=1e6), until=1000.0, **ONE)
 
     assert run.reason == "time is up"
-    assert run.events[-1].at == 1080.0
+    assert run.events[-1].at == 1000.0
     assert run.finished == {}
+    assert run.steps().tolist() == [4.0 * 1000]
+    assert sum(event.rounds for event in run.of(RoundsRan)) == 2
+
+
+def test_who_ended_or_arrived_before_the_time_was_up_has_ended_or_arrived():
+    run = a_run(some_jobs(2, steps=[4.0 * 800, 100.0], arrivals=[0.0, 900.0]), until=1000.0, **ONE)
+
+    assert run.finished == {0: 800.0}
+    assert [len(jobs) for jobs in run.jobs] == [1, 1]
+    assert len(run.placements) == 1
+
+
+def test_in_the_rounds_of_the_artifact_until_stops_the_clock_at_a_round():
+    run = a_run(some_jobs(1, steps=1e6), until=1000.0, rules="gavel-artifact", **ONE)
+
+    assert run.events[-1].at == 1080.0
 
 
 def test_until_stops_an_idle_cluster_too():

@@ -1,11 +1,13 @@
 """Answers that make no sense: recorded, never acted on, and in a service never the end."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from builders import FAST, a_cluster, a_placement, a_state, ids, shares, some_jobs
 from rota.core.allocation import Allocation, Options, Traits
-from rota.core.errors import SolveError
+from rota.core.errors import AnswerError, SolveError
 from rota.core.events import JobsFinished, PlacementFailed, Planned, SolveFailed
 from rota.core.horizon import EVERY_ROUND
 from rota.core.jobs import TableSource
@@ -13,7 +15,8 @@ from rota.core.placement import nobody
 from rota.core.ports import EveryEvent
 from rota.core.rules import Rules
 from rota.engine.loop import Engine
-from rota.engine.sense import check_allocation, check_placement
+from rota.engine.placement_sense import check_placement
+from rota.engine.sense import check_allocation
 from rota.engine.state import State
 from rota.mechanisms.registry import build
 from rota.policies.registry import policies
@@ -49,14 +52,14 @@ ALLOCATIONS = {
     "infinite": (one_share(np.inf), "job 1 a share of inf on k80"),
     "negative": (one_share(-0.5, row=2, gpu_type=1), "job 2 a share of -0.5 on v100"),
     "more than all the time": (one_share(1.5), "job 1 a share of 1.5"),
-    "more GPUs than there are": (shares(VIEW, np.ones((3, 2))), "3 GPUs of k80; there are 2"),
-    "a pair beyond": (a_pair([[7.0, 0.0]]), "pair 0 a share of 7.0"),
+    "more GPUs than there are": (shares(VIEW, np.array([[1.0, 0]] * 3)), "3 GPUs of k80; there are 2 .*job 0"),
+    "a pair beyond": (a_pair([[7.0, 0.0]]), "pair 0, 1 a share of 7.0"),
     "a row too few": (shares(VIEW, np.zeros((2, 2))), r"shape \(2, 2\)"),
     "other types": (
         Allocation(jobs=VIEW.jobs, types=("a100",), share=np.zeros((3, 1))),
-        "answered for types",
+        "answered for type 'a100'",
     ),
-    "other jobs": (ranking([0, 1, 2], jobs=ids(0, 1, 9)), "answered for 3 jobs"),
+    "other jobs": (ranking([0, 1, 2], jobs=ids(0, 1, 9)), "job 9, which is not there"),
     "a job twice": (ranking([0, 1, 1]), "order"),
     "a position that is not there": (ranking([0, 1, 3]), "order"),
     "a negative position": (ranking([0, 1, -1]), "order"),
@@ -70,7 +73,7 @@ ALLOCATIONS = {
 def test_an_allocation_that_makes_no_sense_is_refused_with_the_reason(name):
     allocation, reason = ALLOCATIONS[name]
 
-    with pytest.raises(SolveError, match=reason):
+    with pytest.raises(AnswerError, match=reason):
         check_allocation(allocation, VIEW)
 
 
@@ -80,6 +83,10 @@ def test_the_answers_of_our_own_policies_make_sense(name):
     view = a_state(some_jobs(6, gpus=[1, largest, 1, 1, largest, 1])).view(0.0)
 
     check_allocation(policies.create(name).allocate(view), view)
+
+
+def with_columns(**columns):
+    return dataclasses.replace(a_placement((0, -1, 0, 1)), **columns)
 
 
 PLACEMENTS = {
@@ -94,7 +101,19 @@ PLACEMENTS = {
         a_placement((0, -1, 0, 1), (1, -1, 0, 1), servers=[[(0, 1)], [(0, 1)]]),
         "takes 2 GPUs of server",
     ),
-    "fewer slots than GPUs": (a_placement((0, -1, 0, 2), servers=[[(0, 1)]]), "add up"),
+    "fewer slots than GPUs": (a_placement((0, -1, 0, 2), servers=[[(0, 1)]]), "slots of job 0 .* add up.* 1, not 2"),
+    "slots below nothing": (a_placement((0, -1, 0, 1), servers=[[(0, 2), (1, -1)]]), "job 0 -1 GPUs of a server"),
+    "no GPUs": (a_placement((1, -1, 0, 0), servers=[[]]), "job 1 0 GPUs"),
+    "a server of another type": (a_placement((0, -1, 0, 1), servers=[[(2, 1)]]), "has v100, and says that .* k80"),
+    "more GPUs than there are": (a_placement((0, -1, 0, 3), servers=[[]]), "takes 3 GPUs of k80; there are 2"),
+    "CPUs not a number": (with_columns(cpus=np.array([np.nan])), "job 0 cpus = nan"),
+    "memory below nothing": (with_columns(memory_gb=np.array([-4.0])), "job 0 memory_gb = -4.0"),
+    "more than all the time": (with_columns(fraction=np.array([1.5])), "job 0 fraction = 1.5"),
+    "a list": (with_columns(gpus=[1]), "gpus of the placement is a list"),
+    "types as floats": (with_columns(type=np.array([0.0])), "type of the placement has the type float64"),
+    "a column too long": (with_columns(kept=np.array([True, True])), "kept of the placement has 2 numbers; 1"),
+    "slots from elsewhere": (with_columns(slot_start=ids(1, 1)), "slot_start"),
+    "a horizon in seconds": (with_columns(horizon=360.0), "horizon of the placement is a float"),
 }
 
 
@@ -102,7 +121,7 @@ PLACEMENTS = {
 def test_a_placement_that_makes_no_sense_is_refused_with_the_reason(name):
     placement, reason = PLACEMENTS[name]
 
-    with pytest.raises(SolveError, match=reason):
+    with pytest.raises(AnswerError, match=reason):
         check_placement(placement, VIEW)
 
 
@@ -111,7 +130,7 @@ def test_a_speed_that_is_none_is_refused(speed):
     placement = a_placement((0, -1, 0, 1))
     placement.speed = np.array([speed])
 
-    with pytest.raises(SolveError, match="speed"):
+    with pytest.raises(AnswerError, match="speed"):
         check_placement(placement, VIEW)
 
 

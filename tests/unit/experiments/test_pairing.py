@@ -30,12 +30,33 @@ def paired(store, axis="policy", a="fifo", b="las", sweep=None):
 
 def test_pairs_without_two_results_are_left_out_and_counted(tmp_path):
     runs = [(point("fifo", 1, s), "ok", 100.0) for s in range(3)] + [(point("las", 1, s), "ok", 50.0) for s in range(2)]
-    runs += [(point("las", 1, 2), "unstable", None), (point("fifo", 2, 0), "ok", 10.0)]
+    runs += [(point("las", 1, 2), "failed", None), (point("fifo", 2, 0), "ok", 10.0)]
 
     found = paired(a_store(tmp_path / "r.db", runs))
 
-    assert found.left_out == {"las is unstable": 1, "the sweep has no such run with las": 1}
+    assert found.left_out == {"las is failed": 1, "the sweep has no such run with las": 1}
     assert (found.pairs, found.settings[0].seeds, found.overall.ratio) == (2, (0, 1), pytest.approx(0.5))
+
+
+def test_where_a_run_is_unstable_none_of_its_seeds_is_compared(tmp_path):
+    runs = [(point(p, 1, s), "ok", m + s) for s in range(3) for p, m in (("fifo", 100.0), ("las", 50.0))]
+    runs += [(point("fifo", 2, s), "ok", 400.0) for s in range(3)] + [(point("las", 2, 0), "ok", 100.0)]
+    runs += [(point("las", 2, s), "unstable", 100.0) for s in (1, 2)]
+
+    found = paired(a_store(tmp_path / "r.db", runs))
+
+    assert found.left_out == {"las is unstable at load = 2 (2 of 3 runs)": 3}
+    assert [setting.point for setting in found.settings] == [{"load": 1}]
+    assert (found.overall_pairs, found.overall.ratio) == (3, pytest.approx(0.505, abs=0.01))
+
+
+def test_two_seeds_are_too_few_for_an_interval(tmp_path):
+    runs = [(point(p, 1, s), "ok", m + s) for s in range(2) for p, m in (("fifo", 100.0), ("las", 50.0))]
+
+    found = paired(a_store(tmp_path / "r.db", runs))
+
+    assert (found.overall.low, found.overall.beyond_noise) == (None, None)
+    assert "too little to tell it from noise" in found.overall.verdict("fifo", "las")
 
 
 def test_settings_that_lack_a_seed_are_shown_but_not_part_of_the_whole(tmp_path):

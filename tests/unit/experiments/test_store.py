@@ -165,8 +165,8 @@ def test_the_table_of_a_store_can_be_written_as_csv(path, tmp_path):
 
     lines = (tmp_path / "out.csv").read_text().splitlines()
     assert count == 2
-    assert lines[0].startswith("key,policy,status,mean_jct_s")
-    assert lines[1].startswith("a,fifo,ok,3.5")
+    assert lines[0].startswith("key,policy,status,unstable,mean_jct_s")
+    assert lines[1].startswith("a,fifo,ok,False,3.5")
     assert lines[2].startswith("b,las,,")
     assert columns(runs)[-1] == "version"
     assert rows(runs)[0]["host"] == platform.node()

@@ -5,12 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 from rota import kernels
-from rota.kernels import plain
+from rota.kernels import plain, plain_types, queues
 from rota.mechanisms.divide import packing as packing_module
 from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.packing import Packing
@@ -32,7 +34,7 @@ def draw(seed):
 def both(name, *arguments):
     """What each half returns and leaves in its arrays."""
     answers = []
-    for half in (plain, _compiled):
+    for half in (plain if hasattr(plain, name) else plain_types, _compiled):
         mine = copy.deepcopy(arguments)
         answers.append((getattr(half, name)(*mine), [a for a in mine if isinstance(a, np.ndarray)]))
     return answers
@@ -139,6 +141,40 @@ def test_what_tasks_do(seed):
 def test_a_round_in_which_nobody_ran():
     none, times = np.zeros(0, dtype=int), np.zeros(0)
     same("book", none, none, none, times, times, times, np.ones(4), np.ones(4), times, np.ones((3, 4)), np.ones(3), 1.0)
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("seed", "types"),
+    [*((seed, 1 + seed % 5) for seed in range(200)), (200, 65), (201, 100)],
+)
+def test_on_which_type_a_ranking_runs(seed, types):
+    rng = draw(seed)
+    jobs, classes = int(rng.integers(0, 60)), int(rng.integers(1, 8))
+    rate = rng.random((classes, types)).round(1 + seed % 2) * (rng.random((classes, types)) > 0.2)
+    rate[:, 0] += 0.1
+    wish = (-rate).argsort(axis=1, kind="stable")
+    wish = np.where(np.take_along_axis(rate, wish, axis=1) > 0, wish, -1)
+    value = np.repeat((rate / rate.max(axis=1, keepdims=True))[:, None, :], types + 1, axis=1)
+    value *= 1.0 if seed % 3 else 0.9
+    value = np.where((rate > 0)[:, None, :], value, -np.inf)
+    job_class = rng.integers(0, classes, jobs)
+    gpus = rng.choice([1, 1, 2, 4] if seed % 4 else [1], classes)[job_class]
+    last = rng.integers(-1, types, jobs)
+    last = np.where((last >= 0) & (rate[job_class, last] > 0), last, -1)
+    queue = rng.permutation(jobs)[: int(rng.integers(0, jobs + 1))]
+    free = rng.integers(0, 12, types)
+    rows, kinds = np.full(jobs, -1), np.full(jobs, -1)
+    placed, sizes = np.zeros(value.shape, dtype=int), np.zeros(value.shape[:2], dtype=int)
+
+    (count, left), (other, right) = both(
+        "by_speed", queue, gpus, job_class, wish, value, last, free, rows, kinds, placed, sizes
+    )
+    assert count == other
+    for mine, theirs in zip(left[:9], right[:9], strict=True):  # the rest is scratch
+        np.testing.assert_array_equal(mine, theirs)
+    ids = np.sort(rng.choice(1000, jobs, replace=False))
+    same("by_chance", queue, gpus, job_class, ids, rate > 0, last, free, rows, kinds, int(rng.integers(0, 2**62)))
 
 
 @compiled
@@ -265,6 +301,19 @@ class _Holdings:
         self.cpus, self.memory_gb = np.concatenate([fair, full]).T.copy()
 
 
+def _packing(holdings, *, half, monkeypatch):
+    monkeypatch.setattr(packing_module.kernels, "walk", half)
+    gpus = np.full(8, 8)
+    packing = Packing(gpus, gpus * 3.0, gpus * 62.5, (3.0, 62.5))
+    packing.begin(holdings, consolidate=False, balance=False)
+    return packing
+
+
+def _state_of(packing):
+    state = [*packing.columns, packing.task, packing.config, *map(np.array, (packing.gpus, packing.cpus))]
+    return [part.copy() for part in (*state, np.array(packing.memory), np.array([packing.free]))]
+
+
 @compiled
 @pytest.mark.parametrize("squeezes", [True, False])
 @pytest.mark.parametrize("seed", SEEDS)
@@ -274,20 +323,96 @@ def test_where_tasks_are_put(seed, squeezes, monkeypatch):
     group = rng.integers(0, classes if seed % 2 else 3, 90)
     holdings, layouts = _Holdings(rng, classes, size), []
     for half in (None, _compiled.walk):
-        monkeypatch.setattr(packing_module.kernels, "walk", half)
-        gpus = np.full(8, 8)
-        packing = Packing(gpus, gpus * 3.0, gpus * 62.5, (3.0, 62.5))
-        packing.begin(holdings, consolidate=False, balance=False)
+        packing = _packing(holdings, half=half, monkeypatch=monkeypatch)
         layout = object.__new__(Layout)
         layout.size, layout.cut, layout.full = size[group], group, group + classes
         squeeze = _Squeeze(layout, packing) if squeezes else None
         packing.walk(0, layout.size, layout.full, squeeze, layout.cut)
-        state = [*packing.columns, packing.task, packing.config, *map(np.array, (packing.gpus, packing.cpus))]
-        layouts.append([part.copy() for part in (*state, np.array(packing.memory), np.array([packing.free]))])
+        layouts.append(_state_of(packing))
 
     for mine, other in zip(*layouts, strict=True):
         np.testing.assert_array_equal(mine, other)
     assert len(layouts[0][3]) > 0
+
+
+@compiled
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_tasks_stay_while_others_make_room_and_the_rest_is_put(seed, monkeypatch):
+    rng, classes = draw(seed), 6
+    size = np.where(np.arange(classes) < 3, 1, rng.choice([2, 4, 8, 16], classes))
+    holdings = _Holdings(rng, classes, size)
+    before = rng.integers(0, classes, 60)
+    packing = _packing(holdings, half=None, monkeypatch=monkeypatch)
+    packing.walk(0, size[before], before, None, before)  # shares only: everywhere a wish may follow
+    start, server, gpus = (column.copy() for column in packing.columns)
+    stayed = before[packing.task]
+    stays = int(rng.integers(0, len(stayed))) + 1
+    group = np.concatenate([stayed[:stays], rng.integers(0, classes, 40)])
+    layouts = []
+    for half in (None, _compiled.walk):
+        packing = _packing(holdings, half=half, monkeypatch=monkeypatch)
+        layout = object.__new__(Layout)
+        layout.size, layout.cut, layout.full = size[group], group, group + classes
+        used = start[stays]
+        layout.stay = (start[: stays + 1], server[:used], gpus[:used])
+        packing.walk(0, layout.size, layout.full, _Squeeze(layout, packing), layout.cut, layout.stay)
+        layouts.append(_state_of(packing))
+
+    for mine, other in zip(*layouts, strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert (layouts[0][1][:used] == server[:used]).all()
+    assert len(layouts[0][3]) >= stays
+
+
+def _some_work(rng, kind):
+    """Seconds of jobs by type, workers by type, and an order of jobs: by chance, by class, or with many equals."""
+    jobs, types = int(rng.integers(1, 40)), int(rng.integers(1, 5))
+    workers = rng.integers(0, 6, types)
+    workers[rng.integers(types)] += 1
+    seconds = {
+        "chance": rng.uniform(1, 100, (jobs, types)),
+        "classes": 10 ** rng.uniform(1, 4, (jobs, 1)) * rng.uniform(0.1, 1, (5, types))[rng.integers(0, 5, jobs)],
+        "equals": rng.integers(1, 5, (jobs, types)).astype(float),
+    }[kind]
+    longest_first = (-seconds[:, workers > 0].min(axis=1)).argsort(kind="stable")
+    return seconds, workers, longest_first if rng.integers(2) else rng.permutation(jobs)
+
+
+def _cheapest(seconds, workers):
+    """The cost of the cheapest matching of jobs to (worker, place), with the whole matrix."""
+    jobs = len(seconds)
+    places = [(kind, place) for kind, count in enumerate(workers) for place in range(1, jobs + 1) for _ in range(count)]
+    kind, place = np.array(places).T
+    cost = place * seconds[:, kind]
+    return cost[linear_sum_assignment(cost)].sum()
+
+
+@pytest.mark.parametrize("half", ["plain", pytest.param("compiled", marks=compiled)])
+@pytest.mark.parametrize("kind", ["chance", "classes", "equals"])
+@pytest.mark.parametrize("seed", range(10))
+def test_no_queues_are_cheaper(seed, kind, half):
+    seconds, workers, order = _some_work(draw(seed), kind)
+    gpu_type, place = np.full((2, len(seconds)), -1)
+
+    (queues.queue_up if half == "plain" else _compiled.queue_up)(seconds, workers, order, gpu_type, place)
+
+    cost = (place * seconds[np.arange(len(seconds)), gpu_type]).sum()
+    assert cost == pytest.approx(_cheapest(seconds, workers), rel=1e-9)
+    taken = Counter(zip(gpu_type.tolist(), place.tolist(), strict=True))
+    assert all(count <= workers[kind] for (kind, _), count in taken.items())
+
+
+@compiled
+@pytest.mark.parametrize("kind", ["chance", "classes", "equals"])
+@pytest.mark.parametrize("seed", range(10))
+def test_who_queues_where(seed, kind):
+    seconds, workers, order = _some_work(draw(seed), kind)
+    mine, other = np.full((2, 2, len(seconds)), -1)
+
+    queues.queue_up(seconds, workers, order, *mine)
+    _compiled.queue_up(seconds, workers, order, *other)
+
+    np.testing.assert_array_equal(mine, other)
 
 
 SETTINGS = {

@@ -1,11 +1,14 @@
 """Serve who is furthest behind its share."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rounds import CALM, ROUND, play, promised, random_shares, turn
 
-from builders import SLOW, Speeds, a_cluster, a_view, shares, some_jobs
-from rota.core.allocation import Traits
+from builders import SLOW, Speeds, a_cluster, a_view, owe, shares, some_jobs
+from rota import clusters
+from rota.core.allocation import Traits, Wishes
 from rota.core.events import Allocated
 from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE
 from rota.core.rules import Rules
@@ -191,3 +194,44 @@ def test_nobody_to_serve_is_no_choice():
     choice, _ = choose(state)
 
     assert len(choice) == 0
+
+
+def hungry(count, cpus):
+    """Single-GPU jobs on one server with 8 GPUs and 24 CPUs, with equal shares, and what each is to hold."""
+    cluster = clusters.load("v100=8/8:cpus=24:memory=500")
+    state = promised(np.full((count, 1), 8 / count), cluster=cluster, rules=CALM)
+    wish = Wishes(np.array(cpus, dtype=float), np.full(count, 10.0), np.ones(count), np.arange(count)[:, None])
+    state.apply(Allocated(at=0.0, allocation=replace(state.allocation, wish=wish)))
+    return state
+
+
+def test_turns_are_chosen_so_that_the_cpus_of_a_round_are_there():
+    """Of six jobs that want 8 of the 24 CPUs and ten that want 1, two of the former take part in every round."""
+    wishes = [8.0] * 6 + [1.0] * 10
+    state = hungry(16, wishes)
+    select = Deficit(CALM, by_need=True)
+
+    chosen = select.choose(state.view(0.0), state.allocation).first
+
+    assert len(chosen) == 8
+    assert sum(wishes[job] for job in chosen.tolist()) <= 24
+    assert np.count_nonzero(chosen < 6) == 2
+    blind = Deficit(CALM).choose(state.view(0.0), state.allocation).first
+    assert np.count_nonzero(blind < 6) == 6
+
+
+def test_no_gpu_is_idle_for_want_of_cpus():
+    state = hungry(10, [8.0] * 10)
+
+    assert len(Deficit(CALM, by_need=True).choose(state.view(0.0), state.allocation)) == 8
+
+
+def test_a_wish_that_suits_no_round_waits_but_not_for_ever():
+    """One wants 8 CPUs and eight want 3: there is no round in which the former leaves enough to the others."""
+    state = hungry(9, [8.0] + [3.0] * 8)
+    select = Deficit(CALM, by_need=True)
+    owe(state, 0, np.where(np.arange(9) == 0, 3 * ROUND, 0.0))
+    assert 0 not in select.choose(state.view(0.0), state.allocation).first
+
+    owe(state, 0, np.where(np.arange(9) == 0, 30 * ROUND, 0.0))
+    assert 0 in select.choose(state.view(0.0), state.allocation).first

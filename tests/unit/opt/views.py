@@ -55,11 +55,8 @@ def view_of(
     job_class = np.asarray(job_class, dtype=np.int64)
     count = len(job_class)
     types = TYPES[: len(capacity)] if types is None else types
-    accelerators = (
-        ()
-        if prices is None
-        else tuple(AcceleratorType(name=t, hourly_price=p) for t, p in zip(types, prices, strict=True))
-    )
+    prices = np.ones(len(types)) if prices is None else prices
+    accelerators = tuple(AcceleratorType(name=t, hourly_price=p) for t, p in zip(types, prices, strict=True))
     cluster = uniform("test", [(t, max(1, int(n)), 1) for t, n in zip(types, capacity, strict=True)], accelerators)
     steps = np.full(count, 1000.0) if steps_left is None else np.asarray(steps_left, dtype=float)
     return View(

@@ -1,5 +1,7 @@
 """Least total completion time by a matching of jobs to places in queues."""
 
+import math
+import time
 from dataclasses import replace
 from itertools import permutations
 
@@ -7,7 +9,9 @@ import numpy as np
 import pytest
 
 from builders import FAST, Speeds, a_cluster, a_view, some_jobs
+from rota import kernels
 from rota.core.errors import ConfigError
+from rota.policies import allox
 from rota.policies.registry import policies
 
 
@@ -93,3 +97,31 @@ def test_more_workers_than_jobs_is_no_problem():
     allocation = allocate(a_view(2, cluster=a_cluster(v100=50, k80=50)))
 
     assert allocation.share.tolist() == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_a_matrix_the_same_jobs_run_or_others_at_the_same_cost(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    rates = {f"m{i}": {"k80": float(k), "v100": float(v)} for i, (k, v) in enumerate(rng.uniform(0.5, 4.0, (4, 2)))}
+    jobs = some_jobs(21, profiles=rng.choice(list(rates), 21).tolist(), steps=rng.uniform(500.0, 3000.0, 21))
+    view = a_view(jobs, speeds=Speeds(rates=rates), cluster=a_cluster(v100=1, k80=1))
+    expected = allocate(view).share
+
+    monkeypatch.setattr(allox, "_LARGEST_MATRIX", 0)
+
+    assert allocate(view).share.tolist() == expected.tolist()
+
+
+def test_ten_thousand_jobs_are_queued_in_seconds_and_little_memory():
+    rng = np.random.default_rng(0)
+    rates = {f"m{i}": dict(zip(["k80", "p100", "v100"], rng.uniform(0.5, 4.0, 3), strict=True)) for i in range(20)}
+    count = 10_000
+    jobs = some_jobs(count, profiles=rng.choice(list(rates), count).tolist(), steps=10 ** rng.uniform(2, 5, count))
+    view = a_view(jobs, speeds=Speeds(rates=rates), cluster=a_cluster(v100=36, p100=36, k80=36))
+    start = time.process_time()
+
+    share = allocate(view).share
+
+    assert share.sum(axis=0).tolist() == [36, 36, 36]
+    assert share.sum(axis=1).max() == 1
+    assert time.process_time() - start < (10 if kernels.COMPILED else math.inf)

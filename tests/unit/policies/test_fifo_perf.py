@@ -93,3 +93,16 @@ def test_a_job_shares_with_one_partner_only():
 @pytest.mark.parametrize("name", ["fifo-perf", "fifo-packed"])
 def test_whether_it_packs_follows_from_the_name(name):
     assert "packed" not in policies.entry(name).parameters()
+
+
+@pytest.mark.parametrize(("shares", "pairs"), [(True, []), (False, [(0, 3)])])
+def test_in_the_artifact_the_job_that_blocks_while_gpus_are_left_is_passed_over(shares, pairs):
+    view = a_view(some_jobs(4, gpus=[1, 1, 2, 1]), cluster=a_cluster(v100=3))
+
+    assert pairs_of(allocate(view, "fifo-packed", threshold=1.0, blocked_shares=shares)) == pairs
+
+
+def test_in_the_artifact_too_the_first_job_that_finds_no_gpu_at_all_may_share():
+    view = a_view(3, cluster=a_cluster(v100=2))
+
+    assert pairs_of(allocate(view, "fifo-packed", threshold=1.0, blocked_shares=False)) == [(0, 2)]

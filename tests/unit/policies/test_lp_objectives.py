@@ -169,7 +169,7 @@ def test_deadlines_are_met_at_the_best_total(seed, types):
     )
     need = np.where(np.isfinite(deadline), view.steps_left / seconds, 0.0)
 
-    allocation = solved("max-sum-throughput-normalized-by-cost-perf-slos", view)
+    allocation = solved("max-sum-throughput-normalized-by-cost-perf-slos", view, deadlines="paced")
 
     assert (speeds(view, allocation) >= need * (1 - 1e-7)).all()
     assert allocation.report.objective == pytest.approx(second_opinion.total(view, 1 / view.prices, need), rel=1e-6)
@@ -184,7 +184,7 @@ def test_deadlines_are_met_at_the_best_total_with_pairs(seed):
     view = random_view(np.random.default_rng(seed), load=2, deadline=deadline)
     need = np.where(np.isfinite(deadline), view.steps_left / seconds, 0.0)
 
-    allocation = solved("max-sum-throughput-normalized-by-cost-packed-slos", view)
+    allocation = solved("max-sum-throughput-normalized-by-cost-packed-slos", view, deadlines="paced")
 
     assert (speeds(view, allocation) >= need * (1 - 1e-7)).all()
     optimum = second_opinion.total(view, np.ones(3), need, packed=True)
@@ -199,7 +199,7 @@ def test_deadlines_that_only_jobs_sharing_gpus_can_keep_are_kept(seed):
     need = view.steps_left / seconds
     assert second_opinion.total(view, np.ones(3), need) == -np.inf, "these deadlines can be kept without sharing"
 
-    allocation = solved("max-sum-throughput-normalized-by-cost-packed-slos", view)
+    allocation = solved("max-sum-throughput-normalized-by-cost-packed-slos", view, deadlines="paced")
 
     assert (speeds(view, allocation) >= need * (1 - 1e-7)).all()
     optimum = second_opinion.total(view, np.ones(3), need, packed=True)
@@ -216,10 +216,10 @@ def test_deadlines_that_cannot_be_met_are_given_up(name):
     crowded = random_view(np.random.default_rng(3), load=4, deadline=together)
     policy = f"max-sum-throughput-normalized-by-cost-{name}"
 
-    without = solved(policy, plain).report.objective
+    without = solved(policy, plain, deadlines="paced").report.objective
 
     for late in (view, past, crowded):
-        assert solved(policy, late).report.objective == pytest.approx(without, rel=1e-8)
+        assert solved(policy, late, deadlines="paced").report.objective == pytest.approx(without, rel=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(3))

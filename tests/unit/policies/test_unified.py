@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rota
-from builders import a_cluster, a_run, a_view, assert_same_allocation, some_jobs
+from builders import a_cluster, a_placement, a_run, a_view, assert_fits, assert_same_allocation, some_jobs
 from rota import clusters, profiles
 from rota.core.allocation import Allocation, Wishes
 from rota.core.cluster import Cluster, Resources, Server
@@ -19,6 +19,7 @@ from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.tune import Tune
 from rota.mechanisms.dividing import Select
 from rota.mechanisms.registry import ComposedMechanism, _wishes
+from rota.mechanisms.select.order import Order
 from rota.opt.configured import total_worth
 from rota.policies.registry import policies
 
@@ -37,11 +38,18 @@ UNEVEN = Cluster(
 )  # fmt: skip
 
 
-def test_there_are_four_of_them():
+def plain_of(name):
+    """The same policy without CPUs and memory."""
+    plain = name.removesuffix("-unified")
+    return plain if plain == "min-mean-jct" else f"{plain}-perf"
+
+
+def test_there_are_five_of_them():
     assert UNIFIED == [
         "finish-time-fairness-unified",
         "max-min-fairness-unified",
         "max-sum-throughput-unified",
+        "min-mean-jct-unified",
         "min-total-duration-unified",
     ]
 
@@ -58,7 +66,7 @@ def test_there_are_four_of_them():
 def test_where_nothing_is_known_about_cpus_it_is_the_plain_policy(name, speeds, cluster, models):
     view = a_view(some_jobs(4, profiles=models), speeds=speeds, cluster=cluster)
 
-    mine, plain = (policies.create(n).allocate(view) for n in (name, name.replace("-unified", "-perf")))
+    mine, plain = (policies.create(n).allocate(view) for n in (name, plain_of(name)))
 
     assert_same_allocation(mine, plain)
     assert mine.wish is None
@@ -70,7 +78,7 @@ def test_where_cpus_and_memory_never_limit_the_program_finds_what_the_plain_one_
     view = a_view(some_jobs(6, profiles=["lstm", "transformer"] * 3), speeds=PIPELINE, cluster=TWO_TYPES)
     assert view.classes.configurations.sensitive
 
-    mine, plain = (policies.create(n).allocate(view) for n in (name, name.replace("-unified", "-perf")))
+    mine, plain = (policies.create(n).allocate(view) for n in (name, plain_of(name)))
 
     assert mine.report.objective == pytest.approx(plain.report.objective, rel=1e-7)
     assert mine.wish is not None
@@ -190,12 +198,12 @@ def full_wishes(view):
     return Wishes(known.cpus, known.memory_gb, known.speed, known.full[view.job_class])
 
 
-def placed_with(view, wish):
+def placed_with(view, wish, rules=None):
     """The round in which tune places all jobs of a cluster of one type."""
     tune = Tune()
-    tune.follow(Rules())
+    tune.follow(rules or Rules())
     share = np.ones((len(view), 1))
-    return ComposedMechanism(Everybody(), tune).place(
+    return ComposedMechanism(Everybody(), Order(), tune).place(
         view, Allocation(jobs=view.jobs, types=view.types, share=share, wish=wish)
     )
 
@@ -251,6 +259,59 @@ def test_with_wishes_cpus_and_gpus_of_a_server_run_out_together():
     assert np.bincount(placed.slot_server[:4]).tolist() == [2, 2]
     first_fit = placed_with(view, None)
     assert np.bincount(first_fit.slot_server[:4]).tolist() == [3, 1]
+
+
+def staying(view, servers, cpus):
+    """A view in which every job ran on a server in the last round."""
+    count = len(view)
+    last = a_placement(*[(job, -1, 0, 1) for job in range(count)], servers=[[(server, 1)] for server in servers])
+    last = replace(last, cpus=np.array(cpus, dtype=float), memory_gb=np.full(count, 62.5), speed=np.ones(count))
+    return replace(view, placement=last, last_task=np.arange(count))
+
+
+def test_a_job_below_its_wish_changes_places_with_one_that_needs_little():
+    """Three jobs that want 8 CPUs and five that want 1 run on one server of 24; eight that want 1 on the other."""
+    cluster = clusters.load("v100=16/8:cpus=24:memory=500")
+    models = ["res18"] * 3 + ["lstm"] * 13
+    view = a_view(some_jobs(16, profiles=models), speeds=PIPELINE, cluster=cluster)
+    view = staying(view, [0] * 8 + [1] * 8, [3.0] * 3 + [1.0] * 13)
+
+    placed = placed_with(view, full_wishes(view))
+
+    assert placed.cpus.tolist() == [8.0] * 3 + [1.0] * 13
+    assert np.count_nonzero(~placed.kept) == 2, "one job and the one it changes places with; all others stay"
+    assert_fits(placed, view)
+
+
+def test_a_job_below_its_wish_moves_to_a_free_gpu_rather_than_moving_two():
+    cluster = clusters.load("v100=16/8:cpus=24:memory=500")
+    view = a_view(some_jobs(12, profiles=["res18"] * 3 + ["lstm"] * 9), speeds=PIPELINE, cluster=cluster)
+    view = staying(view, [0] * 8 + [1] * 4, [3.0] * 3 + [1.0] * 9)
+
+    placed = placed_with(view, full_wishes(view))
+
+    assert placed.cpus.tolist() == [8.0] * 3 + [1.0] * 9
+    assert np.count_nonzero(~placed.kept) == 1
+
+
+@pytest.mark.parametrize(("restart_s", "moved"), [(100.0, 2), (300.0, 0)])
+def test_jobs_change_places_only_if_a_round_makes_up_for_the_restarts(restart_s, moved):
+    """One job gains 1.45 times its speed, 523 s of work in a round of 360 s; both have to start again."""
+    cluster = clusters.load("v100=16/8:cpus=24:memory=500")
+    view = a_view(some_jobs(16, profiles=["res18"] * 3 + ["lstm"] * 13), speeds=PIPELINE, cluster=cluster)
+    view = staying(view, [0] * 8 + [1] * 8, [3.0] * 3 + [1.0] * 13)
+
+    placed = placed_with(view, full_wishes(view), Rules(restart_s=restart_s))
+
+    assert np.count_nonzero(~placed.kept) == moved
+
+
+def test_without_wishes_everybody_stays():
+    cluster = clusters.load("v100=16/8:cpus=24:memory=500")
+    view = a_view(some_jobs(16, profiles=["res18"] * 3 + ["lstm"] * 13), speeds=PIPELINE, cluster=cluster)
+    view = staying(view, [0] * 8 + [1] * 8, [3.0] * 3 + [1.0] * 13)
+
+    assert placed_with(view, None).kept.all()
 
 
 def test_a_gang_that_no_server_holds_is_spread_as_ever():

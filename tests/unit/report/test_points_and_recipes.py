@@ -36,6 +36,27 @@ def test_a_line_is_named_by_what_tells_it_from_others_of_its_policy():
     assert found.lines == ["fifo · proportional", "fifo · tune", "las"]
 
 
+def test_one_policy_before_and_after_an_edit_is_two_lines_and_files_are_told_apart():
+    runs = [
+        a_run(policy=policy, policy_sha256=digest, workload="w", seed=0)
+        for policy, digest in (("a.py:Mine", "1" * 64), ("b.py:Mine", "1" * 64), ("Mine", "1" * 64), ("Mine", "2" * 64))
+    ]
+
+    found = points(runs)
+
+    assert found.lines == [
+        "a.py:Mine", "b.py:Mine", "Mine · policy.code=sha256:11111111", "Mine · policy.code=sha256:22222222",
+    ]  # fmt: skip
+    assert found.line == [0, 1, 2, 3]
+
+
+def test_a_policy_from_a_file_has_a_command_and_an_object_has_none():
+    given = {"workload": "gavel-static", "cluster": "v100=4", "policy_sha256": "1" * 64}
+
+    assert "--policy mine.py:Mine" in recipe({**given, "policy": "mine.py:Mine"}).command
+    assert "given as an object" in recipe({**given, "policy": "Mine"}).note
+
+
 def test_a_setting_is_all_that_was_varied_but_lines_and_seeds_and_the_load_is_the_abscissa():
     found = points(some_runs())
 

@@ -11,7 +11,7 @@ from stepping import one_by_one, tasks_of
 from builders import FAST, SLOW, Speeds, a_cluster, some_jobs
 from rota.core.errors import ConfigError
 from rota.core.rules import Rules
-from rota.sim.steppers import Grid
+from rota.sim.grid import Grid
 
 K80, V100 = 0, 1
 
@@ -115,18 +115,58 @@ def test_a_start_that_takes_a_whole_round_is_refused():
         a_grid(restart_s=500.0)
 
 
-def test_two_who_share_go_at_their_shared_rates_and_finish_each_at_its_own_time():
+def test_of_two_who_share_one_ends_and_the_other_goes_on_at_its_speed_alone():
     jobs = some_jobs(2, profiles=[FAST, SLOW], steps=[300.0, 60.0])
 
     done = a_grid().run(tasks_of(jobs, (0, 1, V100, 1)), 0.0, math.inf, 0.0)
 
+    # Together 3 and 0.3 steps/s: the first is through after 100 s, the other has 30 steps left, at 0.4 steps/s alone.
     assert dict(zip(done.finished.tolist(), done.finished_at.tolist(), strict=True)) == {
         0: pytest.approx(100.0),
-        1: pytest.approx(200.0),
+        1: pytest.approx(175.0),
     }
-    assert done.seconds == pytest.approx([200.0])
+    assert done.seconds == pytest.approx([175.0])
+    assert done.alone == pytest.approx([-75.0])
     assert done.steps.tolist() == [300.0]
     assert done.partner_steps.tolist() == [60.0]
+
+
+def test_who_is_left_of_a_pair_does_the_rest_of_the_round_alone():
+    jobs = some_jobs(2, profiles=[FAST, SLOW], steps=[1e5, 30.0])
+
+    done = a_grid().run(tasks_of(jobs, (0, 1, V100, 1)), 0.0, math.inf, 0.0)
+
+    assert done.finished.tolist() == [1]
+    assert done.finished_at.tolist() == [pytest.approx(100.0)]
+    assert done.alone == pytest.approx([260.0])
+    assert done.steps == pytest.approx([3.0 * 100 + 4.0 * 260])
+
+
+@given(
+    steps=st.lists(st.floats(1.0, 3000.0), min_size=4, max_size=4),
+    cuts=st.lists(st.floats(0.5, 1500.0), min_size=1, max_size=4),
+    restart=st.sampled_from([0.0, 90.0]),
+)
+def test_tasks_that_are_interrupted_get_as_far_as_if_they_were_not(steps, cuts, restart):
+    jobs = some_jobs(4, profiles=[FAST, SLOW, FAST, SLOW], steps=steps)
+    placed = ((0, 1, V100, 1), (2, -1, V100, 1), (3, -1, K80, 1))
+    servers = [[(2, 1)], [(3, 1)], [(0, 1)]]
+    whole = a_grid(restart_s=restart).run(tasks_of(jobs, *placed, servers=servers), 0.0, math.inf, 0.0)
+    tasks = tasks_of(jobs, *placed, servers=servers)
+
+    grid = a_grid(restart_s=restart)
+    now = 0.0
+    parts = []
+    for limit in [*sorted({c for c in cuts if c < whole.end}), math.inf]:
+        parts.append(grid.run(tasks, now, math.inf, 0.0, limit))
+        now = parts[-1].end
+
+    assert [part.cut for part in parts] == [True] * (len(parts) - 1) + [False]
+    assert (now, sum(part.rounds for part in parts)) == (whole.end, whole.rounds)
+    assert sum(part.steps for part in parts) == pytest.approx(whole.steps)
+    assert sum(part.partner_steps for part in parts) == pytest.approx(whole.partner_steps)
+    assert sum(part.seconds for part in parts) == pytest.approx(whole.seconds, abs=1e-6)
+    assert sorted(parts[-1].finished.tolist()) == sorted(whole.finished.tolist())
 
 
 def test_a_gang_over_several_servers_runs_at_its_spread_rate_where_that_counts():

@@ -37,6 +37,14 @@ def test_an_idle_world_goes_to_the_round_after_the_next_arrival():
     assert (world.now(), arrived.first_id, len(arrived.jobs)) == (720.0, 0, 2)
 
 
+def test_who_arrives_a_rounding_error_after_a_round_began_is_there_in_it():
+    world, _ = a_world(some_jobs(1, arrivals=[360.0 + 1e-8]))
+
+    (arrived,) = world.advance(UNTIL_JOBS_CHANGE, math.inf)
+
+    assert (world.now(), len(arrived.jobs)) == (360.0, 1)
+
+
 def test_an_idle_world_of_the_artifact_goes_to_the_arrival_itself():
     world, _ = a_world(some_jobs(2, arrivals=[400.0, 700.0]), preset("gavel-artifact"))
 

@@ -7,7 +7,11 @@ from rota.core.jobs import table
 from rota.profiles import Catalogue
 from rota.workloads import with_durations
 
-SPEEDS = Catalogue("x", {("a", 1, "v100", False): 4.0, ("a", 2, "v100", False): 8.0, ("a", 1, "k80", False): 0.0})
+SPEEDS = Catalogue(
+    "x",
+    {("a", 1, "v100", False): 4.0, ("a", 2, "v100", False): 8.0, ("a", 1, "k80", False): 0.0},
+    about={"reference": "v100"},
+)
 
 
 def some_jobs(**columns):

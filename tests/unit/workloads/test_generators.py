@@ -14,7 +14,14 @@ def jobs_of(name="gavel-continuous", count=None, **settings):
 
 
 def test_the_known_workloads_are_listed():
-    assert workloads.names() == ["gavel-continuous", "gavel-static", "gavel-trace", "philly-derived", "philly-log"]
+    assert workloads.names() == [
+        "catalogue",
+        "gavel-continuous",
+        "gavel-static",
+        "gavel-trace",
+        "philly-derived",
+        "philly-log",
+    ]
 
 
 def test_the_first_jobs_are_those_of_the_reference():

@@ -103,7 +103,6 @@ def test_a_name_with_a_comma_is_refused(tmp_path):
         ("x,gnmt,9,3,1", "a.csv:2, column job_id: 'x' is not a job number"),
         ("1,,9,3,1", "column model"),
         ("1,gnmt,late,3,1", "column arrival: 'late'"),
-        ("1,gnmt,7,3,1", "arrival 7 is before 8 on line 1; sort the trace"),
         ("1,gnmt,9,0,1", "column iterations: '0'"),
         ("1,gnmt,9,3,1.5", "column gpus: '1.5'"),
     ],

@@ -163,6 +163,7 @@ def test_pods_are_jobs_from_their_start_to_their_end(tmp_path):
     assert [r.what for r in problems.remarks] == [
         "1 of 5 lines ask for no GPU and are left out",
         "1 of 5 lines were never scheduled and are left out",
+        "1 pods ask for a part of a GPU, and each counts as a whole one",
     ]
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rota.core.errors import ConfigError, OutputError, TraceError, UnknownName
 from rota.core.jobs import Jobs, Launch, table
 from rota.workloads import formats, read_trace, write_trace
+from rota.workloads.problems import Problems
 
 LINE = "LM\tpython main.py %s\tlm\t--steps\t1\t100\t2\t1\t-1.000000\t0"
 COLUMNS = (
@@ -111,8 +112,8 @@ def test_seven_columns_written_exactly_read_back_the_same(tmp_path_factory, draw
 
 def test_the_known_formats_are_listed():
     assert formats.names() == [
-        "csv", "elasticflow", "gavel", "gavel-legacy", "helios", "openb", "parquet", "philly-csv", "philly-json",
-        "sacct", "sia", "swf", "synergy",
+        "columns", "csv", "elasticflow", "gavel", "gavel-legacy", "helios", "openb", "parquet", "philly-csv",
+        "philly-json", "sacct", "sia", "swf", "synergy",
     ]  # fmt: skip
 
 
@@ -207,11 +208,17 @@ def test_a_bad_cell_is_named_with_file_line_column_and_value(tmp_path, column, v
     assert (raised.value.line, raised.value.column) == (3, column)
 
 
-def test_arrivals_that_go_back_are_refused_with_both_lines(tmp_path):
+def test_arrivals_that_go_back_are_sorted_and_told(tmp_path):
     path = a_trace(tmp_path, a_line(arrival_time="5"), "", a_line(arrival_time="4"))
+    problems = Problems(str(path))
 
-    with pytest.raises(TraceError, match=r"a\.trace:3, column arrival_time: arrival 4 is before 5 on line 1; sort"):
-        read_trace(path)
+    jobs = read_trace(path, problems=problems)
+
+    assert jobs.submitted.tolist() == [4.0, 5.0]
+    assert jobs.names.tolist() == ["1", "0"]
+    assert [(r.line, r.message) for r in problems.remarks] == [
+        (3, "1 of 2 lines arrive before the line above them; jobs are taken in order of arrival")
+    ]
 
 
 def test_a_line_with_another_number_of_columns_is_refused(tmp_path):
@@ -228,7 +235,9 @@ def test_an_empty_trace_is_refused(tmp_path, form):
 
 
 def test_a_text_in_no_known_format_is_refused_with_what_to_do(tmp_path):
-    with pytest.raises(TraceError, match=r"'hello, world' is the first line of no known format \(csv, elasticflow"):
+    with pytest.raises(
+        TraceError, match=r"'hello, world' is the first line of no known format \(columns, csv, elasticflow"
+    ):
         read_trace(a_trace(tmp_path, "hello, world"))
 
 
@@ -243,10 +252,6 @@ def test_a_text_in_no_known_format_is_refused_with_what_to_do(tmp_path):
         (["profile,arrival_s,gpus,steps", "a,0,1,"], "2: neither steps nor duration_s is given"),
         (["profile,arrival_s,gpus,duration_s", "a,0,1,-3"], "2, column duration_s: '-3' is not a duration"),
         (["job_id,profile,arrival_s,gpus,steps", "7,a,0,1,1", "7,a,0,1,1"], "3, column job_id: '7' is also on line 2"),
-        (
-            ["profile,arrival_s,gpus,steps", "a,5,1,1", "a,4,1,1"],
-            "3, column arrival_s: arrival 4 is before 5",
-        ),
     ],
 )
 def test_a_csv_with_something_wrong_is_refused(tmp_path, lines, message):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rota.analysis import plots
+from rota.analysis.figures import bar_looks
+from rota.analysis.figures.bar_looks import Looks
+from rota.analysis.job_table import JobTable
 from rota.core.arrays import NO_JOB
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
-from rota.core.events import Event, Planned, RoundsRan
+from rota.core.events import Event, JobsSubmitted, Planned, RoundsRan
 from rota.core.placement import Placement
 
 if TYPE_CHECKING:
@@ -22,9 +26,14 @@ if TYPE_CHECKING:
 MOST_GPUS = 160
 """Rows beyond which bars are thinner than a line of print."""
 MOST_SERVERS = 400
+WIDTH = 6.8
+"""Inches."""
+SHARED = "/////"
+"""The texture of GPUs that two jobs share."""
+NARROW = 0.03
+"""Inches; bars that are narrower have neither edge nor texture, which would hide their colour."""
 _EPSILON = 1e-6
-_DARK = {0, 1, 2, 6, 7}
-"""Colours on which print is white."""
+_LONGEST_NAME = 34
 
 
 @dataclass(slots=True)
@@ -48,6 +57,7 @@ class Occupancy:
         self.cluster = cluster
         self.window = (start, end)
         self.bars: list[Bar] = []
+        self.jobs = JobTable()
         self.last = start
         self._open: dict[tuple[int, int], Bar] = {}
         self._held: list[list[tuple[int, int]]] = []
@@ -62,6 +72,8 @@ class Occupancy:
                 self._placement = event.plan.placement
         elif isinstance(event, RoundsRan) and self._placement is not None:
             self._ran(event, self._placement)
+        elif isinstance(event, JobsSubmitted):
+            self.jobs.add(event.first_id, event.jobs)
 
     def _assign(self, placement: Placement) -> list[list[tuple[int, int]]]:
         """GPUs for every task: those it had, then the lowest that are free."""
@@ -111,8 +123,12 @@ class Occupancy:
     def numbers(self) -> dict[str, Any]:
         """What is drawn, for JSON."""
         servers = self.cluster.ordered
+        drawn = sorted({job for b in self.bars for job in (b.job, b.partner) if job != NO_JOB})
+        model = self.names("model")
+        tenant = self.names("tenant")
         return {
             "servers": [{"id": s.id, "type": s.type, "gpus": s.capacity.gpus} for s in servers],
+            "jobs": [{"job": job, "model": model(job), "tenant": tenant(job)} for job in drawn],
             "bars": [
                 {
                     "server": servers[b.server].id,
@@ -125,9 +141,34 @@ class Occupancy:
             ],
         }
 
+    def names(self, of: str) -> Callable[[int], str]:
+        """The model or the tenant of a job, by its id."""
+        names, column = (
+            (self.jobs.profiles, "profile") if of == "model" else (self.jobs.tenants, "tenant")
+        )  # fmt: skip
+        texts = names.text(self.jobs.ints(column))
+        return lambda job: str(texts[job]) if job < len(texts) else "not known"
 
-def gantt(held: Occupancy, by: str = "gpu") -> Figure:
-    """By `gpu`: a row per GPU, coloured by job, hatched where two share it.
+    @property
+    def span(self) -> float:
+        """Seconds from the begin of the window to its end or that of the run."""
+        return min(self.window[1], self.last) - self.window[0] or 1.0
+
+    def looks(self, colour_by: str) -> Looks:
+        """Colours by job, model or tenant. Bars that two jobs share have the look of the first."""
+        if colour_by == "job":
+            return bar_looks.by_job(b.job for b in self.bars)
+        return bar_looks.by_group(((b.job, b.end - b.start) for b in self.bars), self.names(colour_by))
+
+
+def gantt(
+    held: Occupancy,
+    by: str = "gpu",
+    *,
+    colour_by: str = "job",
+    width: float | None = None,
+) -> Figure:
+    """By `gpu`: a row per GPU, coloured by job, model or tenant, hatched where two share it.
 
     By `server`: GPUs in use, as shades.
     """
@@ -141,9 +182,12 @@ def gantt(held: Occupancy, by: str = "gpu") -> Figure:
         raise ConfigError(f"nothing ran on a GPU in that window; {fix}")
     row_height = min(0.16, 6.0 / rows)
     with plots.styled():
-        figure = plots.new_figure(6.8, 0.8 + max(1.0, row_height * rows))
+        figure = plots.new_figure(width or WIDTH, 0.8 + max(1.0, row_height * rows))
         axes = figure.add_subplot()
-        (_by_gpu if by == "gpu" else _by_server)(axes, held, row_height)
+        if by == "gpu":
+            _by_gpu(figure, held, held.looks(colour_by), row_height)
+        else:
+            _by_server(axes, held, row_height)
         start, end = held.window
         axes.set_xlim(start / plots.HOUR, min(end, held.last) / plots.HOUR)
         axes.set_ylim(rows, 0)
@@ -153,58 +197,85 @@ def gantt(held: Occupancy, by: str = "gpu") -> Figure:
     return figure
 
 
-def _by_gpu(axes: Axes, held: Occupancy, row_height: float) -> None:
-    from matplotlib.patches import Patch  # an extra
-
+def _by_gpu(figure: Figure, held: Occupancy, looks: Looks, row_height: float) -> None:
+    axes = figure.axes[0]
     sizes = held.cluster.server_gpus
     offset = np.concatenate([[0], np.cumsum(sizes)])
-    looks: dict[tuple[int, bool], list[Bar]] = {}
+    narrow_s = NARROW * held.span / figure.get_figwidth()
+    alike: dict[tuple[int, bool, bool], list[Bar]] = {}
     for bar in held.bars:
-        looks.setdefault((bar.job % len(plots.COLOURS), bar.partner != NO_JOB), []).append(bar)
-    for (colour, shared), bars in looks.items():
+        narrow = bar.end - bar.start < narrow_s
+        alike.setdefault((looks.of_job[bar.job], bar.partner != NO_JOB, narrow), []).append(bar)
+    for (look, shared, narrow), bars in alike.items():
         axes.barh(
             [float(offset[b.server]) + b.gpu + 0.5 for b in bars],
             [(b.end - b.start) / plots.HOUR for b in bars],
             left=[b.start / plots.HOUR for b in bars],
             height=0.92,
-            color=plots.COLOURS[colour],
-            edgecolor="white",
-            linewidth=0.3,
-            hatch="/////" if shared else None,
+            **({"color": bar_looks.colour(look), "linewidth": 0} if narrow else _face(look, shared=shared)),
         )
-    _job_numbers(axes, held, offset, row_height)
+    _job_numbers(figure, held, looks, offset, row_height)
     _server_labels(axes, held.cluster, offset[:-1] + sizes / 2, sizes * row_height)
     for edge in offset[1:-1]:
         axes.axhline(edge, color="#777777", linewidth=0.6)
-    if any(shared for _, shared in looks):
-        axes.legend(
-            handles=[
-                Patch(
-                    facecolor="#777777",
-                    edgecolor="white",
-                    hatch="/////",
-                    label="two jobs share the GPU",
-                )
-            ],
-            loc="lower right",
-            bbox_to_anchor=(1.0, 1.0),
-            fontsize=8,
-        )
+    _legend(figure, looks, shared=any(shared for _, shared, _ in alike))
 
 
-def _job_numbers(axes: Axes, held: Occupancy, offset: Any, row_height: float) -> None:
+def _face(look: int, *, shared: bool) -> dict[str, Any]:
+    texture = bar_looks.texture(look) + (SHARED if shared else "")
+    # Light colours need dark dots, dark ones light dots.
+    ink = "white" if shared or bar_looks.print_colour(look) == "white" else "#555555"
+    return {
+        "facecolor": bar_looks.colour(look),
+        "edgecolor": ink if texture else "white",
+        "hatch": texture or None,
+        "linewidth": 0.3,
+    }
+
+
+def _legend(figure: Figure, looks: Looks, *, shared: bool) -> None:
+    """What colours mean and what hatching means, below the chart, in as many columns as fit."""
+    from matplotlib.patches import Patch  # an extra
+
+    entries = [Patch(label=_short(name), **_face(look, shared=False)) for look, name in looks.legend]
+    if shared:
+        text = "two jobs share the GPU"
+        entries.append(Patch(facecolor="#777777", edgecolor="white", hatch=SHARED, label=text))
+    if not entries:
+        return
+    longest = max(len(str(entry.get_label())) for entry in entries)
+    columns = max(1, min(len(entries), int(figure.get_figwidth() / (0.5 + 0.056 * longest))))
+    figure.set_figheight(figure.get_figheight() + 0.1 + 0.155 * -(-len(entries) // columns))
+    figure.legend(
+        handles=entries,
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=7,
+        handlelength=1.6,
+        columnspacing=1.2,
+        borderaxespad=0,
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _job_numbers(figure: Figure, held: Occupancy, looks: Looks, offset: Any, row_height: float) -> None:
     """The id of the job on bars that are wide enough, once for GPUs side by side."""
-    first, last = held.window
-    span = (min(last, held.last) - first) or 1.0
+    inches = figure.get_figwidth() - 0.8
+    axes = figure.axes[0]
     if row_height < 0.1:
         return
     said: set[tuple[int, int, int, float]] = set()
     for bar in held.bars:
         text = str(bar.job) if bar.partner == NO_JOB else f"{bar.job}+{bar.partner}"
         key = (bar.server, bar.job, bar.partner, bar.start)
-        if key in said or (bar.end - bar.start) / span * 6.0 < 0.075 * len(text) + 0.06:
+        if key in said or (bar.end - bar.start) / held.span * inches < 0.075 * len(text) + 0.06:
             continue
         said.add(key)
+        look = looks.of_job[bar.job]
+        plain = bar.partner == NO_JOB and not bar_looks.texture(look)
         axes.text(
             (bar.start + bar.end) / 2 / plots.HOUR,
             float(offset[bar.server]) + bar.gpu + 0.54,
@@ -212,15 +283,9 @@ def _job_numbers(axes: Axes, held: Occupancy, offset: Any, row_height: float) ->
             ha="center",
             va="center",
             fontsize=6,
-            color="white" if bar.partner == NO_JOB and bar.job % len(plots.COLOURS) in _DARK else "black",
+            color=bar_looks.print_colour(look) if plain else "black",
             clip_on=True,
-            bbox=None
-            if bar.partner == NO_JOB
-            else {
-                "pad": 0.6,
-                "facecolor": "white",
-                "linewidth": 0,
-            },
+            bbox=None if plain else {"pad": 0.6, "facecolor": "white", "linewidth": 0},
         )
 
 

@@ -21,6 +21,16 @@ class OpenCatalogue:
         self._known = known
         self.name = known.name
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Profiles that were measured."""
+        return tuple(self._known.names) if isinstance(self._known, Listed) else ()
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Accelerator types on which something was measured."""
+        return tuple(self._known.types) if isinstance(self._known, Listed) else ()
+
     def named(self, wish: str) -> str:
         """The profile a person means: its name, or the one that is the same but for case, signs and `batch size`.
 
@@ -29,7 +39,7 @@ class OpenCatalogue:
         """
         if self.known(wish):
             return wish
-        names = tuple(self._known.names) if isinstance(self._known, Listed) else ()
+        names = self.names
         exact = [name for name in names if _plain(wish) == _plain(name)]
         family = [name for name in names if _plain(wish) == _plain(name.partition(" (batch size")[0])]
         if len(exact) == 1:
@@ -58,7 +68,7 @@ class OpenCatalogue:
 
     def check(self, profile: str, gpus: int) -> None:
         """Raise ConfigError if no server of any type could ever run such a job."""
-        types = tuple(self._known.types) if isinstance(self._known, Listed) else ()
+        types = self.types
         if profile == UNPROFILED or not types or any(self.rate(profile, gpus, gpu_type) > 0 for gpu_type in types):
             return
         self._known.rate(profile, gpus, types[0])  # says what was measured, unless it was measured as nothing

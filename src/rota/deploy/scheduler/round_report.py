@@ -9,6 +9,8 @@ import contextlib
 
 import numpy as np
 
+from rota.clusters import types_by_speed
+from rota.clusters.accelerators import described
 from rota.core.arrays import IntArray
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
 from rota.core.errors import ProfileMissing
@@ -31,8 +33,8 @@ from rota.deploy.scheduler.registry import Registry
 from rota.engine.live_state import LiveState
 
 
-def cluster_now(registry: Registry, declared: Cluster | None) -> Cluster | None:
-    """The servers that are up; None if there is none."""
+def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Throughputs) -> Cluster | None:
+    """The servers that are up, their types from slow to fast; None if there is none."""
     servers = tuple(
         Server(
             id=name,
@@ -52,7 +54,14 @@ def cluster_now(registry: Registry, declared: Cluster | None) -> Cluster | None:
     if not servers:
         return None
     known: tuple[AcceleratorType, ...] = () if declared is None else declared.accelerators
-    return Cluster(name="live" if declared is None else declared.name, servers=servers, accelerators=known)
+    facts = described((server.type for server in servers), known)
+    name = "live" if declared is None else declared.name
+    return types_by_speed(Cluster(name=name, servers=servers, accelerators=facts), catalogue)
+
+
+def has_servers(registry: Registry) -> bool:
+    """Whether there is a server that is up."""
+    return any(node.usable and node.joined.devices for node in registry.nodes.values())
 
 
 class RoundReport:
@@ -73,7 +82,7 @@ class RoundReport:
         over = [job for job in known if job.final_phase is not None and job.attempt is None]
         numbers_over = {job.id for job in over}
         rest = [job for job in live if job.id not in numbers_over]
-        cluster = cluster_now(self._registry, self._declared)
+        cluster = cluster_now(self._registry, self._declared, self._catalogue)
         target = state.cluster if cluster is None else cluster
         events: list[Event] = [*self._ran(state, now, since), *self._progress(known, now), *_ended(over, now)]
         events += self._aside(rest, cluster, now)

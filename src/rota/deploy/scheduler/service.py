@@ -179,7 +179,7 @@ class Scheduler:
         world = self._world
         if recovered.state is None:
             world.wait_for_servers()
-            cluster = cluster_now(self.registry, self.options.cluster)
+            cluster = cluster_now(self.registry, self.options.cluster, self._catalogue)
             if self._loop.stopped or cluster is None:
                 return
             self._recorder.commit_engine_event(RunStarted(at=world.now(), config=self._config(cluster)))

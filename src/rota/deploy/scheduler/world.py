@@ -16,7 +16,7 @@ from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, desired_attempts
 from rota.deploy.scheduler.registry import Registry
-from rota.deploy.scheduler.round_report import RoundReport, cluster_now
+from rota.deploy.scheduler.round_report import RoundReport, has_servers
 from rota.engine.live_state import LiveState
 from rota.sim.tasks import make_tasks
 
@@ -53,13 +53,16 @@ class DeploymentWorld:
 
     # The clock
 
+    interrupted = False
+    """A deployment has no time at which it is up."""
+
     def now(self) -> float:
         """The last point of the grid of rounds, engine seconds."""
         return self._round_start
 
     def wait_for_servers(self) -> None:
         """Serve requests until there is a server, or the end is asked for."""
-        while not self._loop.stopped and cluster_now(self._registry, None) is None:
+        while not self._loop.stopped and not has_servers(self._registry):
             self._loop.turn(_LONGEST_NAP_S)
         self._begin_round()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rota import kernels
-from rota.core.arrays import BoolArray, IntArray, every, whole_zeros
+from rota.core.arrays import BoolArray, IntArray, every, some, whole_zeros
 from rota.core.horizon import Horizon
 from rota.core.placement import Placement
 from rota.core.view import View
@@ -121,11 +121,18 @@ class Chosen:
         kept: BoolArray = row >= 0
         if last is None or len(server) == 0:
             return kept
-        for task in kept.nonzero()[0].tolist():
-            mine = slice(start[task], start[task + 1])
-            old = slice(*last.slot_start[row[task] : row[task] + 2])
-            same_servers = np.array_equal(server[mine], last.slot_server[old])
-            kept[task] = same_servers and np.array_equal(sizes[mine], last.slot_gpus[old])
+        tasks = kept.nonzero()[0]
+        begin = start[tasks]
+        old = last.slot_start[row[tasks]]
+        count = start[tasks + 1] - begin
+        other = count != last.slot_start[row[tasks] + 1] - old
+        if some(other):
+            kept[tasks[other]] = False
+            tasks, begin, old, count = (column[~other] for column in (tasks, begin, old, count))
+        mine = _all_of(begin, count)
+        before = _all_of(old, count)
+        moved = (server[mine] != last.slot_server[before]) | (sizes[mine] != last.slot_gpus[before])
+        kept[tasks.repeat(count)[moved]] = False
         return kept
 
 
@@ -165,5 +172,12 @@ def _ordered(slots: list[Columns], order: IntArray) -> Columns:
     start = np.zeros(len(order) + 1, dtype=np.int64)
     counts[order].cumsum(out=start[1:])
     old = counts.cumsum() - counts
-    at = (old[order] - start[:-1]).repeat(counts[order]) + np.arange(start[-1])
+    at = _all_of(old[order], counts[order])
     return start, server[at], sizes[at]
+
+
+def _all_of(begin: IntArray, count: IntArray) -> IntArray:
+    """Positions of the slots of some tasks, one task after the other: `count` slots from `begin` on."""
+    end = count.cumsum()
+    at: IntArray = (begin - end + count).repeat(count) + np.arange(end[-1] if len(end) else 0)
+    return at

@@ -91,13 +91,13 @@ class Filling:
             least_cpus = min(wish.cpus / gpus for gpus, wish in wishes)
             least_memory = min(wish.memory / gpus for gpus, wish in wishes)
             self.reserve = (least_cpus, least_memory)
-        homeless = [item for item in sorted(items, key=self._rank) if not self._put(item, item.wish)]
+        homeless = [item for item in sorted(items, key=self._rank) if not self.put(item, item.wish)]
         for item in homeless:
             options = self.classes[item.job_class].options
             speed = options[item.wish].speed
             from_the_fastest = range(len(options) - 1, -1, -1)
             smaller = (o for o in from_the_fastest if options[o].speed <= speed and o != item.wish)
-            if not any(self._put(item, o) for o in smaller):
+            if not any(self.put(item, o) for o in smaller):
                 self._force(item)
         self.raise_all(self.items)
         return True
@@ -126,7 +126,8 @@ class Filling:
         wanted = self.classes[job_class].options[option]
         return max(wanted.cpus / size / self.mean[0], wanted.memory / size / self.mean[1])
 
-    def _put(self, item: Item, option: int) -> bool:
+    def put(self, item: Item, option: int) -> bool:
+        """Let an item hold an option on the server with most to spare; False if there is no room."""
         size = self.classes[item.job_class].gpus
         wanted = self.classes[item.job_class].options[option]
         server = self._roomiest(size, wanted.cpus, wanted.memory)
@@ -212,6 +213,23 @@ class Filling:
         item.option = option
         self.hold(item, option, 1)
 
+    def reach(self, item: Item, option: int) -> None:
+        """The same if its servers have what it takes and it is faster for it."""
+        job_class = self.classes[item.job_class]
+        held = job_class.options[item.option]
+        wanted = job_class.options[option]
+        if wanted.speed > held.speed and self._has(item, held, wanted):
+            self.change(item, option)
+
+    def _has(self, item: Item, held: Option, wanted: Option) -> bool:
+        """Whether the servers of an item have what one option takes beyond another."""
+        gpus = self.classes[item.job_class].gpus
+        return all(
+            (wanted.cpus - held.cpus) * part <= (self.cpus[server] + TOLERANCE) * gpus
+            and (wanted.memory - held.memory) * part <= (self.memory[server] + TOLERANCE) * gpus
+            for server, part in item.slots
+        )
+
     def _force(self, item: Item) -> None:
         """Take free GPUs wherever they are, at the floor, and send others there back to their floor until it fits."""
         slots = self._free_gpus(self.classes[item.job_class].gpus)
@@ -261,10 +279,6 @@ class Filling:
             wanted = job_class.options[option]
             if wanted.speed <= held.speed + TOLERANCE:
                 return None
-            if all(
-                (wanted.cpus - held.cpus) * part <= (self.cpus[server] + TOLERANCE) * job_class.gpus
-                and (wanted.memory - held.memory) * part <= (self.memory[server] + TOLERANCE) * job_class.gpus
-                for server, part in item.slots
-            ):
+            if self._has(item, held, wanted):
                 return wanted.speed - held.speed, option
         return None

@@ -11,9 +11,8 @@ from rota.core.placement import Placement
 from rota.core.tolerance import TOLERANCE
 from rota.mechanisms.divide.chosen import Chosen
 from rota.mechanisms.divide.holdings import Holdings
-from rota.mechanisms.divide.packing import Columns, Slots
+from rota.mechanisms.divide.packing import NOBODY, Columns, Slots
 
-_NONE: IntArray = np.zeros(0, dtype=np.int64)
 _START: IntArray = np.zeros(1, dtype=np.int64)
 
 
@@ -41,7 +40,7 @@ class Layout:
         self._first_server = first_server
         self.tasks = tasks
         """Which of the chosen tasks they are."""
-        self.stay: Columns = (_START, _NONE, _NONE)
+        self.stay: Columns = NOBODY
         """Where the first so many of them have to stay."""
         if stays:
             self._put_those_who_stay_first(chosen, first_server)
@@ -116,18 +115,27 @@ class Layout:
         return [None if old < 0 else _slots_of(last, old, self._first_server) for old in row]
 
     def _put_those_who_stay_first(self, chosen: Chosen, first_server: int) -> None:
-        row = chosen.last_rows()[self.tasks]
-        last = chosen.view.placement
-        if last is None or len(last.slot_server) == 0:
-            return
-        stays = row >= 0
-        old = row[stays]
-        begin = last.slot_start[old]
-        counts = last.slot_start[old + 1] - begin
-        start = np.concatenate((_START, counts.cumsum()))
-        at = (begin - start[:-1]).repeat(counts) + np.arange(start[-1])
-        self.stay = (start, last.slot_server[at] - first_server, last.slot_gpus[at])
+        stays, self.stay = _who_ran(chosen, self.tasks, first_server)
         self.tasks = np.concatenate([self.tasks[stays], self.tasks[~stays]])
+
+    def who_ran(self, tasks: IntArray) -> tuple[BoolArray, Columns]:
+        """Which of these tasks ran in the last round, with the same members on the same type, and where."""
+        return _who_ran(self._chosen, self.tasks[tasks], self._first_server)
+
+
+def _who_ran(chosen: Chosen, tasks: IntArray, first_server: int) -> tuple[BoolArray, Columns]:
+    """Which of the chosen tasks go on, and their slots in the last round; servers count from `first_server`."""
+    row = chosen.last_rows()[tasks]
+    last = chosen.view.placement
+    if last is None or len(last.slot_server) == 0:
+        return np.zeros(len(row), dtype=np.bool_), NOBODY
+    stays: BoolArray = row >= 0
+    old = row[stays]
+    begin = last.slot_start[old]
+    counts = last.slot_start[old + 1] - begin
+    start = np.concatenate((_START, counts.cumsum()))
+    at = (begin - start[:-1]).repeat(counts) + np.arange(start[-1])
+    return stays, (start, last.slot_server[at] - first_server, last.slot_gpus[at])
 
 
 def _slots_of(last: Placement, row: int, first_server: int) -> Slots:

@@ -8,7 +8,8 @@
 
 If the solver finds nothing in `time_limit_s` seconds, the round is laid out by `tune`. The same classes of jobs have
 the same answer, so it is remembered; which job takes which place follows from where it runs already (unless the rules
-say `repack`) and from the order of the queue.
+say `repack`) and from the order of the queue. Where that would move somebody, everybody stays if the jobs are faster
+together than in that answer, less `gap` (`in_place`).
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from rota.core.view import View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.exchanging import filled
 from rota.mechanisms.divide.filling import Filling, Item, JobClass, Server
+from rota.mechanisms.divide.in_place import Member, left_in_place
 from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.mending import Mending, columns
 from rota.mechanisms.divide.menus import menu
-from rota.mechanisms.divide.packing import Packing
+from rota.mechanisms.divide.packing import Packing, Slots
 from rota.mechanisms.divide.places import Place, named, settled
 from rota.mechanisms.divide.proportional import Proportional
 from rota.mechanisms.divide.tune import Tune
@@ -151,27 +153,63 @@ class Optimal(Tune):
         tasks = list(range(len(layout.size)))
         classes = [_class_of(layout, task) for task in tasks]
         mix: Mix = tuple(sorted((*key, count) for key, count in Counter(classes).items()))
-        answer = self._answers.get((gpu_type, mix))
-        if answer is None:
-            if len(self._answers) >= _REMEMBERED:
-                self._answers.clear()
-            answer = self._solve(layout, mix, packing.servers)
-            self._answers[gpu_type, mix] = answer
+        answer = self._answer(layout, mix, packing.servers)
         if answer.places is None:
             self.tally.fallbacks += 1
             super().lay_out(layout, packing)
             return
-        self.tally.add(max(0.0, 1 - answer.total / answer.bound))
+        total = answer.total
         places = answer.places
         last = None
         if not self._rules.repack:
             last = layout.last_slots()
             places = settled(places, packing, {t: (c, last[t]) for t, c in zip(tasks, classes, strict=True)})
         chosen = list(named(places, tasks, classes, last, _last_held(layout)))
+        if last is not None:
+            total, chosen = self._left_in_place(layout, packing.servers, mix, chosen, last, total)
+        self.tally.add(max(0.0, 1 - total / answer.bound))
         rows = [layout.holdings.row(int(layout.group[task]), gpu_type, holding) for task, (_, holding) in chosen]
         packing.know(layout.holdings)
         for row, (task, (slots, _)) in zip(rows, chosen, strict=True):
             packing.put(task, int(layout.size[task]), row, slots)
+
+    def _answer(self, layout: Layout, mix: Mix, servers: list[Server]) -> Answer:
+        """The answer for a mix, from memory if it is known."""
+        answer = self._answers.get((layout.gpu_type, mix))
+        if answer is None:
+            if len(self._answers) >= _REMEMBERED:
+                self._answers.clear()
+            answer = self._solve(layout, mix, servers)
+            self._answers[layout.gpu_type, mix] = answer
+        return answer
+
+    def _left_in_place(
+        self,
+        layout: Layout,
+        servers: list[Server],
+        mix: Mix,
+        chosen: list[tuple[int, Place]],
+        last: list[Slots | None],
+        total: float,
+    ) -> tuple[float, list[tuple[int, Place]]]:
+        """The same jobs where they run, if that loses next to nothing of the sum of speeds; otherwise as chosen."""
+        number = {(group, shared): n for n, (group, shared, _) in enumerate(mix)}
+        classes = [self._menu(layout, group, shared, servers) for group, shared, _ in mix]
+        members = []
+        for task, (slots, holding) in chosen:
+            job_class = number[_class_of(layout, task)]
+            number_held = _option(classes[job_class], holding)
+            members.append(Member(job_class, number_held, slots, last[task]))
+        if not any(member.moves for member in members):
+            return total, chosen
+        found = left_in_place(classes, servers, members)
+        if found is None or found[0] < total * (1 - self._gap) - TOLERANCE:
+            return total, chosen
+        stayed = []
+        for (task, _), item in zip(chosen, found[1], strict=True):
+            option = classes[item.job_class].options[item.option]
+            stayed.append((task, (item.slots, Holding(option.cpus, option.memory, option.speed))))
+        return found[0], stayed
 
     def _menu(self, layout: Layout, group: int, shared: bool, servers: list[Server]) -> JobClass:
         gpu_type = layout.gpu_type
@@ -237,6 +275,12 @@ def _places(filling: Filling, mix: Mix) -> dict[tuple[int, bool], list[Place]]:
     for group, shared, _ in mix:
         places[group, shared].sort(key=lambda place: (-place[1].speed, place[0]))
     return places
+
+
+def _option(job_class: JobClass, holding: Holding) -> int:
+    """The number of an option of a class."""
+    amounts = [(option.cpus, option.memory) for option in job_class.options]
+    return amounts.index((holding.cpus, holding.memory_gb))
 
 
 def _class_of(layout: Layout, task: int) -> tuple[int, bool]:

@@ -1,16 +1,18 @@
 """Servers of one type while the tasks of a round are put on them: GPUs, CPUs and memory, one task after the other.
 
-Rounds have about a hundred tasks, and every decision depends on the one before. The ordinary walk down the queue, first
-fit and tune's squeezing, is therefore written a second time in C (`kernels/packing.c`), on the same columns. What a
-task holds is a row of `Holdings`, spread over its servers in proportion to its GPUs there. Tasks are numbered in the
-order of serving; what has been put is kept in columns, a row per task.
+Rounds have hundreds of tasks, and every decision depends on the one before. Letting those go on who stay, and the
+ordinary walk down the queue (first fit, and tune's squeezing), are therefore written a second time in C
+(`kernels/packing.c`), on the same columns. What a task holds is a row of `Holdings`, spread over its servers in
+proportion to its GPUs there. Tasks are numbered in the order of serving; what has been put is kept in columns, a row
+per task.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -24,7 +26,18 @@ Slots = list[tuple[int, int]]
 """(server, GPUs)."""
 Columns = tuple[IntArray, IntArray, IntArray]
 """Where the slots of each task begin; server and GPUs of each slot."""
-Squeeze = Callable[[int, int, int], None]
+NOBODY: Columns = (np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+"""Slots of no task."""
+
+
+class Squeeze(Protocol):
+    """What happens to tasks that find no room."""
+
+    def __call__(self, task: int, size: int, wish: int) -> None:
+        """Put a task somewhere."""
+
+    def stay(self, task: int) -> None:
+        """Let a task go on where it was."""
 
 
 class Packing:
@@ -74,6 +87,14 @@ class Packing:
         self.balance = balance
         self.know(holdings)
         self._empty()
+
+    def again(self) -> None:
+        """Empty servers once more."""
+        self._empty()
+
+    def rename(self, tasks: IntArray) -> None:
+        """Tasks were numbered in another order: these are their numbers."""
+        self._task[: self.rows] = tasks[self.task]
 
     def _empty(self) -> None:
         gpus, cpus, memory = self._start
@@ -137,23 +158,44 @@ class Packing:
 
         How many could; the first that could not, and those after it, are left to the caller.
         """
-        if kernels.settle is None or len(slots[0]) == 1:
+        staying = len(slots[0]) - 1
+        if kernels.walk is None or staying == 0:
             return 0
-        done = kernels.settle(*self._servers, sizes, wishes, cut, *slots, *self._put)
-        self.rows = done
-        self.free -= int(sizes[:done].sum())
-        return done
+        self._compiled_walk(0, sizes[:staying], wishes[:staying], cut[:staying], slots, squeezes=False)
+        return self.rows
 
-    def walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None, cut: IntArray) -> None:
+    def walk(
+        self,
+        at: int,
+        sizes: IntArray,
+        wishes: IntArray,
+        squeeze: Squeeze | None,
+        cut: IntArray,
+        stay: Columns = NOBODY,
+    ) -> None:
         """Put task after task where its wish fits, as long as there are GPUs.
 
-        `squeeze(task, size, wish)` puts those that do not fit, cutting wishes to `cut`; without it they are left out.
+        `squeeze` puts those that do not fit, cutting wishes to `cut`; without it they are left out. With it, the first
+        tasks may have slots on which they `stay`.
         """
-        if kernels.walk is None or self.consolidate or self.balance or self._came:
-            self._walk(at, sizes, wishes, squeeze)
+        if kernels.walk is not None and not (self.consolidate or self.balance or self._came):
+            self._compiled_walk(at, sizes, wishes, cut, stay, squeezes=squeeze is not None)
             return
-        state = (at, self.rows, self.free, self.fair_cpus, self.fair_memory)
-        self.rows, self.free = kernels.walk(*self._servers, sizes, wishes, cut, *self._put, *state, squeeze is not None)
+        staying = len(stay[0]) - 1
+        if squeeze is not None and staying:
+            for task in range(self.settle(sizes, wishes, cut, stay), staying):
+                squeeze.stay(task)
+            at = staying
+        self._walk(at, sizes, wishes, squeeze)
+
+    def _compiled_walk(
+        self, at: int, sizes: IntArray, wishes: IntArray, cut: IntArray, stay: Columns, *, squeezes: bool
+    ) -> None:
+        assert kernels.walk is not None  # the caller has looked
+        fair = (self.fair_cpus, self.fair_memory)
+        self.rows, self.free = kernels.walk(
+            *self._servers, sizes, wishes, cut, *self._put, *stay, at, self.rows, self.free, *fair, squeezes
+        )
 
     def _walk(self, at: int, sizes: IntArray, wishes: IntArray, squeeze: Squeeze | None) -> None:
         hopeless: set[int] = set()
@@ -212,6 +254,24 @@ class Packing:
                 here.remove(row)
                 here.append(row)
         self._config[row] = wish
+
+    def take_off(self, row: int, size: int) -> None:
+        """Free what a task on one server holds there; `put_on` puts it back."""
+        cpus, memory = self.holds(int(self._config[row]))
+        server = int(self._slot_server[self._slot_start[row]])
+        self.gpus[server] += size
+        self.cpus[server] += cpus
+        self.memory[server] += memory
+
+    def put_on(self, row: int, size: int, wish: int, server: int) -> None:
+        """Let a task that was taken off hold all of its GPUs on one server; nobody's order there is kept."""
+        cpus, memory = self.holds(wish)
+        self.gpus[server] -= size
+        self.cpus[server] -= cpus
+        self.memory[server] -= memory
+        self._slot_server[self._slot_start[row]] = server
+        self._config[row] = wish
+        self._on.clear()
 
     def slots(self, row: int) -> Slots:
         """Where a task is."""
@@ -304,48 +364,3 @@ class Packing:
                 if size == 0:
                     return slots
         return None
-
-    def emptied(self, size: int) -> Slots:
-        """The servers on which a task that finds no room will displace others, with its GPUs on each.
-
-        One server with all the GPUs if there is one (the first), otherwise those with the fewest free GPUs.
-        """
-        if size > 1:
-            for server, free in enumerate(self.gpus):
-                if free >= size:
-                    return [(server, size)]
-        slots: Slots = []
-        for free, server in sorted((free, server) for server, free in enumerate(self.gpus) if free):
-            part = min(free, size)
-            slots.append((server, part))
-            size -= part
-            if size == 0:
-                break
-        return slots
-
-    def givers(self, server: int, cpus: float, memory: float, sizes: IntArray) -> list[int]:
-        """Rows of tasks on a server that give back what they hold beyond their share, until so much is free there.
-
-        Those on few servers and with much per GPU come first; the list of the server stays in that order.
-        """
-        lack_cpus = cpus - self.cpus[server]
-        lack_memory = memory - self.memory[server]
-        if lack_cpus <= TOLERANCE and lack_memory <= TOLERANCE:
-            return []
-        here = self.tasks_on(server)
-        here.sort(key=lambda row: self._greed(row, int(sizes[self._task[row]])))
-        chosen: list[int] = []
-        for row in here:
-            chosen.append(row)
-            part = next(p for s, p in self.slots(row) if s == server)
-            ratio = part / int(sizes[self._task[row]])
-            held_cpus, held_memory = self.holds(int(self._config[row]))
-            lack_cpus -= max(0.0, held_cpus * ratio - part * self.fair_cpus)
-            lack_memory -= max(0.0, held_memory * ratio - part * self.fair_memory)
-            if lack_cpus <= TOLERANCE and lack_memory <= TOLERANCE:
-                break
-        return chosen
-
-    def _greed(self, row: int, size: int) -> tuple[int, float, float]:
-        cpus, memory = self.holds(int(self._config[row]))
-        return int(self._slot_start[row + 1] - self._slot_start[row]), -cpus / size, -memory / size

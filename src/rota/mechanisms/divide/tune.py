@@ -10,7 +10,8 @@ it as fast as it can get. For one job after the other:
 
 So every chosen job runs, and none is slower than with the proportional mechanism. Under the default rules a job that
 goes on stays on its GPUs, and CPUs and memory that nobody wants in the end go to jobs that were cut; Synergy's
-simulator lays out every round afresh and leaves the rest unused (rules `repack` and `spare_is_shared`).
+simulator lays out every round afresh and leaves the rest unused (rules `repack` and `spare_is_shared`). Only where the
+policy has wishes, jobs change places so that more of them come true, if a round makes up for the restarts (trading.py).
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.by_need import ByNeed
+from rota.mechanisms.divide.displacing import emptied, givers
 from rota.mechanisms.divide.layout import Layout
 from rota.mechanisms.divide.packing import Packing, Slots
 from rota.mechanisms.divide.proportional import Proportional
+from rota.mechanisms.divide.trading import Trading
 from rota.mechanisms.registry import mechanisms
 
 
@@ -52,10 +55,9 @@ class Tune(ByNeed):
 
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its servers."""
-        staying = len(layout.stay[0]) - 1
-        for task in range(packing.settle(layout.size, layout.full, layout.cut, layout.stay), staying):
-            _stay(layout, packing, task, layout.stays_at(task))
-        packing.walk(staying, layout.size, layout.full, _Squeeze(layout, packing), layout.cut)
+        packing.walk(0, layout.size, layout.full, _Squeeze(layout, packing), layout.cut, layout.stay)
+        if packing.balance:
+            Trading(layout, packing, self._rules).run()
         if self._rules.spare_is_shared:
             _share_spare(layout, packing, layout.full)
             if layout.most is not layout.full:
@@ -77,21 +79,23 @@ class _Squeeze:
             wish = int(layout.cut[task])
             slots = packing.fit(size, wish)
         if slots is None:
-            target = packing.emptied(size)
+            target = emptied(packing, size)
             _make_room(layout, packing, target, size, wish)
             slots = packing.fit(size, wish) or target
         packing.put(task, size, wish, slots)
 
-
-def _stay(layout: Layout, packing: Packing, task: int, slots: Slots) -> None:
-    """The same for a job that goes on on its GPUs."""
-    size = int(layout.size[task])
-    wish = int(layout.full[task])
-    if not packing.fits_at(slots, size, wish):
-        wish = int(layout.cut[task])
+    def stay(self, task: int) -> None:
+        """The same for a job that goes on on its GPUs."""
+        layout = self._layout
+        packing = self._packing
+        slots = layout.stays_at(task)
+        size = int(layout.size[task])
+        wish = int(layout.full[task])
         if not packing.fits_at(slots, size, wish):
-            _make_room(layout, packing, slots, size, wish)
-    packing.put(task, size, wish, slots)
+            wish = int(layout.cut[task])
+            if not packing.fits_at(slots, size, wish):
+                _make_room(layout, packing, slots, size, wish)
+        packing.put(task, size, wish, slots)
 
 
 def _beyond(packing: Packing, size: int, wish: int) -> bool:
@@ -104,7 +108,7 @@ def _make_room(layout: Layout, packing: Packing, target: Slots, size: int, wish:
     """Let others on these servers give back their excess, server by server."""
     cpus, memory = packing.holds(wish)
     for server, part in target:
-        for row in packing.givers(server, cpus * part / size, memory * part / size, layout.size):
+        for row in givers(packing, server, cpus * part / size, memory * part / size, layout.size):
             task = int(packing.task[row])
             full = int(layout.full[task])
             size_of_giver = int(layout.size[task])

@@ -8,7 +8,11 @@ type. Whoever ran in the last round counts as `stay_rounds` more behind where it
 for a few seconds of debt. With space sharing, jobs and pairs stand in one queue by debt instead. What is left goes to
 jobs without a turn, most owed first, each on its fastest free type. Debts are carried over from one allocation to the
 next, so shares are met however often they change. Whoever is many of its own turns behind (the shares of gangs cannot
-always be kept) goes first.
+always be kept) goes first; before all others go jobs that the policy calls pressing.
+
+Where the policy wishes for CPUs and they are divided by need, a turn is worth less without them. So nobody takes a GPU
+whose wish would leave too few CPUs of the type for its other GPUs: others with smaller wishes come first, and the debt
+stays for a round in which the CPUs are there. GPUs that nobody else wants go by debt alone, and so does who is late.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rota.core.allocation import Allocation
+from rota.core.allocation import Allocation, Wishes
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.horizon import EVERY_ROUND, UNTIL_JOBS_CHANGE, Horizon
 from rota.core.rules import Rules
@@ -32,12 +36,16 @@ _PATIENT_TURNS = 5.0
 """... and rounds on top of that, whatever its share."""
 _URGENT = 1e12
 """Seconds of debt that put a job before all that are not late."""
+_PRESSING = 1e18
+"""Seconds of debt that put a job before everybody else."""
 
 
 class Deficit(Select):
     """Selects by time behind the promised share."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, *, by_need: bool = False) -> None:
+        """`by_need`: whether jobs get the CPUs that the policy wishes for them."""
+        self._by_need = by_need
         self._round_s = rules.round_s
         self._stay_s = rules.stay_rounds * rules.round_s
 
@@ -51,19 +59,30 @@ class Deficit(Select):
         wants = accounts.wants
         debt = accounts.owed + accounts.share * elapsed
         debt -= accounts.received
+        pressing = _pressing(view, allocation)
         pairs = accounts.extras
         if allocation.traits.packs and len(pairs):
             pair_debt = pairs.owed + pairs.share * elapsed - pairs.received
             pair_debt = self._urgent(pair_debt, pairs.share)
-            queue = _queue(view, accounts, self._urgent(debt, accounts.share), pair_debt)
+            queue = _queue(view, accounts, self._urgent(debt, accounts.share) + pressing, pair_debt)
             steady = this_round.one_queue(queue)
         else:
             wish = debt if allocation.traits.aware else debt + _favourite(view)
-            steady = this_round.passes(wants, self._urgent(self._loyal(view, wish), accounts.share))
+            ranked = self._urgent(self._loyal(view, wish), accounts.share) + pressing
+            steady = self._serve(this_round, wants, ranked, allocation)
         if allocation.traits.fills and this_round.spare > 0 and this_round.unserved.any():
             this_round.fill((debt - accounts.share * self._round_s).sum(axis=0))
         horizon = UNTIL_JOBS_CHANGE.not_beyond(allocation.horizon.until) if steady else EVERY_ROUND
         return this_round.choice(horizon)
+
+    def _serve(self, this_round: _Round, wants: BoolArray, debt: FloatArray, allocation: Allocation) -> bool:
+        """Turns by debt; whether the same would happen again."""
+        if allocation.wish is None or not self._by_need:
+            return this_round.passes(wants, debt)
+        this_round.heed(_wished_cpus(this_round.view, allocation.jobs, allocation.wish))
+        steady = this_round.passes(wants, debt)
+        this_round.heed(None)
+        return this_round.passes(wants, debt) and steady
 
     def _urgent(self, debt: FloatArray, share: FloatArray) -> FloatArray:
         """Debts with a bonus for who has waited long by the measure of its own share.
@@ -113,11 +132,50 @@ def _queue(view: View, accounts: Accounts, debt: FloatArray, pair_debt: FloatArr
     return _Queue(first[order], second[order], gpu_type[order])
 
 
+class _CpuWishes:
+    """CPUs that jobs are to hold [J, T], and how many are left by type while one round is chosen."""
+
+    def __init__(self, cpus: FloatArray, left: FloatArray) -> None:
+        self._cpus = cpus
+        self._left: list[float] = left.tolist()
+
+    def affordable(self, jobs: IntArray, sizes: IntArray, late: BoolArray, gpu_type: int, free: int) -> list[int]:
+        """Which of the jobs, in this order, may take GPUs of a type of which so many are free.
+
+        Those that are late may in any case: with them, perhaps no round has CPUs for all GPUs.
+        """
+        wished = self._cpus[jobs, gpu_type]
+        least = float((wished / sizes).min())
+        left = self._left[gpu_type]
+        taken = []
+        entries = zip(wished.tolist(), sizes.tolist(), late.tolist(), strict=True)
+        for place, (cpus, size, urgent) in enumerate(entries):
+            if free == 0:
+                break
+            if size <= free and (urgent or cpus <= left - (free - size) * least + TOLERANCE):
+                free -= size
+                left -= cpus
+                taken.append(place)
+        self._left[gpu_type] = left
+        return taken
+
+
+def _wished_cpus(view: View, known: IntArray, wish: Wishes) -> _CpuWishes:
+    """What the policy wishes for; the proportional share for jobs that came after it was asked."""
+    cluster = view.cluster
+    at = np.minimum(known.searchsorted(view.jobs), len(known) - 1)
+    fair = view.gpus[:, None] * cluster.fair_cpus
+    cpus = np.where((known[at] == view.jobs)[:, None], wish.cpus[wish.which[at]], fair)
+    total = np.bincount(cluster.server_type, weights=cluster.server_cpus, minlength=len(cluster.types))
+    return _CpuWishes(cpus, total * view.capacity / cluster.capacity)
+
+
 class _Round:
     """GPUs that are left and jobs that have a turn, while one round is chosen."""
 
     def __init__(self, view: View) -> None:
-        self._view = view
+        self.view = view
+        self._cpus: _CpuWishes | None = None
         self._free: list[int] = view.capacity.tolist()
         self._ones = view.single_gpu or len(view) == 0 or bool(view.gpus.max() == 1)
         self.unserved: BoolArray = np.ones(len(view), dtype=np.bool_)
@@ -148,12 +206,21 @@ class _Round:
             debt[favourite, asking] = -np.inf
         return steady
 
+    def heed(self, wishes: _CpuWishes | None) -> None:
+        """Let the following turns leave enough CPUs to others, or not any more."""
+        self._cpus = wishes
+
     def _take(self, jobs: IntArray, debt: FloatArray, gpu_type: int) -> int:
         """Serve those with the largest debts as far as the GPUs of this type go; how many."""
         free = self._free[gpu_type]
         if len(jobs) == 0 or free == 0:
             return 0
-        if self._ones and len(jobs) <= free:
+        if self._cpus is not None:
+            by_debt = (-debt).argsort(kind="stable")
+            order = jobs[by_debt]
+            late = debt[by_debt] >= _URGENT
+            served = order[self._cpus.affordable(order, self.view.gpus[order], late, gpu_type, free)]
+        elif self._ones and len(jobs) <= free:
             served = jobs
         else:
             order = jobs[(-debt).argsort(kind="stable")]
@@ -163,7 +230,7 @@ class _Round:
 
     def _fitting(self, order: IntArray, free: int) -> IntArray:
         """All up to the first that does not fit, then whoever still does."""
-        sizes = self._view.gpus[order]
+        sizes = self.view.gpus[order]
         whole = int(np.searchsorted(np.cumsum(sizes), free, side="right"))
         free -= int(sizes[:whole].sum())
         late = []
@@ -177,14 +244,14 @@ class _Round:
 
     def _serve(self, first: IntArray, second: IntArray, gpu_type: int) -> None:
         self.unserved[first] = False
-        self._free[gpu_type] -= int(self._view.gpus[first].sum())
+        self._free[gpu_type] -= int(self.view.gpus[first].sum())
         self._first.append(first)
         self._second.append(second)
         self._gpu_type.append(np.full(len(first), gpu_type, dtype=np.int64))
 
     def one_queue(self, queue: _Queue) -> bool:
         """Jobs and pairs by debt over all types; whether the same would happen again."""
-        sizes = self._view.gpus.tolist()
+        sizes = self.view.gpus.tolist()
         unserved = self.unserved
         steady = True
         taken = []
@@ -205,7 +272,7 @@ class _Round:
 
     def fill(self, owed: FloatArray) -> None:
         """Give what is left to jobs without a turn, most owed first, each on its fastest free type."""
-        view = self._view
+        view = self.view
         free = self._free
         rates = view.classes.throughput
         waiting = self.unserved.nonzero()[0]
@@ -239,6 +306,16 @@ class _Round:
             type=gpu_type[order],
             horizon=horizon,
         )
+
+
+def _pressing(view: View, allocation: Allocation) -> FloatArray | float:
+    """[J] extra debt of jobs that have to run in every round."""
+    if allocation.pressing is None:
+        return 0.0
+    extra = np.zeros(len(view))
+    at = view.position(allocation.pressing)
+    extra[at[at >= 0]] = _PRESSING
+    return extra
 
 
 def _favourite(view: View) -> FloatArray:

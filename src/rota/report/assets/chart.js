@@ -1,4 +1,5 @@
 // Lines, bars, histograms and clouds of points as SVG, drawn again when their box changes.
+const MOST_AREAS = 4;
 const NICE = [1, 2, 2.5, 5, 10];
 
 function linearTicks(low, high, count) {
@@ -71,7 +72,7 @@ function frame(width, height, margin, xTicks, yTicks, X, Y, spec) {
 }
 
 // spec: xLabel, yLabel, series [{name, line, points [{x, y, low, high, more}], step, crosses}], xLog, yLog, fromZero,
-// top, heading(x), value(y). Returns the card's body; its legend switches series on and off.
+// top, mark (an x that matters), heading(x), value(y). Returns the card's body; its legend switches series on and off.
 function lineChart(spec) {
   const hidden = new Set();
   const state = { xLog: Boolean(spec.xLog), yLog: Boolean(spec.yLog) };
@@ -112,18 +113,17 @@ function drawLines(spec, state, shown, width) {
   const Y = scale(y0, y1, height - margin.bottom, margin.top + 8 * crossed.length, state.yLog);
   const root = frame(width, height, margin,
     state.xLog ? logTicks(x0, x1) : linearTicks(x0, x1, width / 90), state.yLog ? logTicks(y0, y1) : linearTicks(y0, y1, 5), X, Y, spec);
+  if (spec.mark !== undefined && spec.mark >= x0 && spec.mark <= x1) {
+    root.append(svg('line', { class: 'equal', x1: X(spec.mark), x2: X(spec.mark), y1: margin.top, y2: height - margin.bottom }));
+  }
   const usable = p => p.y !== null && (!state.xLog || p.x > 0) && (!state.yLog || p.y > 0);
   const clip = y => Math.max(margin.top - 6, Math.min(height - margin.bottom, y));
+  const low = p => clip(Y(state.yLog ? Math.max(p.low, y0) : p.low));
+  const high95 = p => clip(Y(p.high));
+  root.append(intervals(shown, usable, X, low, high95));
   shown.forEach(series => {
     const points = series.points.filter(usable);
     const group = svg('g', { class: colour(series.line), 'data-series': series.name });
-    const banded = points.filter(p => p.low !== null && p.low !== undefined);
-    if (banded.length > 1) {
-      const low = p => clip(Y(state.yLog ? Math.max(p.low, y0) : p.low));
-      const there = banded.map(p => `${X(p.x)},${clip(Y(p.high))}`);
-      const back = banded.slice().reverse().map(p => `${X(p.x)},${low(p)}`);
-      group.append(svg('polygon', { class: 'band', points: [...there, ...back].join(' ') }));
-    }
     let path = '';
     points.forEach((p, i) => {
       const at = `${X(p.x).toFixed(1)},${Y(p.y).toFixed(1)}`;
@@ -142,6 +142,26 @@ function drawLines(spec, state, shown, width) {
   });
   hover(root, spec, shown, usable, X, margin, width, height, series => series.step);
   return root;
+}
+
+// 95 % intervals under all lines: areas with edges of a few, whiskers side by side of many.
+function intervals(shown, usable, X, low, high) {
+  const all = svg('g', { class: 'intervals' });
+  const known = shown.map(series => [series, series.points.filter(p => usable(p) && p.low !== null && p.low !== undefined)]).filter(([, points]) => points.length);
+  known.forEach(([series, points], i) => {
+    const group = svg('g', { class: colour(series.line) });
+    if (known.length <= MOST_AREAS && points.length > 1) {
+      const there = points.map(p => `${X(p.x)},${high(p)}`);
+      const back = points.map(p => `${X(p.x)},${low(p)}`);
+      group.append(svg('polygon', { class: 'band', points: [...there, ...back.slice().reverse()].join(' ') }));
+      for (const edge of [there, back]) group.append(svg('polyline', { class: 'edge', points: edge.join(' ') }));
+    } else {
+      const aside = (i - (known.length - 1) / 2) * Math.min(2.5, 20 / known.length);
+      for (const p of points) group.append(svg('line', { class: 'reach', x1: X(p.x) + aside, x2: X(p.x) + aside, y1: high(p), y2: low(p) }));
+    }
+    all.append(group);
+  });
+  return all;
 }
 
 // A cursor that follows the mouse or the arrow keys, and says what every line is there.
@@ -223,6 +243,47 @@ function barChart(spec) {
   };
   sized(host, draw);
   return host;
+}
+
+// Horizontal bars that add up to all jobs; rows [{name, line, parts [{label, look, count}], total, note}].
+function stackedBars(spec) {
+  const host = el('div');
+  const draw = width => {
+    const size = 25;
+    const longest = Math.max(...spec.rows.map(row => row.name.length));
+    const margin = { left: Math.min(Math.round(width * 0.42), 7 * longest + 14), right: 64, top: 6, bottom: 36 };
+    const height = margin.top + margin.bottom + size * spec.rows.length;
+    const X = scale(0, 1, margin.left, width - margin.right, false);
+    const root = svg('svg', { class: 'plot', viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': spec.describe });
+    for (const tick of X(1) - X(0) < 220 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) {
+      root.append(svg('line', { class: 'rule', x1: X(tick), x2: X(tick), y1: margin.top, y2: height - margin.bottom }));
+      root.append(svg('text', { x: X(tick), y: height - margin.bottom + 15, 'text-anchor': 'middle' }, `${100 * tick} %`));
+    }
+    spec.rows.forEach((row, i) => {
+      const y = margin.top + size * i;
+      const group = svg('g', { 'data-row': row.name });
+      const most = Math.floor((margin.left - 12) / 6.3);
+      const name = row.name.length > most ? `${row.name.slice(0, most - 1)}…` : row.name;
+      group.append(svg('text', { class: 'label', x: margin.left - 8, y: y + 17, 'text-anchor': 'end' }, name, svg('title', {}, row.name)));
+      let done = 0;
+      for (const part of row.parts) {
+        const [from, to] = [X(done / row.total), X((done + part.count) / row.total)];
+        group.append(svg('rect', { class: part.look, x: from, y: y + 4, width: Math.max(0, to - from), height: size - 8 }));
+        done += part.count;
+      }
+      group.append(svg('text', { class: 'label', x: X(1) + 5, y: y + 17 }, row.said));
+      const rows = [...row.parts.map(part => [part.label, `${part.count.toLocaleString('en')} (${percent(part.count / row.total)})`]), ...row.more];
+      group.addEventListener('pointermove', event => showTip(event.clientX, event.clientY, row.name, rows));
+      group.addEventListener('pointerleave', hideTip);
+      root.append(group);
+    });
+    root.append(svg('text', { class: 'label', x: (margin.left + width - margin.right) / 2, y: height - 3, 'text-anchor': 'middle' }, spec.xLabel));
+    host.replaceChildren(root);
+  };
+  sized(host, draw);
+  const looks = new Map(spec.rows.flatMap(row => row.parts).filter(part => part.count).map(part => [part.look, part.label]));
+  const samples = [...looks].map(([look, label]) => el('span', { class: 'plain' }, svg('svg', { viewBox: '0 0 12 10', class: 'patch', 'aria-hidden': 'true' }, svg('rect', { class: look, width: 12, height: 10 })), label));
+  return el('div', {}, host, el('div', { class: 'legend' }, ...samples));
 }
 
 function card(title, controls, body, caption, attributes = {}) {

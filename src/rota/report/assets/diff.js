@@ -6,12 +6,10 @@ function diff() {
   const host = byId('diff');
   const places = [...new Set(DATA.pairs.map(pair => pair[0]))];
   if (!places.length) {
-    host.append(el('p', { class: 'muted' }, 'No two policies have finished runs with the same seed at the same setting.'));
+    host.append(el('p', { class: 'muted' }, 'No two policies have finished, stable runs with the same seed at the same setting.'), ...leftOut());
     return;
   }
-  const state = { setting: places.at(-1), a: 0, b: 0, seed: -1 };
-  if (DATA.x === null) state.setting = places[0];
-  if (DATA.gantts.length && places.includes(DATA.runs[DATA.gantts[0].run].setting)) state.setting = DATA.runs[DATA.gantts[0].run].setting;
+  const state = { setting: highest(places), a: 0, b: 0, seed: -1 };
   const out = el('div');
   const linesAt = setting => [...new Set(DATA.pairs.filter(p => p[0] === setting).flatMap(p => [p[1], p[2]]))].sort((x, y) => x - y);
   const [atLabel, at] = choice('at', places.map(i => [i, DATA.settings[i].label]), i => { state.setting = i; lines(); }, { id: 'diff-at' });
@@ -50,8 +48,23 @@ function diff() {
     out.replaceChildren(...compared(pair, state));
   }
 
-  host.append(el('div', { class: 'controls' }, ...(places.length > 1 ? [atLabel] : []), aLabel, swap, bLabel, seedLabel), out);
+  host.append(el('div', { class: 'controls' }, ...(places.length > 1 ? [atLabel] : []), aLabel, swap, bLabel, seedLabel), out, ...leftOut());
   lines();
+}
+
+// The last place, that is the highest load, of the first scenario; without an axis the first place, or that of the schedule.
+function highest(places) {
+  if (DATA.x !== null) return places.filter(i => DATA.settings[i].scenario === DATA.settings[places[0]].scenario).at(-1);
+  const drawn = DATA.gantts.length ? DATA.runs[DATA.gantts[0].run].setting : null;
+  return places.includes(drawn) ? drawn : places[0];
+}
+
+// Where a policy was unstable it is not compared: the seeds that came to an end are those that were lucky.
+function leftOut() {
+  const groups = DATA.groups.filter(group => group.unstable);
+  if (!groups.length) return [];
+  const said = groups.map(g => `${DATA.lines[g.line]} at ${DATA.settings[g.setting].label} (${g.unstable} of ${g.runs.length} runs)`);
+  return [el('p', { class: 'small muted', id: 'diff-left-out' }, `Not compared because unstable: ${said.slice(0, COMPARED).join('; ')}${said.length > COMPARED ? `; and ${said.length - COMPARED} more` : ''}.`)];
 }
 
 function bestOf(setting, among) {
@@ -102,13 +115,14 @@ function verdict(pair) {
   const faster = `${pair.ratio < 1 ? b : a} is ${part.toFixed(part >= 10 ? 0 : 1)} % faster`;
   if (pair.low === null) return [`${faster}, but there is too little to tell it from noise`, ''];
   if (pair.low <= 1 && pair.high >= 1) return ['no difference beyond noise', ''];
+  if (pair.method !== 'seeds') return [`${faster} with this seed; three seeds or more would tell whether that is luck`, ''];
   return [`${faster}, beyond noise`, pair.ratio < 1 ? 'better' : 'worse'];
 }
 
 const METHOD = {
   seeds: n => `95 % interval of the ratio by Student’s t over ${n} paired seeds`,
   jobs: () => '95 % interval by a bootstrap over blocks of jobs; it says nothing about other seeds',
-  none: () => 'no interval: one seed, and too few jobs or none in common',
+  none: n => n > 1 ? `no interval: ${n} paired seeds are too few, three are the least` : 'no interval: one seed, and too few jobs or none in common',
 };
 
 function compared(pair, state) {

@@ -63,6 +63,10 @@ const METRICS = {
   makespan_s: { label: 'makespan', unit: 'hours', scale: 1 / HOUR, show: hours },
   utilization: { label: 'utilisation', unit: '% of GPU time', scale: 100, show: percent },
   cost: { label: 'cost', unit: 'price', scale: 1, show: value => plainNumber(value) },
+  mean_ftf: { label: 'mean finish-time fairness', unit: 'rho', scale: 1, show: value => plainNumber(value) },
+  worst_ftf: { label: 'worst finish-time fairness', unit: 'rho', scale: 1, show: value => plainNumber(value) },
+  unfair_fraction: { label: 'unfair jobs', unit: '% with rho above 1.05', scale: 100, show: percent },
+  missed_fraction: { label: 'deadlines missed', unit: '% of jobs with one', scale: 100, show: percent },
 };
 
 // The look of a line is the same in every figure: the palette and dashes of Rota's printed figures.

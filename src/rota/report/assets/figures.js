@@ -1,4 +1,5 @@
-// The figures: a metric over the load (or what else was varied), bars at one setting, distributions, utilisation.
+// The figures: a metric over the load (or what else was varied), bars at one setting, distributions, utilisation;
+// finish-time fairness and deadlines are drawn in outcomes.js.
 const groupsAt = setting => DATA.groups.filter(group => group.setting === setting);
 
 function interval(stat, key) {
@@ -105,7 +106,7 @@ function figures() {
   if (DATA.x !== null) {
     const extra = [];
     const over = changing(DATA.x === 'load' ? 'Over the load' : `Over ${DATA.x}`, extra, () => overX(state.over, state.scenario),
-      'Mean over seeds with its 95 % band. A cross on top marks a place at which a run was unstable: it has no mean.', { class: 'card wide', id: 'fig-over' });
+      'Mean over seeds with its 95 % interval. A cross on top marks a place at which a run was unstable: it has no mean.', { class: 'card wide', id: 'fig-over' });
     extra.push(metricChoice('mean_jct_s', keys, key => { state.over = key; over.update(); }));
     if (DATA.scenarios.length > 1) {
       const places = DATA.scenarios.map((_, i) => DATA.settings.filter(s => s.scenario === i).length);
@@ -124,6 +125,13 @@ function figures() {
     parts.push(figure);
   }
   parts.push(changing('Distribution of completion times', [], () => distribution(state.setting), 'Runs that differ in their seed only are put together; jobs that did not finish keep a line below 1.', { id: 'fig-cdf' }));
+  if (DATA.groups.some(group => group.ftf)) {
+    parts.push(changing('Finish-time fairness', [], () => fairness(state.setting), 'How much later a job ended than with its own part of the cluster; right of the line at 1 it was treated worse than that.', { id: 'fig-ftf' }));
+  }
+  if (DATA.groups.some(group => group.deadlines)) {
+    parts.push(changing('Deadlines', [], () => deadlines(state.setting), null, { id: 'fig-deadlines' }));
+    parts.push(changing('How early or late', [], () => timeUsed(state.setting), 'From arrival to finish over from arrival to deadline: right of the line at 1 a deadline was missed. Jobs that did not finish keep a line below 1.', { id: 'fig-late' }));
+  }
   if (DATA.runs.some(run => run.busy)) {
     parts.push(changing('Utilisation over time', [], () => busy(state.setting), null, { id: 'fig-busy' }));
   }

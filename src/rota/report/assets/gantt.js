@@ -1,5 +1,6 @@
 // Who held which GPU when: a canvas with zoom (wheel, buttons, keys) and pan (drag, keys). Rows are GPUs.
 const AXIS = 26;
+const LOOKS_OF_BARS = 2 * DATA.bar_colours;
 
 function gantt() {
   const host = byId('gantt');
@@ -51,6 +52,7 @@ class Gantt {
     data.row.forEach((row, i) => { for (let r = row; r < row + data.rows[i]; r++) this.ofRow[r].push(i); });
     this.about = {};
     for (const key of ['profile', 'tenant', 'gpus']) if (data.jobs[key]) this.about[key] = expand(data.jobs[key]);
+    this.found = this.looks();
     this.from = data.window[0];
     this.to = data.window[1];
     const run = DATA.runs[data.run];
@@ -146,10 +148,27 @@ class Gantt {
     return '';
   }
 
-  shade(bar) {
+  // Looks are colours, then the same colours with dots. Jobs get theirs in the order of their first bar, so that those
+  // side by side differ; models and tenants by GPU time, and those beyond the looks share a grey one.
+  looks() {
+    const { data } = this;
+    const found = { job: new Map(), profile: new Map(), tenant: new Map() };
+    data.job.forEach(job => { if (!found.job.has(job)) found.job.set(job, found.job.size % LOOKS_OF_BARS); });
+    for (const key of ['profile', 'tenant']) {
+      if (!this.about[key]) continue;
+      const held = new Map();
+      data.job.forEach((job, i) => held.set(this.about[key][job], (held.get(this.about[key][job]) || 0) + (this.end[i] - this.start[i]) * data.rows[i]));
+      const order = [...held.keys()].sort((a, b) => held.get(b) - held.get(a) || a - b);
+      const own = order.length <= LOOKS_OF_BARS ? order.length : LOOKS_OF_BARS - 1;
+      order.forEach((place, i) => found[key].set(place, i < own ? i : LOOKS_OF_BARS));
+    }
+    return found;
+  }
+
+  look(bar) {
     const job = this.data.job[bar];
-    if (this.by === 'job' || !this.about[this.by]) return job % DATA.colours;
-    return this.about[this.by][job] % DATA.colours;
+    if (this.by === 'job' || !this.about[this.by]) return this.found.job.get(job);
+    return this.found[this.by].get(this.about[this.by][job]);
   }
 
   draw() {
@@ -169,7 +188,8 @@ class Gantt {
     pen.scale(ratio, ratio);
     const look = getComputedStyle(document.documentElement);
     const value = key => look.getPropertyValue(key).trim();
-    const palette = Array.from({ length: DATA.colours }, (_, i) => value(`--c${i}`));
+    const palette = Array.from({ length: DATA.bar_colours }, (_, i) => value(`--c${i}`));
+    const paint = look => look === LOOKS_OF_BARS ? value('--line') : palette[look % palette.length];
     const X = t => this.left + (t - this.from) / (this.to - this.from) * this.width;
     this.grid(pen, X, height, value);
     pen.save();
@@ -186,14 +206,22 @@ class Gantt {
       const [x0, x1] = [X(this.start[i]), X(this.end[i])];
       const y = AXIS + data.row[i] * this.size + gap / 2;
       const h = data.rows[i] * this.size - gap;
-      const shade = this.shade(i);
-      pen.fillStyle = palette[shade];
+      const look = this.look(i);
+      const ink = readable(paint(look));
+      pen.fillStyle = paint(look);
       pen.fillRect(x0, y, Math.max(0.6, x1 - x0 - (x1 - x0 > 3 ? 0.7 : 0)), h);
       if (data.partner && data.partner[i] >= 0) this.hatch(pen, Math.max(x0, this.left), y, Math.min(x1, this.left + this.width) - Math.max(x0, this.left), h, value('--back'));
+      const dotted = look >= palette.length && look < LOOKS_OF_BARS;
+      if (dotted) this.dots(pen, Math.max(x0, this.left), y, Math.min(x1, this.left + this.width) - Math.max(x0, this.left), h, ink);
       const label = data.partner && data.partner[i] >= 0 ? `${data.job[i]}+${data.partner[i]}` : String(data.job[i]);
       if (this.size >= 11 && x1 - x0 > 7 * label.length + 6) {
-        pen.fillStyle = readable(palette[shade]);
-        pen.fillText(label, (Math.max(x0, this.left) + Math.min(x1, this.left + this.width)) / 2, y + h / 2 + 0.5);
+        const middle = (Math.max(x0, this.left) + Math.min(x1, this.left + this.width)) / 2;
+        if (dotted) {
+          pen.fillStyle = paint(look);
+          pen.fillRect(middle - 3.4 * label.length - 2, y, 6.8 * label.length + 4, h);
+        }
+        pen.fillStyle = ink;
+        pen.fillText(label, middle, y + h / 2 + 0.5);
       }
     }
     pen.restore();
@@ -210,6 +238,15 @@ class Gantt {
     pen.strokeStyle = shade; pen.globalAlpha = 0.45; pen.lineWidth = 1; pen.beginPath();
     for (let at = x - h; at < x + w; at += 6) { pen.moveTo(at, y + h); pen.lineTo(at + h, y); }
     pen.stroke();
+    pen.restore();
+  }
+
+  dots(pen, x, y, w, h, shade) {
+    if (w < 3 || h < 4) return;
+    pen.save();
+    pen.beginPath(); pen.rect(x, y, w, h); pen.clip();
+    pen.fillStyle = shade; pen.globalAlpha = 0.6;
+    for (let at = x + 2; at < x + w; at += 5) for (let down = y + 2; down < y + h; down += 5) pen.fillRect(at, down, 1.6, 1.6);
     pen.restore();
   }
 
@@ -250,10 +287,13 @@ class Gantt {
     this.shown = key;
     this.legend.replaceChildren();
     if (!names) return;
-    const most = 24;
-    names.slice(0, most).forEach((name, i) => this.legend.append(el('span', { class: `plain c${i % DATA.colours}` }, el('span', { class: 'swatch' }), name)));
-    const said = [names.length > most ? `and ${names.length - most} more` : null, names.length > palette.length ? 'colours repeat' : null].filter(Boolean).join('; ');
-    if (said) this.legend.append(el('span', { class: 'plain muted' }, said));
+    const looks = [...this.found[this.by]];
+    for (const [place, look] of looks.filter(([, look]) => look < LOOKS_OF_BARS)) {
+      const kind = look >= palette.length ? 'swatch dotted' : 'swatch';
+      this.legend.append(el('span', { class: `plain c${look % palette.length}` }, el('span', { class: kind }), names[place]));
+    }
+    const rest = looks.filter(([, look]) => look === LOOKS_OF_BARS).length;
+    if (rest) this.legend.append(el('span', { class: 'plain rest' }, el('span', { class: 'swatch' }), `${rest} others`));
   }
 }
 

@@ -1,7 +1,7 @@
 // The table of runs: by point (mean and interval over seeds) or run by run; sorted by any column, filtered by any text.
 const STATUS_LOOK = { ok: '', unstable: 'warn', interrupted: 'warn', 'cut off': 'warn', failed: 'bad', timeout: 'bad', 'to do': 'idle' };
-const SHOWN = ['mean_jct_s', 'p50_jct_s', 'p99_jct_s', 'makespan_s', 'utilization'];
-const SHORT = { mean_jct_s: 'mean JCT h', p50_jct_s: 'median h', p99_jct_s: 'p99 h', makespan_s: 'makespan h', utilization: 'busy' };
+const SHOWN = ['mean_jct_s', 'p50_jct_s', 'p99_jct_s', 'makespan_s', 'utilization', ...(DATA.groups.some(group => group.stats.missed_fraction) ? ['missed_fraction'] : [])];
+const SHORT = { mean_jct_s: 'mean JCT h', p50_jct_s: 'median h', p99_jct_s: 'p99 h', makespan_s: 'makespan h', utilization: 'busy', missed_fraction: 'deadlines missed' };
 
 // What tells rows apart: mechanism, cluster and load, and anything else only where these and the line do not say it.
 function axisColumns(byRun) {
@@ -40,7 +40,7 @@ function valueCell(stat, key, best) {
   const [mean, low, high] = stat;
   const node = el('td', { class: best ? 'number best' : 'number' }, METRICS[key].show(mean));
   if (low !== null && low !== undefined) {
-    const half = key === 'utilization' ? (100 * (high - low) / 2).toFixed(1) : hours((high - low) / 2);
+    const half = METRICS[key].show === percent ? (100 * (high - low) / 2).toFixed(1) : hours((high - low) / 2);
     node.append(el('span', { class: 'interval' }, ` ± ${half}`));
   }
   return { node, sort: mean, text: METRICS[key].show(mean) };

@@ -91,7 +91,7 @@ def continuous(
         seed=whole("seed", seed, 0, "0"),
         profiles=profiles,
     )
-    return Stream(partial(_begin, recipe), endless=jobs is None)
+    return Stream(partial(_begin, recipe), endless=jobs is None, count=jobs)
 
 
 def _begin(recipe: ContinuousRecipe) -> Callable[[int], Jobs]:

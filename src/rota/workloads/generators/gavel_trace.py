@@ -65,7 +65,7 @@ def trace(
         seed=whole("seed", seed, 0, "0"),
         profiles=profiles,
     )
-    return Stream(partial(_begin, recipe), endless=False)
+    return Stream(partial(_begin, recipe), endless=False, count=recipe.jobs)
 
 
 def _begin(recipe: TraceRecipe) -> Callable[[int], Jobs]:

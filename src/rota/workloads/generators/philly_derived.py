@@ -105,7 +105,8 @@ def philly_derived(
     )
     source = _original if original else _synthetic if synthetic else _lengths_of_the_list
     endless = jobs is None and not original
-    return Stream(partial(_begin, recipe, source), endless=endless, static=static)
+    count = None if original else jobs
+    return Stream(partial(_begin, recipe, source), endless=endless, static=static, count=count)
 
 
 def _check_modes(*, original: bool, synthetic: bool, **others: bool) -> None:

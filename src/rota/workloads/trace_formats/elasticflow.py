@@ -43,8 +43,9 @@ class ElasticFlowTrace:
         assign: str = "like",
         assign_seed: int | None = None,
         profiles: str | None = None,
+        reference: str | None = None,
     ) -> None:
-        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._assignment = Assignment(assign, assign_seed, profiles, reference)
 
     def recognises(self, first_line: str) -> bool:
         """Whether this line is a header with the needed columns."""

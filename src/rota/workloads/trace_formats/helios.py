@@ -8,6 +8,10 @@ where that column is missing. Jobs without GPUs (about half of the log), and tho
 are left out. The tenant is vc (tenant=user for the user); cpu_num is kept as a request. Jobs that
 failed or were cancelled or timed out held their GPUs and are kept; with failed=drop only COMPLETED
 ones stay.
+
+The log names no types of GPU. A virtual cluster has servers of its own: partitions=vcA:v100,vcB:p100
+says of which type, and partitions=as-types takes each for a type of that name. Jobs are replayed as
+recorded unless assign gives them models.
 """
 
 from __future__ import annotations
@@ -17,32 +21,39 @@ from collections.abc import Iterator
 import numpy as np
 
 from rota.core.arrays import FloatArray
+from rota.core.gpu_types import ANY, NOT_SAID
 from rota.core.jobs import Jobs, requests
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
-from rota.workloads.logs import Left, chosen, read_only
+from rota.workloads.logs import Left, names_of, read_only
 from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows, header_of, with_header
+from rota.workloads.settings import chosen
+from rota.workloads.type_rules import TypeRules
 
 REQUIRED = ("gpu_num", "submit_time")
 
 
 @formats.register("helios")
 class HeliosTrace:
-    """Logs of the Helios clusters. Only read; models are given by a rule."""
+    """Logs of the Helios clusters. Only read; replayed as recorded, or with models by a rule."""
 
     holds = EVERYTHING
 
     def __init__(
         self,
         *,
-        assign: str = "mix",
+        assign: str = "recorded",
         assign_seed: int | None = None,
         profiles: str | None = None,
+        reference: str | None = None,
         failed: str = "keep",
         tenant: str = "vc",
+        elsewhere: str = "never",
+        partitions: str = "",
     ) -> None:
-        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._types = TypeRules(elsewhere=elsewhere, partitions=partitions)
+        self._assignment = Assignment(assign, assign_seed, profiles, reference, self._types)
         self._failed = chosen("failed", failed, ("keep", "drop"))
         self._tenant = chosen("tenant", tenant, ("vc", "user"))
 
@@ -64,12 +75,18 @@ class HeliosTrace:
         states = np.array([state.strip().upper() for state in said])
         left.unfinished(states != "COMPLETED", self._failed)
         cpus = rows.optional("cpu_num", "a number of CPUs; give a number >= 0", zero=True)
+        count = len(rows)
+        clusters = [name.strip() for name in rows.filled("vc", "").cells["vc"]]
+        asked, ran_on = self._types.by_partition([ANY] * count, [NOT_SAID] * count, clusters, rows.problems)
         log = Logged(
             submitted=submitted,
             duration=duration,
             gpus=gpus,
             tenants=[name.strip() for name in rows.filled(self._tenant, "default").cells[self._tenant]],
             requests=requests(len(rows), cpus=np.where(cpus > 0, cpus, np.nan)),
+            asked=asked,
+            ran_on=ran_on,
+            names=names_of(rows, "job_id"),
         )
         return left.jobs(log, self._assignment)
 

@@ -43,8 +43,9 @@ class PhillyCsvTrace:
         assign: str = "mix",
         assign_seed: int | None = None,
         profiles: str | None = None,
+        reference: str | None = None,
     ) -> None:
-        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._assignment = Assignment(assign, assign_seed, profiles, reference)
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a log."""

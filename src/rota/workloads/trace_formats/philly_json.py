@@ -21,9 +21,10 @@ from rota.core.errors import TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
-from rota.workloads.logs import chosen, read_only
+from rota.workloads.logs import read_only
 from rota.workloads.philly import seconds
 from rota.workloads.registry import EVERYTHING, formats
+from rota.workloads.settings import chosen
 
 
 @formats.register("philly-json")
@@ -46,9 +47,10 @@ class PhillyJsonTrace:
         assign: str = "mix",
         assign_seed: int | None = None,
         profiles: str | None = None,
+        reference: str | None = None,
         failed: str = "keep",
     ) -> None:
-        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._assignment = Assignment(assign, assign_seed, profiles, reference)
         self._failed = chosen("failed", failed, ("keep", "drop"))
 
     def read(self, file: TraceFile) -> Jobs:

@@ -1,11 +1,14 @@
 """Our own trace: CSV with a header, easy to write by hand or from a spreadsheet.
 
-Needed are arrival_s, profile, gpus, and steps or duration_s (seconds on the reference type).
-Optional: job_id (only checked for repetitions: jobs are numbered in order of arrival), weight, slo
-(multiple of the duration, empty or -1 for none), tenant; cpus, memory_gb (of the whole job),
+Needed are arrival_s, gpus, profile and steps; or duration_s (seconds on the type that recorded_on
+names, else on the reference type of the catalogue) instead of steps, or of both: a job without a
+profile is replayed as recorded. Optional: job_id (its name in results; jobs are numbered in order of
+arrival), weight, slo (multiple of the duration, empty or -1 for none), tenant, gpu_types (those on
+which the job may run, `a100|h100`; empty: any), recorded_on; cpus, memory_gb (of the whole job),
 min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
 working_directory, steps_argument, needs_data_dir. Other columns are ignored. With duration_s but no
-steps, total_steps is NaN until `with_durations` fills it in.
+steps, total_steps is NaN until `with_durations` fills it in. For a file with other names of columns
+see the format `columns`.
 """
 
 from __future__ import annotations
@@ -20,18 +23,22 @@ import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import TraceError
-from rota.core.jobs import REQUESTS, Jobs, Launch, Requests, table
+from rota.core.gpu_types import TypeSet
+from rota.core.jobs import RECORDED, RECORDED_RATE, REQUESTS, Jobs, Launch, Requests, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
 from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows, header_of, launches, with_header
+from rota.workloads.type_rules import SEPARATOR, TypeRules, type_set, where_recorded
 
-REQUIRED = ("arrival_s", "profile", "gpus")
+REQUIRED = ("arrival_s", "gpus")
+USUAL = (*REQUIRED, "profile")
+TYPES = ("gpu_types", "recorded_on")
 LINE_ENDS = "\n\r\0"
 """Not quoted by every Python's csv module."""
 AMOUNTS = ("steps", "duration_s")
 LAUNCH = ("command", "working_directory", "steps_argument", "needs_data_dir")
-COLUMNS = (*REQUIRED, *AMOUNTS, "job_id", "weight", "slo", "tenant", *REQUESTS, *LAUNCH)
+COLUMNS = (*USUAL, *AMOUNTS, "job_id", "weight", "slo", "tenant", *TYPES, *REQUESTS, *LAUNCH)
 
 
 @formats.register("csv")
@@ -40,13 +47,17 @@ class CsvTrace:
 
     holds = EVERYTHING
 
+    def __init__(self, *, reference: str | None = None, elsewhere: str = "never") -> None:
+        self._reference = reference
+        self._types = TypeRules(elsewhere=elsewhere)
+
     def recognises(self, first_line: str) -> bool:
-        """Whether this line is a header with at least two of the needed columns."""
-        return "\t" not in first_line and len(set(REQUIRED) & set(header_of(first_line))) >= 2
+        """Whether this line is a header with at least two of the usual columns."""
+        return "\t" not in first_line and len(set(USUAL) & set(header_of(first_line))) >= 2
 
     def read(self, file: TraceFile) -> Jobs:
         """The jobs of a trace."""
-        return from_rows(with_header(file, REQUIRED))
+        return from_rows(with_header(file, REQUIRED), self._reference, self._types)
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """A header and one line per job; columns that say nothing are left out."""
@@ -58,8 +69,8 @@ class CsvTrace:
         yield buffer.getvalue()
 
 
-def from_rows(rows: TraceRows) -> Jobs:
-    """The jobs of a table whose columns have our names."""
+def from_rows(rows: TraceRows, reference: str | None, types: TypeRules) -> Jobs:
+    """The jobs of a table whose columns have our names; `reference` goes before what it says about types."""
     if not any(name in rows.cells for name in AMOUNTS):
         fix = "give one of them"
         what = "the header has neither 'steps' nor 'duration_s'"
@@ -71,8 +82,12 @@ def from_rows(rows: TraceRows) -> Jobs:
             rows.problems.remark(1, f"column {name!r} is not read", fix, name)
     _check_ids(rows)
     steps, duration = _amounts(rows)
+    profiles = _profiles(rows, duration)
+    as_recorded = np.array([profile == RECORDED for profile in profiles], dtype=bool)
+    steps = np.where(as_recorded & np.isnan(steps), duration * RECORDED_RATE, steps)
+    allowed, recorded = _gpu_types(rows, profiles, reference, types)
     return table(
-        profile_names=rows.names("profile"),
+        profile_names=profiles,
         gpus=rows.gpus("gpus"),
         total_steps=steps,
         submitted=rows.arrivals("arrival_s"),
@@ -82,7 +97,41 @@ def from_rows(rows: TraceRows) -> Jobs:
         tenant_names=rows.filled("tenant", "default").cells["tenant"],
         launch=_launches(rows),
         requests=_requests(rows),
+        allowed_types=allowed,
+        recorded_on=recorded,
+        names=_names(rows),
     )
+
+
+def _profiles(rows: TraceRows, duration: FloatArray) -> Sequence[str]:
+    """The models; `recorded` for jobs that have none but a duration."""
+    cells = rows.filled("profile", RECORDED).cells["profile"]
+    for row, name in enumerate(cells):
+        if name == RECORDED and np.isnan(duration[row]):
+            what = "a job without a profile needs duration_s"
+            fix = "give its model in the column profile, or how long it took"
+            rows.problems.error(rows.lines[row], what, fix, "profile", "")
+    return cells
+
+
+def _gpu_types(
+    rows: TraceRows, profiles: Sequence[str], reference: str | None, types: TypeRules
+) -> tuple[list[TypeSet], list[str]]:
+    """Where each job may run, and the type that its duration is about."""
+    allowed = [type_set(cell) for cell in rows.filled("gpu_types", "").cells["gpu_types"]]
+    said = [cell.strip() for cell in rows.filled("recorded_on", "").cells["recorded_on"]]
+    recorded = [reference] * len(said) if reference else where_recorded(allowed, said)
+    if types.only_where_recorded:
+        alone = [profile == RECORDED and bool(where) for profile, where in zip(profiles, recorded, strict=True)]
+        allowed = [(where,) if only else some for some, where, only in zip(allowed, recorded, alone, strict=True)]
+    return allowed, recorded
+
+
+def _names(rows: TraceRows) -> list[str] | None:
+    ids = rows.cells.get("job_id")
+    if ids is None:
+        return None
+    return [cell.strip() or f"line-{line}" for cell, line in zip(ids, rows.lines, strict=True)]
 
 
 def _check_ids(rows: TraceRows) -> None:
@@ -134,7 +183,7 @@ def text_columns(jobs: Jobs) -> dict[str, list[str]]:
     """The cells of a table by column; columns that say nothing are left out."""
     text = cells.whole_or_exact
     columns = {
-        "job_id": [str(n) for n in range(len(jobs))],
+        "job_id": [str(n) for n in range(len(jobs))] if jobs.names is None else _plain_texts(jobs.names.tolist()),
         "arrival_s": [text(v) for v in jobs.submitted.tolist()],
         "profile": _texts(jobs.profiles, jobs.profile),
         "gpus": [str(g) for g in jobs.gpus.tolist()],
@@ -151,7 +200,17 @@ def text_columns(jobs: Jobs) -> dict[str, list[str]]:
     if jobs.requests is not None:
         asked = {name: _known(getattr(jobs.requests, name)) for name in REQUESTS}
         kept |= {name: column for name, column in asked.items() if any(column)}
-    return kept | _launch_columns(jobs)
+    return kept | _type_columns(jobs) | _launch_columns(jobs)
+
+
+def _type_columns(jobs: Jobs) -> dict[str, list[str]]:
+    if jobs.gpu_types is None:
+        return {}
+    columns = {
+        "gpu_types": _plain_texts([SEPARATOR.join(types) for types in jobs.gpu_types.allowed_sets()]),
+        "recorded_on": _plain_texts(jobs.gpu_types.recorded_names()),
+    }
+    return {name: column for name, column in columns.items() if any(column)}
 
 
 def _launch_columns(jobs: Jobs) -> dict[str, list[str]]:
@@ -163,6 +222,10 @@ def _launch_columns(jobs: Jobs) -> dict[str, list[str]]:
         columns[name] = _texts(texts, jobs.launch)
     needs = [str(int(jobs.launches[i].needs_data_dir)) for i in jobs.launch]
     return columns | {"needs_data_dir": needs}
+
+
+def _plain_texts(texts: Sequence[str]) -> list[str]:
+    return [cells.plain(text, LINE_ENDS) for text in texts]
 
 
 def _texts(names: Sequence[str], index: IntArray) -> list[str]:

@@ -15,10 +15,11 @@ from rota.core.jobs import Jobs
 from rota.workloads.files import TraceFile
 from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows
-from rota.workloads.trace_formats.rota_csv import LAUNCH, REQUIRED, from_rows, text_columns
+from rota.workloads.trace_formats.rota_csv import LAUNCH, REQUIRED, TYPES, from_rows, text_columns
+from rota.workloads.type_rules import TypeRules
 
-WHOLE = ("job_id", "gpus", "needs_data_dir")
-TEXTS = ("profile", "tenant", *LAUNCH[:3])
+WHOLE = ("gpus", "needs_data_dir")
+TEXTS = ("job_id", "profile", "tenant", *TYPES, *LAUNCH[:3])
 
 
 @formats.register("parquet")
@@ -26,6 +27,10 @@ class ParquetTrace:
     """The columns of csv as a Parquet file. Needs pyarrow (`pip install 'rota[parquet]'`)."""
 
     holds = EVERYTHING
+
+    def __init__(self, *, reference: str | None = None, elsewhere: str = "never") -> None:
+        self._reference = reference
+        self._types = TypeRules(elsewhere=elsewhere)
 
     def recognises(self, first_line: str) -> bool:
         """Whether these are the first bytes of a Parquet file."""
@@ -52,7 +57,9 @@ class ParquetTrace:
                 problems=file.problems,
                 lines=range(1, table.num_rows + 1),
                 cells=cells,
-            )
+            ),
+            self._reference,
+            self._types,
         )
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[bytes]:

@@ -8,48 +8,62 @@ ReqGRES of older versions. Lines of job steps (`123.batch`) are skipped; jobs wi
 those not started or not ended yet, are left out. The tenant is the account (tenant=user, partition
 or qos for another column). Jobs that failed, were cancelled or timed out held their GPUs and are
 kept; with failed=drop only COMPLETED ones stay. Times may be seconds since 1970 as well.
+
+Types of GPU are the names after `gres/gpu:`. The type in AllocTRES is where the job ran; the one in
+ReqTRES, if there is one, is where it may run. Partitions stand for types if partitions=NAME:TYPE,...
+says so. Jobs are replayed as recorded unless assign gives them models.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from rota.core.arrays import FloatArray
 from rota.core.errors import TraceError
+from rota.core.gpu_types import ANY, NOT_SAID, TypeSet
 from rota.core.jobs import Jobs, requests
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
-from rota.workloads.logs import Left, chosen, read_only
+from rota.workloads.logs import Left, names_of, read_only
 from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows, header_of, with_header
+from rota.workloads.settings import chosen
+from rota.workloads.times import elapsed_s
+from rota.workloads.type_rules import TypeRules
 
 IDS = ("JobID", "JobIDRaw")
 TENANTS = {"account": "Account", "user": "User", "partition": "Partition", "qos": "QOS"}
 GB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
 AMOUNT = re.compile(r"([\d.]+)([KMGTP]?)[Bcn]?$")
-ELAPSED = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)(?:\.\d+)?$")
 GRES = re.compile(r"(?:gres/)?gpu(?::[^:,=(]+)?[:=](\d+)")
+TYPED = re.compile(r"(?:gres/)?gpu:([^:,=(]+)[:=]\d+")
 
 
 @formats.register("sacct")
 class SacctTrace:
-    """Accounting of Slurm (`sacct -P`). Only read; models are given by a rule."""
+    """Accounting of Slurm (`sacct -P`). Only read; replayed as recorded, or with models by a rule."""
 
     holds = EVERYTHING
 
     def __init__(
         self,
         *,
-        assign: str = "mix",
+        assign: str = "recorded",
         assign_seed: int | None = None,
         profiles: str | None = None,
+        reference: str | None = None,
         failed: str = "keep",
         tenant: str = "account",
+        types: str = "keep",
+        elsewhere: str = "never",
+        rename: str = "",
+        partitions: str = "",
     ) -> None:
-        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._types = TypeRules(types=types, elsewhere=elsewhere, rename=rename, partitions=partitions)
+        self._assignment = Assignment(assign, assign_seed, profiles, reference, self._types)
         self._failed = chosen("failed", failed, ("keep", "drop"))
         self._tenant = TENANTS[chosen("tenant", tenant, tuple(TENANTS))]
 
@@ -72,14 +86,34 @@ class SacctTrace:
         said = _column(rows, "State", "COMPLETED")
         states = np.array([state.strip().split(" ")[0].rstrip("+") for state in said])
         left.unfinished(states != "COMPLETED", self._failed)
+        asked_for, ran_on = self._gpu_types(rows, columns)
         log = Logged(
             submitted=submitted,
             duration=duration,
             gpus=gpus.astype(np.int64),
             tenants=[name.strip() or "default" for name in _column(rows, self._tenant)],
             requests=requests(len(rows), cpus=cpus, memory_gb=memory),
+            asked=asked_for,
+            ran_on=ran_on,
+            names=names_of(rows, next(name for name in IDS if name in rows.cells)),
         )
         return left.jobs(log, self._assignment)
+
+    def _gpu_types(self, rows: TraceRows, columns: Sequence[list[str]]) -> tuple[list[TypeSet], list[str]]:
+        """The types that jobs asked for, and the one on which each ran."""
+        alloc, req, alloc_gres, req_gres = columns
+        held = [_types(tres) or _types(gres) for tres, gres in zip(alloc, alloc_gres, strict=True)]
+        wanted = [_types(tres) or _types(gres) for tres, gres in zip(req, req_gres, strict=True)]
+        mixed = [len(types) > 1 for types in held]
+        if any(mixed):
+            what = f"{sum(mixed):,} jobs held GPUs of several types at once"
+            rows.problems.remark(rows.lines[mixed.index(True)], what, "here each runs on one of these types")
+        # Who held several types may run on any of them; who held one and asked for none in particular runs there.
+        asked = [want or (have if len(have) > 1 else ANY) for want, have in zip(wanted, held, strict=True)]
+        ran_on = [have[0] if len(have) == 1 else NOT_SAID for have in held]
+        named = self._types.asked(asked), self._types.ran_on(ran_on)
+        partitions = [cell.strip() for cell in _column(rows, "Partition")]
+        return self._types.by_partition(*named, partitions, rows.problems)
 
     def write(self, jobs: Jobs, *, exact: bool) -> Iterator[str]:
         """Refuses: accounting has neither models nor steps."""
@@ -91,6 +125,11 @@ ALLOCATED = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 
 def _column(rows: TraceRows, name: str, default: str = "") -> list[str]:
     return list(rows.filled(name, default).cells[name])
+
+
+def _types(text: str) -> TypeSet:
+    """The types of GPU in a list of resources."""
+    return tuple(sorted(set(TYPED.findall(text))))
 
 
 def _jobs_only(rows: TraceRows, file: TraceFile) -> TraceRows:
@@ -122,12 +161,9 @@ def _durations(rows: TraceRows, file: TraceFile) -> FloatArray:
         raise TraceError(file.path, 1, f"the header has neither Start and End nor Elapsed; {fix}")
     durations = np.full(len(rows), np.nan)
     for row, cell in enumerate(rows.cells["Elapsed"]):
-        parts = ELAPSED.match(cell.strip())
-        if parts is None:
+        durations[row] = elapsed_s(cell.strip())
+        if np.isnan(durations[row]):
             rows.refuse(row, "Elapsed", "a duration; sacct writes [days-]hours:minutes:seconds")
-            continue
-        days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-        durations[row] = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     return durations
 
 

@@ -47,9 +47,10 @@ class SiaTrace:
         assign: str = "like",
         assign_seed: int | None = None,
         profiles: str | None = None,
+        reference: str | None = None,
         gpu_hours: str = "",
     ) -> None:
-        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._assignment = Assignment(assign, assign_seed, profiles, reference)
         self._gpu_hours = GPU_HOURS | _hours(gpu_hours)
 
     def recognises(self, first_line: str) -> bool:

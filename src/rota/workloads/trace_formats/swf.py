@@ -24,10 +24,10 @@ from rota.core.jobs import Jobs, requests
 from rota.workloads import cells
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
-from rota.workloads.logs import Left, chosen
+from rota.workloads.logs import Left
 from rota.workloads.registry import Holds, formats
 from rota.workloads.rows import MOST_GPUS, TraceRows
-from rota.workloads.settings import whole
+from rota.workloads.settings import chosen, whole
 
 COLUMNS = (
     "job", "submit", "wait", "run", "processors", "cpu_time", "memory", "requested_processors", "requested_time",
@@ -54,11 +54,12 @@ class SwfTrace:
         assign: str = "like",
         assign_seed: int | None = None,
         profiles: str | None = None,
+        reference: str | None = None,
         failed: str = "keep",
         tenant: str = "user",
         processors_per_gpu: int = 1,
     ) -> None:
-        self._assignment = Assignment(assign, assign_seed, profiles)
+        self._assignment = Assignment(assign, assign_seed, profiles, reference)
         self._failed = chosen("failed", failed, ("keep", "drop"))
         self._tenant = chosen("tenant", tenant, TENANTS)
         self._per_gpu = whole("processors_per_gpu", processors_per_gpu, 1, "8")

@@ -51,7 +51,7 @@ test: lint
 	@echo "== system packages =="
 	@timeout 600 scripts/system-packages.sh || true
 	@echo "== tests: pytest =="
-	$(BIN)/python -m pytest -n $(JOBS) -m "not parity and not long"
+	scripts/run-tests.sh $(BIN)/python -n $(JOBS) -m "not parity and not long"
 
 parity: $(STAMP)
 	@echo "== parity =="

@@ -329,4 +329,4 @@ print(took)
         )
         times.append(float(done.stdout))
 
-    assert min(times) < 0.03, times
+    assert min(times) < 0.06, times  # 0.02 on a quiet machine

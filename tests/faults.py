@@ -21,7 +21,7 @@ from rota.core.errors import RotaError
 from rota.deploy.control import Client
 
 STEPPER = """
-import os, sys, time
+import fcntl, os, sys, time
 import rota.client
 
 PAUSE = float(os.environ.get("PAUSE", "0.05"))
@@ -37,13 +37,19 @@ def load(path):
 
 rank = os.environ.get("ROTA_RANK", "0")
 log = open(f"{sys.argv[1]}/{os.environ.get('ROTA_JOB', 'alone')}.{rank}", "a", buffering=1)
+try:
+    fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    open(f"{sys.argv[1]}/overlaps", "a").write(f"attempt {os.environ['ROTA_EPOCH']} of job {os.environ['ROTA_JOB']}\\n")
 with rota.client.lease(save=save, load=load, steps=int(os.environ.get("STEPS", "0")) or None) as lease:
     while lease.next():
         total = (total * 31 + lease.step * 7 + 1) % 1000003
         log.write(f"{os.environ.get('ROTA_EPOCH', '0')} {lease.step} {time.time():.6f} {os.getpid()} {total}\\n")
         time.sleep(PAUSE)
 """
-"""Steps that depend on all steps before, each with a line: attempt, step, time, process, result."""
+"""Steps that depend on all steps before, each with a line: attempt, step, time, process, result.
+
+It holds a lock for as long as it lives; a second attempt beside it leaves a line in `overlaps`."""
 
 FAST = {"round": "1", "heartbeat": "0.3", "dead-after": "3", "lease": "6"}
 
@@ -80,7 +86,7 @@ class Site:
         self.serve()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         if self.client is not None:
             self.client.close()
         for name in [n for n in self.programs if n != "scheduler"]:
@@ -90,6 +96,7 @@ class Site:
         for number in self.tasks():
             with contextlib.suppress(OSError):
                 os.kill(number, signal.SIGKILL)
+        assert kind is not None or self.overlaps() == [], "two attempts of a job ran at the same time"
 
     # Processes
 
@@ -191,6 +198,11 @@ class Site:
         with contextlib.closing(sqlite3.connect(self.folder / "state.db")) as journal:
             lines = [json.loads(body) for (body,) in journal.execute("SELECT body FROM events ORDER BY seq")]
         return [e for e in lines if (not kinds or e["event"] in kinds) and (job is None or e.get("job") == job)]
+
+    def overlaps(self):
+        """Attempts of the stepper that began while another one of their job was still alive."""
+        path = self.folder / "steps" / "overlaps"
+        return path.read_text().splitlines() if path.exists() else []
 
     def begun(self):
         """The second 0 of the scheduler's clock, as wall time."""

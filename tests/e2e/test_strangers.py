@@ -92,6 +92,8 @@ def test_a_tenant_neither_sees_nor_touches_what_belongs_to_another(site):
     assert "there is no job 0" in refused(lambda: speech.cancel([number]))
     assert "there is no job 0" in refused(lambda: list(speech.logs(number)))
     assert list(speech.events()) == []
+    assert "there is no job 0" in refused(lambda: list(speech.events(job=number)))
+    assert {event["job"] for _, event in vision.events(job=number)} == {number}
     assert "vision" in refused(lambda: speech.submit([{**spec, "tenant": "vision"}]))
     assert "refuses" in refused(lambda: speech.drain("node1"))
 

@@ -17,7 +17,8 @@ arrival_s,profile,gpus,steps,duration_s,weight,slo,tenant,cpus,memory_gb,min_gpu
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
     cluster = Live(tmp_path_factory.mktemp("up"))
-    cluster.up("--server", "v100=2", *FAST)
+    (cluster.folder / "tenants.toml").write_text("[tenants.vision]\nmax_job_weight = 2\n", encoding="utf-8")
+    cluster.up("--server", "v100=2", *FAST, "--tenants", "tenants.toml")
     (cluster.folder / "t.csv").write_text(TRACE)
     cluster.run("tokens", "create", "--tenant", "vision", "--dir", ".rota/certs", "--out", "vision.token")
     yield cluster

@@ -84,7 +84,7 @@ def test_tables_in_a_pipe_have_a_line_per_row_and_whole_names(live):
     head, row = live.run("jobs").splitlines()
     assert name in row
     assert "Recommendation (batch size 8192)" in row
-    assert len(head) == len(row)
+    assert head.index("reason") == row.rindex("-")  # the same columns
     live.run("cancel", str(job))
 
 
@@ -167,7 +167,7 @@ def test_events_are_readable_and_complete_as_json(live):
 
 
 def test_an_emulated_job_has_no_output(live):
-    assert "no output on node" in live.run("logs", str(live.finished()), code=2)
+    assert "has no output: it is an emulated job" in live.run("logs", str(live.finished()), code=2)
 
 
 @pytest.mark.parametrize(

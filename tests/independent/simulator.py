@@ -1,19 +1,26 @@
-"""A simulator of rankings, written from docs/rules.md alone: plain Python, one round after the other, nothing skipped.
+"""A simulator of rankings, written from docs/rules.md alone: plain Python, one moment after the other.
 
 Rounds begin at multiples of 360 s. At the beginning of each, the jobs that have arrived are put in order, and
 whoever finds room runs until the end of the round, or its own. On several types the jobs that run get the types
 with the largest sum of speeds in the coming round, each relative to the job's best type; a start or a move costs
 `restart_s` of the round. Then whoever ends sooner by it moves to a faster type that would stay idle.
+
+With `at_once`, jobs that wait get the GPUs that are free at every arrival and every end between two rounds as well, as
+if these GPUs were all there are; whoever runs stays where it is.
 """
 
 from dataclasses import dataclass
 
 ROUND_S = 360.0
+INSTANT_S = 1e-9
 
 
 @dataclass
 class Job:
-    """One job; `rate` is steps/s by type, 0 where it cannot run."""
+    """One job; `rate` is steps/s by type, 0 where it cannot run.
+
+    While it runs it is on the type `on`, makes progress from `ready_s` and would end at `end_s`.
+    """
 
     number: int
     arrival_s: float
@@ -22,15 +29,17 @@ class Job:
     rate: dict[str, float]
     left: float = 0.0
     held_gpu_s: float = 0.0
-    last_type: str | None = None
+    on: str | None = None
+    ready_s: float = 0.0
+    end_s: float = 0.0
     finish_s: float | None = None
 
     def __post_init__(self):
         self.left = self.steps
 
     def starts_after_s(self, name, restart_s):
-        """Seconds without progress at the beginning of a round on a type."""
-        return 0.0 if self.last_type == name else restart_s
+        """Seconds without progress on a type; a start that is under way counts as over."""
+        return 0.0 if self.on == name else restart_s
 
     def needs_s(self, name, restart_s):
         """Seconds until the end of the job if it stays on a type from now on."""
@@ -41,6 +50,13 @@ class Job:
         useful = 1 - self.starts_after_s(name, restart_s) / ROUND_S
         return useful * self.rate[name] / max(self.rate.values())
 
+    def runs_on(self, name, now_s, restart_s):
+        """Start, move, go on or (None) pause."""
+        if name not in (None, self.on):
+            self.ready_s = now_s + restart_s
+            self.end_s = self.ready_s + self.left / self.rate[name]
+        self.on = name
+
 
 ORDERS = {
     "fifo": lambda job: job.arrival_s,
@@ -50,17 +66,54 @@ ORDERS = {
 }
 
 
-def completion_times(jobs, capacity, order, restart_s=0.0):
+def completion_times(jobs, capacity, order, restart_s=0.0, *, at_once):
     """Seconds from arrival to finish of the jobs on `capacity` (GPUs by type); the jobs are used up."""
-    start_s = 0.0
+    now_s = 0.0
+    rounds = 0
     while any(job.finish_s is None for job in jobs):
-        present = [job for job in jobs if job.finish_s is None and job.arrival_s <= start_s]
+        present = [job for job in jobs if job.finish_s is None and job.arrival_s <= now_s]
         present.sort(key=lambda job: (ORDERS[order](job), job.number))
-        types = types_of(who_runs(present, capacity), capacity, restart_s)
+        if now_s == rounds * ROUND_S:
+            rounds += 1
+            decide(present, capacity, now_s, restart_s)
+        elif at_once:
+            waiting = [job for job in present if job.on is None]
+            decide(waiting, free_of(capacity, present), now_s, restart_s)
+        until_s = next_moment(jobs, now_s, rounds * ROUND_S)
         for job in present:
-            run(job, types.get(job.number), start_s, restart_s)
-        start_s += ROUND_S
+            go_on(job, now_s, until_s)
+        now_s = until_s
     return [job.finish_s - job.arrival_s for job in jobs]
+
+
+def decide(queue, capacity, now_s, restart_s):
+    """Down the queue: who runs on the GPUs by type, and on which type; the others pause."""
+    types = types_of(who_runs(queue, capacity), capacity, restart_s)
+    for job in queue:
+        job.runs_on(types.get(job.number), now_s, restart_s)
+
+
+def free_of(capacity, present):
+    """GPUs by type that nobody runs on."""
+    return {name: gpus - sum(job.gpus for job in present if job.on == name) for name, gpus in capacity.items()}
+
+
+def next_moment(jobs, now_s, round_s):
+    """The next arrival, end or round."""
+    ends = [job.end_s for job in jobs if job.on is not None]
+    arrivals = [job.arrival_s for job in jobs if job.arrival_s > now_s]
+    return min([*ends, *arrivals, round_s])
+
+
+def go_on(job, now_s, until_s):
+    """Run or wait until the next moment."""
+    if job.on is None:
+        return
+    job.held_gpu_s += job.gpus * (until_s - now_s)
+    job.left = (job.end_s - max(until_s, job.ready_s)) * job.rate[job.on]
+    if job.end_s <= until_s + INSTANT_S:
+        job.finish_s = job.end_s
+        job.on = None
 
 
 def who_runs(queue, capacity):
@@ -110,14 +163,3 @@ def moved_to_idle(way, chosen, capacity, restart_s):
             way[job.number] = there
             return True
     return False
-
-
-def run(job, name, start_s, restart_s):
-    """One round of a job on a type; None: a pause."""
-    if name is not None:
-        needs_s = job.needs_s(name, restart_s)
-        if needs_s <= ROUND_S + 1e-9:
-            job.finish_s = start_s + needs_s
-        job.left -= job.rate[name] * (ROUND_S - job.starts_after_s(name, restart_s))
-        job.held_gpu_s += job.gpus * min(needs_s, ROUND_S)
-    job.last_type = name

@@ -41,6 +41,13 @@ UNIFIED = ["max-min-fairness-unified", "min-mean-jct-unified"]
 MECHANISMS = ["proportional", "strided", "greedy", "tune", "optimal", "ideal"]
 PACKED = ["max-min-fairness-packed", "finish-time-fairness-packed", "fifo-packed", "gandiva"]
 
+OPTIONS = {
+    "whole": [],
+    "until": ["--until", "7000"],
+    "measure": ["--measure", "3:9"],
+    "rounds only": ["--set-rules", "at_once=no"],
+}
+
 
 def trace(path, models, seed, count=12):
     """A trace with gangs, tenants, weights and deadlines, in Rota's CSV."""
@@ -115,7 +122,7 @@ def test_pairs(tmp_path, capsys, policy, mechanism):
     assert said["cpu_utilization"] is None
 
 
-@pytest.mark.parametrize("options", [[], ["--until", "7000"], ["--measure", "3:9"]], ids=["whole", "until", "measure"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("policy", ["srtf-perf", "fifo", "max-min-fairness-perf", "proportional"])
 def test_types_by_any_name_with_holes_and_without_prices(tmp_path, capsys, policy, options):
     """The fast type comes first in the alphabet, `b` has no price, and one model cannot run there."""

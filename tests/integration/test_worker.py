@@ -16,6 +16,7 @@ import pytest
 
 from rota.core.errors import ConfigError, OutputError, UnknownName
 from rota.deploy.worker import procs
+from rota.deploy.worker.frames import STDERR, STDOUT, FrameReader, segments_in
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Gpu, inspect
 from rota.deploy.worker.limits import Enclosure, RlimitBackend, pick
@@ -45,6 +46,7 @@ if sys.argv[2] == "stay":
 """
 AN_AGENT = """
 import sys, time
+from rota.deploy.worker.frames import STDERR, STDOUT, FrameReader, segments_in
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import inspect
 from rota.deploy.worker.spec import TaskId, TaskSpec
@@ -118,8 +120,15 @@ def run(host, argv, **more):
     return ended(host)
 
 
-def output(host, name="stdout"):
-    return (host.table.path(TASK) / f"logs/{name}.log").read_text()
+def frames_in(folder):
+    """What a supervisor wrote down, the oldest first."""
+    pieces = [(folder / segment.name).read_bytes() for segment in segments_in(folder)]
+    return [frame for piece in pieces for frame in FrameReader().feed(piece)]
+
+
+def output(host, stream=STDOUT):
+    found = frames_in(host.table.path(TASK) / "logs")
+    return b"".join(frame.data for frame in found if frame.stream == stream).decode()
 
 
 # Ends
@@ -152,20 +161,30 @@ def test_a_folder_that_is_not_there_is_named(host):
     assert "cannot enter '/no/such/folder'" in run(host, ("true",), cwd="/no/such/folder").exit.detail
 
 
-def test_output_goes_to_two_logs_and_input_is_empty(host):
+def test_output_is_kept_by_stream_and_input_is_empty(host):
+    began = time.time()
     run(host, ("sh", "-c", "cat; echo out; echo err >&2"))
 
-    assert (output(host), output(host, "stderr")) == ("out\n", "err\n")
+    assert (output(host), output(host, STDERR)) == ("out\n", "err\n")
+    assert all(began <= frame.at <= time.time() for frame in frames_in(host.table.path(TASK) / "logs"))
 
 
-def test_a_log_keeps_its_end_and_not_more_than_it_may(host):
-    run(host, python("for n in range(200_000): print(f'line {n:09}')"), log_mb=0.2)
+def test_both_streams_are_kept_in_the_order_in_which_they_were_written(host):
+    turns = "for i in $(seq 12); do echo out $i; sleep 0.04; echo err $i >&2; sleep 0.04; done"
+    run(host, ("sh", "-c", turns))
+
+    said = [frame.data.decode() for frame in frames_in(host.table.path(TASK) / "logs")]
+    assert said == [f"{name} {i}\n" for i in range(1, 13) for name in ("out", "err")]
+
+
+def test_a_log_keeps_its_end_and_not_more_than_it_may_and_knows_what_is_missing(host):
+    run(host, python("for n in range(200_000): print(f'line {n:09}')"), log_mb=0.4, log_segment_mb=0.1)
 
     logs = host.table.path(TASK) / "logs"
-    size = sum(path.stat().st_size for path in logs.glob("stdout.log*"))
-    assert 100_000 <= size <= 200_000
-    assert (logs / "stdout.log.1").stat().st_size == 100_000
+    size = sum(path.stat().st_size for path in logs.iterdir())
+    assert 200_000 <= size <= 500_000  # one piece more than the bound, at most
     assert output(host).endswith("line 000199999\n")
+    assert segments_in(logs)[0].before + len(output(host)) == 200_000 * len("line 000000000\n")
 
 
 def test_an_end_is_reported_until_it_is_acknowledged(host):
@@ -188,7 +207,8 @@ def test_logs_and_checkpoints_may_be_elsewhere(host, tmp_path):
         checkpoints=str(tmp_path / "ckpt"),
     )
 
-    assert (tmp_path / "logs/j1.0.0/stdout.log").read_text() == "out\nkeptstderr.log\nstdout.log\n"
+    said = b"".join(frame.data for frame in frames_in(tmp_path / "logs/j1.0.0"))
+    assert said == b"out\nkept000000-0\n"
 
 
 def test_a_folder_for_logs_that_cannot_be_made_is_named_and_nothing_starts(host, tmp_path):
@@ -206,6 +226,7 @@ def test_a_folder_for_logs_that_cannot_be_made_is_named_and_nothing_starts(host,
 ON_A_SMALL_DISK = """
 import pathlib, sys, time
 from rota.core.errors import RotaError
+from rota.deploy.worker.frames import STDERR, STDOUT, FrameReader, segments_in
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import inspect
 from rota.deploy.worker.process import LAUNCH, _start_shim
@@ -309,7 +330,7 @@ def test_without_groups_memory_is_limited_by_failing_allocations(tmp_path):
     status = run(host, python("print(len(bytearray(300 << 20)))"), memory_gb=0.1)
 
     assert (status.exit.code, status.exit.reason) == (1, ExitReason.FAILED)
-    assert "MemoryError" in output(host, "stderr")
+    assert "MemoryError" in output(host, STDERR)
     stop_all(host)
     host.close()
 

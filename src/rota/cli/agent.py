@@ -11,6 +11,7 @@ import click
 
 from rota.cli.connection import needs_deploy
 from rota.cli.options import echo_json
+from rota.cli.run_options import seconds_option
 from rota.core.errors import ConfigError
 
 EXAMPLES = """
@@ -68,7 +69,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--host",
     metavar="IP[:PORT]",
-    help="Address at which ranks of a job find this machine (default: 127.0.0.1).",
+    help="Address at which ranks of a job find this machine (default: the one by which it reaches the scheduler).",
 )
 @click.option(
     "--connection-file",
@@ -79,6 +80,13 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     "--checkpoints",
     metavar="DIR",
     help="Root folder of checkpoints (default: what the scheduler says).",
+)
+@seconds_option(
+    "--longest-save",
+    "Seconds that a job may take to save after it was asked to stop, however much it writes.",
+    name="longest_save_s",
+    default=1800.0,
+    show_default=True,
 )
 @click.option(
     "--certs",
@@ -150,6 +158,7 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
     settings = _settings(options, given)
     name = given or (settings.bundle.subject.name if settings.bundle is not None else _host_name())
     place, checkpoints, gpus = (options.pop(key) for key in ("folder", "checkpoints", "gpus"))
+    longest_save_s = options.pop("longest_save_s")
     folder = Path(place) if place else Path.home() / ".local" / "state" / "rota" / name
     mine = _connection(options)
 
@@ -163,6 +172,7 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
         client=settings,
         checkpoints=Path(checkpoints) if checkpoints else None,
         connection=mine,
+        longest_save_s=longest_save_s,
     )
 
 

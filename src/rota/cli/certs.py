@@ -260,6 +260,6 @@ def _place(folder: str | None) -> Path:
 
 
 def _now() -> Any:
-    from datetime import datetime, timezone
+    from rota.deploy.clocks import wall_date
 
-    return datetime.now(timezone.utc).replace(microsecond=0)
+    return wall_date().replace(microsecond=0)

@@ -47,6 +47,7 @@ VERBS = {
     "drain": "Keep jobs away from a server, or let them back.",
     "events": "Print what happens in a deployment, or export its event log.",
     "status": "Print the state of the scheduler: settings, clock, number of jobs.",
+    "journal": "Check or repair the state file of a scheduler.",
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",
     "tokens": "Make, list and revoke the tokens with which tenants submit jobs.",
     "bench": "Measure the speed of parts of Rota.",

@@ -9,15 +9,25 @@ import click
 from rota.cli.connection import connection, open_client
 from rota.cli.options import echo_json, json_option
 
+EXAMPLES = """
+\b
+Examples:
+  rota nodes --json
+  rota nodes remove v100-3     a lost server that will not come back
+"""
 
-@click.command("nodes", epilog="Example: rota nodes --json")
+
+@click.group("nodes", epilog=EXAMPLES, invoke_without_command=True)
 @connection
 @json_option
-def command(*, as_json: bool, **options: Any) -> None:
-    """List the servers of a deployment.
+@click.pass_context
+def command(context: click.Context, /, *, as_json: bool, **options: Any) -> None:
+    """List the servers of a deployment, or remove one that is lost.
 
     What they have, what runs there, when they were heard of.
     """
+    if context.invoked_subcommand is not None:
+        return
     with open_client(options) as client:
         nodes = client.nodes()
     if as_json:
@@ -35,10 +45,27 @@ def command(*, as_json: bool, **options: Any) -> None:
     ]  # fmt: skip
     header = ("node", "type", "state", "jobs", "GPUs", "CPUs", "GB", "seen")
     show_table(None, header, rows, numbers=4)
+    for node in nodes:
+        if node.remark:
+            click.echo(f"{node.node}: {node.remark}")
+
+
+@command.command("remove", epilog="Example: rota nodes remove v100-3")
+@click.argument("node")
+@connection
+@json_option
+def remove(*, node: str, as_json: bool, **options: Any) -> None:
+    """Forget a server that is lost; it may join again. Takes an administrator's token."""
+    with open_client(options) as client:
+        client.remove_node(node)
+    if as_json:
+        echo_json({"removed": node})
+        return
+    click.echo(f"{node} is removed")
 
 
 def fields(node: Any) -> dict[str, Any]:
     """A server as plain values."""
     names = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "emulated",
-             "limits", "lateness_s")  # fmt: skip
+             "limits", "lateness_s", "host", "remark")  # fmt: skip
     return {**{name: getattr(node, name) for name in names}, "jobs": list(node.jobs)}

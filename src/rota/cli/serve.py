@@ -12,6 +12,7 @@ import click
 from rota.cli import names
 from rota.cli.connection import needs_deploy
 from rota.cli.options import completes, echo_json, settings_option
+from rota.cli.retention_options import KEPT, retention_options
 from rota.cli.run_options import (
     mechanism_option,
     policy_option,
@@ -19,6 +20,7 @@ from rota.cli.run_options import (
     rules_option,
     seconds_option,
 )
+from rota.cli.sizes import size_option
 
 EXAMPLES = """
 \b
@@ -26,6 +28,7 @@ Examples:
   rota serve --state rota.db --certs ./certs --listen 0.0.0.0:7070 \\
        --policy max-min-fairness-perf --mechanism tune
   rota serve --state rota.db --cluster cluster.toml --certs ./certs
+  rota serve --state rota.db --certs ./certs --tenants tenants.toml
   rota serve --state test.db --insecure --time-scale 60 --round 60
 
 \b
@@ -69,6 +72,19 @@ certificate may.
 )
 @policy_option(default="max-min-fairness-perf", show_default=True)
 @settings_option("--set-policy", "policy_settings", "Parameter of the policy")
+@click.option(
+    "--tenants",
+    type=click.Path(resolve_path=True),
+    metavar="FILE",
+    help="TOML file with weights of tenants and the largest weights of their jobs.",
+)
+@click.option(
+    "--fair-by",
+    type=click.Choice(["tenant", "job"]),
+    default="tenant",
+    show_default=True,
+    help="Whom a policy that goes by weights treats alike: tenants and then the jobs of each, or all jobs.",
+)
 @mechanism_option()
 @settings_option("--set-mechanism", "mechanism_settings", "Parameter of the mechanism")
 @profiles_option(default="gavel", show_default=True)
@@ -107,6 +123,15 @@ certificate may.
     show_default=True,
 )
 @click.option(
+    "--least-turn",
+    "least_turn_s",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wall seconds that a job runs at least, once started, before it may be preempted, unless it says so itself.",
+)
+@click.option(
     "--keep-finished",
     "keep_finished_s",
     type=click.FloatRange(0),
@@ -122,6 +147,33 @@ certificate may.
     show_default=True,
     metavar="N",
     help="Largest number of jobs which are over that stay in memory.",
+)
+@retention_options(defaults=True)
+@click.option(
+    "--claim-checkpoints",
+    is_flag=True,
+    help="Take over a folder of --checkpoints that belongs to another state file; nothing in it is removed.",
+)
+@click.option(
+    "--logs",
+    default="",
+    metavar="DIR",
+    help="Folder in which the output of jobs is kept (default: the name of --state and .logs).",
+)
+@size_option(
+    "--keep-logs",
+    "Output of all jobs that is kept; the oldest of the tenant with most goes first.",
+    default="4GB",
+)
+@size_option("--keep-job-logs", "Output of one job that is kept.", default="64MB")
+@size_option("--log-segment", "Size of the pieces in which output is dropped.", default="1MB")
+@click.option(
+    "--keep-logs-days",
+    type=click.FloatRange(0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="DAYS",
+    help="Days for which the output of a job is kept, from the last of it.",
 )
 @click.option(
     "--seed",
@@ -157,6 +209,11 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
         if as_json:
             echo_json({"address": address})
             sys.stdout.flush()
+        if not made.checkpoints:
+            logging.getLogger(__name__).warning(
+                "no --checkpoints: what a job saves stays on its server, and a job that moves to another one cannot go "
+                "on from it; give a folder that all servers see"
+            )
         click.echo(f"rota: scheduler listens on {address}; state in {made.state}", err=True)
 
     async def run() -> None:
@@ -186,22 +243,52 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
 
 def _options(options: dict[str, Any]) -> Any:
     from rota import clusters
-    from rota.deploy.scheduler.options import Options, Retention, Timing
+    from rota.deploy.scheduler.options import LogLimits, Options, Timing
+    from rota.deploy.tenants import Tenants, read_tenants
 
     heartbeat = options.pop("heartbeat")
     dead_after = options.pop("dead_after")
     lease = options.pop("lease")
-    keep_s = options.pop("keep_finished_s")
-    keep_jobs = options.pop("keep_finished_jobs")
+    retention = _retention(options)
     if dead_after <= heartbeat:
         problem = f"--dead-after {dead_after:g} must be above --heartbeat {heartbeat:g}"
         raise click.UsageError(problem)
+    limits = LogLimits(
+        job_bytes=options.pop("keep_job_logs"),
+        total_bytes=options.pop("keep_logs"),
+        keep_s=options.pop("keep_logs_days") * 86400.0,
+        segment_bytes=options.pop("log_segment"),
+    )
+    if limits.segment_bytes * 4 > limits.job_bytes:
+        problem = f"--log-segment is {limits.segment_bytes:,} bytes; give at most a quarter of --keep-job-logs"
+        raise click.UsageError(f"{problem} ({limits.job_bytes:,} bytes)")
     spec = options.pop("cluster")
+    tenants = options.pop("tenants")
     if options["checkpoints"]:  # agents are told; they run in other folders
         options["checkpoints"] = str(Path(options["checkpoints"]).absolute())
     return Options(
         **options,
         cluster=None if spec is None else clusters.load(spec),
+        tenants=Tenants() if tenants is None else read_tenants(tenants),
         timing=Timing(heartbeat_s=heartbeat, dead_after_s=dead_after, lease_s=lease),
-        retention=Retention(keep_finished_s=keep_s, keep_finished_jobs=keep_jobs),
+        retention=retention,
+        log_limits=limits,
+    )
+
+
+def _retention(options: dict[str, Any]) -> Any:
+    from rota.deploy.scheduler.options import Retention
+
+    jobs, events, rounds, checkpoints, size = (options.pop(name) for name in KEPT)
+    if checkpoints > jobs:
+        problem = "--keep-checkpoints must not be above --keep-jobs: who forgets a job forgets its checkpoints"
+        raise click.UsageError(problem)
+    return Retention(
+        keep_finished_s=options.pop("keep_finished_s"),
+        keep_finished_jobs=options.pop("keep_finished_jobs"),
+        keep_jobs_s=jobs,
+        keep_events_s=events,
+        keep_rounds_s=rounds,
+        keep_checkpoints_s=checkpoints,
+        keep_bytes=size,
     )

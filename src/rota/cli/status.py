@@ -20,7 +20,8 @@ def command(*, as_json: bool, **options: Any) -> None:
         address = client.settings.address
     names = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running",
              "finished", "failed", "cancelled", "archived", "events", "last_decision_s", "late_solves",
-             "failed_decisions", "last_failed_decision_s", "last_failed_decision", "tenant", "admin")  # fmt: skip
+             "failed_decisions", "last_failed_decision_s", "last_failed_decision", "tenant", "admin",
+             "clock_sets", "last_clock_set_s", "last_clock_set_by_s")  # fmt: skip
     values = {"address": address, **{name: getattr(status, name) for name in names}}
     if as_json:
         echo_json(values)
@@ -34,6 +35,7 @@ def command(*, as_json: bool, **options: Any) -> None:
             ("policy", status.policy),
             ("mechanism", status.mechanism),
             ("clock", f"{duration(status.now_s)}, {status.time_scale:g} x wall time"),
+            *([("wall clock", _clock_sets(status))] if status.clock_sets else []),
             ("rounds", f"{status.rounds:,} of {status.round_s:g} s"),
             ("late decisions", str(status.late_solves)),
             ("failed decisions", _failed_decisions(status)),
@@ -60,3 +62,14 @@ def _failed_decisions(status: Any) -> str:
     ago_s = max(0.0, status.now_s - status.last_failed_decision_s)
     last = f"the last {duration(ago_s)} ago (scheduler clock): {status.last_failed_decision}"
     return f"{status.failed_decisions:,}; the last good decision stays in force; {last}"
+
+
+def _clock_sets(status: Any) -> str:
+    """How often the wall clock was set, and the last time."""
+    from rota.cli.tables import duration
+
+    ago_s = max(0.0, status.now_s - status.last_clock_set_s)
+    by_s = status.last_clock_set_by_s
+    how = f"{'forward' if by_s > 0 else 'back'} by {duration(abs(by_s))}"
+    last = f"the last time {duration(ago_s)} ago (scheduler clock), {how}"
+    return f"was set {status.clock_sets:,} times, {last}; nothing depends on it but times that are shown"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.connection import connection, needs_deploy, open_client
-from rota.cli.jobs import how
+from rota.cli.job_text import how
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
@@ -26,6 +27,7 @@ Examples:
   rota submit --gpus 2 --profile resnet50-64 --steps 20000 -- python train.py --lr 0.1
   rota submit --emulated --gpus 4 --profile resnet18-32 --steps 20000 --wait
   rota submit --file jobs.toml
+  rota submit --secret WANDB_API_KEY --env-file job.env -- python train.py
 
 \b
 A file has a table per job:
@@ -38,7 +40,9 @@ A file has a table per job:
   command = "python train.py"    # or a list of words, or emulated = true
   env = { SEED = "1" }
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
-max_restarts, checkpoint_every, hung_after, model, batch, mps.
+max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
+least_turn, save_grace, env_file (a file with KEY=VALUE lines), secrets (names of
+variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
 
@@ -75,7 +79,28 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     help="Memory in GB (10^9 bytes) that the job asks for; the mechanism decides how much it gets.",
 )
 @click.option("--image", metavar="NAME", help="Container image in which the command runs.")
-@settings_option("--env", "env", "Environment variable of the job")
+@settings_option("--env", "env", "Environment variable of the job; lists show its name only")
+@click.option(
+    "--env-file",
+    "env_files",
+    multiple=True,
+    metavar="FILE",
+    help="File with KEY=VALUE lines, environment variables of the job; repeatable.",
+)
+@click.option(
+    "--secret",
+    "secret_words",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Environment variable of the job; without a value that of your own environment; repeatable.",
+)
+@click.option(
+    "--secret-file",
+    "secret_files",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="Environment variable of the job whose value is the content of a file; repeatable.",
+)
 @click.option(
     "--cwd",
     metavar="DIR",
@@ -100,6 +125,21 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     "--hung-after",
     "Seconds without a finished step after which the job is stopped and tried again.",
     name="hung_after_s",
+)
+@click.option(
+    "--preemptible",
+    type=click.Choice(["yes", "no", "auto"]),
+    help="Whether the job may be stopped for another one (default: auto, once it is seen that it can save).",
+)
+@seconds_option(
+    "--least-turn",
+    "Seconds that the job runs at least, once started, before it may be preempted (default: the operator's).",
+    name="least_turn_s",
+)
+@seconds_option(
+    "--save-grace",
+    "Seconds that the job may take to save after it was asked to stop (default: learned).",
+    name="save_grace_s",
 )
 @click.option(
     "--emulated",
@@ -140,7 +180,7 @@ def command(
     """Submit a command, an emulated job, or a file of jobs, and print the numbers of the jobs."""
     link = {key: options.pop(key) for key in ("scheduler", "certs", "token_file", "insecure")}
     given = {key: value for key, value in options.items() if value is not None}
-    asked = {key: value for key, value in given.items() if value is not False and value != {}}
+    asked = {key: value for key, value in given.items() if value is not False and value not in ({}, ())}
     if file is not None:
         if asked or argv:
             flags = ", ".join(sorted(asked)) or "a command"
@@ -164,6 +204,7 @@ def command(
 def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> JobSpec:
     from rota.core.job_spec import JobSpec
 
+    env = _environment(asked)
     if not argv and not asked.get("emulated"):
         raise click.UsageError("nothing to run: give a command after --, or --emulated, or --file")
     if argv and asked.get("emulated"):
@@ -172,7 +213,18 @@ def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> JobSpec:
     if asked.get("emulated") and not (speed_known and asked.get("steps")):
         problem = "an emulated job needs --profile and --steps (or --model, --batch and --steps)"
         raise click.UsageError(problem)
-    return JobSpec(**asked, argv=argv)
+    return JobSpec(**asked, argv=argv, env=env)
+
+
+def _environment(asked: dict[str, Any]) -> dict[str, str]:
+    """All variables of the job; what they came from is taken out of `asked`."""
+    variables = needs_deploy("rota.deploy.variables")
+    sources = [("--env", asked.pop("env", {}))]
+    sources += [(f"--env-file {path}", variables.read_env_file(path)) for path in asked.pop("env_files", ())]
+    sources += [("--secret", variables.given_secret(word, os.environ)) for word in asked.pop("secret_words", ())]
+    sources += [("--secret-file", variables.secret_from_file(word)) for word in asked.pop("secret_files", ())]
+    together: dict[str, str] = variables.merged(sources)
+    return together
 
 
 def placed(job: JobSpec) -> JobSpec:

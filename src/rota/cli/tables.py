@@ -9,15 +9,13 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Row = tuple[str, str]
 
@@ -41,15 +39,18 @@ def show_table(
     title: str | None,
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
-    numbers: int = 0,
+    numbers: int | Collection[int] = 0,
 ) -> None:
-    """A table; the last `numbers` columns are right-aligned."""
+    """A table; the last `numbers` columns are right-aligned, or those at the positions that are given."""
+    right_aligned = range(len(header) - numbers, len(header)) if isinstance(numbers, int) else numbers
     if not sys.stdout.isatty():
-        _print_plain(title, [header, *rows], numbers)
+        _print_plain(title, [header, *rows], right_aligned)
         return
+    from rich.text import Text
+
     table = _table(title)
     for i, name in enumerate(header):
-        right = i >= len(header) - numbers
+        right = i in right_aligned
         table.add_column(
             name,
             justify="right" if right else "left",
@@ -65,8 +66,10 @@ def show_table(
 def show_pairs(title: str, rows: Iterable[Row]) -> None:
     """A table of names and values."""
     if not sys.stdout.isatty():
-        _print_plain(title, list(rows), numbers=0)
+        _print_plain(title, list(rows), right_aligned=())
         return
+    from rich.text import Text
+
     table = _table(title, show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
@@ -75,19 +78,30 @@ def show_pairs(title: str, rows: Iterable[Row]) -> None:
     _print(table)
 
 
-def _print_plain(title: str | None, rows: Sequence[Sequence[str]], numbers: int) -> None:
+def _print_plain(title: str | None, rows: Sequence[Sequence[str]], right_aligned: Collection[int]) -> None:
     """One line per row, two blanks between columns, nothing cut off or broken."""
     if title is not None:
         click.echo(_one_line(title))
     lines = [[_one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-    first_number = len(widths) - numbers
+    widths = [max(map(_cells, column)) for column in zip(*lines, strict=True)]
+    texts = []
     for line in lines:
         cells = []
         for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
-            blanks = " " * (width - cell_len(cell))
-            cells.append(blanks + cell if i >= first_number else cell + blanks)
-        click.echo("  ".join(cells).rstrip())
+            blanks = " " * (width - _cells(cell))
+            cells.append(blanks + cell if i in right_aligned else cell + blanks)
+        texts.append("  ".join(cells).rstrip())
+    if texts:
+        click.echo("\n".join(texts))
+
+
+def _cells(text: str) -> int:
+    """Places that a text takes up in a line."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _one_line(text: str) -> str:
@@ -95,6 +109,9 @@ def _one_line(text: str) -> str:
 
 
 def _table(title: str | None, *, show_header: bool = True) -> Table:
+    from rich import box
+    from rich.table import Table
+
     return Table(
         title=title,
         box=box.SIMPLE_HEAD,
@@ -107,6 +124,8 @@ def _table(title: str | None, *, show_header: bool = True) -> Table:
 
 
 def _print(table: Table) -> None:
+    from rich.console import Console
+
     Console(width=width(), highlight=False, emoji=False, markup=False).print(table)
 
 

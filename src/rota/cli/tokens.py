@@ -83,7 +83,9 @@ def create(
 @json_option
 def list_(*, folder: str | None, as_json: bool) -> None:
     """All tokens, without their secrets."""
-    now = time.time()
+    from rota.deploy.clocks import wall_s
+
+    now = wall_s()
     records = _store(folder).list()
     if as_json:
         echo_json([{**_public(r), "state": _state(r, now)} for r in records])

@@ -12,6 +12,7 @@ import click
 
 from rota.cli.connection import needs_deploy
 from rota.cli.options import echo_json, json_option, settings_option
+from rota.cli.retention_options import KEPT, retention_options
 from rota.cli.run_options import (
     mechanism_option,
     policy_option,
@@ -38,7 +39,19 @@ Everything is kept in one folder (.rota); from there `rota submit` and the other
 find the scheduler, with certificates and a token that are made on the first use.
 """
 _REFRESH_S = 1.0
-_KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbeat", "dead_after")
+_KEPT = (
+    "tenants",
+    "fair_by",
+    "policy",
+    "mechanism",
+    "profiles",
+    "rules",
+    "round",
+    "lease",
+    "heartbeat",
+    "dead_after",
+    *KEPT,
+)
 
 
 @click.command("up", epilog=EXAMPLES)
@@ -59,6 +72,17 @@ _KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbea
 )
 @policy_option()
 @settings_option("--set-policy", "set_policy", "Parameter of the policy")
+@click.option(
+    "--tenants",
+    type=click.Path(resolve_path=True),
+    metavar="FILE",
+    help="TOML file with weights of tenants and the largest weights of their jobs.",
+)
+@click.option(
+    "--fair-by",
+    type=click.Choice(["tenant", "job"]),
+    help="Whom a policy that goes by weights treats alike (default: tenant).",
+)
 @mechanism_option()
 @settings_option("--set-mechanism", "set_mechanism", "Parameter of the mechanism")
 @profiles_option()
@@ -73,6 +97,7 @@ _KEPT = ("policy", "mechanism", "profiles", "rules", "round", "lease", "heartbea
 @seconds_option("--heartbeat", "Seconds between two reports of an agent.")
 @seconds_option("--dead-after", "Seconds of silence after which an agent counts as lost.")
 @seconds_option("--lease", "Seconds that a job may run on after the end of its round.")
+@retention_options(defaults=False)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

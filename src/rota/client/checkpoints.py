@@ -73,6 +73,8 @@ class CheckpointStore:
         self.folder = folder
         self._part = part
         self._world_size = world_size
+        self._draft: Path | None = None
+        self._synced = 0
 
     def write(self, step: int, epoch: int, position: int, save: Callable[[Path], None]) -> str:
         """Make a checkpoint by `save`, which fills the folder it is given.
@@ -84,6 +86,8 @@ class CheckpointStore:
         draft = self.folder / f"{name}.tmp"
         _remove(draft)
         draft.mkdir(parents=True)
+        self._synced = 0
+        self._draft = draft
         try:
             save(draft)
             body = {
@@ -95,15 +99,39 @@ class CheckpointStore:
             (draft / MANIFEST).write_text(
                 json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8"
             )
-            _sync_all(draft)
+            self._sync_all(draft)
         except BaseException:
             _remove(draft)
             raise
+        finally:
+            self._draft = None
         _remove(final)
         draft.rename(final)
         files.sync_folder(final.parent)
         files.sync_folder(self.folder)
         return name
+
+    def amount_written(self) -> int:
+        """Bytes, files and flushed files of the checkpoint that is being written.
+
+        For another thread, which tells by it whether the writing goes on.
+        """
+        draft = self._draft
+        if draft is None:
+            return 0
+        try:
+            sizes = [int(size) for _, size in _files(draft)]
+        except OSError:  # a file was renamed meanwhile
+            return 0
+        return sum(sizes) + len(sizes) + self._synced
+
+    def _sync_all(self, folder: Path) -> None:
+        """Put a folder and everything in it on the disk: the rename of the whole comes after."""
+        for root, _, names in os.walk(folder):
+            for name in names:
+                _sync_file(Path(root, name))
+                self._synced += 1
+            files.sync_folder(root)
 
     def prune(self, step: int) -> None:
         """Keep the checkpoint of `step` and the whole one before it.
@@ -166,14 +194,6 @@ def _files(folder: Path) -> list[list[Any]]:
             path = Path(root, name)
             entries.append([path.relative_to(folder).as_posix(), path.stat().st_size])
     return sorted(entry for entry in entries if entry[0] != MANIFEST)
-
-
-def _sync_all(folder: Path) -> None:
-    """Put a folder and everything in it on the disk: the rename of the whole comes after that."""
-    for root, _, names in os.walk(folder):
-        for name in names:
-            _sync_file(Path(root, name))
-        files.sync_folder(root)
 
 
 def _sync_file(path: Path) -> None:

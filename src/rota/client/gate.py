@@ -11,11 +11,11 @@ that n steps are finished and the next is never begun.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
+from rota.client.clock import machine_s
 from rota.client.wire import whole
 
 LONGEST_HOLD_S = 120.0
@@ -37,7 +37,7 @@ class Gate:
         self,
         step: int = 0,
         lease_s: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = machine_s,
     ) -> None:
         self.step = step
         self.begun = step

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rota.client.gate import Gate
@@ -24,6 +24,8 @@ from rota.client.wire import Lines, encode
 from rota.core.unix_sockets import connect
 
 PROGRESS_EVERY_S = 0.5
+SAVING_EVERY_S = 1.0
+SAVING_PART = 0.1  # of the time, at most, goes into looking at what is written
 SEND_TIMEOUT_S = 5.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -37,6 +39,8 @@ class AgentLink:
         self._gate = gate
         self._identity = identity
         self._saved: dict[str, Any] | None = None
+        self._saving: tuple[int, Callable[[], int]] | None = None
+        self._look_at_save_after = 0.0
         self._last: dict[str, Any] | None = None
         self._told: dict[str, Any] = {}
         self._told_at = 0.0
@@ -52,9 +56,18 @@ class AgentLink:
         os.register_at_fork(after_in_child=lambda: _let_go_of(own()))
         self._thread.start()
 
-    def saved(self, step: int, path: str) -> None:
-        """A checkpoint is safe on disk."""
-        self._saved = {"op": "saved", "step": step, "path": path}
+    def saving(self, step: int, amount: Callable[[], int]) -> None:
+        """A checkpoint is begun; `amount` says how much of it is written, in any unit.
+
+        It is called by the thread of the link, which tells the agent that the writing goes on.
+        """
+        self._saving = (step, amount)
+        self._wake()
+
+    def saved(self, step: int, path: str, seconds: float = 0.0) -> None:
+        """A checkpoint is safe on disk; it took so many seconds."""
+        self._saving = None
+        self._saved = {"op": "saved", "step": step, "path": path, "seconds": round(seconds, 3)}
         self._wake()
 
     def conclude(self, message: dict[str, Any]) -> None:
@@ -167,12 +180,29 @@ class AgentLink:
             self._told["step"] = step
             self._told_at = now
             yield {"op": "progress", "step": step}
+        yield from self._news_of_saving(now)
         if saved != self._told.get("saved"):
             yield saved or {}
             self._told["saved"] = saved
         if last != self._told.get("last"):
             yield last or {}
             self._told["last"] = last
+
+    def _news_of_saving(self, now: float) -> Iterator[dict[str, Any]]:
+        """That a checkpoint is being written, at once, and after that how much of it is."""
+        saving = self._saving
+        if saving is None or self._last is not None:
+            return
+        step, amount = saving
+        told_step, told_amount = self._told.get("saving", (None, 0))
+        if told_step == step and now < self._look_at_save_after:
+            return
+        written = amount()
+        took_s = time.monotonic() - now
+        self._look_at_save_after = now + max(SAVING_EVERY_S, took_s / SAVING_PART)
+        if (told_step, told_amount) != (step, written):
+            self._told["saving"] = (step, written)
+            yield {"op": "saving", "step": step, "written": written}
 
     def _sleep(self, seconds: float) -> None:
         if self._deadline is not None:

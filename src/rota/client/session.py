@@ -95,6 +95,7 @@ class TrainingSession:
             "epoch": self.env.epoch,
             "rank": self.env.rank,
             "pid": os.getpid(),
+            "saves": self._hooks.save is not None and self._hooks.load is not None,
         }
         self._link = AgentLink(path, self.gate, identity)
         self._link.open()
@@ -188,6 +189,9 @@ class TrainingSession:
         step = self.gate.step
         if self._store is None or self._hooks.save is None or step == self._saved_step:
             return
+        began = time.monotonic()
+        if self._link is not None:
+            self._link.saving(step, self._store.amount_written)
         try:
             name = self._store.write(step, *self._place(), self._hooks.save)
         except BaseException as error:
@@ -196,7 +200,7 @@ class TrainingSession:
         self._saved_step = step
         self._saved_at = time.monotonic()
         if self._link is not None:
-            self._link.saved(step, name)
+            self._link.saved(step, name, self._saved_at - began)
         self._store.prune(step)
 
     def _on_uncaught(

@@ -139,6 +139,15 @@ class JobsParked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobsPinned:
+    """Jobs must not be preempted or moved while they run from now on, or may be again."""
+
+    at: float
+    jobs: IntArray
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobsReturned:
     """Parked jobs are there again, with all they had done."""
 
@@ -183,6 +192,7 @@ Event: TypeAlias = (
     | JobsDropped
     | ProgressMade
     | JobsParked
+    | JobsPinned
     | JobsReturned
     | CapacityChanged
     | ClusterChanged

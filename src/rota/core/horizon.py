@@ -59,9 +59,18 @@ class Horizon(NamedTuple):
     outlook: Outlook | None = None
     """What a clock that knows the pace of jobs may ask for a later `until`; the loop fills it in."""
 
+    free_gpus: bool = False
+    """Whether GPUs are free: a job that arrives between two rounds is looked at when it comes (rule `at_once`)."""
+    jobs_wait: bool = False
+    """Whether jobs wait: one that ends between two rounds is looked at when it ends."""
+
     def not_beyond(self, until: float) -> Horizon:
         """The same, but not for longer than that."""
         return self if self.until <= until else self._replace(until=until)
+
+    def as_long_as(self, other: Horizon) -> bool:
+        """Whether this one holds until the same time, and follows a ranking in the same way."""
+        return self.until == other.until and self.follows is other.follows
 
     @property
     def arrivals_end_it(self) -> bool:

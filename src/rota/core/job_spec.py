@@ -24,6 +24,8 @@ UNCOUNTED_STEPS = 3600
 """Steps that the scheduler expects of a job for which nobody said how many it has."""
 UNPROFILED = "unprofiled"
 """Profile of a job that nobody measured."""
+HIDDEN = "***"
+"""What is shown and kept in the place of a value of a job's environment."""
 
 
 class RankLayout(str, Enum):
@@ -33,6 +35,15 @@ class RankLayout(str, Enum):
     """One on each of its servers."""
     GPU = "gpu"
     """One for each of its GPUs."""
+
+
+class Preemptible(str, Enum):
+    """Whether the scheduler may stop a job for another one, and start it again later."""
+
+    AUTO = "auto"
+    """As soon as it is known that the job can save."""
+    YES = "yes"
+    NO = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +65,8 @@ class JobSpec:
     """Seconds after submission; 0: none."""
     argv: tuple[str, ...] = ()
     """Program and arguments; not run if the job is emulated."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its environment."""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Variables of its environment. Values are secret: only the job itself gets them."""
     cwd: str = ""
     """Folder it runs in; empty: /."""
     image: str = ""
@@ -78,6 +89,11 @@ class JobSpec:
     ranks: RankLayout = RankLayout.SERVER
     mps: bool = False
     """Whether its processes share real GPUs with others through NVIDIA's MPS."""
+    preemptible: Preemptible = Preemptible.AUTO
+    least_turn_s: float = 0.0
+    """Wall seconds that it runs at least, once started, before it may be preempted; 0: as the operator says."""
+    save_grace_s: float = 0.0
+    """Wall seconds that it may take to save after it was asked to stop; 0: learned."""
 
     def __post_init__(self) -> None:
         label = job_label(self.name)
@@ -128,6 +144,11 @@ def spec_from(values: Mapping[str, Any]) -> JobSpec:
     return JobSpec(**{name: value for name, value in values.items() if value is not None})
 
 
+def with_hidden_values(spec: JobSpec) -> JobSpec:
+    """The job without the values of its environment."""
+    return dataclasses.replace(spec, env=dict.fromkeys(spec.env, HIDDEN)) if spec.env else spec
+
+
 def spec_values(spec: JobSpec) -> dict[str, Any]:
     """The job as plain values, ready for JSON. What is empty or 0 and is so by default is left out."""
     values: dict[str, Any] = {}
@@ -156,6 +177,7 @@ _TYPE_NAMES = {
     "tuple[str, ...]": "a list of texts",
     "Mapping[str, str]": "texts by name",
     "RankLayout": "server or gpu",
+    "Preemptible": "yes, no or auto",
 }
 
 
@@ -165,7 +187,8 @@ def _typed(label: str, name: str, value: Any) -> Any:
     try:
         return _CONVERSIONS[type_name](value)
     except (TypeError, ValueError):
-        raise ConfigError(f"{label}: {name} is {value!r}; give {_TYPE_NAMES[type_name]}") from None
+        shown = "something else" if name == "env" else repr(value)
+        raise ConfigError(f"{label}: {name} is {shown}; give {_TYPE_NAMES[type_name]}") from None
 
 
 def _exactly(wanted: type) -> Callable[[Any], Any]:
@@ -203,6 +226,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "tuple[str, ...]": _texts,
     "Mapping[str, str]": _texts_by_name,
     "RankLayout": lambda value: RankLayout(value or RankLayout.SERVER),
+    "Preemptible": lambda value: Preemptible(value or Preemptible.AUTO),
 }
 
 
@@ -221,6 +245,8 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
     "batch": (0, 2**31 - 1, "give a number above 0, or leave it out"),
     "cpus": _FROM_ZERO,
     "memory_gb": _FROM_ZERO,
+    "least_turn_s": _FROM_ZERO,
+    "save_grace_s": _FROM_ZERO,
 }
 """Field to its least value, its largest one, and what to do about others."""
 
@@ -234,7 +260,12 @@ def _check_range(label: str, name: str, value: Any) -> None:
 
 
 def _check_together(label: str, spec: JobSpec) -> None:
-    """What fields say about each other."""
+    """What fields say about each other, and names of variables."""
+    for variable, value in spec.env.items():
+        if not variable or "=" in variable or "\0" in variable:
+            raise ConfigError(f"{label}: {variable!r} cannot be the name of an environment variable")
+        if "\0" in value:
+            raise ConfigError(f"{label}: the value of the environment variable {variable} has a NUL character in it")
     if not (spec.argv or spec.emulated):
         raise ConfigError(f"{label} has nothing to run: give a command, or make it an emulated job")
     if spec.emulated and spec.steps == 0:

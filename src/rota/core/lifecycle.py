@@ -86,6 +86,8 @@ class AttemptOutcome(str, Enum):
     COMPLETED = "completed"
     STOPPED = "stopped"
     """It was asked to, and saved."""
+    CUT_OFF = "cut-off"
+    """It was asked to and can save, but ended before its checkpoint was complete: no failure, but work is lost."""
     FAILED = "failed"
     EXCEPTION = "exception"
     """The training code raised an error."""
@@ -101,6 +103,11 @@ class AttemptOutcome(str, Enum):
     def well(self) -> bool:
         """Whether the job ended as it should: nothing of it failed and nothing was lost."""
         return self in {AttemptOutcome.COMPLETED, AttemptOutcome.STOPPED}
+
+    @property
+    def by_stop(self) -> bool:
+        """Whether it ended because it was asked to."""
+        return self in {AttemptOutcome.STOPPED, AttemptOutcome.CUT_OFF}
 
 
 def outcome_named(word: str, detail: str) -> tuple[AttemptOutcome, str]:

@@ -53,6 +53,53 @@ class Placement:
         """[K] whether a task is spread over several servers."""
         return np.diff(self.slot_start) > 1
 
+    @property
+    def task_of_slot(self) -> IntArray:
+        """The task that each slot belongs to."""
+        return np.repeat(np.arange(len(self)), np.diff(self.slot_start))
+
+    def rows(self, keep: BoolArray) -> Placement:
+        """Some of the tasks with their slots. What was promised about the whole does not hold for a part."""
+        if len(self.slot_server) == len(self):  # one slot each
+            slots = keep
+            start = np.arange(int(np.count_nonzero(keep)) + 1)
+        else:
+            slots = keep[self.task_of_slot]
+            start = np.concatenate(([0], np.cumsum(np.diff(self.slot_start)[keep]))).astype(np.int64)
+        return Placement(
+            first=self.first[keep],
+            second=self.second[keep],
+            type=self.type[keep],
+            gpus=self.gpus[keep],
+            kept=self.kept[keep],
+            slot_start=start,
+            slot_server=self.slot_server[slots],
+            slot_gpus=self.slot_gpus[slots],
+            cpus=None if self.cpus is None else self.cpus[keep],
+            memory_gb=None if self.memory_gb is None else self.memory_gb[keep],
+            speed=None if self.speed is None else self.speed[keep],
+            fraction=None if self.fraction is None else self.fraction[keep],
+            shared=self.shared,
+        )
+
+    def within_round(self, *, kept: BoolArray) -> Placement:
+        """The same tasks, planned within a round: what was promised about later ones does not hold."""
+        return Placement(
+            first=self.first,
+            second=self.second,
+            type=self.type,
+            gpus=self.gpus,
+            kept=kept,
+            slot_start=self.slot_start,
+            slot_server=self.slot_server,
+            slot_gpus=self.slot_gpus,
+            cpus=self.cpus,
+            memory_gb=self.memory_gb,
+            speed=self.speed,
+            fraction=self.fraction,
+            shared=self.shared,
+        )
+
     def __eq__(self, other: object) -> bool:
         names = (
             "first",

@@ -51,6 +51,10 @@ class Clock(Protocol):
     def interrupted(self) -> bool:
         """Whether time was up before the next moment at which something may be decided."""
 
+    @property
+    def between_rounds(self) -> bool:
+        """Whether a round is under way: free GPUs may be given out, but nobody who runs is moved or stopped."""
+
     def advance(self, horizon: Horizon, limit: float) -> list[Event]:
         """Go on until the decision in force has to be looked at again, at least to the end of the round.
 

@@ -27,6 +27,10 @@ class Rules:
     """`grid`: rounds start at multiples of round_s and progress is rate x time. `slowest-task`: a round does a whole
     number of steps of each job and ends when its slowest task does; of two jobs that share, both end with the later.
     `whole`: on the grid too, but a round does a whole number of steps and a job that is through ends with its round."""
+    at_once: bool = True
+    """Between two rounds, too: a job that arrives starts if there are GPUs for it, and GPUs that become free go to jobs
+    that wait. Jobs that run are moved and preempted at the start of a round only. Without it everything waits for the
+    next round."""
     static_offset_s: float = 0.0
     """When all jobs are there within the first second, the grid of rounds begins so much later."""
     idle_gap_counts: bool = False
@@ -121,6 +125,8 @@ class Rules:
                 f"rules: restart_s={self.restart_s:g} leaves nothing of a round of {self.round_s:g} s; "
                 "give longer rounds or a shorter start"
             )
+        if self.at_once and self.rounds != "grid":
+            raise ConfigError(f"rules: at_once=yes needs rounds=grid, not rounds={self.rounds}; give at_once=no")
         if self.max_failures < 1:
             raise ConfigError(f"rules: max_failures={self.max_failures} is not possible; give 1 or more")
 
@@ -135,6 +141,7 @@ PRESETS: dict[str, Rules] = {
     "gavel-artifact": Rules(
         name="gavel-artifact",
         rounds="slowest-task",
+        at_once=False,
         idle_gap_counts=True,
         gpu_split_fails=True,
         resolve_every_s=1920.0,
@@ -159,6 +166,7 @@ PRESETS: dict[str, Rules] = {
         name="synergy-artifact",
         round_s=300.0,
         rounds="whole",
+        at_once=False,
         static_offset_s=1.0,
         rankings="static",
         starvation_s=3_600_000.0,

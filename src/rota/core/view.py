@@ -104,6 +104,30 @@ class Accounts:
         """Whether there are jobs that the allocation in force does not know."""
         return self.terms.newcomers
 
+    def part(self, keep: IntArray, ids: IntArray) -> Accounts:
+        """The accounts of some jobs, given by position and id, and of pairs of two of them."""
+        terms = self.terms
+        pairs = self.extras
+        both = np.isin(pairs.options.first, ids) & np.isin(pairs.options.second, ids)
+        return Accounts(
+            terms=Terms(
+                share=terms.share[:, keep],
+                promised=terms.promised[keep],
+                newcomers=terms.newcomers,
+                classes=terms.classes,
+                job_class=terms.job_class[keep],
+            ),
+            received=self.received[:, keep],
+            owed=self.owed[:, keep],
+            type_time=self.type_time,
+            extras=PairAccounts(
+                options=pairs.options.rows(both),
+                received=pairs.received[:, both],
+                owed=pairs.owed[:, both],
+                share=pairs.share[:, both],
+            ),
+        )
+
 
 @dataclass(slots=True, eq=False)
 class View:
@@ -150,6 +174,8 @@ class View:
     accounts: Accounts | None = None
     solved_at: float = 0.0
     """When the last allocation was made."""
+    staying: BoolArray | None = None
+    """[K] tasks of `placement` that go on on their GPUs, whatever is decided; None if there are none."""
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -218,7 +244,7 @@ class View:
             now, self.round, self.cluster, self.capacity, self.classes, self.jobs, self.job_class, self.gpus,
             self.weight, self.submitted, self.total_steps, steps_done, self.deadline, self.tenant, self.tenants,
             attained, self.speed, self.last_ran, self.urgent, self.patient, self.previous, self.placement,
-            self.last_task, self.single_gpu, self.accounts, self.solved_at,
+            self.last_task, self.single_gpu, self.accounts, self.solved_at, self.staying,
         )  # fmt: skip
 
     def part(self, keep: IntArray, capacity: IntArray) -> View:
@@ -249,3 +275,43 @@ class View:
             accounts=None,
             solved_at=self.solved_at,
         )
+
+    def beside_staying(self, staying: BoolArray) -> View:
+        """What the jobs of tasks that stay leave to the others: those jobs, and the GPUs by type that are left."""
+        placement = self.placement
+        assert placement is not None  # tasks of it stay
+        waits = np.ones(len(self.jobs), dtype=np.bool_)
+        waits[self.position(placement.first[staying])] = False
+        if placement.shared:
+            partner = placement.second[staying]
+            waits[self.position(partner[partner >= 0])] = False
+        keep = waits.nonzero()[0]
+        taken = np.bincount(placement.type[staying], weights=placement.gpus[staying], minlength=len(self.capacity))
+        part = self.some_jobs(keep, self.capacity - taken.astype(np.int64))
+        part.placement = None
+        part.last_task = None
+        if not staying.all():
+            part.placement = placement.rows(~staying)
+            row = np.full(len(placement) + 1, -1, dtype=np.int64)
+            row[:-1][~staying] = np.arange(len(part.placement))
+            part.last_task = None if self.last_task is None else row[self.last_task[keep]]
+        return part
+
+    def some_jobs(self, keep: IntArray, capacity: IntArray) -> View:
+        """The same instant with fewer jobs and GPUs, with their accounts and what runs."""
+        part = self.part(keep, capacity)
+        part.accounts = None if self.accounts is None else self.accounts.part(keep, part.jobs)
+        part.previous = self.previous
+        part.single_gpu = self.single_gpu
+        part.placement = self.placement
+        part.last_task = None if self.last_task is None else self.last_task[keep]
+        return part
+
+    def with_tasks(self, placement: Placement, last_task: IntArray | None, staying: BoolArray | None) -> View:
+        """The same with other tasks that run, of which some have to stay (quicker than `dataclasses.replace`)."""
+        return View(
+            self.now, self.round, self.cluster, self.capacity, self.classes, self.jobs, self.job_class, self.gpus,
+            self.weight, self.submitted, self.total_steps, self.steps_done, self.deadline, self.tenant, self.tenants,
+            self.attained, self.speed, self.last_ran, self.urgent, self.patient, self.previous, placement,
+            last_task, self.single_gpu, self.accounts, self.solved_at, staying,
+        )  # fmt: skip

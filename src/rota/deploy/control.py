@@ -27,6 +27,7 @@ import grpc
 from rota.core.errors import ConfigError, RotaError
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
+from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -34,8 +35,8 @@ from rota.rpc.convert import spec_message
 
 _ASKED_AT_ONCE = 1000
 """Jobs by number in one question."""
-_LISTED_AT_ONCE = 10_000
-"""Jobs in one answer: a message is at most 16 MB."""
+_LISTED_AT_ONCE = 2_000
+"""Jobs in one answer: a message is at most 16 MB, and the scheduler does nothing else while it writes one."""
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _REFUSED = (
     grpc.StatusCode.NOT_FOUND,
@@ -43,6 +44,11 @@ _REFUSED = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
+_LOST_FOR_S = 600.0
+"""Seconds for which a follower of a log looks for a scheduler that is gone."""
+_AGAIN_S = 0.5
+_BROKEN = (*_LOST, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN)
+"""How a stream ends whose scheduler was stopped."""
 
 
 class Client:
@@ -112,9 +118,9 @@ class Client:
             older = [info for info in page.jobs if not below or info.job < below]
             whole.jobs.extend(older)
             whole.total = max(whole.total, page.total)
-            if len(older) < size or len(whole.jobs) == limit:
+            if len(older) < size or len(whole.jobs) == limit or older[-1].job == 0:
                 return whole
-            below = older[-1].job
+            below = older[-1].job  # never 0, which would mean all jobs
 
     def job(self, number: int) -> pb.JobInfo:
         """One job."""
@@ -160,12 +166,33 @@ class Client:
         return [info for info in over if JobPhase(info.phase).final and info.job in left]
 
     def logs(self, job: int, *, rank: int = 0, follow: bool = False, tail: int = 0) -> Iterator[bytes]:
-        """The output of a job in pieces; `tail` bytes from the end, 0 for all."""
-        request = pb.LogsRequest(job=job, rank=rank, follow=follow, tail=tail)
-        with self._explained():
-            for chunk in self._stub.Logs(request):
-                if chunk.data:
-                    yield chunk.data
+        """The output of a rank of a job, all attempts, in pieces; the last `tail` lines, 0 for all."""
+        items = self.log_items(LogQuery(job=job, rank=rank, follow=follow, tail=tail))
+        for item in last_lines(lines_of(items), tail, follow=follow) if tail else items:
+            if isinstance(item, Output):
+                yield item.data
+
+    def log_items(self, query: LogQuery, told: Callable[[str], None] = lambda _: None) -> Iterator[LogItem]:
+        """The output of a job with what there is to say about it.
+
+        A follower whose line breaks goes on where it was as soon as a scheduler answers; `told` hears of it.
+        """
+        feed = LogFeed(query)
+        lost_at: float | None = None
+        while True:
+            try:
+                with self._explained():
+                    for item in feed.items(self._stub.Logs(feed.request())):
+                        lost_at = None
+                        yield item
+                if feed.over or not query.follow:
+                    return
+            except RotaError as error:
+                lost_at = time.monotonic() if lost_at is None else lost_at
+                if not (query.follow and _passes(error)) or time.monotonic() - lost_at > _LOST_FOR_S:
+                    raise
+                told(str(error))
+            time.sleep(_AGAIN_S)
 
     # Nodes and the scheduler
 
@@ -178,20 +205,26 @@ class Client:
         info: pb.NodeInfo = self._call(self._stub.Drain, pb.DrainRequest(node=node, undo=undo))
         return info
 
+    def remove_node(self, node: str) -> None:
+        """Forget a lost server; it may join again."""
+        self._call(self._stub.RemoveNode, pb.RemoveNodeRequest(node=node))
+
     def status(self) -> pb.StatusReply:
         """The scheduler itself."""
         status: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
         return status
 
-    def events(self, after: int = 0, *, follow: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    def events(
+        self, after: int = 0, *, follow: bool = False, job: int | None = None
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
         """(number, fields) of what happened behind event `after`; -1: only what happens from now on."""
-        for number, line in self.event_lines(after, follow=follow):
+        for number, line in self.event_lines(after, follow=follow, job=job):
             yield number, json.loads(line)
 
-    def event_lines(self, after: int = 0, *, follow: bool = False) -> Iterator[tuple[int, str]]:
-        """The same as JSON, as it was written."""
+    def event_lines(self, after: int = 0, *, follow: bool = False, job: int | None = None) -> Iterator[tuple[int, str]]:
+        """The same as JSON, as it was written; with `job` only what concerns that job."""
         with self._explained():
-            for line in self._stub.Events(pb.EventsRequest(after=after, follow=follow)):
+            for line in self._stub.Events(pb.EventsRequest(after=after, follow=follow, job=job)):
                 yield line.sequence, line.json
 
     # Inside
@@ -209,3 +242,9 @@ class Client:
             if error.code() in _REFUSED:
                 raise ConfigError(error.details()) from error
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
+
+
+def _passes(error: RotaError) -> bool:
+    """Whether an error is about a line or a scheduler that may come back."""
+    cause = error.__cause__
+    return isinstance(cause, grpc.RpcError) and cause.code() in _BROKEN

@@ -6,6 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rota.core.lifecycle import AttemptOutcome
+from rota.deploy.scheduler.records import to_zero_warning
+
 
 def told(fields: Mapping[str, Any], begun: float | None, scale: float = 1.0) -> str:
     """`time  what`; `begun` is the wall time of engine second 0, if it is known."""
@@ -37,7 +40,21 @@ def _accepted(f: Mapping[str, Any]) -> str:
 def _ended(f: Mapping[str, Any]) -> str:
     detail = f": {f['detail']}" if f.get("detail") else ""
     code = f", exit code {f['exit_code']}" if f.get("exit_code") else ""
-    return f"job {f['job']} attempt {f['epoch']} {f['outcome']}{code}{detail}"
+    return f"job {f['job']} attempt {f['epoch']} {f['outcome']}{code}{detail}{_lost(f)}"
+
+
+def _lost(f: Mapping[str, Any]) -> str:
+    """The work that is lost with an attempt, and what to do if that happens again and again."""
+    steps = int(f.get("lost_steps", 0))
+    seconds = float(f.get("lost_s", 0.0))
+    cut = f["outcome"] == AttemptOutcome.CUT_OFF.value
+    if cut or not (steps or seconds):
+        lost = ""
+    else:
+        what = f"{steps:,} steps" if steps else f"{seconds:,.0f} s of work"
+        lost = f"; {what} lost"
+    warning = to_zero_warning(int(f.get("times_to_zero", 0)), saves=cut)
+    return lost + (f"; warning: {warning}" if warning else "")
 
 
 def _some(jobs: Any) -> str:
@@ -52,14 +69,21 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "JobAccepted": _accepted,
     "CancelAsked": lambda f: f"job {f['job']} to be cancelled, by {f['by']}",
+    "JobsForgotten": lambda f: f"{f['count']} jobs that were over for long were deleted",
+    "CheckpointsClaimed": lambda f: f"checkpoints are in {f['folder']}; job numbers go on from {f['next_job']}",
     "NodeJoined": lambda f: f"node {f['node']} joined: {len(f['devices'])} x {f['type']}",
     "NodeLost": lambda f: f"node {f['node']} lost: {f['reason']}",
     "NodeDrained": lambda f: f"node {f['node']} {'drained' if f['drained'] else 'back in use'}, by {f['by']}",
+    "NodeRemoved": lambda f: f"node {f['node']} removed, by {f['by']}",
     "AttemptStarted": lambda f: f"job {f['job']} attempt {f['epoch']} starts on {_parts(f['parts'])}",
     "AttemptResized": lambda f: f"job {f['job']} attempt {f['epoch']} gets other CPUs and memory",
     "AttemptStopping": lambda f: (
         f"job {f['job']} attempt {f['epoch']} asked to stop: {f['reason']}"
         + (f" ({f['detail']})" if f.get("detail") else "")
+    ),
+    "JobCanSave": lambda f: f"job {f['job']} can save: {f['how']}",
+    "AttemptSaving": lambda f: (
+        f"job {f['job']} attempt {f['epoch']} {'begins' if f['saving'] else 'ends'} writing a checkpoint"
     ),
     "StepsSaved": lambda f: f"job {f['job']} saved step {f['step']:,}",
     "AttemptEnded": _ended,
@@ -68,11 +92,17 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "JobGivenUp": lambda f: f"job {f['job']} given up: {f['reason']}",
     "JobsArchived": lambda f: f"{_some(f['jobs'])} moved from memory to the table of finished jobs",
     "Audited": lambda f: f"refused {f['times']} x {f['who']}: {f['what']}",
+    "ClockSet": lambda f: (
+        f"the wall clock was set {'forward' if f['by_s'] > 0 else 'back'} by {abs(f['by_s']):,.0f} s"
+        + ("" if f["running"] else " while no scheduler ran")
+        + "; the scheduler's clock goes on as before"
+    ),
     "RunStarted": lambda f: f"first servers are there: {len(f['config']['cluster']['servers'])}",
     "JobsSubmitted": lambda f: f"queue takes {_some(range(f['first_id'], f['first_id'] + len(f['gpus'])))}",
     "JobsRejected": lambda f: f"{_some(f['jobs'])} rejected: {f['reason']}",
     "JobsDropped": lambda f: f"{_some(f['jobs'])} out of the queue: {f['reason']}",
     "JobsFinished": lambda f: f"{_some(f['jobs'])} finished",
+    "JobsPinned": lambda f: f"{_some(f['jobs'])} {'must not' if f['pinned'] else 'may'} be stopped for others",
     "JobsParked": lambda f: f"{_some(f['jobs'])} set aside: {f['reason']}",
     "JobsReturned": lambda f: f"{_some(f['jobs'])} back in the queue",
     "Planned": lambda f: f"round {f['round']}: " + ("as before" if f.get("same") else f"{len(f['first'])} tasks"),

@@ -33,6 +33,23 @@ class ServiceStarted:
     begun: float
     """Wall time of engine second 0."""
     config: Mapping[str, Any]
+    generation: int = 0
+    """How often a scheduler was started on this journal; 0: written by a version that did not count."""
+    boot: str = ""
+    """Name of the boot of its machine; empty: not known."""
+    machine_s: float = 0.0
+    """Seconds since that boot at `at`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSet:
+    """Somebody set the wall clock of the scheduler's machine. Engine time goes on as if nothing had happened."""
+
+    at: float
+    by_s: float
+    """Seconds; negative: back."""
+    running: bool
+    """Whether the scheduler ran meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +62,9 @@ class JobAccepted:
     by: str
     request: str = ""
     """Name that the submitter gave the request; the same one again is the same submission."""
+    secrets: str = ""
+    """Name under which the values of its environment are kept, of which `spec` has the names only; empty: there are
+    none, or an older version wrote them into `spec`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +96,10 @@ class NodeJoined:
     device_memory_mib: float = 0.0
     identity: str = ""
     """Of the agent; another one than before means that it knows nothing of what runs there."""
+    instance: str = ""
+    """Of the agent's process."""
+    place: str = ""
+    """Machine, folder and process, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +109,15 @@ class NodeLost:
     at: float
     node: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRemoved:
+    """An operator wants a lost server to be forgotten; it may join again."""
+
+    at: float
+    node: str
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +177,28 @@ class StepsSaved:
     epoch: int
     step: int
     path: str
+    took_s: float = 0.0
+    """Wall seconds that the longest checkpoint of the attempt took so far; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCanSave:
+    """It is known now that a job can save: it may be preempted without losing its work."""
+
+    at: float
+    job: int
+    how: str
+    """For people: by which sign."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSaving:
+    """A checkpoint is being written, or is not any more."""
+
+    at: float
+    job: int
+    epoch: int
+    saving: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +212,14 @@ class AttemptEnded:
     exit_code: int = 0
     detail: str = ""
     """For people."""
+    lost_steps: int = 0
+    """Steps behind the last checkpoint, which have to be done again."""
+    lost_s: float = 0.0
+    """Engine seconds of work that are lost with it."""
+    times_to_zero: int = 0
+    """How often the job was thrown back to its start by now, if it was so by this end; else 0."""
+    start_s: float = 0.0
+    """Engine seconds from the order to the first step; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +269,26 @@ class Audited:
     times: int = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsForgotten:
+    """Jobs that were over for very long are in the table of finished jobs no more."""
+
+    at: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsClaimed:
+    """The folder of checkpoints is that of this state file from now on."""
+
+    at: float
+    folder: str
+    own_from: int
+    """Folders of jobs with lower numbers that the scheduler does not know may be somebody else's."""
+    next_job: int
+    """Job numbers go on from here: lower ones are in the folder already."""
+
+
 DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
@@ -223,6 +306,12 @@ DeployEvent: TypeAlias = (
     | JobGivenUp
     | JobsArchived
     | Audited
+    | JobsForgotten
+    | CheckpointsClaimed
+    | JobCanSave
+    | AttemptSaving
+    | ClockSet
+    | NodeRemoved
 )
 
 EventRow: TypeAlias = tuple[float, str, str]

@@ -34,6 +34,13 @@ _END = "exported while the service goes on"
 def export_events(client: Client, path: str | Path) -> int:
     """Write the log, compressed if the name ends in .gz; how many events. Takes an administrator's token."""
     check_writable(path)
+    status = client.status()
+    removed = max(status.events_removed, status.rounds_removed)
+    if removed:
+        raise ConfigError(
+            f"the log cannot be exported from its start: events up to number {removed} were removed from the journal. "
+            "Keep them for longer with --keep-rounds and --keep-events of the scheduler"
+        )
     events = [event for _, event in client.events() if event.get("event") not in KINDS]
     lines = [json.dumps(event, separators=(",", ":")) for event in on_one_cluster(events)]
     data = ("\n".join(lines) + "\n").encode()

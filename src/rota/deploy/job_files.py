@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 from rota.core.errors import ConfigError
 from rota.core.job_spec import JobSpec, spec_from
+from rota.deploy.variables import given_secret, merged, read_env_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,6 +37,9 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "max_restarts": ("max_restarts", int),
     "checkpoint_every": ("checkpoint_every_s", _NUMBER),
     "hung_after": ("hung_after_s", _NUMBER),
+    "preemptible": ("preemptible", str),
+    "least_turn": ("least_turn_s", _NUMBER),
+    "save_grace": ("save_grace_s", _NUMBER),
     "emulated": ("emulated", bool),
     "model": ("model", str),
     "batch": ("batch", int),
@@ -42,9 +47,13 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "env": ("env", dict),
     "command": ("argv", (str, list)),
     "count": ("count", int),
+    "env_file": ("env_file", str),
+    "secrets": ("secrets", list),
 }
 """Key in the file to field of a job and its type."""
 KEYS = tuple(_KEYS)
+_SECRET = frozenset({"env", "secrets"})
+"""Keys whose values are not shown."""
 
 
 def read_jobs(path: str | Path) -> list[JobSpec]:
@@ -95,12 +104,14 @@ def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
             raise ConfigError(f"{place.of(key)}: a job has no {key!r}; {hint}")
         field, wanted = _KEYS[key]
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise ConfigError(f"{place.of(key)}: {key} = {value!r} is not {_type_name(wanted)}")
+            shown = key if key in _SECRET else f"{key} = {value!r}"
+            raise ConfigError(f"{place.of(key)}: {shown} is not {_type_name(wanted)}")
         job[field] = value
     if "argv" in job:
         job["argv"] = _command(job["argv"], place)
     if "env" in job and not all(isinstance(v, str) for v in job["env"].values()):
         raise ConfigError(f'{place.of("env")}: values of env are texts; write them in quotes, e.g. {{ SEED = "1" }}')
+    _add_variables(job, place)
     count = job.pop("count", 1)
     if count < 1:
         raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 on")
@@ -108,6 +119,20 @@ def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
         return [spec_from(job)] * count
     except ConfigError as error:
         raise ConfigError(f"{place.of('')}: {error}") from error
+
+
+def _add_variables(job: dict[str, Any], place: _Place) -> None:
+    """Put what `env_file` and `secrets` stand for into the environment of the job."""
+    sources = [("env", job.get("env", {}))]
+    try:
+        if "env_file" in job:
+            sources.append(("env_file", read_env_file(Path(place.path).parent / job.pop("env_file"))))
+        sources += [("secrets", given_secret(str(word), os.environ)) for word in job.pop("secrets", ())]
+        together = merged(sources)
+    except ConfigError as error:
+        raise ConfigError(f"{place.of('env')}: {error}") from error
+    if together:
+        job["env"] = together
 
 
 def _command(given: str | list[Any], place: _Place) -> list[str]:
@@ -121,5 +146,11 @@ def _command(given: str | list[Any], place: _Place) -> list[str]:
 
 
 def _type_name(wanted: Any) -> str:
-    names = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table of texts"}
+    names = {
+        str: "a text",
+        int: "a whole number",
+        bool: "true or false",
+        dict: "a table of texts",
+        list: "a list of texts",
+    }
     return names.get(wanted, "a number") if wanted != (str, list) else "a text or a list of texts"

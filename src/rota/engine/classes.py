@@ -8,7 +8,7 @@ type, the first table holds the truth there too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -134,6 +134,16 @@ class ClassTable:
     def keys(self) -> list[Key]:
         """What makes every class, in order."""
         return list(self._number)
+
+    def saved(self) -> dict[str, Any]:
+        """What makes every class, in order, as plain values."""
+        return {"keys": [[*key[:4], list(key[4])] for key in self._number], "drawn": self._drawn}
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Add the classes that were saved to an empty table; speeds are those of the catalogue of now."""
+        for profile, gpus, weight, reference, allowed in saved["keys"]:
+            self._append((str(profile), int(gpus), float(weight), reference, tuple(allowed)))
+        self._drawn = int(saved["drawn"])
 
     def learn(self, first: IntArray, second: IntArray, types: IntArray) -> None:
         """Replace estimates by the truth for classes that ran together on these types."""

@@ -7,7 +7,8 @@ costs a microsecond for a few hundred jobs. So a view may hold slices of what is
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +22,15 @@ ID, CLASS, GPUS, TENANT, NAMED = range(5)
 """Rows of `named`."""
 DONE, ATTAINED, LAST_RAN, SPEED, PROGRESS = range(5)
 """Rows of `progress` before those of the accounts."""
-FAILURES, PROMISED, LAST_TASK, URGENT, STATUS = range(5)
+FAILURES, PROMISED, LAST_TASK, URGENT, PINNED, STATUS = range(6)
 """Rows of `status`."""
+
+_NAMES_ASKED = ("submitted", "total_steps", "weight", "deadline")
+_NAMES_NAMED = ("job", "class", "gpus", "tenant")
+_NAMES_PROGRESS = ("done", "attained", "last_ran", "speed")
+_NAMES_ACCOUNTS = ("share", "received", "owed")
+_NAMES_STATUS = ("failures", "promised", "last_task", "urgent", "pinned")
+"""Rows by name, as snapshots have them: a row may move, its name stays."""
 
 _GIVEN_FLOATS: IntArray = np.array([SUBMITTED, TOTAL, WEIGHT, DEADLINE, ASKED + LAST_RAN, ASKED + SPEED])
 _GIVEN_INTS: IntArray = np.array([ID, CLASS, GPUS])
@@ -176,3 +184,37 @@ class JobColumns:
                     progress[PROGRESS + block * len(new) + at] = self.progress[row]
         there.set_progress(progress)
         return there
+
+    # As plain values
+
+    def saved(self, types: Sequence[str]) -> dict[str, Any]:
+        """Every row by its name; accounts by the name of their type."""
+        rows = {
+            **_rows(_NAMES_ASKED, self.asked),
+            **_rows(_NAMES_NAMED, self.named),
+            **_rows(_NAMES_PROGRESS, self.progress),
+            **_rows(_NAMES_STATUS, self.status),
+        }
+        for block, name in enumerate(_NAMES_ACCOUNTS):
+            first = PROGRESS + block * self.types
+            rows[name] = _rows(types, self.progress[first:])
+        return rows
+
+    def restore(self, saved: Mapping[str, Any], types: Sequence[str]) -> None:
+        """Take over rows that were saved. Raises KeyError or ValueError if they are none."""
+        accounts = [saved[name][gpu_type] for name in _NAMES_ACCOUNTS for gpu_type in types]
+        progress = [saved[name] for name in _NAMES_PROGRESS]
+        count = len(saved[_NAMES_NAMED[ID]])
+        self.asked = _block([saved[name] for name in _NAMES_ASKED], np.float64, count)
+        self.named = _block([saved[name] for name in _NAMES_NAMED], np.int64, count)
+        self.progress = _block(progress + accounts, np.float64, count)
+        self.status = _block([saved[name] for name in _NAMES_STATUS], np.int64, count)
+        self.fixed = None
+
+
+def _rows(names: Sequence[str], block: FloatArray | IntArray) -> dict[str, Any]:
+    return {name: block[row].tolist() for row, name in enumerate(names)}
+
+
+def _block(rows: list[Any], kind: Any, jobs: int) -> Any:
+    return frozen(np.array(rows, dtype=kind).reshape(len(rows), jobs))

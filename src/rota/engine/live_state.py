@@ -7,14 +7,18 @@ failure, its last lease has not run out, or no server that is up could hold it.
 from __future__ import annotations
 
 import contextlib
+import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray, counting, frozen
-from rota.core.cluster import Cluster
+from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ProfileMissing
 from rota.core.events import (
+    Allocated,
     ClusterChanged,
     JobsDropped,
     JobsFinished,
@@ -25,7 +29,7 @@ from rota.core.events import (
     Planned,
     ProgressMade,
 )
-from rota.core.placement import Placement
+from rota.core.placement import Placement, Plan
 from rota.core.ports import Handler, Throughputs
 from rota.core.rules import Rules
 from rota.engine import moving
@@ -37,10 +41,12 @@ from rota.engine.columns import (
     ID,
     LAST_RAN,
     LAST_TASK,
+    PINNED,
     PROMISED,
     URGENT,
     JobColumns,
 )
+from rota.engine.log import LineReader, LineWriter
 from rota.engine.pairs import PairLedger
 from rota.engine.state import State
 
@@ -124,6 +130,7 @@ class LiveState(State):
         status[LAST_TASK] = -1
         status[PROMISED] = 0
         status[URGENT] = 0
+        status[PINNED] = 0
         back.set_status(status)
         self._replace(self._jobs.merged(back))
         self._newcomers = True
@@ -167,3 +174,63 @@ class LiveState(State):
         status[LAST_TASK] = -1
         status[LAST_TASK, rows] = counting(len(rows))
         self._jobs.set_status(status)
+
+    # As plain values, for snapshots
+
+    def saved(self) -> dict[str, Any]:
+        """All that events have made of it, ready for JSON: the same that reading the events again would give."""
+        types = self.cluster.types
+        allocation = None if self.allocation is None else Allocated(at=self.solved_at, allocation=self.allocation)
+        return {
+            "cluster": cluster_fields(self.cluster),
+            "classes": self.classes.saved(),
+            "tenants": list(self._tenants),
+            "jobs": self._jobs.saved(types),
+            "aside": self._aside.saved(types),
+            "pairs": self._pairs.saved(),
+            "type_time": self._type_time.tolist(),
+            "allocation": None if allocation is None else json.loads(LineWriter().write(allocation)),
+            "placement": self._saved_placement(),
+            "round": self.round,
+            "solved_at": self.solved_at,
+            "newly_urgent": self.newly_urgent,
+            "waiting_long": self._waiting_long,
+            "failing": self._failing,
+            "newcomers": self._newcomers,
+        }
+
+    def _saved_placement(self) -> dict[str, Any] | None:
+        if self.placement is None:
+            return None
+        plan = Plan(round=self.round, start=self.solved_at, placement=self.placement)
+        fields: dict[str, Any] = json.loads(LineWriter().write(Planned(at=self.solved_at, plan=plan)))
+        return fields
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Go on from what was saved, on the same cluster. Raises KeyError, TypeError or ValueError if it is none."""
+        types = self.cluster.types
+        self.classes.restore(saved["classes"])
+        self._tenants = {name: number for number, name in enumerate(saved["tenants"])}
+        self._tenant_names = tuple(self._tenants)
+        self._aside.restore(saved["aside"], types)
+        columns = JobColumns(len(types), self._credit_s)
+        columns.restore(saved["jobs"], types)
+        self._replace(columns)
+        self._pairs.restore(saved["pairs"])
+        self._type_time = frozen(np.array(saved["type_time"], dtype=np.float64))
+        self.round = int(saved["round"])
+        self.solved_at = float(saved["solved_at"])
+        self.newly_urgent = bool(saved["newly_urgent"])
+        self._waiting_long = bool(saved["waiting_long"])
+        self._failing = bool(saved["failing"])
+        self._newcomers = bool(saved["newcomers"])
+        self._pins = bool(self._jobs.status[PINNED].any())
+        self._restore_decisions(saved["allocation"], saved["placement"])
+
+    def _restore_decisions(self, allocation: Mapping[str, Any] | None, placement: Mapping[str, Any] | None) -> None:
+        if allocation is not None:
+            self.allocation = LineReader().read(dict(allocation)).allocation  # type: ignore[union-attr]
+        if placement is not None:
+            status = self._jobs.status
+            self._put(LineReader().read(dict(placement)).plan.placement)  # type: ignore[union-attr]
+            self._jobs.set_status(status)

@@ -27,6 +27,7 @@ from rota.core.events import (
     JobsDropped,
     JobsFinished,
     JobsParked,
+    JobsPinned,
     JobsRejected,
     JobsReturned,
     JobsSubmitted,
@@ -228,6 +229,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     RunEnded: lambda e: {"reason": e.reason},
     ProgressMade: lambda e: {"jobs": e.jobs.tolist(), "steps": e.steps.tolist()},
     JobsParked: lambda e: {"jobs": e.jobs.tolist(), "reason": e.reason},
+    JobsPinned: lambda e: {"jobs": e.jobs.tolist(), "pinned": e.pinned},
     JobsReturned: lambda e: {"jobs": e.jobs.tolist()},
     ClusterChanged: lambda e: {"cluster": cluster_fields(e.cluster)},
 }
@@ -342,6 +344,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
         at=f["at"], jobs=_ints(f["jobs"]), steps=np.array(f["steps"], dtype=np.float64)
     ),
     "JobsParked": lambda f: JobsParked(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
+    "JobsPinned": lambda f: JobsPinned(at=f["at"], jobs=_ints(f["jobs"]), pinned=bool(f["pinned"])),
     "JobsReturned": lambda f: JobsReturned(at=f["at"], jobs=_ints(f["jobs"])),
     "ClusterChanged": lambda f: ClusterChanged(at=f["at"], cluster=cluster_from(f["cluster"])),
 }

@@ -12,25 +12,29 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from rota.core.arrays import IntArray
 from rota.core.classes import Classes
-from rota.core.errors import ConfigError, RotaError, SolveLate
+from rota.core.errors import AnswerError, ConfigError, RotaError, SolveLate
 from rota.core.events import (
     Allocated,
+    ClusterChanged,
     Event,
     JobsDropped,
     JobsRejected,
+    JobsReturned,
     JobsSubmitted,
     PlacementFailed,
     Planned,
     RunEnded,
     SolveFailed,
 )
-from rota.core.horizon import CHANGES, FollowsRanking, Horizon
+from rota.core.horizon import CHANGES, EVERY_ROUND, FollowsRanking, Horizon
 from rota.core.placement import Placement, Plan, nobody
 from rota.core.ports import Clock, Executor, Mechanism, Observer, Policy
 from rota.core.view import View
-from rota.engine import placement_sense, sense
+from rota.engine import placement_sense, sense, staying
 from rota.engine.outlook import RankingOutlook
 from rota.engine.routes import Routes
 from rota.engine.sense import EVERYTHING, Checks
@@ -41,6 +45,10 @@ log = logging.getLogger(__name__)
 
 _NOTHING_TO_DECIDE = Horizon(math.inf, CHANGES)
 """Nobody is there, or nobody can run: until something changes."""
+
+
+_LEAVING = CHANGES - {JobsSubmitted, JobsReturned, ClusterChanged}
+"""Kinds of events after which somebody who ran may be gone."""
 
 
 class Engine:
@@ -81,6 +89,8 @@ class Engine:
         self._while_ranked = Horizon(-math.inf, CHANGES, FollowsRanking.AT_ONCE, self._outlook)
         self._ended = False
         """Whether something happened that ends the placement in force."""
+        self._somebody_left = False
+        """Whether a job left since the last plan."""
         self._known_speeds: Classes | None = None
         """What was known about the speeds of jobs when it was made."""
         if state.placement is not None:
@@ -115,7 +125,19 @@ class Engine:
     # How long the decisions in force hold
 
     def _horizon(self) -> Horizon:
-        """The least that is known about when to look again."""
+        """When to look again, and what is looked at between two rounds."""
+        horizon = self._promised()
+        placement = self.state.placement
+        if not self.state.rules.at_once or placement is None:
+            return horizon
+        partners = int(np.count_nonzero(placement.second >= 0)) if placement.shared else 0
+        return horizon._replace(
+            free_gpus=int(placement.gpus.sum()) < self.state.cluster.gpus,
+            jobs_wait=len(self.state) > len(placement) + partners,
+        )
+
+    def _promised(self) -> Horizon:
+        """The least that is known about how long the decisions in force hold."""
         state = self.state
         placement = state.placement
         if len(state) == 0:
@@ -124,8 +146,9 @@ class Engine:
             waits = state.rules.idle_until_arrival and not self._clock.exhausted
             return _NOTHING_TO_DECIDE if waits else Horizon(self.trigger.next_due(), CHANGES)
         due = self.trigger.after_change()
-        if state.allocation is None:
-            return Horizon(due, CHANGES)
+        if self._ended or state.allocation is None:
+            # Something happened between two rounds: this one is the last.
+            return EVERY_ROUND if self._ended else Horizon(due, CHANGES)
         own = placement.horizon
         if own.follows is not FollowsRanking.NEVER and not self.trigger.changed:
             return self._while_ranked
@@ -144,6 +167,7 @@ class Engine:
             if isinstance(event, JobsSubmitted):
                 self._refuse_impossible(event)
             self._ended = self._ended or type(event) in ended_by
+            self._somebody_left = self._somebody_left or type(event) in _LEAVING
         jobs = self.state.given_up()
         if len(jobs):
             reason = f"{self.state.rules.max_failures} failed attempts in a row"
@@ -164,12 +188,16 @@ class Engine:
     def _drop(self, jobs: IntArray, reason: str) -> None:
         self.emit(JobsDropped(at=self._clock.now(), jobs=jobs, reason=reason))
         self._ended = True
+        self._somebody_left = True
 
     # Deciding
 
     def decide(self, now: float) -> None:
         """Ask the policy if its answer is over, then the mechanism if its placement is."""
         state = self.state
+        if self._clock.between_rounds and state.placement is not None and len(state.placement):
+            self._fill(now)
+            return
         if self.trigger.due(now):
             self._solve(now)
         elif self._placement_holds(now):
@@ -178,7 +206,7 @@ class Engine:
             if self._clock.exhausted:  # nobody will change the policy's mind
                 self._drop(state.view(now).jobs.copy(), "the policy has never given an answer")
             return
-        view = state.view(now)
+        view = self._view_of_round(now)
         placement = self._place(view)
         if placement is None:
             return
@@ -191,6 +219,46 @@ class Engine:
         self._outlook.placed_twice = again
         if not again:
             self._plan(view, placement)
+
+    def _view_of_round(self, now: float) -> View:
+        """What is decided on at the start of a round."""
+        view = self.state.view(now)
+        pinned = self.state.pinned
+        return view if pinned is None else staying.pinned_stay(view, pinned)
+
+    def _fill(self, now: float) -> None:
+        """Between two rounds: free GPUs go to jobs that wait, and everybody who runs stays where it is."""
+        view = staying.still_there(self.state.view(now))
+        placement = self._beside_running(view, now) if staying.has_room(view) else None
+        if placement is None and not self._somebody_left:
+            return
+        running = view.placement
+        assert running is not None  # the caller has looked
+        self._plan(view, staying.going_on(running) if placement is None else placement)
+
+    def _beside_running(self, view: View, now: float) -> Placement | None:
+        """The placement with jobs that start beside those that run; None if nobody does."""
+        if self._answer_is_short() and self.trigger.due(now):
+            self._solve(now)
+            view = staying.still_there(self.state.view(now))
+        if self.state.allocation is None:
+            return None
+        view = staying.everybody_stays(view)
+        placement = self._place(view)
+        running = view.placement
+        if placement is None or running is None or len(placement) <= len(running):
+            return None
+        if self._checks.mechanism and len(staying.moved(view, placement)):
+            return None  # it cannot work around those who run: the others start with the round
+        return placement.within_round(kept=placement.kept)
+
+    def _answer_is_short(self) -> bool:
+        """Whether the last answer does not know all jobs that wait, or is about more jobs than are left.
+
+        Another number of jobs changes shares; the order of those that wait stays if somebody leaves.
+        """
+        allocation = self.state.allocation
+        return allocation is None or allocation.order is None or self.state.newcomers
 
     def _placement_holds(self, now: float) -> bool:
         """Whether nothing happened that ends the placement in force, and nothing was learned about speeds."""
@@ -222,6 +290,7 @@ class Engine:
             placement = self._mechanism.place(view, allocation)
             if self._checks.mechanism and (placement is None or placement is not view.placement):
                 placement_sense.check_placement(placement, view)
+                self._check_pinned(placement, view)
         except Exception as error:
             if not self._tolerant:
                 raise
@@ -229,6 +298,17 @@ class Engine:
             self.emit(PlacementFailed(at=view.now, reason=_in_words(error)))
             return None
         return placement
+
+    def _check_pinned(self, placement: Placement, view: View) -> None:
+        """Raise AnswerError if a job is stopped or moved at the start of a round that must not be."""
+        if self._clock.between_rounds:
+            return
+        jobs = staying.moved(view, placement)
+        if len(jobs):
+            raise AnswerError(
+                f"the mechanism moves or stops job {jobs[0]}, which has to stay where it runs (view.staying); give it "
+                "the slots that it has in view.placement"
+            )
 
     def _may_go_on(self, error: Exception) -> bool:
         """Whether a failed solve is only a failed solve: always in a service; input that cannot be used ends a run."""
@@ -239,6 +319,7 @@ class Engine:
         state = self.state
         plan = Plan(round=state.round, start=view.now, placement=placement, last=state.placement)
         self.emit(Planned(at=view.now, plan=plan))
+        self._somebody_left = False
         self._executor.apply(plan, view)
 
     def _rest(self, now: float) -> None:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from rota.core.allocation import NO_OPTIONS, Options
@@ -73,6 +76,27 @@ class PairLedger:
         gone = np.isin(options.first, jobs) | np.isin(options.second, jobs)
         if gone.any():
             self._take(~gone)
+
+    def saved(self) -> dict[str, Any]:
+        """The table as plain values; accounts are by type, in the order of the cluster's types."""
+        options = self.value.options
+        return {
+            "first": options.first.tolist(),
+            "second": options.second.tolist(),
+            "gpus": options.gpus.tolist(),
+            "received": self.value.received.tolist(),
+            "owed": self.value.owed.tolist(),
+            "share": self.value.share.tolist(),
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Take over a table that was saved."""
+        types = len(self.value.received)
+        first, second, gpus = (np.array(saved[name], dtype=np.int64) for name in ("first", "second", "gpus"))
+        columns = [
+            np.array(saved[n], dtype=np.float64).reshape(types, len(first)) for n in ("received", "owed", "share")
+        ]
+        self._replace(Options(first=first, second=second, gpus=gpus), *columns)
 
     def _rows(self, wanted: Options) -> IntArray:
         """Where options stand in the table; -1 for those that are not there."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from rota import kernels
 from rota.core.allocation import Allocation, Options
-from rota.core.arrays import FloatArray, IntArray, frozen, level, some
+from rota.core.arrays import BoolArray, FloatArray, IntArray, frozen, level, some
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
 from rota.core.events import (
@@ -21,6 +21,7 @@ from rota.core.events import (
     Event,
     JobsDropped,
     JobsFinished,
+    JobsPinned,
     JobsRejected,
     JobsSubmitted,
     Planned,
@@ -42,6 +43,7 @@ from rota.engine.columns import (
     ID,
     LAST_RAN,
     LAST_TASK,
+    PINNED,
     PROMISED,
     SPEED,
     URGENT,
@@ -84,6 +86,8 @@ class State:
         self._failing = False
         self._gangs = 0
         self._newcomers = False
+        self._pins = False
+        """Whether a job was ever pinned."""
         self._apply = self._handlers()
 
     def attach(self, throughputs: Throughputs) -> None:
@@ -104,6 +108,7 @@ class State:
             JobsRejected: self._left,
             JobsFinished: self._left,
             JobsDropped: self._left,
+            JobsPinned: self._pinned,
             Allocated: self._allocated,
             Planned: self._planned,
             RoundsRan: self._ran,
@@ -196,9 +201,19 @@ class State:
         return Accounts(terms, progress[jobs.received], progress[jobs.owed], self._type_time, self._pairs.value)
 
     @property
+    def newcomers(self) -> bool:
+        """Whether there are jobs that the allocation in force does not know."""
+        return self._newcomers
+
+    @property
     def running(self) -> IntArray | None:
         """Positions of the jobs that run, in the order of the placement; None if it is out of date."""
         return self._rows
+
+    @property
+    def pinned(self) -> BoolArray | None:
+        """[J] jobs that must not be preempted or moved while they run; None if there are none."""
+        return self._jobs.status[PINNED] > 0 if self._pins else None
 
     def given_up(self) -> IntArray:
         """Ids of jobs that failed too often in a row."""
@@ -242,6 +257,12 @@ class State:
         self._pairs.drop(event.jobs)
         self._rows = None
         self._terms = None
+
+    def _pinned(self, event: JobsPinned) -> None:
+        status = self._jobs.status.copy()
+        status[PINNED, np.isin(self._jobs.named[ID], event.jobs)] = event.pinned
+        self._jobs.set_status(status)
+        self._pins = True
 
     def _allocated(self, event: Allocated) -> None:
         allocation = event.allocation

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from rota.core.events import Allocated, ClusterChanged, Event, RoundsRan
 from rota.core.horizon import CHANGES
 from rota.core.ports import Handler
 from rota.core.rules import Rules
+from rota.core.tolerance import TOLERANCE
 
 
 class Trigger:
@@ -17,10 +20,11 @@ class Trigger:
         self._every = rules.resolve_every_s
         self._free_at_zero = rules.resolve_free_at_zero
         self._half_round = rules.round_s / 2
+        self._round_s = rules.round_s if rules.at_once else 0.0
         self._until = math.inf
         """When the last answer ends by itself."""
         self._tried = 0.0
-        """When the policy was asked last, whether it answered or not."""
+        """When the policy was asked last, whether it answered or not; between two rounds, the start of that one."""
         self.changed = True
         """Whether other jobs or servers are there than when the policy was asked."""
         self.last = 0.0
@@ -54,13 +58,16 @@ class Trigger:
     def _answered(self, now: float) -> None:
         self.changed = False
         self.last = now
-        self._tried = now
+        self._tried = self._start_of_round(now)
         self.asked = True
 
     def failed(self, now: float, *, ask_again: bool) -> None:
         """The policy did not answer. Unless it may in the next round, it is asked when something changes."""
         self.changed = ask_again
-        self._tried = now
+        self._tried = self._start_of_round(now)
+
+    def _start_of_round(self, now: float) -> float:
+        return math.floor(now / self._round_s + TOLERANCE) * self._round_s if self._round_s else now
 
     def nobody_there(self, now: float) -> None:
         """A solve that is due falls to an empty cluster: whoever arrives next waits for the one after it.
@@ -89,3 +96,21 @@ class Trigger:
     def _when_over(self) -> float:
         """When the last answer ends by itself: never in the round in which it was given."""
         return max(self._until, self._tried + max(self._every, self._half_round))
+
+    def saved(self) -> dict[str, Any]:
+        """What it remembers, as plain values."""
+        return {
+            "until": self._until,
+            "tried": self._tried,
+            "changed": self.changed,
+            "last": self.last,
+            "asked": self.asked,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Remember what was saved."""
+        self._until = float(saved["until"])
+        self._tried = float(saved["tried"])
+        self.changed = bool(saved["changed"])
+        self.last = float(saved["last"])
+        self.asked = bool(saved["asked"])

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from rota.core.allocation import Allocation
-from rota.core.arrays import IntArray
+from rota.core.arrays import BoolArray, IntArray, every, some
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.placement import Placement
 from rota.core.registry import Registry
 from rota.core.rules import Rules
+from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.dividing import Divide, Select
@@ -49,6 +50,8 @@ class ComposedMechanism:
 
     def place(self, view: View, allocation: Allocation) -> Placement:
         """Select, then divide."""
+        if view.staying is not None:
+            return self._divide.divide(view, self._beside_staying(view, allocation, view.staying))
         if allocation.order is not None:
             return self._divide.divide(view, self._order.choose(view, allocation))
         last = view.placement
@@ -67,6 +70,48 @@ class ComposedMechanism:
             self._last_count = len(view.jobs)
             self._last_job = int(view.jobs[-1])
         return placement
+
+    def _beside_staying(self, view: View, allocation: Allocation, staying: BoolArray) -> Choice:
+        """Tasks that go on where they are, and whom the selecting half chooses for the GPUs beside them."""
+        placement = view.placement
+        assert placement is not None  # tasks of it stay
+        part = view.beside_staying(staying)
+        others = self._starting(part, allocation)
+        at = view.position(part.jobs[others.first])
+        partners = None
+        if placement.shared or others.second is not None:
+            partners = np.concatenate([_partners(view, placement.second[staying]), _partners_of(view, part, others)])
+        choice = Choice(
+            first=np.concatenate([view.position(placement.first[staying]), at]),
+            second=partners if partners is not None and some(partners >= 0) else None,
+            type=np.concatenate([placement.type[staying], others.type]),
+            largest_first=others.largest_first,
+        )
+        if allocation.wish is None or not self.by_need:
+            return choice
+        wish = _wishes(view, allocation.jobs, allocation.wish.which, choice)
+        return dataclasses.replace(choice, wishes=allocation.wish, wish=wish)
+
+    def _starting(self, part: View, allocation: Allocation) -> Choice:
+        """Who is chosen for GPUs that those who stay leave.
+
+        Shares are about the whole cluster: the type that the policy has in mind for a job may be held by somebody who
+        would make way at the start of a round. So whoever has a share may take GPUs of any type, before all others.
+        """
+        if allocation.order is not None:
+            return self._order.choose(part, allocation)
+        promised = _has_share(part.jobs, allocation)
+        fills = dataclasses.replace(allocation, traits=dataclasses.replace(allocation.traits, fills=True))
+        if every(promised):
+            return self._shares.choose(part, fills)
+        positions = np.flatnonzero(promised)
+        chosen = _at(self._shares.choose(part.some_jobs(positions, part.capacity), fills), positions)
+        if not allocation.traits.fills:
+            return chosen
+        taken = np.bincount(chosen.type, weights=part.gpus[chosen.first], minlength=len(part.capacity))
+        positions = np.flatnonzero(~promised)
+        left = part.some_jobs(positions, part.capacity - taken.astype(np.int64))
+        return _together(chosen, _at(self._shares.choose(left, allocation), positions))
 
     def _only_arrivals_since(self, view: View, allocation: Allocation) -> bool:
         """Whether all jobs that were there when the last placement was made still are, and nothing else was decided."""
@@ -93,6 +138,51 @@ class ComposedMechanism:
         return self._divide.remarks()
 
 
+def _has_share(jobs: IntArray, allocation: Allocation) -> BoolArray:
+    """Whom of the jobs the policy gives time, alone or with a partner."""
+    some_time = allocation.share.sum(axis=1) > TOLERANCE
+    alone = len(allocation.jobs)
+    pairs = allocation.extras
+    ids = np.concatenate(
+        [allocation.jobs[some_time[:alone]], pairs.first[some_time[alone:]], pairs.second[some_time[alone:]]]
+    )
+    return np.isin(jobs, ids)
+
+
+def _at(choice: Choice, positions: IntArray) -> Choice:
+    """A choice among some jobs, as one among all: `positions` says where they are."""
+    second = choice.second
+    if second is not None:
+        second = np.where(second >= 0, positions[second], -1)
+    return dataclasses.replace(choice, first=positions[choice.first], second=second)
+
+
+def _together(one: Choice, two: Choice) -> Choice:
+    """Two choices of different jobs."""
+    second = None
+    if one.second is not None or two.second is not None:
+        columns = [np.full(len(c), -1, dtype=np.int64) if c.second is None else c.second for c in (one, two)]
+        second = np.concatenate(columns)
+    return dataclasses.replace(
+        one,
+        first=np.concatenate([one.first, two.first]),
+        second=second,
+        type=np.concatenate([one.type, two.type]),
+    )
+
+
+def _partners(view: View, ids: IntArray) -> IntArray:
+    """Positions of jobs; -1 where there is none."""
+    return np.where(ids >= 0, view.position(ids), -1)
+
+
+def _partners_of(view: View, part: View, choice: Choice) -> IntArray:
+    """Positions in the view of partners that were chosen in a part of it."""
+    if choice.second is None:
+        return np.full(len(choice), -1, dtype=np.int64)
+    return _partners(view, np.where(choice.second >= 0, part.jobs[choice.second], -1))
+
+
 def _wishes(view: View, known: IntArray, wish: IntArray, choice: Choice) -> IntArray:
     """What the policy wants for each chosen option; -1 for jobs that came after it was asked."""
     if len(known) == 0:
@@ -110,7 +200,7 @@ def build(
     When nobody watches on which servers jobs run, and the rules do not care, a mechanism that can leaves them out.
     """
     wanted = dict(settings or {})
-    needs_servers = watched or rules.spread_costs or rules.restart_s > 0
+    needs_servers = watched or rules.spread_costs or rules.restart_s > 0 or rules.at_once
     if not needs_servers and "slots" in mechanisms.entry(name).from_run:
         wanted.setdefault("slots", False)
     divide = mechanisms.create(name, **wanted)

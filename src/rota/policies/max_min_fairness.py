@@ -26,6 +26,9 @@ from rota.policies.registry import policies
 class MaxMinFairness:
     """Max-min fair shares of normalised throughput."""
 
+    by_weight = True
+    """It shares out in proportion to weights, so it can be made fair between tenants (fair_by_tenant.py)."""
+
     def __init__(self, aware: bool = True) -> None:
         self.aware = aware
 

@@ -23,6 +23,9 @@ from rota.policies.registry import policies
 class MaxMinFairnessPacked:
     """Max-min fair shares of normalised throughput, with two jobs on the same GPUs where that pays."""
 
+    by_weight = True
+    """It shares out in proportion to weights, so it can be made fair between tenants (fair_by_tenant.py)."""
+
     def allocate(self, view: View) -> Allocation:
         """Shares of jobs and of pairs that maximise the worst normalised throughput, then the total."""
         groups = by_class(view)

@@ -24,6 +24,9 @@ from rota.policies.registry import policies
 class StrategyProof:
     """Shares of largest Nash welfare, discounted so that no job gains by misreporting its throughputs."""
 
+    by_weight = True
+    """It shares out in proportion to weights, so it can be made fair between tenants (fair_by_tenant.py)."""
+
     def allocate(self, view: View) -> Allocation:
         """Discounted shares; the objective is the mean of log u before the discount."""
         groups = by_class(view)

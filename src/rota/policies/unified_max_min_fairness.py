@@ -29,6 +29,9 @@ from rota.policies.registry import policies
 class MaxMinFairnessUnified:
     """Max-min fair normalised throughput; GPU type, CPUs and memory chosen together."""
 
+    by_weight = True
+    """It shares out in proportion to weights, so it can be made fair between tenants (fair_by_tenant.py)."""
+
     def allocate(self, view: View) -> Allocation:
         """Shares and configurations that maximise the worst normalised throughput, then the total."""
         if not view.classes.configurations.sensitive:

@@ -41,6 +41,9 @@ _NAME = "max-min-fairness-water-filling"
 class WaterFilling:
     """Water-filled levels: nobody can gain without taking from somebody who has less."""
 
+    by_weight = True
+    """It shares out in proportion to weights, so it can be made fair between tenants (fair_by_tenant.py)."""
+
     def __init__(self, entities: str | None = None, aware: bool = True, packed: bool = False) -> None:
         self.entities = entities
         self.aware = aware

@@ -13,6 +13,8 @@ _LISTS = frozenset(name for name in FIELDS if isinstance(default_of(name), tuple
 _MAPS = frozenset(name for name in FIELDS if isinstance(default_of(name), dict))
 _ALWAYS_SAID = frozenset(name for name in FIELDS if _MESSAGE_FIELDS[name].has_presence)
 """Fields of the message that can be 0 by intention and not only for want of a value."""
+_NEVER_LEFT_OUT = frozenset(name for name in FIELDS if default_of(name))
+"""Fields whose value is written even if it is empty or 0, as that is not their default."""
 
 
 def spec_message(spec: JobSpec) -> pb.JobSpec:
@@ -27,6 +29,20 @@ def spec_message(spec: JobSpec) -> pb.JobSpec:
         else:
             setattr(message, name, value.value if isinstance(value, Enum) else value)
     return message
+
+
+def spec_fields(message: pb.JobSpec) -> dict[str, Any]:
+    """The job of a message as plain values, unchecked, as `core.job_spec.spec_values` writes them."""
+    values: dict[str, Any] = {}
+    for name in FIELDS:
+        value = getattr(message, name)
+        if name in _LISTS:
+            value = list(value)
+        elif name in _MAPS:
+            value = dict(value)
+        if value or name in _NEVER_LEFT_OUT:
+            values[name] = value
+    return values
 
 
 def spec_of(message: pb.JobSpec) -> JobSpec:

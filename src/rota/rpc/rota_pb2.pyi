@@ -18,7 +18,7 @@ class Device(_message.Message):
     def __init__(self, id: _Optional[str] = ..., memory_mib: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity")
+    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity", "instance", "replaces", "place")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,9 @@ class RegisterRequest(_message.Message):
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    REPLACES_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     node: str
     type: str
     devices: _containers.RepeatedCompositeFieldContainer[Device]
@@ -45,21 +48,28 @@ class RegisterRequest(_message.Message):
     limits: str
     host: str
     identity: str
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ...) -> None: ...
+    instance: str
+    replaces: _containers.RepeatedScalarFieldContainer[str]
+    place: str
+    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ..., instance: _Optional[str] = ..., replaces: _Optional[_Iterable[str]] = ..., place: _Optional[str] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
-    __slots__ = ("session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale")
+    __slots__ = ("session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale", "job_log_bytes", "log_segment_bytes")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_S_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
+    JOB_LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     session: str
     heartbeat_s: float
     dead_after_s: float
     checkpoints: str
     time_scale: float
-    def __init__(self, session: _Optional[str] = ..., heartbeat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., checkpoints: _Optional[str] = ..., time_scale: _Optional[float] = ...) -> None: ...
+    job_log_bytes: int
+    log_segment_bytes: int
+    def __init__(self, session: _Optional[str] = ..., heartbeat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., checkpoints: _Optional[str] = ..., time_scale: _Optional[float] = ..., job_log_bytes: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("node", "session")
@@ -84,7 +94,7 @@ class Desired(_message.Message):
     def __init__(self, version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ..., heard: _Optional[int] = ..., heard_ago_s: _Optional[float] = ...) -> None: ...
 
 class TaskOrder(_message.Message):
-    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages")
+    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages", "grace_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +112,7 @@ class TaskOrder(_message.Message):
     SPEC_FIELD_NUMBER: _ClassVar[int]
     RATE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    GRACE_S_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     state: str
@@ -119,7 +130,8 @@ class TaskOrder(_message.Message):
     spec: JobSpec
     rate: float
     messages: _containers.RepeatedCompositeFieldContainer[GangMessage]
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., messages: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ...) -> None: ...
+    grace_s: float
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., messages: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., grace_s: _Optional[float] = ...) -> None: ...
 
 class GangMessage(_message.Message):
     __slots__ = ("id", "rank", "json")
@@ -132,7 +144,7 @@ class GangMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps")
+    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps", "preemptible", "least_turn_s", "save_grace_s")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +173,9 @@ class JobSpec(_message.Message):
     MEMORY_GB_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
     MPS_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
+    LEAST_TURN_S_FIELD_NUMBER: _ClassVar[int]
+    SAVE_GRACE_S_FIELD_NUMBER: _ClassVar[int]
     name: str
     tenant: str
     profile: str
@@ -182,7 +197,10 @@ class JobSpec(_message.Message):
     memory_gb: float
     ranks: str
     mps: bool
-    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ...) -> None: ...
+    preemptible: str
+    least_turn_s: float
+    save_grace_s: float
+    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ...) -> None: ...
 
 class Observed(_message.Message):
     __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s")
@@ -201,7 +219,7 @@ class Observed(_message.Message):
     def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ...) -> None: ...
 
 class TaskState(_message.Message):
-    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers")
+    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +230,11 @@ class TaskState(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    CAN_SAVE_FIELD_NUMBER: _ClassVar[int]
+    SAVING_FIELD_NUMBER: _ClassVar[int]
+    SAVE_PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    SAVE_S_FIELD_NUMBER: _ClassVar[int]
+    START_S_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     phase: str
@@ -222,13 +245,66 @@ class TaskState(_message.Message):
     exit_code: int
     detail: str
     answers: _containers.RepeatedCompositeFieldContainer[GangMessage]
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ...) -> None: ...
+    can_save: bool
+    saving: bool
+    save_progress: int
+    save_s: float
+    start_s: float
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., can_save: bool = ..., saving: bool = ..., save_progress: _Optional[int] = ..., save_s: _Optional[float] = ..., start_s: _Optional[float] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("known",)
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     known: bool
     def __init__(self, known: bool = ...) -> None: ...
+
+class LogUpload(_message.Message):
+    __slots__ = ("node", "pieces")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    pieces: _containers.RepeatedCompositeFieldContainer[LogPiece]
+    def __init__(self, node: _Optional[str] = ..., pieces: _Optional[_Iterable[_Union[LogPiece, _Mapping]]] = ...) -> None: ...
+
+class LogPiece(_message.Message):
+    __slots__ = ("job", "epoch", "rank", "segment", "before", "offset", "data", "end")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    epoch: int
+    rank: int
+    segment: int
+    before: int
+    offset: int
+    data: bytes
+    end: bool
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., rank: _Optional[int] = ..., segment: _Optional[int] = ..., before: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., end: bool = ...) -> None: ...
+
+class LogUploadReply(_message.Message):
+    __slots__ = ("stored", "pause_s")
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_S_FIELD_NUMBER: _ClassVar[int]
+    stored: _containers.RepeatedCompositeFieldContainer[LogStored]
+    pause_s: float
+    def __init__(self, stored: _Optional[_Iterable[_Union[LogStored, _Mapping]]] = ..., pause_s: _Optional[float] = ...) -> None: ...
+
+class LogStored(_message.Message):
+    __slots__ = ("segment", "size", "end", "refused")
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    segment: int
+    size: int
+    end: bool
+    refused: str
+    def __init__(self, segment: _Optional[int] = ..., size: _Optional[int] = ..., end: bool = ..., refused: _Optional[str] = ...) -> None: ...
 
 class LogRequest(_message.Message):
     __slots__ = ("id", "job", "rank", "offset", "follow")
@@ -245,16 +321,76 @@ class LogRequest(_message.Message):
     def __init__(self, id: _Optional[int] = ..., job: _Optional[int] = ..., rank: _Optional[int] = ..., offset: _Optional[int] = ..., follow: bool = ...) -> None: ...
 
 class LogChunk(_message.Message):
-    __slots__ = ("id", "data", "end", "error")
+    __slots__ = ("id", "data", "end", "error", "attempt", "rank", "segment", "before", "offset", "caught_up", "begins", "ends", "outcome")
     ID_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     id: int
     data: bytes
     end: bool
     error: str
-    def __init__(self, id: _Optional[int] = ..., data: _Optional[bytes] = ..., end: bool = ..., error: _Optional[str] = ...) -> None: ...
+    attempt: int
+    rank: int
+    segment: int
+    before: int
+    offset: int
+    caught_up: bool
+    begins: LogAttempt
+    ends: LogAttempt
+    outcome: LogOutcome
+    def __init__(self, id: _Optional[int] = ..., data: _Optional[bytes] = ..., end: bool = ..., error: _Optional[str] = ..., attempt: _Optional[int] = ..., rank: _Optional[int] = ..., segment: _Optional[int] = ..., before: _Optional[int] = ..., offset: _Optional[int] = ..., caught_up: bool = ..., begins: _Optional[_Union[LogAttempt, _Mapping]] = ..., ends: _Optional[_Union[LogAttempt, _Mapping]] = ..., outcome: _Optional[_Union[LogOutcome, _Mapping]] = ...) -> None: ...
+
+class LogAttempt(_message.Message):
+    __slots__ = ("attempt", "places", "started_at", "ended_at", "outcome", "exit_code", "detail", "last", "stop_reason")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    places: _containers.RepeatedCompositeFieldContainer[LogPlace]
+    started_at: float
+    ended_at: float
+    outcome: str
+    exit_code: int
+    detail: str
+    last: int
+    stop_reason: str
+    def __init__(self, attempt: _Optional[int] = ..., places: _Optional[_Iterable[_Union[LogPlace, _Mapping]]] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., last: _Optional[int] = ..., stop_reason: _Optional[str] = ...) -> None: ...
+
+class LogPlace(_message.Message):
+    __slots__ = ("node", "first_rank", "ranks")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RANK_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    first_rank: int
+    ranks: int
+    def __init__(self, node: _Optional[str] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ...) -> None: ...
+
+class LogOutcome(_message.Message):
+    __slots__ = ("phase", "reason", "exit_code")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    phase: str
+    reason: str
+    exit_code: int
+    def __init__(self, phase: _Optional[str] = ..., reason: _Optional[str] = ..., exit_code: _Optional[int] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
     __slots__ = ("jobs", "request")
@@ -291,7 +427,7 @@ class JobRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s")
+    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -308,6 +444,17 @@ class JobInfo(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     SUBMITTED_S_FIELD_NUMBER: _ClassVar[int]
     ENDED_S_FIELD_NUMBER: _ClassVar[int]
+    REASON_CODE_FIELD_NUMBER: _ClassVar[int]
+    CAN_SAVE_FIELD_NUMBER: _ClassVar[int]
+    CAN_SAVE_WHY_FIELD_NUMBER: _ClassVar[int]
+    THROWN_BACK_FIELD_NUMBER: _ClassVar[int]
+    THROWN_BACK_TO_ZERO_FIELD_NUMBER: _ClassVar[int]
+    LOST_STEPS_FIELD_NUMBER: _ClassVar[int]
+    LOST_S_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_SAVE_S_FIELD_NUMBER: _ClassVar[int]
+    RESTART_COST_S_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    LAST_CUT_FIELD_NUMBER: _ClassVar[int]
     job: int
     spec: JobSpec
     phase: str
@@ -324,7 +471,18 @@ class JobInfo(_message.Message):
     exit_code: int
     submitted_s: float
     ended_s: float
-    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ...) -> None: ...
+    reason_code: str
+    can_save: bool
+    can_save_why: str
+    thrown_back: int
+    thrown_back_to_zero: int
+    lost_steps: int
+    lost_s: float
+    longest_save_s: float
+    restart_cost_s: float
+    warning: str
+    last_cut: str
+    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("node", "devices", "cpus", "memory_gb")
@@ -368,8 +526,14 @@ class DrainRequest(_message.Message):
     undo: bool
     def __init__(self, node: _Optional[str] = ..., undo: bool = ...) -> None: ...
 
+class RemoveNodeRequest(_message.Message):
+    __slots__ = ("node",)
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    def __init__(self, node: _Optional[str] = ...) -> None: ...
+
 class NodeInfo(_message.Message):
-    __slots__ = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "jobs", "emulated", "limits", "lateness_s")
+    __slots__ = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "jobs", "emulated", "limits", "lateness_s", "host", "remark")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -383,6 +547,8 @@ class NodeInfo(_message.Message):
     EMULATED_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     LATENESS_S_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    REMARK_FIELD_NUMBER: _ClassVar[int]
     node: str
     type: str
     gpus: int
@@ -396,7 +562,9 @@ class NodeInfo(_message.Message):
     emulated: bool
     limits: str
     lateness_s: float
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., state: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., jobs: _Optional[_Iterable[int]] = ..., emulated: bool = ..., limits: _Optional[str] = ..., lateness_s: _Optional[float] = ...) -> None: ...
+    host: str
+    remark: str
+    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., state: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., jobs: _Optional[_Iterable[int]] = ..., emulated: bool = ..., limits: _Optional[str] = ..., lateness_s: _Optional[float] = ..., host: _Optional[str] = ..., remark: _Optional[str] = ...) -> None: ...
 
 class NodeList(_message.Message):
     __slots__ = ("nodes",)
@@ -405,12 +573,14 @@ class NodeList(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[NodeInfo, _Mapping]]] = ...) -> None: ...
 
 class EventsRequest(_message.Message):
-    __slots__ = ("after", "follow")
+    __slots__ = ("after", "follow", "job")
     AFTER_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
     after: int
     follow: bool
-    def __init__(self, after: _Optional[int] = ..., follow: bool = ...) -> None: ...
+    job: int
+    def __init__(self, after: _Optional[int] = ..., follow: bool = ..., job: _Optional[int] = ...) -> None: ...
 
 class EventLine(_message.Message):
     __slots__ = ("sequence", "json")
@@ -421,19 +591,41 @@ class EventLine(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
 class LogsRequest(_message.Message):
-    __slots__ = ("job", "rank", "follow", "tail")
+    __slots__ = ("job", "rank", "follow", "tail", "attempt", "all_ranks", "since", "framed", "after")
     JOB_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     FOLLOW_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ALL_RANKS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    FRAMED_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     job: int
     rank: int
     follow: bool
     tail: int
-    def __init__(self, job: _Optional[int] = ..., rank: _Optional[int] = ..., follow: bool = ..., tail: _Optional[int] = ...) -> None: ...
+    attempt: int
+    all_ranks: bool
+    since: float
+    framed: bool
+    after: _containers.RepeatedCompositeFieldContainer[LogPosition]
+    def __init__(self, job: _Optional[int] = ..., rank: _Optional[int] = ..., follow: bool = ..., tail: _Optional[int] = ..., attempt: _Optional[int] = ..., all_ranks: bool = ..., since: _Optional[float] = ..., framed: bool = ..., after: _Optional[_Iterable[_Union[LogPosition, _Mapping]]] = ...) -> None: ...
+
+class LogPosition(_message.Message):
+    __slots__ = ("attempt", "rank", "segment", "offset")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    rank: int
+    segment: int
+    offset: int
+    def __init__(self, attempt: _Optional[int] = ..., rank: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived")
+    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived", "events_removed", "rounds_removed", "clock_sets", "last_clock_set_s", "last_clock_set_by_s")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
@@ -455,6 +647,11 @@ class StatusReply(_message.Message):
     FAILED_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_SETS_FIELD_NUMBER: _ClassVar[int]
+    LAST_CLOCK_SET_S_FIELD_NUMBER: _ClassVar[int]
+    LAST_CLOCK_SET_BY_S_FIELD_NUMBER: _ClassVar[int]
     version: str
     now_s: float
     time_scale: float
@@ -476,4 +673,9 @@ class StatusReply(_message.Message):
     failed: int
     cancelled: int
     archived: int
-    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ...) -> None: ...
+    events_removed: int
+    rounds_removed: int
+    clock_sets: int
+    last_clock_set_s: float
+    last_clock_set_by_s: float
+    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ..., events_removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., clock_sets: _Optional[int] = ..., last_clock_set_s: _Optional[float] = ..., last_clock_set_by_s: _Optional[float] = ...) -> None: ...

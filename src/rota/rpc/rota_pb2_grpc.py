@@ -56,6 +56,11 @@ class FleetStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.LogChunk.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
                 _registered_method=True)
+        self.UploadLogs = channel.unary_unary(
+                '/rota.v1.Fleet/UploadLogs',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.LogUpload.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.LogUploadReply.FromString,
+                _registered_method=True)
 
 
 class FleetServicer(object):
@@ -84,7 +89,15 @@ class FleetServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PushLog(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Not used since agents upload the output of jobs by themselves; stays for agents of before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UploadLogs(self, request, context):
+        """Output of jobs, in pieces; a piece sent twice is stored once.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -111,6 +124,11 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.PushLog,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.LogChunk.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+            ),
+            'UploadLogs': grpc.unary_unary_rpc_method_handler(
+                    servicer.UploadLogs,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.LogUpload.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.LogUploadReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -233,6 +251,33 @@ class Fleet(object):
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def UploadLogs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Fleet/UploadLogs',
+            rota_dot_rpc_dot_rota__pb2.LogUpload.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.LogUploadReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class ControlStub(object):
     """---- users ----
@@ -274,6 +319,11 @@ class ControlStub(object):
                 '/rota.v1.Control/Drain',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.DrainRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.NodeInfo.FromString,
+                _registered_method=True)
+        self.RemoveNode = channel.unary_unary(
+                '/rota.v1.Control/RemoveNode',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.RemoveNodeRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
                 _registered_method=True)
         self.Events = channel.unary_stream(
                 '/rota.v1.Control/Events',
@@ -333,6 +383,13 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RemoveNode(self, request, context):
+        """Forget a lost server; it may join again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Events(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -383,6 +440,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Drain,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.DrainRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.NodeInfo.SerializeToString,
+            ),
+            'RemoveNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveNode,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.RemoveNodeRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
             ),
             'Events': grpc.unary_stream_rpc_method_handler(
                     servicer.Events,
@@ -564,6 +626,33 @@ class Control(object):
             '/rota.v1.Control/Drain',
             rota_dot_rpc_dot_rota__pb2.DrainRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.NodeInfo.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/RemoveNode',
+            rota_dot_rpc_dot_rota__pb2.RemoveNodeRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,7 +1,8 @@
 """Rounds on a fixed grid, progress is rate x time: the rule of `default`.
 
 A job that comes to its end within a round ends at that second, and so does its bill. Where two jobs share GPUs and one
-of them ends, the other goes on at its speed alone for the rest of the round.
+of them ends, the other goes on at its speed alone for the rest of the round. Under the rule `at_once` the clock stops
+in the middle of a round when a job arrives and GPUs are free, or when one ends and somebody could take its GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from rota.core.arrays import BoolArray, FloatArray, IntArray, smallest, some, zeros
 from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
-from rota.sim.steppers import NEVER_S, NO_IDS, NO_TIMES, Stretch, next_round
+from rota.sim.steppers import NEVER_S, NO_IDS, NO_TIMES, NOTHING, Heed, Stretch, next_round
 from rota.sim.tasks import Tasks
 
 
@@ -26,11 +27,17 @@ class Grid:
     def __init__(self, rules: Rules, offset: float = 0.0) -> None:
         self._round_s = rules.round_s
         self._restart_s = rules.restart_s
+        self._at_once = rules.at_once
         self._offset = offset
 
     def wake(self, arrival: float) -> float:
-        """The next round."""
-        return next_round(arrival, self._round_s, self._offset)
+        """The next round, or at once."""
+        return arrival if self._at_once else next_round(arrival, self._round_s, self._offset)
+
+    def starts_at(self, now: float) -> bool:
+        """Whether a round begins then."""
+        rounds = (now - self._offset) / self._round_s
+        return abs(rounds - round(rounds)) <= TOLERANCE
 
     def pace(self, tasks: Tasks) -> FloatArray | None:
         """Rate x time, once nobody has to start any more."""
@@ -45,8 +52,9 @@ class Grid:
         stop: float,
         last_end: float,  # noqa: ARG002
         limit: float = math.inf,
+        heed: Heed = NOTHING,
     ) -> Stretch:
-        """As many rounds as pass before `stop` or until a job is through."""
+        """As many rounds as pass before `stop` or until a job is through; less if there is something to heed."""
         lead = self._lead(tasks)
         need = tasks.left / tasks.pace
         need += lead
@@ -56,9 +64,10 @@ class Grid:
             pairs = _Pairs.of(tasks, lead, need)
             soonest = min(soonest, smallest(pairs.apart_s))
         end, rounds = self._end(now, stop, soonest)
-        cut = limit < end
-        if cut:
-            end = limit
+        pause = self._pause(heed, now + soonest, end)
+        cut = limit < min(end, pause)
+        if min(limit, pause) < end:
+            end = min(limit, pause)
             rounds = self._whole_rounds(end) - self._whole_rounds(now)
         stretch = _singles(tasks, lead, need, now, end, rounds)
         stretch.cut = cut
@@ -85,6 +94,16 @@ class Grid:
         rounds = max(1, last - first)
         return (first + rounds) * self._round_s + self._offset, rounds
 
+    def _pause(self, heed: Heed, ends_at: float, end: float) -> float:
+        """The first moment before `end`, which a round ends with, at which somebody could start."""
+        soon = end - TOLERANCE * self._round_s
+        pause = math.inf
+        if heed.free_gpus and heed.arrival < soon:
+            pause = heed.arrival
+        if ends_at < soon and (heed.jobs_wait or heed.arrival < soon):
+            pause = min(pause, ends_at)
+        return pause
+
     def _whole_rounds(self, now: float) -> int:
         """Rounds that are over."""
         return math.floor((now - self._offset) / self._round_s + TOLERANCE)
@@ -93,7 +112,7 @@ class Grid:
 def _singles(tasks: Tasks, lead: FloatArray, need: FloatArray, now: float, end: float, rounds: int) -> Stretch:
     """What tasks do until `end` if they need `need` seconds to their end, of those `lead` to start."""
     span = end - now
-    through = need <= span * (1 + TOLERANCE)
+    through = (need <= span * (1 + TOLERANCE)) | (now + need <= end)
     work_s = np.maximum(span - lead, 0.0)
     steps = np.where(through, tasks.left, tasks.rate * work_s)
     finished = NO_IDS

@@ -13,7 +13,7 @@ import numpy as np
 from rota import kernels
 from rota.core.arrays import BoolArray, FloatArray, IntArray, every, largest, smallest, zeros
 from rota.core.rules import Rules
-from rota.sim.steppers import NO_IDS, NO_TIMES, Stretch
+from rota.sim.steppers import NO_IDS, NO_TIMES, NOTHING, Heed, Stretch
 from rota.sim.tasks import Tasks
 
 
@@ -31,6 +31,11 @@ class SlowestTask:
         """At once."""
         return arrival
 
+    def starts_at(self, now: float) -> bool:
+        """Nothing happens between two rounds."""
+        del now
+        return True
+
     def pace(self, tasks: Tasks) -> None:
         """A round ends with its slowest task."""
 
@@ -41,6 +46,7 @@ class SlowestTask:
         stop: float,
         last_end: float,
         limit: float = math.inf,  # noqa: ARG002 - rounds are whole
+        heed: Heed = NOTHING,  # noqa: ARG002 - likewise
     ) -> Stretch:
         """Full rounds first, all alike, then the round in which a job comes to its end."""
         start = last_end if self._gap_counts else now

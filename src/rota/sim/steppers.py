@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -52,17 +52,37 @@ class Stretch:
     """Whether time was up before the decision point that tasks were to run to."""
 
 
+class Heed(NamedTuple):
+    """What a stretch stops for in the middle of a round."""
+
+    arrival: float = math.inf
+    """When the next job arrives."""
+    free_gpus: bool = False
+    """Whether GPUs are free: a job that arrives may start at once."""
+    jobs_wait: bool = False
+    """Whether jobs wait: they may start at once when one ends."""
+
+
+NOTHING = Heed()
+
+
 class Stepper(Protocol):
     """Moves the tasks of a plan forward."""
 
     exact: bool
     """Whether a stretch can be cut at any second, and gone on with later."""
 
-    def run(self, tasks: Tasks, now: float, stop: float, last_end: float, limit: float = math.inf) -> Stretch:
+    def run(
+        self, tasks: Tasks, now: float, stop: float, last_end: float, limit: float = math.inf, heed: Heed = NOTHING
+    ) -> Stretch:
         """Run to the first decision point at or after `stop`, or to one at which a job is through.
 
-        At least to the next one: `stop` may lie in the past. At `limit` time is up, wherever the tasks are.
+        At least to the next one: `stop` may lie in the past. At `limit` time is up, wherever the tasks are. A stretch
+        that can be cut anywhere ends earlier for what there is to heed.
         """
+
+    def starts_at(self, now: float) -> bool:
+        """Whether a round begins then."""
 
     def wake(self, arrival: float) -> float:
         """When an idle cluster looks at a job that arrives at `arrival`."""
@@ -84,6 +104,11 @@ class Whole:
         """The next round."""
         return next_round(arrival, self._round_s, self._offset)
 
+    def starts_at(self, now: float) -> bool:
+        """Nothing happens between two rounds."""
+        del now
+        return True
+
     def pace(self, tasks: Tasks) -> FloatArray:
         """Whole steps, at least one."""
         if tasks.chunk is None:
@@ -97,6 +122,7 @@ class Whole:
         stop: float,
         last_end: float,  # noqa: ARG002
         limit: float = math.inf,  # noqa: ARG002 - rounds are whole
+        heed: Heed = NOTHING,  # noqa: ARG002 - likewise
     ) -> Stretch:
         """As many rounds as pass before `stop` or until a job is through."""
         chunk = self.pace(tasks)
@@ -131,6 +157,11 @@ class Fluid:
         """At once."""
         return arrival
 
+    def starts_at(self, now: float) -> bool:
+        """Any moment will do."""
+        del now
+        return True
+
     def pace(self, tasks: Tasks) -> None:
         """There are no rounds."""
 
@@ -141,6 +172,7 @@ class Fluid:
         stop: float,
         last_end: float,  # noqa: ARG002
         limit: float = math.inf,
+        heed: Heed = NOTHING,  # noqa: ARG002 - it stops for everything anyway
     ) -> Stretch:
         """Every task runs its fraction of the time; that a pair does not fit is noticed at once."""
         placement = tasks.placement

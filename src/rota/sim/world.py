@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from rota.core.arrays import FloatArray, IntArray, smallest
 from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
 from rota.core.horizon import Horizon, Outlook
@@ -20,7 +22,7 @@ from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.sim.grid import Grid
 from rota.sim.slowest_task import SlowestTask
-from rota.sim.steppers import NO_IDS, NO_TIMES, Fluid, Stepper, Stretch, Whole
+from rota.sim.steppers import NO_IDS, NO_TIMES, NOTHING, Fluid, Heed, Stepper, Stretch, Whole
 from rota.sim.tasks import Tasks, make_tasks
 
 _WORTH_LOOKING = 3
@@ -33,6 +35,8 @@ class World:
     def __init__(self, source: Source, rules: Rules) -> None:
         self._source = source
         self._spread_costs = rules.spread_costs
+        self._at_once = rules.at_once
+        self._restart_s = rules.restart_s
         self._round_s = rules.round_s
         self._whole = rules.round_s if rules.rounds == "whole" else 0.0
         self._rounds: Stepper = _stepper(rules, late=source.static)
@@ -65,16 +69,27 @@ class World:
 
     def apply(self, plan: Plan, view: View) -> None:
         """From now on these tasks run."""
+        before = self._tasks
         running = len(plan.placement) > 0
         self._tasks = (
             make_tasks(plan.placement, view, spread_costs=self._spread_costs, whole=self._whole) if running else None
         )
         if self._tasks is not None:
             self._tasks.lead = self._lead
+            if before is not None and before.lead is not None and self._at_once and self._restart_s:
+                self._tasks.lead = _lead_of(self._tasks, before.placement.first, before.lead, self._restart_s)
         self._lead = None
 
     def close(self) -> None:
         """Nothing to stop."""
+
+    @property
+    def between_rounds(self) -> bool:
+        """Whether a round is under way."""
+        tasks = self._tasks
+        if not self._at_once or tasks is None or tasks.placement.fraction is not None:
+            return False
+        return not self._rounds.starts_at(self._now)
 
     def advance(self, horizon: Horizon, limit: float) -> list[Event]:
         """Go to the first decision point at which the horizon is over: at least one round, unless nothing runs.
@@ -89,8 +104,9 @@ class World:
             self._rest(arrival, horizon.until, limit)
             events: list[Event] = []
         else:
-            heed = arrival if JobsSubmitted in horizon.ended_by else math.inf
-            events = self._run(self._tasks, self._until(self._tasks, horizon, heed), limit)
+            ends_it = arrival if JobsSubmitted in horizon.ended_by else math.inf
+            heed = Heed(arrival, horizon.free_gpus, horizon.jobs_wait) if self._at_once else NOTHING
+            events = self._run(self._tasks, self._until(self._tasks, horizon, ends_it), limit, heed)
         return events if self.interrupted else [*events, *self._arrived()]
 
     def _rest(self, arrival: float, until: float, limit: float) -> None:
@@ -101,14 +117,14 @@ class World:
         if target < math.inf:
             self._now = max(self._now, target)
 
-    def _until(self, tasks: Tasks, horizon: Horizon, heed: float) -> float:
+    def _until(self, tasks: Tasks, horizon: Horizon, arrival: float) -> float:
         """When to stop; the moment that was to be reached before, if the world was interrupted."""
         if self.interrupted:
             return self._stop
         if tasks.surprise:
             return self._now
-        until = horizon.until if horizon.outlook is None else self._foreseen(tasks, horizon.outlook, heed)
-        return min(heed, until)
+        until = horizon.until if horizon.outlook is None else self._foreseen(tasks, horizon.outlook, arrival)
+        return min(arrival, until)
 
     def _arrived(self) -> list[Event]:
         now = self._now + self._just_after_s
@@ -145,12 +161,12 @@ class World:
             self._next = self._source.peek()
         return self._next
 
-    def _run(self, tasks: Tasks, stop: float, limit: float) -> list[Event]:
+    def _run(self, tasks: Tasks, stop: float, limit: float, heed: Heed) -> list[Event]:
         fluid = tasks.placement.fraction is not None
         stepper = self._fluid if fluid else self._rounds
         if not stepper.exact:
             stop = min(stop, limit)
-        stretch = stepper.run(tasks, self._now, stop, self._last_end, limit)
+        stretch = stepper.run(tasks, self._now, stop, self._last_end, limit, heed)
         self._now = self._last_end = stretch.end
         if self.interrupted:
             self._recall(stretch)
@@ -204,6 +220,13 @@ def _stepper(rules: Rules, *, late: bool) -> Stepper:
     if rules.rounds == "slowest-task":
         return SlowestTask(rules)
     return Whole(rules, offset) if rules.rounds == "whole" else Grid(rules, offset)
+
+
+def _lead_of(tasks: Tasks, jobs: IntArray, lead: FloatArray, restart_s: float) -> FloatArray:
+    """Seconds that tasks still need to start: those that go on as before (`jobs` needed `lead`), the others anew."""
+    left = dict(zip(jobs.tolist(), lead.tolist(), strict=True))
+    pairs = zip(tasks.placement.first.tolist(), tasks.fresh.tolist(), strict=True)
+    return np.array([restart_s if fresh else left.get(job, 0.0) for job, fresh in pairs])
 
 
 def _ran(stretch: Stretch) -> RoundsRan:

@@ -57,7 +57,7 @@ def test_a_run_that_is_left_alone_is_the_same_as_without_a_guard():
 
 
 def test_a_run_that_ends_before_an_overload_is_proved_says_so():
-    slight, busy = simulated(1.15, "fifo", measure=(2400, 2500)), simulated(0.9, "fifo", measure=(2400, 2500))
+    slight, busy = simulated(1.2, "fifo", measure=(2400, 2500)), simulated(0.9, "fifo", measure=(2400, 2500))
 
     assert slight.stopped is None
     assert any("at the limit of the cluster" in note for note in slight.notes)

@@ -3,11 +3,21 @@
 import dataclasses
 import json
 import math
+from enum import Enum
 
 import pytest
 
 from rota.core.errors import ConfigError
-from rota.core.job_spec import DEFAULT_MAX_RESTARTS, FIELDS, JobSpec, RankLayout, default_of, spec_from, spec_values
+from rota.core.job_spec import (
+    DEFAULT_MAX_RESTARTS,
+    FIELDS,
+    JobSpec,
+    Preemptible,
+    RankLayout,
+    default_of,
+    spec_from,
+    spec_values,
+)
 from rota.deploy.events import JobAccepted, from_fields, to_fields
 from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_message, spec_of
@@ -22,6 +32,8 @@ def another(name):
         return not value
     if isinstance(value, RankLayout):
         return RankLayout.GPU
+    if isinstance(value, Preemptible):
+        return Preemptible.NO
     if isinstance(value, (int, float)):
         return value + 1 if value else 7
     return {str: "other", tuple: ("a", "b c"), dict: {"A": "1"}}[type(value)]
@@ -51,8 +63,11 @@ def test_the_message_has_the_same_fields_and_no_other():
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_zero_on_the_wire_is_the_default_or_impossible_or_said(name):
     """What cannot be told apart in a message from nothing must not be a value of its own."""
-    zero = type(default_of(name))() if not isinstance(default_of(name), RankLayout) else ""
-    if zero == default_of(name) or pb.JobSpec.DESCRIPTOR.fields_by_name[name].has_presence or name == "ranks":
+    if isinstance(default_of(name), Enum):
+        assert getattr(spec_from({**EMULATED, name: ""}), name) == default_of(name)
+        return
+    zero = type(default_of(name))()
+    if zero == default_of(name) or pb.JobSpec.DESCRIPTOR.fields_by_name[name].has_presence:
         return
     with pytest.raises(ConfigError, match=f"{name} is {zero!r}"):
         spec_from({**EMULATED, name: zero})
@@ -67,7 +82,10 @@ def test_what_is_not_said_has_its_default():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
-@pytest.mark.parametrize("name", ["weight", "deadline_s", "checkpoint_every_s", "hung_after_s", "cpus", "memory_gb"])
+@pytest.mark.parametrize(
+    "name",
+    ["weight", "deadline_s", "checkpoint_every_s", "hung_after_s", "cpus", "memory_gb", "least_turn_s", "save_grace_s"],
+)
 def test_numbers_that_are_none_are_refused_by_name(name, value):
     with pytest.raises(ConfigError, match=f"job 'a': {name} is {value!r}; give a number"):
         spec_from({**EMULATED, name: value})
@@ -90,6 +108,8 @@ def test_numbers_that_are_none_are_refused_by_name(name, value):
         ({"env": {"A": 1}}, "env is .*; give texts by name"),
         ({"emulated": 1}, "emulated is 1; give true or false"),
         ({"ranks": "many"}, "ranks is 'many'; give server or gpu"),
+        ({"preemptible": "maybe"}, "preemptible is 'maybe'; give yes, no or auto"),
+        ({"preemptible": True}, "preemptible is True; give yes, no or auto"),
         ({"emulated": False}, "has nothing to run"),
         ({"stepz": 1}, "there is no field 'stepz'; did you mean 'steps'"),
         ({"batch": 4}, "says nothing without a model"),

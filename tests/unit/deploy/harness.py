@@ -19,6 +19,7 @@ from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.gang_stops import GangStops
 from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, TaskReport
 from rota.deploy.scheduler.inbox import Inbox
+from rota.deploy.scheduler.journal import StoredSnapshot
 from rota.deploy.scheduler.leases import LeaseKeeper
 from rota.deploy.scheduler.options import Options, Retention, Timing
 from rota.deploy.scheduler.order_board import OrderBoard
@@ -27,6 +28,7 @@ from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.recovery import Recovery
 from rota.deploy.scheduler.requests import OfferedNode, Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
+from rota.deploy.scheduler.secrets import SecretStore
 from rota.engine.live_state import LiveState
 
 TIMING = Timing(heartbeat_s=1.0, dead_after_s=5.0, lease_s=20.0)
@@ -43,6 +45,9 @@ class ManualClock:
     def now(self):
         return self.seconds
 
+    def wall_was_set(self):
+        return 0.0
+
 
 @dataclass
 class MemoryJournal:
@@ -51,17 +56,24 @@ class MemoryJournal:
     rows: list = field(default_factory=list)
     finished: dict = field(default_factory=dict)
     path: Path = Path("in memory")
+    stored: list = field(default_factory=list)
+    begins_after: int = 0
 
-    def append(self, rows, archived=()):
+    def append(self, rows, archived=(), forgotten=()):
         self.rows += [json.loads(body) for _, _, body in rows]
         self.finished.update({job.id: job for job in archived})
+        for number in forgotten:
+            del self.finished[number]
         return len(self.rows)
 
     def events(self, after=0):
         return [(number, dict(row)) for number, row in enumerate(self.rows[after:], after + 1)]
 
-    def snapshot(self, _version):
-        return None
+    def snapshots(self):
+        return self.stored
+
+    def save_snapshot(self, format_, body):
+        self.stored = [StoredSnapshot(number=len(self.rows), format=format_, body=body), *self.stored[:1]]
 
     def job(self, number):
         return self.finished.get(number)
@@ -82,26 +94,30 @@ class PlayedAgent:
 class Harness:
     """One scheduler."""
 
-    def __init__(self, *, journal=None, clock=None, agents=None, retention=None):
+    def __init__(self, *, journal=None, clock=None, agents=None, retention=None, catalogue=None, secrets=None):
         self.journal = journal or MemoryJournal()
         self.clock = clock or ManualClock()
         self.agents: dict[str, PlayedAgent] = agents or {}
         self.desired: dict[int, DesiredAttempt] = {}
-        self.catalogue = opened(Speeds())
+        self.catalogue = catalogue or opened(Speeds())
         self.rules = replace(Rules(), round_s=ROUND_S)
         self.retention = retention or Retention()
         self.state = None
+        self.secrets = secrets or SecretStore()
         self._put_together()
 
     def _put_together(self):
-        recovery = Recovery(self.journal, self.catalogue, self.rules, self._make_state)
-        self.registry = recovery.recover().registry
+        self.recovery = Recovery(self.journal, self.catalogue, self.rules, self._make_state)
+        self.recovered = self.recovery.recover()
+        self.registry = self.recovered.registry
         self.heartbeats = Heartbeats(TIMING.heartbeat_s, monotonic=self.clock.now)
         self.requests = Requests(
-            registry=self.registry, heartbeats=self.heartbeats, catalogue=self.catalogue, archive=self.journal
-        )
+            registry=self.registry, heartbeats=self.heartbeats, catalogue=self.catalogue, archive=self.journal,
+            secrets=self.secrets,
+            dead_after_s=TIMING.dead_after_s,
+        )  # fmt: skip
         gang_stops = GangStops()
-        self.board = OrderBoard(self.registry, self.heartbeats, gang_stops)
+        self.board = OrderBoard(self.registry, self.heartbeats, gang_stops, self.secrets)
         self.recorder = Recorder(self.registry, self.heartbeats, self.journal)
         self.inbox = Inbox()
         self.loop = ControlLoop(
@@ -114,6 +130,7 @@ class Harness:
             gang_stops=gang_stops,
             board=self.board,
             leases=LeaseKeeper(self.clock, TIMING, ROUND_S),
+            secrets=self.secrets,
         )
         self.loop.desired = lambda: self.desired
         self.report_to_engine = RoundReport(self.registry, self.catalogue, None, ROUND_S)
@@ -127,7 +144,7 @@ class Harness:
         kept = MemoryJournal(rows=list(self.journal.rows[:rows]), finished=dict(self.journal.finished))
         clock = ManualClock(seconds=self.clock.seconds)
         agents = {node: replace(agent, tasks=dict(agent.tasks)) for node, agent in self.agents.items()}
-        again = Harness(journal=kept, clock=clock, agents=agents, retention=self.retention)
+        again = Harness(journal=kept, clock=clock, agents=agents, retention=self.retention, secrets=self.secrets)
         again.desired = dict(self.desired)
         again.loop.round_start = self.loop.round_start
         return again
@@ -146,8 +163,13 @@ class Harness:
         self.loop.turn(0.0)
 
     def join(self, node, gpus=4, *, identity="folder", kind="v100"):
-        """A server registers; what ran there is still known to it if it has the same identity."""
+        """A server registers; what ran there is still known to it if it has the same identity.
+
+        With another one it is another agent, which is let in when the one before is silent for long enough.
+        """
         before = self.agents.get(node)
+        if node in self.registry.nodes and self.registry.nodes[node].joined.identity != identity:
+            self.wait(TIMING.dead_after_s + 1.0)
         offered = OfferedNode(
             node=node, type=kind, devices=tuple(f"gpu{i}" for i in range(gpus)), cpus=8.0, memory_gb=64.0,
             host=node, identity=identity,

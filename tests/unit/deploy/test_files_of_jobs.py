@@ -42,3 +42,15 @@ def test_jobs_become_what_a_client_submits(tmp_path):
 def test_mistakes_are_told_with_their_line(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         jobs(tmp_path, text)
+
+
+def test_how_a_job_may_be_stopped_can_be_said_in_a_file(tmp_path):
+    path = tmp_path / "jobs.toml"
+    path.write_text('[[job]]\ncommand = "train"\npreemptible = "no"\nleast_turn = 60\nsave_grace = 2.5\n')
+
+    (job,) = read_jobs(path)
+
+    assert (job.preemptible.value, job.least_turn_s, job.save_grace_s) == ("no", 60.0, 2.5)
+    path.write_text('[[job]]\ncommand = "train"\npreemptible = "maybe"\n')
+    with pytest.raises(ConfigError, match="preemptible is 'maybe'; give yes, no or auto"):
+        read_jobs(path)

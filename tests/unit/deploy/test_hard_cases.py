@@ -91,7 +91,7 @@ def test_a_failing_job_waits_longer_each_time_and_is_given_up():
         harness.round()
 
     assert harness.phase(job) is JobPhase.FAILED
-    assert harness.job(job).reason == "failed (exit code 1); 3 failed attempts"
+    assert harness.job(job).reason == "failed (exit code 1); 3 failed attempts in a row without saving a step"
     assert pauses[:2] == [2.0, 4.0]
 
 
@@ -100,13 +100,20 @@ def test_a_job_that_is_lost_five_times_without_a_step_is_taken_for_the_reason():
     job = harness.running()
     for turn in range(5):
         harness.join("a", identity=f"folder {turn}")
-        harness.report("a")
+        after_leases(harness)
 
     assert harness.job(job).final_phase is JobPhase.FAILED
     assert "lost 5 times in a row" in harness.job(job).reason
 
 
 # Servers that go and come
+
+
+def after_leases(harness, node="a"):
+    """The agent is heard until the leases of before have ended."""
+    for _ in range(int(TIMING.lease_s + ROUND_S) + 1):
+        harness.clock.seconds += 1.0
+        harness.report(node)
 
 
 def until_lost(harness, node="a"):
@@ -134,10 +141,70 @@ def test_a_node_with_another_folder_has_lost_what_ran_there():
     harness.join("a", identity="another folder")
     assert harness.commands("a") == {}
     harness.report("a")
+    assert harness.of("AttemptEnded") == [], "what the agent before it started may still run on its lease"
+    after_leases(harness)
 
-    (ended,) = harness.of("AttemptEnded")
+    ended = harness.of("AttemptEnded")[0]
     assert (ended["outcome"], ended["epoch"]) == ("lost", 1)
-    assert harness.job(job).epoch == 2
+    assert harness.job(job).epoch > 1
+
+
+def test_an_agent_is_refused_while_another_one_speaks_for_its_node():
+    harness = Harness()
+    harness.join("a")
+    harness.report("a")
+
+    def register(**fields):
+        offered = OfferedNode(node="a", type="v100", devices=("gpu0",), **fields)
+        return harness.ask(lambda now: harness.requests.register(offered, now))
+
+    first = register(identity="folder", instance="one")
+    with pytest.raises(Refused, match="in use by another agent") as refused:
+        register(identity="another folder", instance="two")
+    assert refused.value.status == "ALREADY_EXISTS"
+    with pytest.raises(Refused, match="in use by another agent"):
+        register(identity="folder", instance="a copy of the folder")
+    assert harness.registry.nodes["a"].joined.session == first
+    assert register(identity="folder", instance="one") != first
+    assert register(identity="folder", instance="three", replaces=("two", "one"))
+    harness.clock.seconds += TIMING.dead_after_s + 1.0
+    assert register(identity="another folder", instance="two")
+
+
+def test_a_lost_node_can_be_removed_and_may_join_again():
+    harness = Harness()
+    harness.join("a")
+    with pytest.raises(Refused, match="only a lost one can be removed"):
+        harness.ask(lambda now: harness.requests.remove_node("a", "ops", now))
+    with pytest.raises(Refused, match="there is no node 'b'; known: a"):
+        harness.ask(lambda now: harness.requests.remove_node("b", "ops", now))
+    until_lost(harness)
+
+    harness.ask(lambda now: harness.requests.remove_node("a", "ops", now))
+    assert harness.registry.nodes == {}
+    assert harness.restarted().registry.nodes == {}
+    harness.join("a")
+
+    assert harness.commands("a") == {}
+    assert not harness.registry.nodes["a"].lost
+
+
+def test_failures_count_in_a_row_and_a_saved_step_ends_the_row():
+    harness = Harness()
+    job = harness.running(max_restarts=1)
+    for step in (10, 20, 30, 40):
+        harness.report("a", {job: runs(step=step, saved_step=step, saved_path=f"at-{step}")})
+        harness.report("a", {job: ends("failed", exit_code=1)})
+        harness.clock.seconds += 10.0
+        harness.report("a")
+        harness.round()
+        assert harness.phase(job) is JobPhase.RUNNING
+
+    harness.report("a", {job: ends("failed", exit_code=1)})
+
+    assert harness.job(job).final_phase is JobPhase.FAILED
+    assert harness.job(job).restarts == 5
+    assert "2 failed attempts in a row without saving a step" in harness.job(job).reason
 
 
 def test_a_node_that_registers_again_with_its_folder_keeps_its_jobs():

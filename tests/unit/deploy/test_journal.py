@@ -127,11 +127,61 @@ def test_a_full_disk_is_one_clear_message_and_nothing_is_half_written(tmp_path):
     journal.close()
 
 
-def test_a_snapshot_belongs_to_a_version(tmp_path):
+def test_the_last_two_snapshots_stay(tmp_path):
     journal = Journal(tmp_path / "s.db")
-    journal.append(rows("a", "b"))
-    journal.save_snapshot("1.0", b"state")
+    for text in (b"one", b"two", b"three"):
+        journal.append(rows("a", "b"))
+        journal.save_snapshot(1, text)
 
-    assert journal.snapshot("1.0") == (2, b"state")
-    assert journal.snapshot("2.0") is None
+    assert [(stored.number, stored.body) for stored in journal.snapshots()] == [(6, b"three"), (4, b"two")]
     journal.close()
+
+
+def test_a_snapshot_with_a_wrong_bit_is_none(tmp_path):
+    journal = Journal(tmp_path / "s.db")
+    for text in (b"one", b"two"):
+        journal.append(rows("a"))
+        journal.save_snapshot(1, text)
+    journal._db.execute("UPDATE snapshots SET body = ? WHERE seq = 2", (b"twp",))
+
+    assert [stored.body for stored in journal.snapshots()] == [b"one"]
+    journal.close()
+
+
+def test_an_event_with_a_wrong_bit_is_named(tmp_path):
+    journal = Journal(tmp_path / "s.db")
+    journal.append(rows("a", "b", "c"))
+    journal._db.execute("UPDATE events SET body = replace(body, '1.0', '1.1') WHERE seq = 2")
+
+    with pytest.raises(ConfigError, match=r"event 2 is damaged .*rota journal check .*rota journal repair"):
+        list(journal.events())
+    journal.close()
+
+
+def test_an_event_that_is_missing_is_named(tmp_path):
+    journal = Journal(tmp_path / "s.db")
+    journal.append(rows("a", "b", "c"))
+    journal._db.execute("DELETE FROM events WHERE seq = 2")
+
+    with pytest.raises(ConfigError, match=r"event 2 is damaged \(it is missing\)"):
+        list(journal.events())
+    journal.close()
+
+
+def test_events_of_a_later_format_are_refused_with_what_to_do(tmp_path):
+    journal = Journal(tmp_path / "s.db")
+    journal._db.execute("UPDATE meta SET value = '2' WHERE name = 'event_format'")
+    journal.close()
+
+    with pytest.raises(ConfigError, match=r"events of format 2; .* Start the version that wrote it"):
+        Journal(tmp_path / "s.db")
+
+
+def test_a_file_keeps_its_id(tmp_path):
+    ids = []
+    for name in ("a.db", "a.db", "b.db"):
+        journal = Journal(tmp_path / name)
+        ids.append(journal.id)
+        journal.close()
+
+    assert ids[0] == ids[1] != ids[2]

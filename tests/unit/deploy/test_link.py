@@ -58,7 +58,7 @@ def test_time_that_a_list_was_on_its_way_is_no_part_of_the_lease(after_report):
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            link = Link(channel, pb.RegisterRequest(node="n"), lambda _: None, lambda _: None, lambda: 0.0)
+            link = Link(channel, lambda: pb.RegisterRequest(node="n"), lambda _: None, lambda: 0.0)
             link.tasks = Taken()
             running = asyncio.create_task(link.run())
             desired = await asyncio.wait_for(link.tasks.list, 20)

@@ -1,12 +1,12 @@
 """What agents are told and what they say, as messages."""
 
-from rota.core.job_spec import FIELDS, JobSpec, RankLayout, default_of
+from rota.core.job_spec import FIELDS, JobSpec, Preemptible, RankLayout, default_of
 from rota.core.lifecycle import AttemptOutcome, TaskCommand, TaskPhase
 from rota.deploy.agent.main import identity_of
 from rota.deploy.agent.tasks import command_of
 from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.gang_stops import GangMessage
-from rota.deploy.scheduler.order_board import LogOrder, NodeOrders, TaskOrder
+from rota.deploy.scheduler.order_board import NodeOrders, TaskOrder
 from rota.deploy.server.messages import agent_report, desired_message
 from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_of
@@ -15,6 +15,7 @@ FULL = JobSpec(
     name="n", tenant="t", profile="p", gpus=2, steps=9, weight=2.5, deadline_s=7.0, argv=("a", "b c"), env={"A": "1"},
     cwd="/srv", image="host", emulated=True, max_restarts=0, checkpoint_every_s=3.0, hung_after_s=4.0, model="m",
     batch=8, cpus=1.5, memory_gb=2.5, ranks=RankLayout.GPU, mps=True,
+    preemptible=Preemptible.NO, least_turn_s=5.0, save_grace_s=6.0,
 )  # fmt: skip
 
 
@@ -28,9 +29,7 @@ def an_order(**changes):
 
 
 def told(*orders, scale=2.0):
-    orders_of_node = NodeOrders(
-        version=3, session="s", lost=False, tasks=orders, logs=(LogOrder(id=1, job=1, rank=0, offset=-5, follow=True),)
-    )
+    orders_of_node = NodeOrders(version=3, session="s", lost=False, tasks=orders)
     return pb.Desired.FromString(desired_message(orders_of_node, WallClock(scale=scale)).SerializeToString())
 
 

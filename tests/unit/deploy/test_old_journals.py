@@ -18,7 +18,7 @@ from rota.core.job_spec import spec_values
 from rota.core.lifecycle import JobPhase, StopReason
 from rota.deploy.events import AttemptStopping, from_fields
 from rota.deploy.scheduler.old_journals import translated
-from rota.deploy.scheduler.options import Retention
+from rota.deploy.scheduler.options import Retention, Timing
 
 DATA = Path(__file__).parents[2] / "data"
 BEFORE = json.loads((DATA / "journal_layout_1.jobs.json").read_text())
@@ -100,24 +100,26 @@ def test_the_file_goes_on_in_the_new_layout_and_is_read_again(old, tmp_path):
     (layout,) = sqlite3.connect(old).execute("PRAGMA user_version").fetchone()
     shutil.copy(old, tmp_path / "again.db")
 
-    assert layout == 2
+    assert layout == 3
     assert a_registry(tmp_path / "again.db") == first
 
 
 def test_a_journal_of_a_later_version_is_refused_with_what_to_do(old):
     db = sqlite3.connect(old)
-    db.execute("PRAGMA user_version = 3")
+    db.execute("PRAGMA user_version = 4")
     db.close()
 
-    with pytest.raises(ConfigError, match=r"has layout 3; .* Start the version that wrote it"):
+    with pytest.raises(ConfigError, match=r"has layout 4; .* Start the version that wrote it"):
         a_scheduler(old)
 
 
 def test_a_scheduler_goes_on_with_the_jobs_of_an_old_journal(old):
-    scheduler = a_scheduler(old, retention=Retention(keep_finished_s=math.inf))  # its jobs are long over
+    timing = Timing(heartbeat_s=0.1, dead_after_s=0.2, lease_s=1.0)
+    scheduler = a_scheduler(old, retention=Retention(keep_finished_s=math.inf), timing=timing)  # its jobs are long over
     before = {number: job.saved_step for number, job in scheduler.registry.jobs.items()}
     scheduler.start()
     try:
+        until(lambda: all(look(scheduler, lambda registry: [n.lost for n in registry.nodes.values()])), scheduler)
         agents = [PlayedAgent(scheduler, "a"), PlayedAgent(scheduler, "b")]
         until(lambda: jobs_of(scheduler)[12].over and jobs_of(scheduler)[13].epoch > 3, scheduler, agents)
         assert jobs_of(scheduler)[13].attempt.resume_step == before[13]

@@ -149,3 +149,21 @@ def test_jobs_and_the_event_that_lets_them_go_are_committed_together(scheduler, 
     again.journal.close()
     assert rows.isdisjoint(again.registry.jobs)
     assert again.requests.job(min(rows), None).phase is JobPhase.FINISHED
+
+
+def test_the_attempts_of_a_job_are_remembered_with_it():
+    harness = Harness(retention=Retention(keep_finished_jobs=0))
+    job = finished(harness)
+    (attempt,) = harness.requests.job(job, None).attempts
+
+    assert (attempt.epoch, attempt.outcome, [place.node for place in attempt.places]) == (1, "completed", ["a"])
+    assert job_from(json.loads(json.dumps(job_values(harness.requests.job(job, None))))).attempts == (attempt,)
+
+
+def test_a_job_that_was_archived_before_attempts_were_remembered_has_none():
+    harness = Harness()
+    job = finished(harness)
+    values = job_values(harness.requests.job(job, None))
+    del values["attempts"]
+
+    assert job_from(values).attempts == ()

@@ -111,7 +111,7 @@ def test_every_prefix_of_a_journal_is_a_state_to_go_on_from(tmp_path):
 
 
 def test_a_snapshot_gives_the_same_as_the_whole_journal(tmp_path, monkeypatch):
-    monkeypatch.setattr("rota.deploy.scheduler.service._SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr("rota.deploy.scheduler.housekeeping.SNAPSHOT_EVERY", 20)
     with running(tmp_path / "s.db") as scheduler:
         agents = [PlayedAgent(scheduler, "a")]
         submit(scheduler, *({"steps": 3000} for _ in range(8)))
@@ -124,12 +124,13 @@ def test_a_snapshot_gives_the_same_as_the_whole_journal(tmp_path, monkeypatch):
     db.close()
     quick, whole = a_scheduler(tmp_path / "s.db"), a_scheduler(tmp_path / "whole.db")
     try:
-        assert count == 1
+        assert count >= 1
         assert quick.registry == whole.registry
         mine, theirs = quick._recovered.state, whole._recovered.state
         assert mine.view(0.0).jobs.tolist() == theirs.view(0.0).jobs.tolist()
         assert mine.view(0.0).attained.tolist() == theirs.view(0.0).attained.tolist()
         assert mine.placement == theirs.placement
+        assert mine.saved() == theirs.saved()
     finally:
         quick.journal.close()
         whole.journal.close()
@@ -204,7 +205,7 @@ def test_old_doubled_and_foreign_reports_change_nothing(tmp_path):
     with running(tmp_path / "s.db") as scheduler:
         agent = PlayedAgent(scheduler, "a")
         submit(scheduler, {"steps": 100000})
-        until(lambda: running_jobs(scheduler), scheduler, [agent])
+        until(lambda: running_jobs(scheduler) and agent.sequence > 1, scheduler, [agent])
         key = (0, 1)
         lie = {key: ended("completed", step=10**9, saved_step=10**9)}
 
@@ -279,7 +280,7 @@ def test_a_journal_of_nonsense_is_refused_with_the_number_of_the_event(tmp_path)
     with running(tmp_path / "s.db") as scheduler:
         submit(scheduler, {})
     db = sqlite3.connect(tmp_path / "s.db")
-    db.execute("""UPDATE events SET body = '{"event": "Surprise", "at": 0}' WHERE seq = 2""")
+    db.execute("""UPDATE events SET body = '{"event": "Surprise", "at": 0}', crc = NULL WHERE seq = 2""")
     db.commit()
     db.close()
 

@@ -12,7 +12,7 @@ from rota.sim.world import World
 
 
 def a_world(jobs, rules=None):
-    rules = rules or Rules()
+    rules = rules or Rules(at_once=False)
     state = a_state(some_jobs(0), rules=rules, cluster=a_cluster(v100=4))
     return World(TableSource(jobs), rules), state
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rota.core.job_spec import JobSpec, RankLayout
+from rota.core.errors import ConfigError
+from rota.core.job_spec import HIDDEN, JobSpec, RankLayout
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_of
@@ -18,6 +19,9 @@ def describe(
 ) -> TaskSpec:
     """One rank: `root` holds checkpoints, `run` the agent's sockets, `env` is what this agent says beside the order."""
     spec = spec_of(order.spec)
+    hidden = sorted(name for name, value in spec.env.items() if value == HIDDEN)
+    if hidden:
+        raise ConfigError(f"the scheduler has lost the values of {', '.join(hidden)}; submit the job again")
     local = task.rank - order.first_rank
     cpus, memory_gb = share(order)
     return TaskSpec(
@@ -66,3 +70,12 @@ def resume_from(root: Path, checkpoint: str) -> str:
     """Where to go on from. An attempt nobody could hear saved on and cleared away what the scheduler knows of."""
     known = root / checkpoint
     return str(known if known.is_dir() else known.parent) if checkpoint else ""
+
+
+def check_resume(root: Path, order: pb.TaskOrder) -> None:
+    """ConfigError if the checkpoint that a job has to go on from cannot be found on this server."""
+    if order.resume and not Path(resume_from(root, order.resume)).is_dir():
+        raise ConfigError(
+            f"checkpoint {order.resume} (step {order.resume_step}) is not in {root} on this server, so the job cannot "
+            "go on here; checkpoints must be in a folder that all servers see: rota serve --checkpoints DIR"
+        )

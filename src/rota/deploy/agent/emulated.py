@@ -11,7 +11,6 @@ import contextlib
 import errno
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from rota.core import files
 from rota.core.errors import RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskPhase
 from rota.deploy.agent.tasks import Key
+from rota.deploy.clocks import boot_id, machine_s
 from rota.emulate.lateness import Lateness
 from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_of
@@ -28,11 +28,6 @@ _SAVE_EVERY_S = 5.0
 """Seconds between two checkpoints of a job that does not say it."""
 _WAKE_S = 0.1
 """Steps are paced in groups that last at least so long."""
-
-
-def machine_s() -> float:
-    """Seconds since the machine was booted."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class DeviceMemory(Protocol):
@@ -115,12 +110,22 @@ class EmulatedRunner:
         runner._phase = TaskPhase(kept["phase"])
         runner._outcome = AttemptOutcome(kept["outcome"]) if kept["outcome"] else None
         runner._ended_step = kept["ended_step"]
+        if kept.get("boot", boot_id()) != boot_id():
+            runner._end_with_the_machine()
         if runner._phase is not TaskPhase.ENDED:
             if devices is not None:
                 with contextlib.suppress(RotaError):
                     devices.hold(runner.key, order)
             runner._task = asyncio.get_running_loop().create_task(runner._run())
         return runner
+
+    def _end_with_the_machine(self) -> None:
+        """The machine was started again: a process would be gone, and times since boot mean nothing any more."""
+        if self._phase is not TaskPhase.ENDED:
+            self._phase = TaskPhase.ENDED
+            self._outcome = AttemptOutcome.LOST
+            self._detail = "the machine was started again meanwhile"
+            self._ended_step = self._saved_step
 
     def update(self, order: pb.TaskOrder) -> None:
         """A longer lease, or another speed from now on."""
@@ -248,6 +253,7 @@ class EmulatedRunner:
             "rate": self._rate, "base": self._base, "since": self._since, "first": self._first,
             "lease_end": self._lease_end, "saved_step": self._saved_step, "saved_path": self._saved_path,
             "phase": self._phase.value, "outcome": _word(self._outcome), "ended_step": self._ended_step,
+            "boot": boot_id(),
         }  # fmt: skip
         with contextlib.suppress(OSError):
             files.write_text(self._file, json.dumps(kept), durable=False)  # after a power cut nothing runs any more

@@ -10,8 +10,9 @@ from typing import Any
 
 import grpc
 
-from rota.deploy.agent.emulated import machine_s
+from rota.deploy.agent.complaints import Complaints
 from rota.deploy.agent.tasks import Tasks
+from rota.deploy.clocks import machine_s
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 
@@ -23,15 +24,10 @@ _CALL_S = 10.0
 _TOGETHER_S = 0.02
 """Changes within so short a time are reported together."""
 _FATAL = (
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-
-LogReader = Callable[[pb.LogRequest], Any]
-"""From a request to an asynchronous iterator of chunks."""
 
 
 class Link:
@@ -40,16 +36,17 @@ class Link:
     def __init__(
         self,
         channel: Any,
-        hello: pb.RegisterRequest,
+        hello: Callable[[], pb.RegisterRequest],
         registered: Callable[[pb.RegisterReply], None],
-        logs: LogReader,
         lateness: Callable[[], float],
+        complaints: Complaints | None = None,
     ) -> None:
         self._stub = stubs.FleetStub(channel)
         self._hello = hello
+        self._node = ""
         self._registered = registered
-        self._read_log = logs
         self._lateness = lateness
+        self._complaints = complaints or Complaints()
         self._session = ""
         self._sequence = 0
         self._sent: dict[int, float] = {}
@@ -57,7 +54,6 @@ class Link:
         self._heartbeat_s = 2.0
         self._dirty = asyncio.Event()
         self._renew = asyncio.Event()
-        self._logs: dict[int, asyncio.Task[None]] = {}
         self.tasks: Tasks | None = None
         self.connected = asyncio.Event()
 
@@ -68,6 +64,12 @@ class Link:
     async def run(self) -> None:
         """Serve until cancelled. A refusal that will not get better ends it with the error."""
         assert self.tasks is not None  # set right after it is made
+        try:
+            await self._serve()
+        finally:
+            await self._complaints.close()
+
+    async def _serve(self) -> None:
         pause = _FIRST_PAUSE_S
         while True:
             try:
@@ -77,20 +79,23 @@ class Link:
             except grpc.aio.AioRpcError as error:
                 if error.code() in _FATAL:
                     raise
-                log.debug("scheduler: %s", error.details())
+                self._complaints.about(error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     async def _register(self) -> None:
         if self._session:
             return  # the scheduler may be a new one that knows us: it says so if not
-        reply = await self._stub.Register(self._hello, timeout=_CALL_S)
+        self._complaints.begin_to_wait()
+        hello = await asyncio.to_thread(self._hello)
+        reply = await self._stub.Register(hello, timeout=_CALL_S)
+        self._node = hello.node
         self._session = reply.session
         self._sequence = 0
         self._sent.clear()
         self._heartbeat_s = reply.heartbeat_s or self._heartbeat_s
         self._registered(reply)
-        log.info("registered as %s", self._hello.node)
+        log.info("registered as %s", self._node)
 
     async def _session_long(self) -> None:
         """Watch and report side by side until one of them fails or we are not known any more."""
@@ -113,13 +118,13 @@ class Link:
 
     async def _watch(self) -> None:
         assert self.tasks is not None  # see run
-        request = pb.WatchRequest(node=self._hello.node, session=self._session)
+        request = pb.WatchRequest(node=self._node, session=self._session)
         opened = machine_s()
         async for desired in self._stub.Watch(request):
             self.connected.set()
+            self._complaints.over()
             self._shorten(desired, opened)
             self.tasks.take(desired)
-            self._serve_logs(desired.logs)
 
     def _shorten(self, desired: pb.Desired, opened: float) -> None:
         """Count leases from when the list was written, however long it was on its way.
@@ -139,7 +144,7 @@ class Link:
             self._dirty.clear()
             self._sequence += 1
             observed = pb.Observed(
-                node=self._hello.node,
+                node=self._node,
                 session=self._session,
                 sequence=self._sequence,
                 seen=self.tasks.taken_over,
@@ -157,18 +162,3 @@ class Link:
                 await asyncio.sleep(max(0.0, _TOGETHER_S - (time.monotonic() - began)))
             except asyncio.TimeoutError:
                 continue
-
-    def _serve_logs(self, requests: Any) -> None:
-        wanted = {request.id: request for request in requests}
-        for number in [n for n in self._logs if n not in wanted]:
-            self._logs.pop(number).cancel()
-        for number, request in wanted.items():
-            if number not in self._logs:
-                self._logs[number] = asyncio.ensure_future(self._send_log(request))
-
-    async def _send_log(self, request: pb.LogRequest) -> None:
-        try:
-            async for chunk in self._read_log(request):
-                await self._stub.PushLog(chunk, timeout=_CALL_S)
-        except grpc.aio.AioRpcError as error:
-            log.debug("log of job %d: %s", request.job, error.details())

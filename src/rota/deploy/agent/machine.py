@@ -32,7 +32,7 @@ class MachineOptions:
     storage_mbps: float = 0.0
     network_gbps: float = 0.0
     rack: str = ""
-    host: str = "127.0.0.1"
+    host: str = ""
     first_gpu: int = 0
     first_cpu: int = 0
     """Where its part of the machine begins, if others have theirs."""

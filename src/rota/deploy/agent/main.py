@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -16,16 +15,18 @@ from typing import Any
 from rota._version import __version__
 from rota.core import files
 from rota.core.errors import ConfigError
-from rota.core.lifecycle import TaskPhase
+from rota.deploy.agent.complaints import Complaints, Diagnosis
 from rota.deploy.agent.emulated import EmulatedRunner, recover
+from rota.deploy.agent.instances import AgentInstance
 from rota.deploy.agent.link import Link
+from rota.deploy.agent.log_shipping import LogShipper
+from rota.deploy.agent.own_address import LOOPBACK
 from rota.deploy.agent.tasks import Runner, Tasks
 from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
-_CHUNK = 64 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ class Equipment:
     storage_mbps: float = 0.0
     network_gbps: float = 0.0
     rack: str = ""
-    host: str = "127.0.0.1"
+    host: str = ""
+    """Where ranks of a gang find this machine; empty: the address by which it reaches the scheduler."""
     emulated: bool = False
     limits: str = "none"
 
@@ -68,8 +70,13 @@ class Agent:
     """Makes runners for real processes; None on an agent that only emulates."""
     devices: Any = None
     """Emulated devices; None on an agent with real ones."""
+    address: Callable[[], str] = lambda: LOOPBACK
+    """Where ranks of a gang find this machine, if `equipment` does not say it."""
+    diagnosis: Diagnosis | None = None
+    """Says what fails on the way to the scheduler."""
     _root: Path = field(init=False)
     _link: Link = field(init=False)
+    _instance: AgentInstance = field(init=False)
     _opening: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -78,9 +85,9 @@ class Agent:
         place = self.folder / "emulated"
         place.mkdir(exist_ok=True)
         self._root = self.checkpoints or self.folder / "checkpoints"
-        hello = self.equipment.hello()
-        hello.identity = identity_of(self.folder)
-        self._link = Link(self.channel, hello, self._registered, self._log, self._lateness)
+        self._instance = AgentInstance(self.folder)
+        complaints = Complaints(self.diagnosis)
+        self._link = Link(self.channel, self._hello, self._registered, self._lateness, complaints)
         tasks = Tasks(self._make, self._link.changed)
         self._tasks = tasks
         tasks.adopt(recover(place, self._link.changed, self._root, self.devices))
@@ -89,10 +96,29 @@ class Agent:
             tasks.adopt(self.processes.recover())
         self._link.tasks = tasks
         beside = [asyncio.create_task(self._tick(tasks)), asyncio.create_task(self._tell(ready))]
+        shipper = (
+            None
+            if self.processes is None
+            else LogShipper(self.channel, self.equipment.hello().node, self.processes.spool)
+        )
+        if shipper is not None:
+            beside.append(asyncio.create_task(shipper.run()))
         try:
             await self._link.run()
         finally:
             await self._close(beside)
+            if shipper is not None:
+                await shipper.finish()
+
+    def _hello(self) -> pb.RegisterRequest:
+        """As it registers now. It may block: names are looked up."""
+        hello = self.equipment.hello()
+        hello.identity = identity_of(self.folder)
+        hello.host = self.equipment.host or self.address()
+        hello.instance = self._instance.id
+        hello.replaces.extend(self._instance.replaces)
+        hello.place = self._instance.place
+        return hello
 
     async def _close(self, beside: list[asyncio.Task[None]]) -> None:
         for task in beside:
@@ -113,10 +139,13 @@ class Agent:
             tasks.tick(time.monotonic())
 
     def _registered(self, reply: pb.RegisterReply) -> None:
+        self._instance.registered()
         if self.checkpoints is None and reply.checkpoints:
             self._root = Path(reply.checkpoints)
             if self.processes is not None:
                 self.processes.root = self._root
+        if self.processes is not None and reply.job_log_bytes and reply.log_segment_bytes:
+            self.processes.log_bytes = (reply.job_log_bytes, reply.log_segment_bytes)
         if self.devices is not None:
             self._opening.append(asyncio.ensure_future(self.devices.serve(reply.time_scale)))
 
@@ -133,19 +162,6 @@ class Agent:
         means = [r.lateness.report().mean_s for r in self._tasks.running() if isinstance(r, EmulatedRunner)]
         return max(means, default=0.0)
 
-    async def _log(self, request: pb.LogRequest) -> AsyncIterator[pb.LogChunk]:
-        """The output of a job, as far as it is here."""
-        paths = self.processes.log(request.job, request.rank) if self.processes is not None else []
-        if not paths:
-            text = f"job {request.job} has no output on node {self.equipment.node}: it is an emulated job or never ran"
-            yield pb.LogChunk(id=request.id, error=text)
-            return
-        async for chunk in follow(paths, request, lambda: self._runs(request.job)):
-            yield chunk
-
-    def _runs(self, job: int) -> bool:
-        return any(r.key[0] == job and r.state().phase != TaskPhase.ENDED.value for r in self._tasks.running())
-
 
 def identity_of(folder: Path) -> str:
     """A text made with the folder and kept in it: whether a later agent in this folder can know what ran before."""
@@ -159,23 +175,6 @@ def identity_of(folder: Path) -> str:
     made = uuid.uuid4().hex
     files.write_text(path, made)
     return made
-
-
-async def follow(paths: list[Path], request: pb.LogRequest, runs: Callable[[], bool]) -> AsyncIterator[pb.LogChunk]:
-    """Pieces of files, on and on as long as the job runs if that is asked for."""
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(path.open("rb")) for path in paths]
-        for file in files if request.offset < 0 else ():
-            file.seek(max(0, os.fstat(file.fileno()).st_size + request.offset))
-        while True:
-            alive = runs()
-            for file in files:
-                while data := file.read(_CHUNK):
-                    yield pb.LogChunk(id=request.id, data=data)
-            if not (request.follow and alive):
-                break
-            await asyncio.sleep(0.2)
-    yield pb.LogChunk(id=request.id, end=True)
 
 
 @contextlib.asynccontextmanager

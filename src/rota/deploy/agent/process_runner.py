@@ -8,36 +8,31 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
+from rota.client import checkpoints
 from rota.core.errors import RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskPhase, outcome_named
 from rota.deploy.agent.descriptions import share
-from rota.deploy.agent.emulated import machine_s
+from rota.deploy.agent.start_time import StartTime
+from rota.deploy.agent.task_stop import StopHost, TaskStop
 from rota.deploy.agent.tasks import Key
-from rota.deploy.worker.endpoint import Endpoint
-from rota.deploy.worker.host import Host
+from rota.deploy.clocks import machine_s
+from rota.deploy.numbering import same_generation
 from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import ExitReason, Phase, Status
-from rota.deploy.worker.stopping import Ending
 from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-_STOP_S = 10.0
-"""Seconds that a job may take to stop by itself when it talks to us."""
-_GANG_STOP_S = 30.0
-"""The same for a gang."""
-_TERM_S = 5.0
-"""Seconds that it may take after TERM."""
+_LINE_BACK_S = 3.0
+"""Seconds in which training code comes back to an agent that was started again, before it counts as not listening."""
 
 
-class ProcessHost(Protocol):
+class ProcessHost(StopHost, Protocol):
     """What runners share: the machine, the socket of the training code, the orders on disk."""
-
-    host: Host
-    endpoint: Endpoint
 
     def spec(self, order: pb.TaskOrder, task: TaskId) -> TaskSpec:
         """What a rank is started as."""
@@ -63,11 +58,12 @@ class ProcessRunner:
             for rank in range(order.first_rank, order.first_rank + order.ranks)
         ]
         self._status: dict[TaskId, Status] = {}
-        self._endings: dict[TaskId, Ending] = {}
+        self._stop = TaskStop(
+            shared, self.task, self._ids, gang=order.world_size > 1, spread=order.world_size > order.ranks
+        )
+        self._stop.grace_s = order.grace_s
         self._lease_end = machine_s() + order.lease_s
-        self._stopping = ""
-        self._began_stop = False
-        self._hurried = False
+        self._start = StartTime()
         self._starting: asyncio.Task[None] | None = None
         self._failure: tuple[AttemptOutcome, str] | None = None
         self._saved: tuple[int, str] = (int(order.resume_step), order.resume)
@@ -76,6 +72,11 @@ class ProcessRunner:
         self._answers: dict[tuple[int, str], str] = {}
         self._passed_on = 0
         self._resizes = False
+        self._greeted = False
+        self._adopted = False
+        self._folder: Path | None = None
+        self._asked_meanwhile = ""
+        self._wait_for_line_until = 0.0
 
     # What `Tasks` asks for
 
@@ -88,17 +89,31 @@ class ProcessRunner:
     def resume(self, lease_end: float) -> None:
         """Adopt what runs; `lease_end` is in seconds of the machine."""
         self._lease_end = lease_end
+        self._adopted = True
+        self._start = StartTime(known=False)
+        self._wait_for_line_until = time.monotonic() + _LINE_BACK_S
         if machine_s() >= lease_end:  # its supervisor has ended it meanwhile
-            self._began_stop = True
-            self._stopping = "its lease has ended"
+            self._stop.began = True
+            self._stop.reason = "its lease has ended"
         self._expect()
         self.take(self.look())
+
+    def _find_unheard_checkpoint(self) -> None:
+        """What a task saved that ended before it could tell the agent which adopted it."""
+        if any(rank.pid is not None for rank in self._shared.endpoint.ranks(self.task)):
+            return
+        folder = self._checkpoints()
+        saved = None if folder is None else checkpoints.latest(folder)
+        if saved is not None and saved.step > self._saved[0]:
+            self._saved = (saved.step, f"{self.key[0]}/{self.key[1]}/{saved.path.name}")
+            self._step = saved.step
 
     def update(self, order: pb.TaskOrder) -> None:
         """A longer lease, and messages for a gang."""
         if self._ended:
             return
         self._lease_end = machine_s() + order.lease_s
+        self._stop.grace_s = order.grace_s
         self._shared.endpoint.set_lease(self.task, max(0.0, order.lease_s))
         if (order.cpus, order.memory_gb) != (self._order.cpus, self._order.memory_gb):
             self._order.cpus = order.cpus
@@ -107,41 +122,34 @@ class ProcessRunner:
         self._shared.keep(self._order, self._lease_end)
         self._lend()
         for message in order.messages:
-            if message.id > self._passed_on:
+            if message.id > self._passed_on or not same_generation(message.id, self._passed_on):
                 self._passed_on = message.id
                 self._shared.endpoint.pass_on(self.task, json.loads(message.json), message.rank)
 
     def stop(self, reason: str, *, at_once: bool = False) -> None:
         """Ask it to save and end; TERM and KILL follow if it does not."""
-        if self._ended or self._hurried or (self._began_stop and not at_once):
+        if self._ended:
             return
-        self._began_stop = True
-        self._stopping = self._stopping or reason
-        self._hurried = at_once
         if at_once:
-            self._endings.clear()
-        patience = 0.0 if at_once else self._patience()
-        spread = self._order.world_size > self._order.ranks
-        if patience and not spread:
-            with contextlib.suppress(RotaError):
-                self._shared.endpoint.stop(self.task)
-        self._begin_ending(patience)
-
-    def _patience(self) -> float:
-        """How long it may take to stop by itself: not at all if it does not listen."""
-        talks = any(rank.connected for rank in self._shared.endpoint.ranks(self.task))
-        return (_GANG_STOP_S if self._order.world_size > 1 else _STOP_S) if talks else 0.0
+            self._stop.end_now(reason)
+        elif not self._stop.listens and time.monotonic() < self._wait_for_line_until:
+            self._asked_meanwhile = reason  # `tick` asks again
+        else:
+            self._stop.ask(reason)
+            self._lend()
 
     def kill(self, reason: str) -> None:
         """End it without asking."""
         self._failure = self._failure or (AttemptOutcome.FAILED, reason)
-        self._begin_ending(0.0)
+        self._stop.end_now()
 
     def tick(self, now: float) -> None:
-        """Look after the lease."""
+        """Look after the lease: whoever was asked to stop before is killed at its end, others are asked then."""
         del now
+        if self._asked_meanwhile:
+            self.stop(self._asked_meanwhile)
         if not self._ended and machine_s() >= self._lease_end:
-            self.stop("its lease has ended")
+            self._stop.lease_over()
 
     def forget(self) -> None:
         """Nothing of it is needed any more but its logs and checkpoints."""
@@ -153,10 +161,15 @@ class ProcessRunner:
     def state(self) -> pb.TaskState:
         """How it is."""
         outcome, code, detail = self._outcome() if self._ended else (None, 0, "")
+        ranks = self._shared.endpoint.ranks(self.task)
         return pb.TaskState(
             job=self.key[0], epoch=self.key[1], phase=self._phase().value, step=self._step, saved_step=self._saved[0],
             saved_path=self._saved[1], outcome="" if outcome is None else outcome.value, exit_code=code, detail=detail,
             answers=[pb.GangMessage(rank=rank, json=text) for (rank, _), text in sorted(self._answers.items())],
+            can_save=any(rank.saves for rank in ranks), saving=not self._ended and any(rank.saving for rank in ranks),
+            save_progress=self._stop.signs,
+            save_s=max((rank.longest_save_s for rank in ranks), default=0.0),
+            start_s=self._start.seconds(talks=any(rank.pid is not None for rank in ranks)),
         )  # fmt: skip
 
     def _phase(self) -> TaskPhase:
@@ -164,7 +177,7 @@ class ProcessRunner:
             return TaskPhase.ENDED
         if self._starting is not None and not self._starting.done():
             return TaskPhase.STARTING
-        return TaskPhase.STOPPING if self._began_stop else TaskPhase.RUNNING
+        return TaskPhase.STOPPING if self._stop.began else TaskPhase.RUNNING
 
     # Processes
 
@@ -180,7 +193,7 @@ class ProcessRunner:
 
     def _lend(self) -> None:
         for task in self._ids:
-            self._shared.host.lease(task, self._lease_end, self._patience())
+            self._shared.host.lease(task, self._lease_end, self._stop.beyond_lease_s)
 
     async def _launch(self) -> None:
         try:
@@ -188,11 +201,12 @@ class ProcessRunner:
                 self._status[task] = await asyncio.to_thread(
                     self._shared.host.start, self._shared.spec(self._order, task)
                 )
+            self._start.launched()
             self._lend()
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", self.key[0], error)
             self._failure = (AttemptOutcome.FAILED, str(error))
-            self._begin_ending(0.0)
+            self._stop.end_now()
             if not self._status:
                 self._ended = True
         self._changed()
@@ -211,39 +225,41 @@ class ProcessRunner:
             self._resizes = False
             self._resize()
         statuses: dict[TaskId, Status] = {}
+        self._stop.advance(self._checkpoints() if self._stop.began else None)
         for task in self._ids:
-            ending = self._endings.get(task)
-            if ending is not None:
-                ending.advance(time.monotonic())
             statuses[task] = self._shared.host.status(task)
+        if self._adopted and all(status.phase is Phase.ENDED for status in statuses.values()):
+            self._find_unheard_checkpoint()
         return statuses
+
+    def _checkpoints(self) -> Path | None:
+        """Folder into which its ranks save, as they were told when they started; None: not started yet."""
+        if self._folder is None:
+            with contextlib.suppress(RotaError):
+                self._folder = Path(self._shared.host.table.spec(self._ids[0]).checkpoints)
+        return self._folder
 
     def take(self, statuses: dict[TaskId, Status]) -> None:
         """Draw conclusions from what was seen."""
         self._status = statuses
+        self._stop.note_time_over()
         over = [task for task, status in statuses.items() if status.phase is Phase.ENDED]
         if len(over) == len(statuses):
             self._ended = True
             self._changed()
             return
         bad = [task for task in over if not self._left_well(task)]
-        if bad and not self._began_stop and self._failure is None:
+        if bad and not self._stop.began and self._failure is None:
             for task in bad:
                 self._shared.endpoint.lost(self.task, task.rank)
             exit_ = statuses[bad[0]].exit
             how = "" if exit_ is None else f"exit code {exit_.code}, signal {exit_.signal}"
             self._failure = (AttemptOutcome.FAILED, f"rank {bad[0].rank} died ({how}); the others were ended")
-            self._begin_ending(0.0)
+            self._stop.end_now()
 
     def _left_well(self, task: TaskId) -> bool:
         exit_ = self._status[task].exit
         return exit_ is not None and exit_.reason is ExitReason.COMPLETED
-
-    def _begin_ending(self, gentle_s: float) -> None:
-        now = time.monotonic()
-        for task in self._ids:
-            with contextlib.suppress(RotaError):
-                self._endings.setdefault(task, self._shared.host.ending(task, gentle_s, _TERM_S, now))
 
     # The training code inside
 
@@ -251,6 +267,12 @@ class ProcessRunner:
         """A rank said something about itself."""
         known = self._shared.endpoint.ranks(self.task)
         self._step = min((r.step for r in known), default=self._step)
+        self._stop.heard(rank)
+        if self._step > self._order.resume_step:
+            self._start.stepped()
+        if rank.saves and not self._greeted:
+            self._greeted = True  # worth a report: it can save
+            self._changed()
         if rank.saved is not None and rank.saved > self._saved[0] and rank.saved_path:
             self._saved = (rank.saved, f"{self.key[0]}/{self.key[1]}/{rank.saved_path}")
             self._changed()
@@ -275,11 +297,11 @@ class ProcessRunner:
         worst = next((e for e in exits if e.reason is not ExitReason.COMPLETED), None)
         phases = {rank.phase for rank in self._shared.endpoint.ranks(self.task)}
         if worst is None:
-            forced = any(ending.forced for ending in self._endings.values())
-            stopped = (RankPhase.STOPPED in phases or forced) and RankPhase.DONE not in phases
+            unheard = self._adopted and any(status.stop_requested for status in self._status.values())
+            stopped = (RankPhase.STOPPED in phases or self._stop.forced or unheard) and RankPhase.DONE not in phases
             if stopped:
-                return AttemptOutcome.STOPPED, 0, self._stopping
+                return AttemptOutcome.STOPPED, 0, self._stop.reason
             return AttemptOutcome.COMPLETED, 0, ""
-        if self._began_stop and worst.reason is ExitReason.KILLED:
-            return AttemptOutcome.STOPPED, code, self._stopping
+        if self._stop.began and worst.reason is ExitReason.KILLED:
+            return AttemptOutcome.STOPPED, code, self._stop.reason
         return AttemptOutcome(worst.reason.value), code, worst.detail

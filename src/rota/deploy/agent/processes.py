@@ -9,13 +9,17 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from rota.core import files
-from rota.deploy.agent.descriptions import describe
+from rota.deploy.agent.descriptions import check_resume, describe
+from rota.deploy.agent.log_spool import LogSpool
 from rota.deploy.agent.process_runner import ProcessRunner
+from rota.deploy.agent.saving import LONGEST_SAVE_S
 from rota.deploy.agent.tasks import Runner
+from rota.deploy.clocks import boot_id
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
@@ -39,11 +43,21 @@ class Offered(Protocol):
 class Processes:
     """Makes and looks after runners of processes."""
 
-    def __init__(self, folder: Path, machine: Machine | None = None, devices: Offered | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        machine: Machine | None = None,
+        devices: Offered | None = None,
+        longest_save_s: float = LONGEST_SAVE_S,
+    ) -> None:
+        self.longest_save_s = longest_save_s
         self.host = Host(folder / "work", machine or inspect())
         self.devices = devices
         self.root = folder / "checkpoints"
         self._logs = folder / "logs"
+        self.spool = LogSpool(self._logs, self.host.ended)
+        self.log_bytes = (64_000_000, 1_000_000)
+        """Bytes of output of a rank that may wait here to be sent, and of a file of it; the scheduler says."""
         self._orders = folder / "orders"
         self._orders.mkdir(parents=True, exist_ok=True)
         self.endpoint = Endpoint(
@@ -74,7 +88,8 @@ class Processes:
         self.host.close()
 
     def make(self, order: pb.TaskOrder, changed: Callable[[], None]) -> Runner:
-        """A runner for an order."""
+        """A runner for an order. ConfigError if what it has to go on from is not here."""
+        check_resume(self.root, order)
         runner = ProcessRunner(self, order, changed)
         self._add(runner)
         return runner
@@ -95,23 +110,17 @@ class Processes:
                 path.unlink(missing_ok=True)
                 continue
             runner = ProcessRunner(self, order, self._changed)
-            runner.resume(kept["lease_end"])
+            same_boot = kept.get("boot", boot_id()) == boot_id()
+            runner.resume(kept["lease_end"] if same_boot else 0.0)
             self._add(runner)
             yield runner
-
-    def log(self, job: int, rank: int) -> list[Path]:
-        """The output of the last attempt of a rank that ran here: what it wrote to standard output and error."""
-        folders = [path for path in self._logs.glob(f"{job}.*.{rank}") if path.is_dir()]
-        if not folders:
-            return []
-        last = max(folders, key=lambda path: int(path.name.split(".")[1]))
-        return [path for path in (last / "stdout.log", last / "stderr.log") if path.is_file()]
 
     def keep(self, order: pb.TaskOrder, lease_end: float) -> None:
         """Remember an order, so that its task can be adopted."""
         path = self._orders / f"{order.job}.{order.epoch}.order"
-        text = json.dumps({"order": order.SerializeToString().hex(), "lease_end": lease_end})
-        files.write_text(path, text, durable=False)  # after a power cut nothing runs any more
+        text = json.dumps({"order": order.SerializeToString().hex(), "lease_end": lease_end, "boot": boot_id()})
+        # Only the owner may read it: it has the environment. Not synced: after a power cut nothing runs any more.
+        files.write_text(path, text, mode=0o600, durable=False)
 
     def drop(self, runner: ProcessRunner) -> None:
         """Its end was acknowledged."""
@@ -122,10 +131,12 @@ class Processes:
             self._some.clear()
 
     def spec(self, order: pb.TaskOrder, task: TaskId) -> TaskSpec:
-        """What a rank is started as. Logs stay after its end."""
+        """What a rank is started as. Its output stays here until it was sent."""
         own = {} if self.devices is None else self.devices.environment(order)
         own["ROTA_SOCKET"] = str(self.endpoint.path)
-        return describe(order, task, root=self.root, logs=self._logs, run=self.endpoint.path.parent, env=own)
+        spec = describe(order, task, root=self.root, logs=self._logs, run=self.endpoint.path.parent, env=own)
+        most, segment = self.log_bytes
+        return replace(spec, log_mb=most / 1e6, log_segment_mb=segment / 1e6)
 
     # Events of the endpoint and the machine
 

@@ -16,8 +16,11 @@ import grpc
 from rota.core.errors import ConfigError
 from rota.deploy.agent.devices import Devices
 from rota.deploy.agent.main import Agent, Equipment
+from rota.deploy.agent.own_address import own_address
 from rota.deploy.agent.processes import Processes
+from rota.deploy.agent.saving import LONGEST_SAVE_S
 from rota.deploy.security.client import ClientSettings, connect, explained
+from rota.deploy.security.diagnosis import diagnose
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.deploy.worker.inventory import Connection, inspect, part_of
 from rota.emulate.priority import realtime
@@ -33,6 +36,8 @@ class AgentSettings:
     checkpoints: Path | None = None
     connection: Connection | None = None
     """The part of the machine that it may use; None: all of it."""
+    longest_save_s: float = LONGEST_SAVE_S
+    """Seconds that a job may take to save after it was asked to stop, however much it writes."""
 
 
 def run_agents(
@@ -85,12 +90,13 @@ async def _one(settings: AgentSettings, ready: Callable[[], None]) -> None:
     if settings.connection is not None:
         machine = part_of(inspect(), settings.connection, equipment.cpus, emulated=equipment.emulated)
     devices = Devices(equipment, folder) if equipment.emulated else None
-    processes = Processes(folder, machine, devices)
+    processes = Processes(folder, machine, devices, settings.longest_save_s)
     channel = connect(settings.client, agent=equipment.node)
     agent = Agent(
         equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,
         checkpoints=None if settings.checkpoints is None else settings.checkpoints.absolute(), processes=processes,
-        devices=devices,
+        devices=devices, address=partial(own_address, settings.client.address),
+        diagnosis=partial(diagnose, settings.client.address, settings.client.bundle),
     )  # fmt: skip
     try:
         with explained(settings.client):

@@ -63,7 +63,7 @@ class Tasks:
         self._all: dict[Key, Runner] = {}
         self._refused: dict[Key, pb.TaskState] = {}
         self.taken_over = 0
-        """The newest list that was carried out."""
+        """Version of the list that was carried out last."""
 
     def adopt(self, runners: Iterable[Runner]) -> None:
         """Tasks that were running before the agent was started again."""
@@ -71,9 +71,7 @@ class Tasks:
             self._all[runner.key] = runner
 
     def take(self, desired: pb.Desired) -> None:
-        """Bring tasks in line with a list."""
-        if desired.version <= self.taken_over:
-            return
+        """Bring tasks in line with a list: the newest one of the stream that is open now."""
         wanted = {(order.job, order.epoch): order for order in desired.tasks}
         for key in [key for key in self._all if key not in wanted]:
             self._end(key)

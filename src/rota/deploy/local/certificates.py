@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
+from rota.deploy.clocks import wall_date
 from rota.deploy.security import certs, secret_files
 from rota.deploy.security.places import tokens_file
 from rota.deploy.security.subjects import Role, Subject
@@ -15,7 +15,7 @@ from rota.deploy.security.tokens import TokenFile
 
 def secure(folder: Path, agents: Sequence[str]) -> None:
     """Make what is not there yet: authority, certificates of scheduler, client and agents, an administrator's token."""
-    now = datetime.now(timezone.utc).replace(microsecond=0)
+    now = wall_date().replace(microsecond=0)
     place = folder / "certs"
     hosts = ("localhost", "127.0.0.1", "::1", socket.gethostname())
     if not (place / "ca.pem").exists():

@@ -6,8 +6,19 @@ Pure: the registry and the heartbeats are read, not changed.
 from __future__ import annotations
 
 from rota.core.lifecycle import AttemptOutcome, StopReason, TaskPhase
-from rota.deploy.events import AttemptEnded, AttemptStopping, DeployEvent, JobGivenUp, JobWaits, StepsSaved
-from rota.deploy.scheduler.heartbeats import Heartbeats, TaskReport
+from rota.deploy.events import (
+    AttemptEnded,
+    AttemptSaving,
+    AttemptStopping,
+    DeployEvent,
+    JobCanSave,
+    JobGivenUp,
+    JobWaits,
+    StepsSaved,
+)
+from rota.deploy.numbering import same_generation
+from rota.deploy.scheduler.heartbeats import AgentContact, Heartbeats, TaskReport
+from rota.deploy.scheduler.lost_work import LostWork, cut_off, lost_work
 from rota.deploy.scheduler.records import Attempt, AttemptKey, Job
 from rota.deploy.scheduler.registry import Registry
 
@@ -31,10 +42,29 @@ def events_of_report(
     tasks = heartbeats.of(node).tasks
     for job, attempt in registry.attempts_on(node):
         task = tasks.get((job.id, attempt.epoch))
-        if task is not None and task.saved_step > job.saved_step:
-            path = task.saved_path or job.checkpoint
-            events.append(StepsSaved(at=now, job=job.id, epoch=attempt.epoch, step=task.saved_step, path=path))
+        if task is not None:
+            events += _events_of_saving(heartbeats, job, attempt, task, now)
         events += events_of_attempt(registry, heartbeats, job, now, time_scale)
+    return events
+
+
+def _events_of_saving(
+    heartbeats: Heartbeats, job: Job, attempt: Attempt, task: TaskReport, now: float
+) -> list[DeployEvent]:
+    """What a task says about checkpoints: that it can make them, that it makes one, that one is safe."""
+    events: list[DeployEvent] = []
+    saved = task.saved_step > job.saved_step
+    if not job.saves and (task.can_save or saved):
+        how = "its command uses rota.client and saves" if task.can_save else "it saved a checkpoint"
+        events.append(JobCanSave(at=now, job=job.id, how=how))
+    if saved:
+        path = task.saved_path or job.checkpoint
+        events.append(
+            StepsSaved(at=now, job=job.id, epoch=attempt.epoch, step=task.saved_step, path=path, took_s=task.save_s)
+        )
+    saving = any(heartbeats.is_saving(node, (job.id, attempt.epoch)) for node in attempt.nodes)
+    if saving != attempt.saving:
+        events.append(AttemptSaving(at=now, job=job.id, epoch=attempt.epoch, saving=saving))
     return events
 
 
@@ -46,14 +76,27 @@ def events_of_attempt(
     if attempt is None:
         return []
     key = (job.id, attempt.epoch)
-    tasks = [_task(registry, heartbeats, node, key, attempt) for node in attempt.nodes]
+    tasks = [_task(registry, heartbeats, node, key, attempt, now) for node in attempt.nodes]
     ended = [task for task in tasks if task is not None and task.phase is TaskPhase.ENDED]
     if not ended:
         return []
     worst = next((task for task in ended if not _outcome(task).well), ended[0])
     if len(ended) == len(tasks):
-        return _events_of_end(job, attempt, worst, now, time_scale)
+        lost = _lost_work(heartbeats, job, attempt, worst, ended, now)
+        start_s = max(task.start_s for task in ended) * time_scale
+        return _events_of_end(job, attempt, worst, now, time_scale, lost, start_s)
     return _events_of_first_end(job, attempt, _outcome(worst), now)
+
+
+def _lost_work(
+    heartbeats: Heartbeats, job: Job, attempt: Attempt, worst: TaskReport, ended: list[TaskReport], now: float
+) -> LostWork:
+    outcome, _ = _how_it_ended(attempt, worst)
+    if not any(task.start_s > 0 or task.step > 0 or task.detail for task in ended):
+        return LostWork()  # it never began anywhere
+    step = max(heartbeats.live_step((job.id, attempt.epoch)), *(task.step for task in ended), 0)
+    saved_step = max(task.saved_step for task in ended)
+    return lost_work(job, attempt, outcome, step=step, saved_step=saved_step, now=now)
 
 
 def _outcome(task: TaskReport) -> AttemptOutcome:
@@ -61,19 +104,29 @@ def _outcome(task: TaskReport) -> AttemptOutcome:
 
 
 def _task(
-    registry: Registry, heartbeats: Heartbeats, node: str, key: AttemptKey, attempt: Attempt
+    registry: Registry, heartbeats: Heartbeats, node: str, key: AttemptKey, attempt: Attempt, now: float
 ) -> TaskReport | None:
     """A task as its agent sees it; one that an agent should know of and does not is lost."""
     record = registry.nodes[node]
     if record.lost:
         return _lost(f"{node} is lost ({record.reason})")
     if node in attempt.forgotten:
+        if attempt.lease_until > now:
+            return None  # what the agent before this one started may run until then
         return _lost(f"the agent of {node} has a new folder and knows nothing of it")
     contact = heartbeats.of(node)
     task = contact.tasks.get(key)
-    if task is None and key in contact.ordered and contact.acknowledged >= contact.ordered[key]:
+    if task is None and _acknowledged(contact, key):
         return _lost(f"the agent of {node} does not know it any more")
     return task
+
+
+def _acknowledged(contact: AgentContact, key: AttemptKey) -> bool:
+    """Whether an agent has carried out a list with this task on it."""
+    ordered = contact.ordered.get(key)
+    if ordered is None or not same_generation(contact.acknowledged, ordered):
+        return False
+    return contact.acknowledged >= ordered
 
 
 def _lost(detail: str) -> TaskReport:
@@ -91,25 +144,44 @@ def _events_of_first_end(job: Job, attempt: Attempt, worst: AttemptOutcome, now:
     return [AttemptStopping(at=now, job=job.id, epoch=attempt.epoch, reason=reason, detail=detail)]
 
 
-def _events_of_end(job: Job, attempt: Attempt, last: TaskReport, now: float, time_scale: float) -> list[DeployEvent]:
+def _events_of_end(
+    job: Job, attempt: Attempt, last: TaskReport, now: float, time_scale: float, lost: LostWork, start_s: float
+) -> list[DeployEvent]:
     """The end of an attempt and what it means for the job."""
     outcome, detail = _how_it_ended(attempt, last)
+    if cut_off(job, outcome, lost):
+        outcome = AttemptOutcome.CUT_OFF
+        why = f" ({detail})" if detail else ""
+        detail = f"stopped before its checkpoint was complete: {lost.steps:,} steps lost{why}"
     ended = AttemptEnded(
-        at=now, job=job.id, epoch=attempt.epoch, outcome=outcome, exit_code=last.exit_code, detail=detail
+        at=now,
+        job=job.id,
+        epoch=attempt.epoch,
+        outcome=outcome,
+        exit_code=last.exit_code,
+        detail=detail,
+        lost_steps=lost.steps,
+        lost_s=lost.seconds,
+        times_to_zero=lost.times_to_zero,
+        start_s=start_s,
     )
-    if job.ending or outcome.well:
+    if job.ending or outcome.well or outcome is AttemptOutcome.CUT_OFF:
         return [ended]
     if outcome is AttemptOutcome.LOST:
         if job.losses + 1 < MOST_LOSSES:
             return [ended]
         reason = f"lost {MOST_LOSSES} times in a row without saving a step ({detail})"
         return [ended, JobGivenUp(at=now, job=job.id, reason=reason)]
-    failures = job.restarts + 1
+    failures = job.failures + 1
     what = f"{outcome.value}: {detail}" if detail else f"{outcome.value} (exit code {last.exit_code})"
     if failures > job.spec.max_restarts:
-        return [ended, JobGivenUp(at=now, job=job.id, reason=f"{what}; {failures} failed attempts")]
+        return [ended, JobGivenUp(at=now, job=job.id, reason=f"{what}; {_counted(failures)}")]
     until = now + pause_s(failures) * time_scale
-    return [ended, JobWaits(at=now, job=job.id, until=until, reason=f"{what}; tried again after a pause")]
+    return [ended, JobWaits(at=now, job=job.id, until=until, reason=what)]
+
+
+def _counted(failures: int) -> str:
+    return f"{failures} failed attempts" + (" in a row without saving a step" if failures > 1 else "")
 
 
 def _how_it_ended(attempt: Attempt, last: TaskReport) -> tuple[AttemptOutcome, str]:

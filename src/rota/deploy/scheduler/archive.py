@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from rota.deploy.scheduler.records import Job, job_from, job_values
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS finished_jobs (
-    job INTEGER PRIMARY KEY, tenant TEXT NOT NULL, phase TEXT NOT NULL, request TEXT NOT NULL, body TEXT NOT NULL);
+    job INTEGER PRIMARY KEY, tenant TEXT NOT NULL, phase TEXT NOT NULL, request TEXT NOT NULL, body TEXT NOT NULL,
+    crc INTEGER, ended REAL);
 CREATE INDEX IF NOT EXISTS finished_jobs_by_request ON finished_jobs (request) WHERE request != '';
 CREATE INDEX IF NOT EXISTS finished_jobs_by_tenant ON finished_jobs (tenant, phase);
+CREATE INDEX IF NOT EXISTS finished_jobs_by_end ON finished_jobs (ended);
 """
 
 
@@ -33,21 +36,33 @@ class JobFilter:
     below: int = 0
     """Only jobs with lower numbers; 0: all."""
 
-    def takes(self, job: Job) -> bool:
-        """Whether a job is one of them."""
+    def takes(self, job: Job, phase_of: Callable[[Job], JobPhase]) -> bool:
+        """Whether a job is one of them; `phase_of` says its phase as people see it."""
         if (self.tenant and job.tenant != self.tenant) or (self.below and job.id >= self.below):
             return False
-        return (not self.phases or job.phase in self.phases) and (not self.jobs or job.id in self.jobs)
+        return (not self.jobs or job.id in self.jobs) and (not self.phases or phase_of(job) in self.phases)
 
 
-def insert(db: sqlite3.Connection, jobs: Iterable[Job]) -> None:
+def insert(db: sqlite3.Connection, archived: Iterable[Job]) -> None:
     """Write jobs into the table, within the transaction of the caller."""
+    jobs = list(archived)
     rows = [(job.id, job.tenant, job.phase.value, job.request, _body(job)) for job in jobs]
-    db.executemany("INSERT OR REPLACE INTO finished_jobs VALUES (?, ?, ?, ?, ?)", rows)
+    checked = [(*row, checksum(row[-1]), job.ended) for row, job in zip(rows, jobs, strict=True)]
+    db.executemany("INSERT OR REPLACE INTO finished_jobs VALUES (?, ?, ?, ?, ?, ?, ?)", checked)
+
+
+def remove(db: sqlite3.Connection, jobs: Iterable[int]) -> None:
+    """Take jobs out of the table, within the transaction of the caller."""
+    db.executemany("DELETE FROM finished_jobs WHERE job = ?", [(number,) for number in jobs])
 
 
 def _body(job: Job) -> str:
     return json.dumps(job_values(job), separators=(",", ":"))
+
+
+def checksum(body: str) -> int:
+    """CRC-32 of a job."""
+    return zlib.crc32(body.encode("utf-8", "surrogatepass"))
 
 
 @contextlib.contextmanager
@@ -87,6 +102,17 @@ class JobArchive:
         query = "SELECT job, tenant FROM finished_jobs WHERE job IN (SELECT value FROM json_each(?))"
         with self._open() as db:
             return dict(db.execute(query, (json.dumps(list(numbers)),)))
+
+    def ends(self) -> dict[int, float]:
+        """When the jobs that are there ended, engine seconds."""
+        with self._open() as db:
+            return dict(db.execute("SELECT job, coalesce(ended, 0.0) FROM finished_jobs"))
+
+    def ended_before(self, at: float, limit: int) -> list[int]:
+        """Jobs that ended before an engine second, the first that ended first."""
+        query = "SELECT job FROM finished_jobs WHERE ended < ? ORDER BY ended LIMIT ?"
+        with self._open() as db:
+            return [int(number) for (number,) in db.execute(query, (at, limit))]
 
     def select(self, wanted: JobFilter, limit: int = 0) -> tuple[list[Job], int]:
         """Jobs, the newest first, at most `limit` (0: all), and how many there are in all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -117,6 +118,7 @@ def opened(known: Throughputs) -> OpenCatalogue:
     return OpenSensitiveCatalogue(known) if isinstance(known, Sensitivities) else OpenCatalogue(known)
 
 
+@functools.lru_cache(maxsize=4096)
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower().replace("batch size", "") if c.isalnum())
 

@@ -19,7 +19,7 @@ from rota.deploy.scheduler.failure_detection import FailureDetector
 from rota.deploy.scheduler.gang_stops import GangStops
 from rota.deploy.scheduler.heartbeats import Heartbeats
 from rota.deploy.scheduler.inbox import Call, Inbox
-from rota.deploy.scheduler.leases import LeaseKeeper, extension
+from rota.deploy.scheduler.leases import LeaseKeeper, extension, saving_attempts
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import OrderBoard
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, reconcile
@@ -27,6 +27,8 @@ from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.scheduler.retention import jobs_to_archive
+from rota.deploy.scheduler.secrets import SecretStore, waits_for_secrets
+from rota.deploy.scheduler.starting import clock_set
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,10 @@ _LONGEST_LOOK_S = 0.25
 """Wall seconds between two looks at what is silent or hangs."""
 _SAME_FAILURE_S = 60.0
 """Wall seconds for which the same failure of a step is not logged again."""
+
+
+def _nothing() -> None:
+    """For a loop without a state file."""
 
 
 class ControlLoop:
@@ -51,6 +57,7 @@ class ControlLoop:
         gang_stops: GangStops,
         board: OrderBoard,
         leases: LeaseKeeper,
+        secrets: SecretStore | None = None,
     ) -> None:
         self._options = options
         self._clock = clock
@@ -61,6 +68,7 @@ class ControlLoop:
         self._gang_stops = gang_stops
         self._board = board
         self._leases = leases
+        self._secrets = secrets or SecretStore()
         self._failures = FailureDetector(registry, heartbeats, options.timing)
         self._look_every_s = min(_LONGEST_LOOK_S, options.timing.heartbeat_s / 4)
         self._looked = -math.inf
@@ -68,8 +76,12 @@ class ControlLoop:
         self._logged: dict[tuple[str, str], float] = {}
         self.round_start = 0.0
         """Engine second at which the round of now began."""
+        self.something_happened = False
+        """Whether something happened since the world looked last that may let a job start."""
         self.desired: Callable[[], dict[int, DesiredAttempt]] = dict
         """What the placement in force wants to run."""
+        self.housekeeping: Callable[[], None] = _nothing
+        """What is done for the state file between two turns."""
 
     # Any thread
 
@@ -89,18 +101,24 @@ class ControlLoop:
         """Wait so long for requests, answer all that are there, and see to what follows."""
         answers = [(call, self._do(call)) for call in self._inbox.take(nap_s)]
         monotonic_now = self._heartbeats.monotonic()
-        if monotonic_now - self._looked >= self._look_every_s:
+        looking = monotonic_now - self._looked >= self._look_every_s
+        if looking:
             self._looked = monotonic_now
             self._look_after()
         moving = self._recorder.moving
         if moving:
             self._reconcile()
+        self.something_happened = self.something_happened or self._recorder.lets_jobs_start
         self._recorder.commit()
+        if looking:
+            self._let_go_of_secrets()
         self._publish(moving=moving)
         for call, answer in answers:
             if answer is not None:
                 self._answer(call, answer)
         self._inbox.all_answered()
+        with self.surviving("housekeeping"):
+            self.housekeeping()
 
     def carry_out(self) -> None:
         """After a decision: start and stop attempts, extend the leases of those that go on."""
@@ -108,7 +126,8 @@ class ControlLoop:
         with self.surviving("leases"):
             now = self._clock.now()
             silent = self._failures.silent_nodes()
-            longer = extension(self._registry, silent, now, self._leases.end_of_lease(self.round_start))
+            saving = saving_attempts(self._registry, self._heartbeats, now, self._clock.scale)
+            longer = extension(self._registry, silent, now, self._leases.end_of_lease(self.round_start), saving)
             self._recorder.apply([] if longer is None else [longer])
         moving = self._recorder.moving
         self._recorder.commit()
@@ -146,6 +165,9 @@ class ControlLoop:
     def _look_after(self) -> None:
         """Give up nodes that are silent, stop jobs that hang, and let go of jobs that are over for long."""
         now = self._clock.now()
+        with self.surviving("clock"):
+            set_by_s = self._clock.wall_was_set()
+            self._recorder.apply([clock_set(set_by_s, now, running=True)] if set_by_s else [])
         with self.surviving("failure detection"):
             for lost in self._failures.lost_nodes(now):
                 self._recorder.apply([lost])
@@ -163,7 +185,19 @@ class ControlLoop:
             now = self._clock.now()
             lease_until = self._leases.end_of_lease(self.round_start)
             silent = self._failures.silent_nodes()
-            self._recorder.apply(reconcile(self._registry, self.desired(), now, lease_until, silent))
+            desired = self.desired()
+            waits = waits_for_secrets(self._registry, self._secrets, desired, now, self._clock.scale)
+            self._recorder.apply(waits.events)
+            startable = {number: want for number, want in desired.items() if number not in waits.jobs}
+            self._recorder.apply(reconcile(self._registry, startable, now, lease_until, silent))
+
+    def _let_go_of_secrets(self) -> None:
+        """Delete the values of jobs that are over, once that is committed; if it fails, later."""
+        try:
+            with self.surviving("deletion of secrets"):
+                self._secrets.let_go(self._registry)
+        except OutputError as error:
+            self._log_failure("deletion of secrets", error)
 
     def _publish(self, *, moving: bool) -> None:
         with self.surviving("orders"):
@@ -177,10 +211,13 @@ class ControlLoop:
             yield
         except OutputError:
             raise
-        except Exception as error:
-            key = (step, repr(error))
-            now = self._heartbeats.monotonic()
-            if now - self._logged.get(key, -_SAME_FAILURE_S) >= _SAME_FAILURE_S:
-                self._logged = {known: at for known, at in self._logged.items() if now - at < _SAME_FAILURE_S}
-                self._logged[key] = now
-                log.exception("%s failed; the scheduler goes on", step)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the loop goes on
+            self._log_failure(step, error)
+
+    def _log_failure(self, step: str, error: Exception) -> None:
+        key = (step, repr(error))
+        now = self._heartbeats.monotonic()
+        if now - self._logged.get(key, -_SAME_FAILURE_S) >= _SAME_FAILURE_S:
+            self._logged = {known: at for known, at in self._logged.items() if now - at < _SAME_FAILURE_S}
+            self._logged[key] = now
+            log.error("%s failed; the scheduler goes on", step, exc_info=error)

@@ -1,16 +1,17 @@
 """Gangs over several servers: the scheduler leads their agreement on the step to stop at, agents pass messages on.
 
-Kept in memory only. After a restart of the scheduler an agreement begins anew; ranks understand that.
+Kept in memory only. After a restart of the scheduler an agreement begins anew, with numbers above all of the one before
+(`numbering`); ranks understand that.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 
 from rota.core.job_spec import RankLayout
 from rota.deploy.agreement import Agreement, Send
+from rota.deploy.numbering import first_number
 from rota.deploy.scheduler.heartbeats import Heartbeats
 from rota.deploy.scheduler.records import Attempt, AttemptKey, Job
 from rota.deploy.scheduler.registry import Registry
@@ -38,11 +39,12 @@ def ranks_by_part(job: Job, attempt: Attempt) -> list[int]:
 class GangStops:
     """All agreements that are under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: int = 1) -> None:
         self._agreements: dict[AttemptKey, Agreement] = {}
         self._node_of_rank: dict[AttemptKey, list[str]] = {}
         self._outgoing: dict[tuple[AttemptKey, str], list[GangMessage]] = {}
-        self._last_id = time.time_ns() // 1000  # above every number of an earlier life
+        self._first_id = first_number(generation)
+        self._last_id = self._first_id
 
     def messages(self, key: AttemptKey, node: str) -> tuple[GangMessage, ...]:
         """What the ranks of an attempt on a server have to hear."""
@@ -65,7 +67,7 @@ class GangStops:
         self._node_of_rank[key] = [
             node for node, count in zip(attempt.nodes, counts, strict=True) for _ in range(count)
         ]
-        agreement = Agreement(range(sum(counts)), first_id=time.time_ns() // 1_000_000)
+        agreement = Agreement(range(sum(counts)), first_id=self._first_id + 1)
         self._agreements[key] = agreement
         self._send(key, agreement.begin(now))
 

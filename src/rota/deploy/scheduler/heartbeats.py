@@ -5,6 +5,7 @@ Kept in memory only, and by the thread that owns the registry.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,16 @@ class TaskReport:
     detail: str = ""
     answers: tuple[tuple[int, str], ...] = ()
     """(rank, JSON): what ranks of a gang said about where to stop."""
+    can_save: bool = False
+    """Whether its ranks use `rota.client` and said that they save."""
+    saving: bool = False
+    """Whether a checkpoint is being written."""
+    save_progress: int = 0
+    """Grows while a checkpoint is written."""
+    save_s: float = 0.0
+    """Wall seconds that the longest checkpoint of this attempt took; 0: none yet."""
+    start_s: float = 0.0
+    """Wall seconds from the order to the first step; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +79,15 @@ class LiveProgress:
     """Monotonic seconds; time in which nobody was heard is left out."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveProgress:
+    """A checkpoint that is being written, as far as was heard."""
+
+    amount: int
+    grew: float
+    """When it was last heard that it grew, monotonic seconds."""
+
+
 class Heartbeats:
     """All agents."""
 
@@ -76,6 +96,7 @@ class Heartbeats:
         self._longest_gap_s = 2 * heartbeat_s
         self.monotonic = monotonic
         self._progress: dict[AttemptKey, LiveProgress] = {}
+        self._saves: dict[AttemptKey, SaveProgress] = {}
 
     def of(self, node: str) -> AgentContact:
         """The contact of a node; one that was never heard counts as heard now, so that it gets its time."""
@@ -111,6 +132,7 @@ class Heartbeats:
         contact.tasks = report.tasks
         for key, task in report.tasks.items():
             self._follow(key, task.step, now, unheard_s)
+            self._follow_save(key, task, now)
         for key in gone:
             self._let_go(key)
         return True
@@ -119,6 +141,26 @@ class Heartbeats:
         """Forget the progress of an attempt that no agent speaks of: agents report an end until it is acknowledged."""
         if not any(key in contact.tasks for contact in self._contacts.values()):
             self._progress.pop(key, None)
+            self._saves.pop(key, None)
+
+    def _follow_save(self, key: AttemptKey, task: TaskReport, now: float) -> None:
+        before = self._saves.get(key)
+        if not task.saving:
+            return
+        grows = before is None or task.save_progress > before.amount
+        grew = now if before is None or grows else before.grew  # an agent that was started again counts anew
+        self._saves[key] = SaveProgress(amount=task.save_progress, grew=grew)
+
+    def is_saving(self, node: str, key: AttemptKey) -> bool:
+        """Whether a node said that it writes a checkpoint of an attempt."""
+        task = self.of(node).tasks.get(key)
+        return task is not None and task.saving
+
+    def save_idle_s(self, key: AttemptKey) -> float:
+        """Seconds since a checkpoint of an attempt was last heard to grow; infinite if none is being written."""
+        save = self._saves.get(key)
+        saving = any(self.is_saving(node, key) for node in self._contacts)
+        return self.monotonic() - save.grew if saving and save is not None else math.inf
 
     def _follow(self, key: AttemptKey, step: int, now: float, unheard_s: float) -> None:
         before = self._progress.get(key)
@@ -143,5 +185,6 @@ class Heartbeats:
     def forget(self, key: AttemptKey) -> None:
         """An attempt is over."""
         self._progress.pop(key, None)
+        self._saves.pop(key, None)
         for contact in self._contacts.values():
             contact.ordered.pop(key, None)

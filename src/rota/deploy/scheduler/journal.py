@@ -1,34 +1,42 @@
 """The durable store: one SQLite file with every event, committed before anybody acts on it.
 
-`events` is append-only; `snapshots` only make a restart faster and may be thrown away; `finished_jobs` has the jobs
-that left memory (`archive`). The file carries our mark, so a foreign or damaged one is refused, and a lock beside it
-keeps a second scheduler away.
+Events are appended; those behind the older of two snapshots may be removed (`compaction`). A restart reads the newest
+snapshot that is whole and the events after it. `journal_layout` says what is in the file. It carries our mark, so a
+foreign or damaged one is refused, and a lock beside it keeps a second scheduler away.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.events import EventRow
 from rota.deploy.locks import hold
-from rota.deploy.scheduler import archive
+from rota.deploy.scheduler import archive, journal_layout
 from rota.deploy.scheduler.records import Job
 
-_MARK = 0x524F5441
-_LAYOUT = 2
-_OLDER_LAYOUTS = frozenset({1})
-"""Layouts that are brought up to date when they are opened; `old_journals` reads their events."""
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS snapshots (seq INTEGER PRIMARY KEY, version TEXT NOT NULL, body BLOB NOT NULL);
-{archive.SCHEMA}
-"""
+_SNAPSHOTS = 2
+"""Kept: should the last one be damaged, the one before it and the events since then give the same."""
+
+_LARGEST_LOG = 16 << 20
+"""Bytes to which SQLite's own write-ahead log is cut back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSnapshot:
+    """A snapshot as the file has it, whole by its checksum."""
+
+    number: int
+    """Of the last event in it."""
+    format: int
+    body: bytes
 
 
 class Journal:
@@ -36,69 +44,104 @@ class Journal:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._lock = _lock(self.path)
+        self._lock = lock(self.path)
         try:
             self._db = self._open()
+            facts = journal_layout.read_meta(self._db)
+            self.last = self._last_number(facts)
         except BaseException:
             self._lock.close()
             raise
-        self.last = int(self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+        self.id = facts[journal_layout.ID]
+        """Made with the file; other files that belong to it say it, too."""
+        self.removed = removed_through(facts)
+        """Up to which numbers all events, and those that every round has, were removed."""
+
+    def _last_number(self, facts: Mapping[str, str]) -> int:
+        (last,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
+        (behind,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM snapshots").fetchone()
+        return max(int(last), int(behind), int(facts.get(journal_layout.REMOVED, 0)))
 
     def _open(self) -> sqlite3.Connection:
         fresh = not self.path.exists() or self.path.stat().st_size == 0
+        db: sqlite3.Connection | None = None
         try:
             if fresh:
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
             db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            if fresh:
-                db.execute(f"PRAGMA application_id = {_MARK}")
-            else:
-                _check(db, self.path)
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
-            db.executescript(_SCHEMA)
-            db.execute(f"PRAGMA user_version = {_LAYOUT}")
-        except sqlite3.OperationalError as error:
-            raise ConfigError(
-                f"cannot use state file {self.path}: {error}. Nothing was changed; see that its disk has room and can "
-                "be written, and start again."
-            ) from error
-        except sqlite3.DatabaseError as error:
-            raise ConfigError(
-                f"{self.path} is not a state file of Rota, or it is damaged ({error}). "
-                "Move it away to start anew, or restore it from a copy."
-            ) from error
-        except OSError as error:
-            raise ConfigError(f"cannot open state file {self.path}: {error.strerror or error}") from error
+            self._prepare(db, fresh=fresh)
+        except BaseException as error:
+            if db is not None:
+                db.close()
+            _explain(error, self.path)
+            raise
         return db
 
-    def append(self, rows: Iterable[EventRow], archived: Iterable[Job] = ()) -> int:
-        """Commit events, and jobs that leave memory with them, in one piece; the number of the last event."""
-        numbered = [(self.last + 1 + i, *row) for i, row in enumerate(rows)]
+    def _prepare(self, db: sqlite3.Connection, *, fresh: bool) -> None:
+        layout = 0
+        if fresh:
+            journal_layout.begin(db)
+        else:
+            layout = journal_layout.check_ours(db, self.path)
+            journal_layout.check_pages(db, self.path)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
+        journal_layout.bring_up_to_date(db, self.path, layout)
+
+    # Events
+
+    def append(self, rows: Iterable[EventRow], archived: Iterable[Job] = (), forgotten: Iterable[int] = ()) -> int:
+        """Commit events in one piece, and with them jobs that leave memory and those that leave the archive.
+
+        The number of the last event.
+        """
+        numbered = [(self.last + 1 + i, *row, journal_layout.event_checksum(*row)) for i, row in enumerate(rows)]
         if not numbered:
             return self.last
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", numbered)
-            archive.insert(self._db, archived)
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise OutputError(
-                f"cannot write to state file {self.path}: {error}. Nothing was lost; free space and start again."
-            ) from error
+        problem = f"cannot write to state file {self.path}"
+        with self.transaction(problem, "Nothing was lost; free space and start again.") as db:
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", numbered)
+            archive.insert(db, archived)
+            archive.remove(db, forgotten)
         self.last = int(numbered[-1][0])
         return self.last
 
-    def events(self, after: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-        """(number, fields) of the events behind `after`."""
-        number = after
+    @contextlib.contextmanager
+    def transaction(self, problem: str, advice: str = "") -> Iterator[sqlite3.Connection]:
+        """What happens in the block is committed in one piece, or not at all. OutputError if it cannot be."""
+        db = self._db
         try:
-            for number, body in self._db.execute("SELECT seq, body FROM events WHERE seq > ? ORDER BY seq", (after,)):
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise OutputError(f"{problem}: {error}. {advice}".strip()) from error
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def events(self, after: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(number, fields) of the events behind `after`. ConfigError if one of them is missing or damaged."""
+        expected = after
+        query = "SELECT seq, at, kind, body, crc FROM events WHERE seq > ? ORDER BY seq"
+        try:
+            for number, at, kind, body, crc in self._db.execute(query, (after,)):
+                expected += 1
+                if number != expected:
+                    raise ValueError("it is missing")  # noqa: TRY301 - the same message as below
+                if crc is not None and crc != journal_layout.event_checksum(at, kind, body):
+                    raise ValueError("its checksum is another one")  # noqa: TRY301 - the same message as below
                 yield number, json.loads(body)
-        except (ValueError, sqlite3.Error) as error:
-            raise ConfigError(f"{self.path}: event {number} is damaged ({error}); restore a copy") from error
+        except (ValueError, TypeError, sqlite3.Error) as error:
+            advice = journal_layout.what_to_do(self.path)
+            raise ConfigError(f"{self.path}: event {expected} is damaged ({error}); {advice}") from error
+        if expected < self.last:
+            advice = journal_layout.what_to_do(self.path)
+            raise ConfigError(f"{self.path}: events after {expected} are missing; {advice}")
 
     def read(self, after: int, limit: int) -> list[tuple[int, str]]:
         """(number, JSON) of some events, for other threads."""
@@ -106,24 +149,38 @@ class Journal:
         with archive.reading(self.path) as db:
             return [(int(number), str(body)) for number, body in db.execute(query, (after, limit))]
 
-    def save_snapshot(self, version: str, body: bytes) -> None:
-        """Keep the state as it is after the last event; older snapshots go."""
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (self.last, version, body))
-            self._db.execute("DELETE FROM snapshots WHERE seq < ?", (self.last,))
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise OutputError(f"cannot write a snapshot to {self.path}: {error}") from error
+    # Snapshots
 
-    def snapshot(self, version: str) -> tuple[int, bytes] | None:
-        """The newest snapshot of this version of Rota, if there is one."""
-        row = self._db.execute(
-            "SELECT seq, body FROM snapshots WHERE version = ? ORDER BY seq DESC LIMIT 1", (version,)
-        ).fetchone()
-        return None if row is None else (int(row[0]), bytes(row[1]))
+    def save_snapshot(self, format_: int, body: bytes) -> None:
+        """Keep the state as it is after the last event; of older snapshots one stays."""
+        checksum = journal_layout.snapshot_checksum(self.last, format_, body)
+        with self.transaction(f"cannot write a snapshot to {self.path}") as db:
+            db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (self.last, format_, checksum, body))
+            newest = "SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?"
+            db.execute(f"DELETE FROM snapshots WHERE seq NOT IN ({newest})", (_SNAPSHOTS,))  # noqa: S608 - fixed text
+
+    def snapshots(self) -> list[StoredSnapshot]:
+        """Those that are whole, the newest first."""
+        rows = self._db.execute("SELECT seq, format, checksum, body FROM snapshots ORDER BY seq DESC")
+        found = [(int(number), int(format_), checksum, bytes(body)) for number, format_, checksum, body in rows]
+        return [
+            StoredSnapshot(number=number, format=format_, body=body)
+            for number, format_, checksum, body in found
+            if checksum == journal_layout.snapshot_checksum(number, format_, body)
+        ]
+
+    @property
+    def begins_after(self) -> int:
+        """Number of the event before which events are missing, so that a snapshot is needed; 0: all are there."""
+        return max(self.removed)
+
+    def give_back(self, pages: int, spare: int) -> None:
+        """Shrink the file by some of its free pages, if there are more of them than `spare` and a tenth of all."""
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        (count,) = self._db.execute("PRAGMA page_count").fetchone()
+        if free > max(spare, count // 10):
+            # As a script, which runs to its end: `execute` frees one page, as the statement gives back no column.
+            self._db.executescript(f"PRAGMA incremental_vacuum({pages})")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -131,7 +188,12 @@ class Journal:
         self._lock.close()
 
 
-def _lock(path: Path) -> IO[str]:
+def removed_through(facts: Mapping[str, str]) -> tuple[int, int]:
+    """Up to which numbers all events, and those that every round has, were removed."""
+    return int(facts.get(journal_layout.REMOVED, 0)), int(facts.get(journal_layout.ROUNDS_REMOVED, 0))
+
+
+def lock(path: Path) -> IO[str]:
     """Hold the lock beside the file for as long as the process lives."""
     beside = path.with_name(path.name + ".lock")
     try:
@@ -144,16 +206,17 @@ def _taken(path: Path, owner: str) -> str:
     return f"another scheduler (process {owner}) runs on {path}; stop it first, or give another --state"
 
 
-def _check(db: sqlite3.Connection, path: Path) -> None:
-    (mark,) = db.execute("PRAGMA application_id").fetchone()
-    (layout,) = db.execute("PRAGMA user_version").fetchone()
-    if mark != _MARK:
-        raise ConfigError(f"{path} is a database, but not a state file of Rota; give another --state")
-    if layout != _LAYOUT and layout not in _OLDER_LAYOUTS:
+def _explain(error: BaseException, path: Path) -> None:
+    """Raise ConfigError for what can go wrong when a file is opened."""
+    if isinstance(error, sqlite3.OperationalError):
         raise ConfigError(
-            f"{path} has layout {layout}; this version of Rota reads layout {_LAYOUT} and older ones. "
-            "Start the version that wrote it, or a newer one."
-        )
-    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise ConfigError(f"{path} is damaged ({verdict}); restore it from a copy, or move it away to start anew")
+            f"cannot use state file {path}: {error}. Nothing was changed; see that its disk has room and can "
+            "be written, and start again."
+        ) from error
+    if isinstance(error, sqlite3.DatabaseError):
+        raise ConfigError(
+            f"{path} is not a state file of Rota, or it is damaged ({error}); {journal_layout.what_to_do(path)}, "
+            "move it away to start anew, or restore it from a copy."
+        ) from error
+    if isinstance(error, OSError):
+        raise ConfigError(f"cannot open state file {path}: {error.strerror or error}") from error

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rota.core.errors import ConfigError
-from rota.core.job_spec import FIELDS, job_label, spec_from, spec_values
+from rota.core.job_spec import FIELDS, JobSpec, default_of, job_label, spec_from, spec_values
 from rota.core.lifecycle import AttemptOutcome, StopReason, outcome_named
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,35 @@ def _spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     except ConfigError as error:
         log.warning("%s was accepted by an older version: %s", job_label(spec.get("name")), error)
         return _usable(values)
+
+
+def lenient_spec(values: Mapping[str, Any]) -> JobSpec:
+    """The job of plain values, also one that this version would not accept: what was accepted is not forgotten."""
+    try:
+        return spec_from(values)
+    except ConfigError as error:
+        log.warning("%s was accepted by another version: %s", job_label(values.get("name")), error)
+    try:
+        return spec_from(_usable(values))
+    except ConfigError:
+        return _unchecked(values)
+
+
+def _unchecked(values: Mapping[str, Any]) -> JobSpec:
+    """The job as it is written, without the checks of its fields."""
+    spec = object.__new__(JobSpec)
+    for name in FIELDS:
+        object.__setattr__(spec, name, _as_written(name, values.get(name, default_of(name))))
+    return spec
+
+
+def _as_written(name: str, value: Any) -> Any:
+    """One value in the type of its field; the default where it has another."""
+    try:
+        return getattr(spec_from({"emulated": True, "steps": 1, name: value}), name)
+    except ConfigError:
+        default = default_of(name)
+        return value if type(value) is type(default) else default
 
 
 def _usable(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,9 @@ from rota._version import __version__
 from rota.assembly import Settings
 from rota.core.cluster import Cluster
 from rota.core.rules import Rules
+from rota.deploy.tenants import Tenants
+
+_DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +28,37 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long jobs that are over stay in memory; after that they are read from the journal."""
+    """How long jobs that are over stay in memory, and what is removed when from the disk."""
 
     keep_finished_s: float = 3600.0
     """Wall seconds."""
     keep_finished_jobs: int = 10_000
     """The largest number of them; those that ended last stay."""
+    keep_jobs_s: float = 90 * _DAY_S
+    """Wall seconds that jobs which are over can be asked for at all."""
+    keep_events_s: float = 30 * _DAY_S
+    """Wall seconds that events stay in the journal."""
+    keep_rounds_s: float = _DAY_S
+    """The same for events that every round has."""
+    keep_checkpoints_s: float = 30 * _DAY_S
+    """Wall seconds that checkpoints stay after the end of their job."""
+    keep_bytes: float = 2e9
+    """Size of the state file from which on the oldest events go before their time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """How much output of jobs is kept."""
+
+    job_bytes: int = 64_000_000
+    """Of one job, all attempts and ranks together; the oldest goes first."""
+    total_bytes: int = 4_000_000_000
+    keep_s: float = 30 * 86400.0
+    """Wall seconds after the last output of a job."""
+    segment_bytes: int = 1_000_000
+    """Of one file; it is dropped as a whole."""
+    least_free_bytes: int = 100_000_000
+    """Free space on the disk that is left for the state file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +81,21 @@ class Options:
     timing: Timing = field(default_factory=Timing)
     retention: Retention = field(default_factory=Retention)
     solve_budget_s: float | None = None
+    least_turn_s: float = 0.0
+    """Wall seconds that a job runs at least before it may be preempted, if it does not say."""
+    tenants: Tenants = field(default_factory=Tenants)
+    fair_by: str = "tenant"
+    """Between whom a policy that goes by weights is fair first: `tenant` or `job`."""
+    claim_checkpoints: bool = False
+    """Whether to take over a folder of checkpoints that is another state file's."""
+    logs: str = ""
+    """Folder of the output of jobs; empty: beside the state file, with `.logs` behind its name."""
+    log_limits: LogLimits = field(default_factory=LogLimits)
+
+    @property
+    def logs_folder(self) -> Path:
+        """Where the output of jobs is kept."""
+        return Path(self.logs) if self.logs else Path(f"{self.state}.logs")
 
     def described(self, rules: Rules) -> dict[str, Any]:
         """As plain values, for the journal."""
@@ -65,5 +108,8 @@ class Options:
             "rules": {**dataclasses.asdict(rules), "type_order": list(rules.type_order)},
             "time_scale": self.time_scale,
             "seed": self.seed,
+            "fair_by": self.fair_by,
+            "tenants": self.tenants.described(),
             "version": __version__,
+            "least_turn_s": self.least_turn_s,
         }

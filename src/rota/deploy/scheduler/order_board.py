@@ -5,16 +5,18 @@ What is published is a value that never changes, so any thread may read it. Only
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import TaskCommand
+from rota.deploy.numbering import first_number
 from rota.deploy.scheduler.gang_stops import GangMessage, GangStops, ranks_by_part
 from rota.deploy.scheduler.heartbeats import Heartbeats
+from rota.deploy.scheduler.preemption import save_grace_s
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.secrets import SecretStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,19 +40,9 @@ class TaskOrder:
     resume_step: int
     rate: float
     messages: tuple[GangMessage, ...] = ()
+    grace_s: float = 0.0
+    """Wall seconds that it may take to save once asked to stop; 0: the agent decides."""
     spec: JobSpec = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOrder:
-    """Part of a log that somebody wants to read."""
-
-    id: int
-    job: int
-    rank: int
-    offset: int
-    """Bytes; negative: from the end."""
-    follow: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +54,6 @@ class NodeOrders:
     """Registration that it is for."""
     lost: bool
     tasks: tuple[TaskOrder, ...] = ()
-    logs: tuple[LogOrder, ...] = ()
     last_report: int = field(default=0, compare=False)
     """Number of the last report that had come when this was published."""
     last_report_at: float = field(default=0.0, compare=False)
@@ -72,12 +63,19 @@ class NodeOrders:
 class OrderBoard:
     """The orders of every node."""
 
-    def __init__(self, registry: Registry, heartbeats: Heartbeats, gang_stops: GangStops) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        heartbeats: Heartbeats,
+        gang_stops: GangStops,
+        secrets: SecretStore | None = None,
+        generation: int = 1,
+    ) -> None:
         self._registry = registry
         self._heartbeats = heartbeats
         self._gang_stops = gang_stops
-        self._logs: dict[str, tuple[LogOrder, ...]] = {}
-        self._version = time.time_ns() // 1000  # above every version of an earlier life
+        self._secrets = secrets or SecretStore()
+        self._version = first_number(generation)
         self.published: Mapping[str, NodeOrders] = {}
         """By node. Never changed, only replaced."""
         self.changed: Callable[[str], None] = lambda _: None
@@ -99,16 +97,6 @@ class OrderBoard:
             if orders is not before.get(node):
                 self.changed(node)
 
-    def ask_for_log(self, node: str, order: LogOrder) -> None:
-        """Put a wish to read a log on the list of a node."""
-        self._logs[node] = (*self._logs.get(node, ()), order)
-        self.publish()
-
-    def drop_log(self, node: str, number: int) -> None:
-        """Nobody reads it any more."""
-        self._logs[node] = tuple(order for order in self._logs.get(node, ()) if order.id != number)
-        self.publish()
-
     def _written(self, node: str, tasks: tuple[TaskOrder, ...]) -> NodeOrders:
         """The orders of a node: those of before if they are the same."""
         before = self.published.get(node)
@@ -119,7 +107,6 @@ class OrderBoard:
             session=record.joined.session,
             lost=record.lost,
             tasks=tasks,
-            logs=self._logs.get(node, ()),
             last_report=contact.sequence,
             last_report_at=contact.heard,
         )
@@ -157,5 +144,6 @@ class OrderBoard:
             resume_step=attempt.resume_step,
             rate=attempt.rate,
             messages=self._gang_stops.messages((job.id, attempt.epoch), part.node),
-            spec=job.spec,
+            grace_s=save_grace_s(job, attempt),
+            spec=self._secrets.filled(job),
         )

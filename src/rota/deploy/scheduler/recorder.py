@@ -15,12 +15,21 @@ from rota.core.errors import IllegalTransition
 from rota.core.events import Event
 from rota.deploy.events import (
     AttemptEnded,
+    AttemptSaving,
     Audited,
+    CancelAsked,
+    CheckpointsClaimed,
+    ClockSet,
     DeployEvent,
     EventRow,
     JobAccepted,
+    JobCanSave,
     JobGivenUp,
     JobsArchived,
+    JobsForgotten,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
     StepsSaved,
     to_fields,
 )
@@ -31,15 +40,27 @@ from rota.engine.log import LineWriter
 
 log = logging.getLogger(__name__)
 
-_QUIET = (JobAccepted, StepsSaved, JobsArchived, Audited)
+_LETS_JOBS_START = (JobAccepted, AttemptEnded, CancelAsked, JobGivenUp, NodeJoined, NodeDrained, NodeLost)
+"""Events after which a job may find GPUs that it did not find before, or others may find its own."""
+_QUIET = (
+    JobAccepted,
+    StepsSaved,
+    JobsArchived,
+    JobsForgotten,
+    CheckpointsClaimed,
+    Audited,
+    JobCanSave,
+    AttemptSaving,
+    ClockSet,
+)
 """Events that change nothing for what should run before the next round."""
 
 
 class EventLog(Protocol):
     """Where events are committed: the journal."""
 
-    def append(self, rows: Iterable[EventRow], archived: Iterable[Job] = ()) -> int:
-        """Commit events, and jobs that leave memory with them, in one piece. Raises OutputError."""
+    def append(self, rows: Iterable[EventRow], archived: Iterable[Job] = (), forgotten: Iterable[int] = ()) -> int:
+        """Commit events in one piece, and with them jobs that leave memory, or the archive. Raises OutputError."""
 
 
 class Recorder:
@@ -52,11 +73,22 @@ class Recorder:
         self._lines = LineWriter()
         self._applied: list[DeployEvent] = []
         self._archived: list[Job] = []
+        self._forgotten: list[int] = []
 
     @property
     def moving(self) -> bool:
         """Whether something was applied since the last commit that changes what should run."""
         return any(not isinstance(event, _QUIET) for event in self._applied)
+
+    @property
+    def lets_jobs_start(self) -> bool:
+        """Whether something was applied since the last commit after which a job may find GPUs."""
+        return any(isinstance(event, _LETS_JOBS_START) for event in self._applied)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was applied that is not committed yet."""
+        return bool(self._applied)
 
     # Events of the deployment
 
@@ -77,12 +109,18 @@ class Recorder:
         self._archived += jobs
         self.apply([JobsArchived(at=now, jobs=tuple(job.id for job in jobs))])
 
+    def forget(self, jobs: Sequence[int], now: float) -> None:
+        """Take jobs out of the table of finished jobs, with the next commit."""
+        self._forgotten += jobs
+        self.apply([JobsForgotten(at=now, count=len(jobs))])
+
     def commit(self) -> None:
         """Write down what was applied. Raises OutputError."""
         if self._applied:
-            self._journal.append([_row(event) for event in self._applied], self._archived)
+            self._journal.append([event_row(event) for event in self._applied], self._archived, self._forgotten)
         self._applied = []
         self._archived = []
+        self._forgotten = []
 
     def record(self, event: DeployEvent) -> None:
         """Make a single event happen."""
@@ -119,6 +157,7 @@ class Recorder:
         self._applied.append(given_up)
 
 
-def _row(event: DeployEvent) -> EventRow:
+def event_row(event: DeployEvent) -> EventRow:
+    """An event as it is committed."""
     fields = to_fields(event)
     return event.at, fields["event"], json.dumps(fields, separators=(",", ":"))

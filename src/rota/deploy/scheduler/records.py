@@ -7,14 +7,62 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.core.job_spec import JobSpec, spec_from, spec_values
+from rota.core.job_spec import JobSpec, Preemptible, RankLayout, spec_values, with_hidden_values
 from rota.core.lifecycle import JobPhase, NodeState, StopReason, TaskCommand, advance
 from rota.deploy.events import NodeJoined, Part
+from rota.deploy.scheduler.old_journals import lenient_spec
 
 AttemptKey = tuple[int, int]
 """(job, epoch)"""
 
 _LONGEST_STORY = 6
+MOST_ATTEMPTS = 200
+"""Attempts of a job that are remembered after their end; older ones are in the events only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The ranks of an attempt on one server."""
+
+    node: str
+    first_rank: int
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRecord:
+    """What is remembered of an attempt: where it ran, and how it ended. Times are engine seconds."""
+
+    epoch: int
+    places: tuple[Place, ...]
+    started: float
+    ended: float = -1.0
+    outcome: str = ""
+    """One of AttemptOutcome; empty: it has not ended."""
+    exit_code: int = 0
+    detail: str = ""
+    stop_reason: str = ""
+    """Why it was asked to end, one of StopReason; empty: it was not."""
+
+    @property
+    def ranks(self) -> int:
+        """Processes on all its servers."""
+        return sum(place.ranks for place in self.places)
+
+
+def places_of(spec: JobSpec, parts: tuple[Part, ...]) -> tuple[Place, ...]:
+    """Which ranks run where."""
+    places: list[Place] = []
+    first = 0
+    for part in parts:
+        ranks = len(part.devices) if spec.ranks is RankLayout.GPU else 1
+        places.append(Place(node=part.node, first_rank=first, ranks=ranks))
+        first += ranks
+    return tuple(places)
+
+
+_WARN_AFTER = 2
+"""So often a job may be thrown back to its start before its owner is told what to do."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +83,12 @@ class Attempt:
     stop_asked: float = 0.0
     forgotten: set[str] = field(default_factory=set)
     """Servers whose agents know nothing of it any more."""
+    least_turn_until: float = 0.0
+    """Before this time it is not preempted."""
+    saved_at: float = 0.0
+    """When its last checkpoint was heard of; at first, when it was started."""
+    saving: bool = False
+    """Whether a checkpoint is being written."""
 
     @property
     def stopping(self) -> bool:
@@ -68,6 +122,8 @@ class Job:
     """Whether the engine has heard of it."""
     parked: bool = False
     """Whether the engine was told to leave it out."""
+    pinned: bool = False
+    """Whether the engine was told to leave it where it runs."""
     final_phase: JobPhase | None = None
     """How it ended, as long as the engine does not know yet."""
     epoch: int = 0
@@ -76,6 +132,9 @@ class Job:
     """Steps in a checkpoint: credited, for good."""
     reported_steps: float = 0.0
     """Steps that the engine knows of."""
+    counted_steps: int = 0
+    """The last step that was saved. When a job that never said how many steps it has is done, `saved_step` becomes the
+    number by which it was scheduled; this does not."""
     checkpoint: str = ""
     log_node: str = ""
     """Server of rank 0 in the last attempt: its logs are there."""
@@ -90,8 +149,62 @@ class Job:
     reason: str = ""
     """For people."""
     wait_until: float = 0.0
+    secrets: str = ""
+    """Name under which the values of its environment are kept."""
     story: tuple[str, ...] = ()
     """Its last events, the newest last."""
+    failures: int = 0
+    """Attempts in a row that failed and left nothing behind."""
+    attempts: tuple[AttemptRecord, ...] = ()
+    """Its last attempts, the newest last."""
+    seen_saving: str = ""
+    """By which sign it is known that its command can save; empty: it is not."""
+    longest_save_s: float = 0.0
+    """Wall seconds that its longest checkpoint took; 0: not known."""
+    stop_s: float = -1.0
+    """Engine seconds that it took to stop, the last time; -1: not known."""
+    start_s: float = -1.0
+    """Engine seconds from the order to its first step, the last time; -1: not known."""
+    usual_restart_s: float = 0.0
+    """Engine seconds that jobs in general took for both, when it was started."""
+    thrown_back: int = 0
+    """Attempts whose work was lost by a stop or with their server, in part or all of it."""
+    thrown_back_to_zero: int = 0
+    """Those of them after which there was no checkpoint."""
+    lost_steps: int = 0
+    """Steps that had to be done again, failures included."""
+    lost_s: float = 0.0
+    """Engine seconds of work that were lost, failures included."""
+    last_cut: str = ""
+    """What was lost when it was last stopped before its checkpoint was complete, for people; empty: never."""
+
+    @property
+    def saves(self) -> bool:
+        """Whether it is known to make checkpoints, whatever its owner says about preemption."""
+        return self.spec.emulated or bool(self.seen_saving)
+
+    @property
+    def can_save(self) -> bool:
+        """Whether it may be stopped and go on later: as its owner says, else as far as it is known."""
+        if self.spec.preemptible is not Preemptible.AUTO:
+            return self.spec.preemptible is Preemptible.YES
+        return self.saves
+
+    @property
+    def can_save_why(self) -> str:
+        """Why it can save or cannot, for people."""
+        if self.spec.preemptible is not Preemptible.AUTO:
+            return f"submitted with --preemptible {self.spec.preemptible.value}"
+        if self.spec.emulated:
+            return "it is an emulated job"
+        return self.seen_saving or "it was not seen using rota.client and saved no checkpoint"
+
+    @property
+    def warning(self) -> str:
+        """What its owner should change; empty: nothing."""
+        if self.over or self.saved_step > 0:
+            return ""
+        return to_zero_warning(self.thrown_back_to_zero, saves=self.saves)
 
     @property
     def over(self) -> bool:
@@ -141,6 +254,16 @@ class Node:
         return NodeState.DRAINING if busy else NodeState.DRAINED
 
 
+def to_zero_warning(times: int, *, saves: bool) -> str:
+    """What to do about a job that begins anew again and again; empty as long as it may be bad luck."""
+    if times < _WARN_AFTER:
+        return ""
+    what = f"it was thrown back to its start {times} times, as it had no checkpoint"
+    if saves:
+        return f"{what}; give it more time with --save-grace, let it save sooner with --checkpoint-every"
+    return f"{what}; submit it with --preemptible no, or let it save with rota.client"
+
+
 _NOT_ARCHIVED = frozenset({"attempt", "story"})
 """An archived job has no attempt, and nothing will happen to it that would need its story."""
 
@@ -151,11 +274,21 @@ def job_values(job: Job) -> dict[str, Any]:
     plain = {name: value for name, value in values.items() if name not in _NOT_ARCHIVED}
     final_phase = None if job.final_phase is None else job.final_phase.value
     waits = {"wait_until": max(job.wait_until, 0.0) if job.wait_until < float("inf") else 0.0}
-    return {**plain, **waits, "spec": spec_values(job.spec), "phase": job.phase.value, "final_phase": final_phase}
+    attempts = [dataclasses.asdict(record) for record in job.attempts]
+    words = {"phase": job.phase.value, "final_phase": final_phase}
+    return {**plain, **waits, **words, "spec": spec_values(with_hidden_values(job.spec)), "attempts": attempts}
 
 
 def job_from(values: Mapping[str, Any]) -> Job:
     """The job of plain values."""
     final_phase = None if values["final_phase"] is None else JobPhase(values["final_phase"])
-    read = {"spec": spec_from(values["spec"]), "phase": JobPhase(values["phase"]), "final_phase": final_phase}
-    return Job(**{**values, **read})
+    spec = lenient_spec(values["spec"])
+    read = {"spec": spec, "phase": JobPhase(values["phase"]), "final_phase": final_phase}
+    counted = {"counted_steps": values["saved_step"] if spec.steps else 0}  # of a job that an older version wrote
+    attempts = tuple(_attempt_from(record) for record in values.get("attempts", ()))
+    return Job(**{**counted, **values, **read, "attempts": attempts})
+
+
+def _attempt_from(values: Mapping[str, Any]) -> AttemptRecord:
+    places = tuple(Place(**place) for place in values["places"])
+    return AttemptRecord(**{**values, "places": places})

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import pickle
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from rota._version import __version__
 from rota.core.cluster import Cluster, cluster_from
-from rota.core.errors import ConfigError, IllegalTransition
+from rota.core.errors import ConfigError, IllegalTransition, RotaError
 from rota.core.events import RunStarted
+from rota.core.job_spec import JobSpec, spec_values
 from rota.core.ports import Throughputs
 from rota.core.rules import Rules
-from rota.deploy.events import KINDS, DeployEvent, from_fields
-from rota.deploy.scheduler.old_journals import translated
+from rota.deploy.events import KINDS, DeployEvent, JobAccepted, from_fields
+from rota.deploy.scheduler.old_journals import lenient_spec, translated
 from rota.deploy.scheduler.registry import Registry
-from rota.engine.checkpoint import SafeReader
+from rota.deploy.scheduler.snapshots import FORMAT, Saved, SnapshotWriter, read
 from rota.engine.live_state import LiveState
 from rota.engine.log import LineReader
 from rota.engine.trigger import Trigger
 
 log = logging.getLogger(__name__)
 
-_SNAPSHOT = f"{__version__}/2"
-"""Snapshots of another version of Rota, or with other contents, are not used: the journal is read instead."""
+_ANY_SPEC = JobSpec(emulated=True, steps=1)
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RotaError)
+"""What reading an event or a snapshot raises that makes no sense."""
 
 
 @dataclass(kw_only=True)
@@ -57,11 +57,27 @@ class Events(Protocol):
     def events(self, after: int = 0) -> Iterable[tuple[int, dict[str, Any]]]:
         """(number, fields) of the events behind `after`."""
 
-    def snapshot(self, version: str) -> tuple[int, bytes] | None:
-        """The newest snapshot of a version: number of its last event, contents."""
+    @property
+    def begins_after(self) -> int:
+        """Number of the event before which events are missing; 0: all are there."""
 
-    def save_snapshot(self, version: str, body: bytes) -> None:
+    def snapshots(self) -> Sequence[Stored]:
+        """Snapshots that are whole, the newest first."""
+
+    def save_snapshot(self, format_: int, body: bytes) -> None:
         """Keep the state as it is after the last event."""
+
+
+class Stored(Protocol):
+    """A snapshot in the journal."""
+
+    @property
+    def number(self) -> int:
+        """Of the last event in it."""
+
+    @property
+    def body(self) -> bytes:
+        """The document."""
 
 
 class Recovery:
@@ -74,55 +90,65 @@ class Recovery:
         self._catalogue = catalogue
         self._rules = rules
         self._make_state = make_state
+        self._writer = SnapshotWriter()
 
     def recover(self) -> Recovered:
         """Everything that was committed. Raises ConfigError if it cannot be read."""
-        snapshot = self._journal.snapshot(_SNAPSHOT)
-        recovered, after = (Recovered(), 0) if snapshot is None else self._from_snapshot(*snapshot)
+        recovered, after = self._start()
         reader = LineReader()
-        number = after
-        try:
-            for number, fields in self._journal.events(after):  # noqa: B007 - for the message
-                self._replay(recovered, reader, fields)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(
-                f"{self._journal.path}: event {number} cannot be read ({type(error).__name__}: {error}); "
-                "it was written by another version of Rota, or the file is damaged"
-            ) from error
+        for number, fields in self._journal.events(after):
+            try:
+                self.replay(recovered, reader, fields)
+            except UNREADABLE as error:  # noqa: PERF203 - the message names the event
+                raise ConfigError(
+                    f"{self._journal.path}: event {number} cannot be read ({type(error).__name__}: {error}); it was "
+                    "written by another version of Rota, or the file is damaged: see `rota journal check`"
+                ) from error
         return recovered
 
+    def _start(self) -> tuple[Recovered, int]:
+        """The newest snapshot that can be read, else nothing, and the number of the last event in it."""
+        problems = []
+        for stored in self._journal.snapshots():
+            try:
+                return self.from_snapshot(stored.body), stored.number
+            except (*UNREADABLE, zlib.error) as error:  # noqa: PERF203 - each by itself
+                problems.append(f"snapshot after event {stored.number}: {type(error).__name__}: {error}")
+                log.warning("%s", problems[-1])
+        if self._journal.begins_after:
+            raise ConfigError(
+                f"{self._journal.path}: events up to {self._journal.begins_after} were removed, and no snapshot after "
+                f"them can be read ({'; '.join(problems) or 'there is none'}); a newer version of Rota may read them, "
+                "else see `rota journal check` and `rota journal repair`"
+            )
+        return Recovered(), 0
+
+    def from_snapshot(self, body: bytes) -> Recovered:
+        """The state of a snapshot. Raises one of UNREADABLE, or zlib.error."""
+        saved = read(body, self._make_state, self._rules)
+        return Recovered(registry=saved.registry, state=saved.state, trigger=saved.trigger, last_at=saved.at)
+
     def save(self, recovered: Recovered, at: float) -> None:
-        """Write a snapshot."""
+        """Write a snapshot. Raises OutputError."""
         began = time.perf_counter()
-        parts = {
-            "registry": recovered.registry,
-            "state": recovered.state,
-            "trigger": recovered.trigger,
-            "at": at,
-        }
-        self._journal.save_snapshot(_SNAPSHOT, pickle.dumps(parts, protocol=5))
+        saved = Saved(registry=recovered.registry, state=recovered.state, trigger=recovered.trigger, at=at)
+        self._journal.save_snapshot(FORMAT, self._writer.write(saved))
         log.debug("snapshot in %.3f s", time.perf_counter() - began)
 
-    def _from_snapshot(self, number: int, body: bytes) -> tuple[Recovered, int]:
-        try:
-            parts = SafeReader(io.BytesIO(body)).load()
-            recovered = Recovered(
-                registry=parts["registry"], state=parts["state"], trigger=parts["trigger"], last_at=parts["at"]
-            )
-        except Exception as error:  # noqa: BLE001 - a snapshot only saves time
-            log.warning("the snapshot cannot be used (%s); reading the whole journal", error)
-            return Recovered(), 0
-        if recovered.state is not None:
-            recovered.state.attach(self._catalogue)
-        return recovered, number
+    def prepare(self, registry: Registry, most: int) -> None:
+        """Do a part of the work for the next snapshot."""
+        self._writer.prepare(registry, most)
 
-    def _replay(self, recovered: Recovered, reader: LineReader, fields: dict[str, Any]) -> None:
+    def replay(self, recovered: Recovered, reader: LineReader, fields: dict[str, Any]) -> IllegalTransition | None:
+        """Take over one event; what the phase of a job did not allow of it. Raises one of UNREADABLE."""
         recovered.last_at = max(recovered.last_at, float(fields["at"]))
         event = _deploy_event(fields) if fields["event"] in KINDS else self._engine_event(recovered, reader, fields)
         try:
             recovered.registry.apply(event)
         except IllegalTransition as error:  # it was the same then, and the job was given up in the next event
             log.warning("%s was left out: %s", type(event).__name__, error)
+            return error
+        return None
 
     def _engine_event(self, recovered: Recovered, reader: LineReader, fields: dict[str, Any]) -> Any:
         event = reader.read(fields)
@@ -135,7 +161,11 @@ class Recovery:
 
 
 def _deploy_event(fields: Mapping[str, Any]) -> DeployEvent:
+    known = translated(fields)
     try:
-        return from_fields(translated(fields))
-    except ConfigError as error:  # a job that cannot be: the caller says which event it is
-        raise ValueError(str(error)) from error
+        return from_fields(known)
+    except ConfigError:  # a job that this version would refuse
+        spec = lenient_spec(known["spec"])
+        accepted = from_fields({**known, "spec": spec_values(_ANY_SPEC)})
+        assert isinstance(accepted, JobAccepted)  # nothing else has a specification
+        return replace(accepted, spec=spec)

@@ -13,9 +13,12 @@ from typing import Any
 
 from rota.core import events as engine_events
 from rota.core.errors import IllegalTransition
-from rota.core.lifecycle import FINAL_PHASES, AttemptOutcome, JobPhase
+from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy import events as deploy_events
-from rota.deploy.scheduler.records import Attempt, Job, Node
+from rota.deploy.scheduler import attempt_accounts
+from rota.deploy.scheduler.attempt_accounts import RestartTimes
+from rota.deploy.scheduler.clock import ClockReading
+from rota.deploy.scheduler.records import MOST_ATTEMPTS, Attempt, AttemptRecord, Job, Node, places_of
 
 DECISION_FAILURES: tuple[type[Any], ...] = (engine_events.SolveFailed, engine_events.PlacementFailed)
 """Events by which the engine says that a policy or a mechanism gave no answer that can be used."""
@@ -56,6 +59,18 @@ class Registry:
     counts: dict[JobPhase, int] = field(default_factory=lambda: dict.fromkeys(sorted(FINAL_PHASES), 0))
     """Jobs that are over, those that left memory included."""
     failed_decisions: FailedDecisions = field(default_factory=FailedDecisions)
+    checkpoints: str = ""
+    """The folder of checkpoints that is ours."""
+    own_checkpoints_from: int = 0
+    """Folders of unknown jobs with lower numbers may be somebody else's."""
+    restart_times: RestartTimes = field(default_factory=RestartTimes)
+    generation: int = 0
+    """How often a scheduler was started on this journal."""
+    clock: ClockReading | None = None
+    """All clocks when that happened last."""
+    clock_sets: int = 0
+    """How often the wall clock of the scheduler's machine was set."""
+    last_clock_set: deploy_events.ClockSet | None = None
 
     def __post_init__(self) -> None:
         self._apply = self._handlers()
@@ -63,25 +78,32 @@ class Registry:
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
             deploy_events.ServiceStarted: self._service_started,
+            deploy_events.ClockSet: self._clock_set,
             deploy_events.JobAccepted: self._accepted,
             deploy_events.CancelAsked: self._cancelled,
             deploy_events.JobGivenUp: self._given_up,
             deploy_events.JobWaits: self._waits,
             deploy_events.JobsArchived: self._archived,
+            deploy_events.JobsForgotten: self._forgotten,
+            deploy_events.CheckpointsClaimed: self._claimed,
             deploy_events.NodeJoined: self._joined,
             deploy_events.NodeLost: self._lost,
             deploy_events.NodeDrained: self._drained,
+            deploy_events.NodeRemoved: self._removed,
             deploy_events.AttemptStarted: self._started,
             deploy_events.AttemptResized: self._resized,
             deploy_events.AttemptStopping: self._stopping,
             deploy_events.StepsSaved: self._saved,
             deploy_events.AttemptEnded: self._attempt_ended,
             deploy_events.LeasesExtended: self._extended,
+            deploy_events.JobCanSave: self._can_save,
+            deploy_events.AttemptSaving: self._saving,
             engine_events.JobsSubmitted: self._submitted,
             engine_events.JobsRejected: self._rejected,
             engine_events.JobsDropped: self._rejected,
             engine_events.JobsFinished: self._finished,
             engine_events.JobsParked: self._parked,
+            engine_events.JobsPinned: self._pinned,
             engine_events.JobsReturned: self._returned,
             engine_events.Planned: self._decided,
             engine_events.RoundsRan: self._decided,
@@ -113,7 +135,14 @@ class Registry:
     def _accepted(self, event: deploy_events.JobAccepted) -> None:
         if event.job in self.jobs:
             raise IllegalTransition(f"job {event.job} is accepted a second time", self.jobs[event.job].story, event.job)
-        job = Job(id=event.job, spec=event.spec, submitted=event.at, by=event.by, request=event.request)
+        job = Job(
+            id=event.job,
+            spec=event.spec,
+            submitted=event.at,
+            by=event.by,
+            request=event.request,
+            secrets=event.secrets,
+        )
         self.jobs[event.job] = job
         self.live[event.job] = job
         self.next_job = max(self.next_job, event.job + 1)
@@ -172,6 +201,14 @@ class Registry:
             if jobs and not any(other in self.jobs for other in jobs):
                 del self.requests[job.request]
 
+    def _forgotten(self, event: deploy_events.JobsForgotten) -> None:
+        self.archived -= event.count
+
+    def _claimed(self, event: deploy_events.CheckpointsClaimed) -> None:
+        self.checkpoints = event.folder
+        self.own_checkpoints_from = event.own_from
+        self.next_job = max(self.next_job, event.next_job)
+
     # What the engine says
 
     def _submitted(self, event: engine_events.JobsSubmitted) -> None:
@@ -212,6 +249,11 @@ class Registry:
     def _parked(self, event: engine_events.JobsParked) -> None:
         for number in event.jobs.tolist():
             self.jobs[number].parked = True
+            self.jobs[number].pinned = False
+
+    def _pinned(self, event: engine_events.JobsPinned) -> None:
+        for number in event.jobs.tolist():
+            self.jobs[number].pinned = event.pinned
 
     def _returned(self, event: engine_events.JobsReturned) -> None:
         for number in event.jobs.tolist():
@@ -238,6 +280,7 @@ class Registry:
         job.started = event.at if job.started < 0 else job.started
         job.wait_until = 0.0
         job.reason = ""
+        job.usual_restart_s = self.restart_times.stop_s + self.restart_times.start_s
         job.attempt = Attempt(
             epoch=event.epoch,
             parts=event.parts,
@@ -247,8 +290,17 @@ class Registry:
             resume_step=event.resume_step,
             rate=event.rate,
             port=event.port,
+            least_turn_until=event.at + self._least_turn(job),
+            saved_at=event.at,
         )
         self.running[event.job] = job
+        record = AttemptRecord(epoch=event.epoch, places=places_of(job.spec, event.parts), started=event.at)
+        job.attempts = (*job.attempts[1 - MOST_ATTEMPTS :], record)
+
+    def _least_turn(self, job: Job) -> float:
+        """Engine seconds that a job runs at least before it may be preempted."""
+        wall_s = job.spec.least_turn_s or float(self.config.get("least_turn_s", 0.0))
+        return wall_s * float(self.config.get("time_scale", 1.0))
 
     def _resized(self, event: deploy_events.AttemptResized) -> None:
         attempt = self._attempt(event)
@@ -271,13 +323,20 @@ class Registry:
     def _saved(self, event: deploy_events.StepsSaved) -> None:
         job = self.jobs[event.job]
         if event.epoch == job.epoch and event.step > job.saved_step:
-            job.saved_step = event.step
-            job.checkpoint = event.path
-            job.losses = 0
+            attempt_accounts.count_saved(job, event)
+
+    def _can_save(self, event: deploy_events.JobCanSave) -> None:
+        self.jobs[event.job].seen_saving = event.how
+
+    def _saving(self, event: deploy_events.AttemptSaving) -> None:
+        attempt = self._attempt(event)
+        if attempt is not None:
+            attempt.saving = event.saving
 
     def _attempt_ended(self, event: deploy_events.AttemptEnded) -> None:
         job = self.jobs[event.job]
-        if self._attempt(event) is None:
+        attempt = self._attempt(event)
+        if attempt is None:
             return
         if not job.over:
             job.move(JobPhase.QUEUED)
@@ -285,21 +344,10 @@ class Registry:
         job.attempt = None
         job.exit_code = event.exit_code
         del self.running[event.job]
-        self._count_outcome(job, event)
-
-    @staticmethod
-    def _count_outcome(job: Job, event: deploy_events.AttemptEnded) -> None:
-        if event.outcome is AttemptOutcome.COMPLETED and job.final_phase is None:
-            job.final_phase = JobPhase.FINISHED
-            job.ended = event.at
-            job.saved_step = max(job.saved_step, job.spec.expected_steps)
-        elif event.outcome is AttemptOutcome.STOPPED:
-            job.preemptions += 1
-        elif event.outcome is AttemptOutcome.LOST:
-            job.losses += 1
-        elif job.final_phase is None:
-            job.restarts += 1
-            job.reason = f"{event.outcome.value}: {event.detail}" if event.detail else event.outcome.value
+        attempt_accounts.remember_end(job, attempt, event)
+        attempt_accounts.count_outcome(job, event)
+        attempt_accounts.count_lost_work(job, event)
+        attempt_accounts.learn_times(self.restart_times, job, attempt, event)
 
     def _extended(self, event: deploy_events.LeasesExtended) -> None:
         for number, epoch in event.attempts:
@@ -324,6 +372,16 @@ class Registry:
     def _drained(self, event: deploy_events.NodeDrained) -> None:
         self.nodes[event.node].drained = event.drained
 
+    def _removed(self, event: deploy_events.NodeRemoved) -> None:
+        self.nodes.pop(event.node, None)
+
     def _service_started(self, event: deploy_events.ServiceStarted) -> None:
         self.begun = event.begun
+        self.generation = max(self.generation + 1, event.generation)
+        wall = event.begun + event.at / float(event.config.get("time_scale", 1.0))
+        self.clock = ClockReading(at=event.at, wall=wall, boot=event.boot, machine_s=event.machine_s)
         self.config = event.config
+
+    def _clock_set(self, event: deploy_events.ClockSet) -> None:
+        self.clock_sets += 1
+        self.last_clock_set = event

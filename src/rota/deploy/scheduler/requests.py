@@ -5,32 +5,32 @@ Every method returns the events that follow and a function that makes the answer
 
 from __future__ import annotations
 
-import math
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
-from rota.core.cluster import Cluster, Server
-from rota.core.errors import ConfigError, RotaError
-from rota.core.job_spec import JobSpec
-from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeJoined
+from rota.core.cluster import Cluster
+from rota.core.errors import OutputError, RotaError
+from rota.core.job_spec import HIDDEN, JobSpec, with_hidden_values
+from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved
 from rota.deploy.scheduler.agent_reports import events_of_report
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats
-from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.node_identity import in_use, may_take_over
+from rota.deploy.scheduler.node_offers import OfferedNode, Refused, as_declared, check_amounts, joined
+from rota.deploy.scheduler.node_remarks import address_remark, type_remark
+from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.secrets import SecretStore
 from rota.emulate.catalogue import DeviceTimes
 
+__all__ = ["Answer", "Archive", "OfferedNode", "Refused", "Requests"]
+
+log = logging.getLogger(__name__)
+
 Answer = tuple[list[DeployEvent], Callable[[], Any]]
-
-
-class Refused(ConfigError):
-    """A request that cannot be granted; `status` is the name of a status of gRPC."""
-
-    def __init__(self, status: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Archive(Protocol):
@@ -41,25 +41,6 @@ class Archive(Protocol):
 
     def request(self, request: str) -> list[int] | None:
         """Jobs of a submission, by the name that the submitter gave it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferedNode:
-    """A server as its agent registers it."""
-
-    node: str
-    type: str
-    devices: tuple[str, ...]
-    cpus: float = 0.0
-    memory_gb: float = 0.0
-    storage_mbps: float = 0.0
-    network_gbps: float = 0.0
-    rack: str = ""
-    host: str = ""
-    emulated: bool = False
-    limits: str = ""
-    device_memory_mib: float = 0.0
-    identity: str = ""
 
 
 class Requests:
@@ -74,13 +55,18 @@ class Requests:
         archive: Archive,
         declared: Cluster | None = None,
         time_scale: float = 1.0,
+        secrets: SecretStore | None = None,
+        dead_after_s: float = 10.0,
     ) -> None:
         self._registry = registry
         self._heartbeats = heartbeats
         self._catalogue = catalogue
         self._archive = archive
         self._declared = None if declared is None else {server.id: server for server in declared.servers}
+        self._declared_types = () if declared is None else declared.types
         self._time_scale = time_scale
+        self._secrets = secrets or SecretStore()
+        self._dead_after_s = dead_after_s
 
     # Users
 
@@ -90,11 +76,34 @@ class Requests:
         if known is not None:
             return [], lambda: known
         first = self._registry.next_job
+        checked = {first + i: self._checked(spec) for i, spec in enumerate(specs)}
+        kept = self._keep_secrets(checked)
         events: list[DeployEvent] = [
-            JobAccepted(at=now, job=first + i, spec=self._checked(spec), by=by, request=request)
-            for i, spec in enumerate(specs)
+            JobAccepted(
+                at=now,
+                job=number,
+                spec=with_hidden_values(spec),
+                by=by,
+                request=request,
+                secrets=kept.get(number, ""),
+            )
+            for number, spec in checked.items()
         ]
-        return events, lambda: list(range(first, first + len(specs)))
+        return events, lambda: list(checked)
+
+    def _keep_secrets(self, specs: Mapping[int, JobSpec]) -> dict[int, str]:
+        """Write values of environments down before the jobs are accepted; the names under which they are kept."""
+        for spec in specs.values():
+            hidden = sorted(name for name, value in spec.env.items() if value == HIDDEN)
+            if hidden:
+                problem = (
+                    f"{spec.label}: the value of {hidden[0]} is {HIDDEN}, by which lists hide values; give its own"
+                )
+                raise Refused("INVALID_ARGUMENT", problem)
+        try:
+            return self._secrets.put({number: spec.env for number, spec in specs.items()})
+        except OutputError as error:
+            raise Refused("RESOURCE_EXHAUSTED", f"no job was accepted: {error}") from error
 
     def _jobs_of_request(self, request: str) -> list[int] | None:
         jobs = self._registry.requests.get(request)
@@ -128,14 +137,38 @@ class Requests:
 
     def drain(self, name: str, by: str, now: float, *, undo: bool) -> Answer:
         """Keep jobs away from a node, or let them back."""
-        node = self._registry.nodes.get(name)
-        if node is None:
-            known = ", ".join(sorted(self._registry.nodes)) or "none yet"
-            raise Refused("NOT_FOUND", f"there is no node {name!r}; known: {known}")
+        node = self._node(name)
         events: list[DeployEvent] = []
         if node.drained == undo:
             events.append(NodeDrained(at=now, node=name, drained=not undo, by=by))
         return events, lambda: None
+
+    def remove_node(self, name: str, by: str, now: float) -> Answer:
+        """Forget a node that is lost."""
+        node = self._node(name)
+        if not node.lost:
+            raise Refused(
+                "FAILED_PRECONDITION",
+                f"node {name!r} was heard {self._heartbeats.silent_s(name):.1f} s ago; only a lost one can be removed. "
+                "Stop its agent and wait until `rota nodes` shows it as lost",
+            )
+        return [NodeRemoved(at=now, node=name, by=by)], lambda: None
+
+    def _node(self, name: str) -> Node:
+        node = self._registry.nodes.get(name)
+        if node is None:
+            known = ", ".join(sorted(self._registry.nodes)) or "none yet"
+            raise Refused("NOT_FOUND", f"there is no node {name!r}; known: {known}")
+        return node
+
+    def remark(self, name: str) -> str:
+        """What an operator should know about a node; empty: nothing."""
+        gpu_type = self._registry.nodes[name].joined.type
+        remarks = (self._type_remark(gpu_type), address_remark(self._registry, name))
+        return "; ".join(remark for remark in remarks if remark)
+
+    def _type_remark(self, gpu_type: str) -> str:
+        return type_remark(gpu_type, self._catalogue.name, self._catalogue.types, self._declared_types)
 
     def audit(self, who: str, what: str, times: int, now: float) -> Answer:
         """Write down that somebody was refused."""
@@ -151,11 +184,24 @@ class Requests:
         """A server comes, or comes back; the answer is its session."""
         if not offered.node or not offered.type:
             raise Refused("INVALID_ARGUMENT", "a node needs a name and an accelerator type")
-        _check_amounts(offered)
-        node = offered if self._declared is None else _as_declared(offered, self._declared)
+        check_amounts(offered)
+        node = offered if self._declared is None else as_declared(offered, self._declared)
+        self._check_alone(node)
         session = uuid.uuid4().hex
         self._heartbeats.renew(node.node)
-        return [_joined(node, session, now)], lambda: session
+        remark = self._type_remark(node.type)
+        if remark:
+            log.warning("node %s: %s", node.node, remark)
+        return [joined(node, session, now)], lambda: session
+
+    def _check_alone(self, offered: OfferedNode) -> None:
+        """Refused if another agent speaks for the node, or may do so any moment."""
+        before = self._registry.nodes.get(offered.node)
+        if before is None or before.lost or may_take_over(before.joined, offered):
+            return
+        silent_s = self._heartbeats.silent_s(offered.node)
+        if silent_s <= self._dead_after_s:
+            raise Refused("ALREADY_EXISTS", in_use(before.joined, silent_s, self._dead_after_s))
 
     def report(self, report: AgentReport, now: float) -> Answer:
         """What a node runs; the answer is False if it has to register again."""
@@ -166,54 +212,3 @@ class Requests:
             return [], lambda: True
         events = events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
         return events, lambda: True
-
-
-def _check_amounts(offered: OfferedNode) -> None:
-    """Refused if a server says to have something that no server can have."""
-    for name in ("cpus", "memory_gb", "storage_mbps", "network_gbps", "device_memory_mib"):
-        amount = getattr(offered, name)
-        if not (math.isfinite(amount) and amount >= 0):
-            message = f"node {offered.node!r}: {name} is {amount!r}; give a number from 0 on"
-            raise Refused("INVALID_ARGUMENT", message)
-
-
-def _as_declared(offered: OfferedNode, declared: Mapping[str, Server]) -> OfferedNode:
-    """The server as the cluster file has it; Refused if it is not in there, or has less."""
-    server = declared.get(offered.node)
-    if server is None:
-        names = ", ".join(sorted(declared)[:8])
-        raise Refused("FAILED_PRECONDITION", f"the cluster file has no server {offered.node!r}; it has {names}, ...")
-    have = len(offered.devices)
-    if server.type != offered.type or server.capacity.gpus > have:
-        raise Refused(
-            "FAILED_PRECONDITION",
-            f"server {offered.node!r} should have {server.capacity.gpus} x {server.type} by the cluster file; "
-            f"the agent offers {have} x {offered.type}",
-        )
-    return replace(
-        offered,
-        devices=offered.devices[: server.capacity.gpus],
-        rack=server.rack,
-        cpus=server.capacity.cpus or offered.cpus,
-        memory_gb=server.capacity.memory_gb or offered.memory_gb,
-    )
-
-
-def _joined(node: OfferedNode, session: str, now: float) -> NodeJoined:
-    return NodeJoined(
-        at=now,
-        node=node.node,
-        type=node.type,
-        devices=node.devices,
-        cpus=node.cpus,
-        memory_gb=node.memory_gb,
-        storage_mbps=node.storage_mbps,
-        network_gbps=node.network_gbps,
-        rack=node.rack,
-        host=node.host,
-        session=session,
-        emulated=node.emulated,
-        limits=node.limits,
-        device_memory_mib=node.device_memory_mib,
-        identity=node.identity,
-    )

@@ -1,4 +1,4 @@
-"""What the engine is told at the end of a round: the world's side of `Clock.advance`.
+"""What the engine is told at the end of a round, or within one: the world's side of `Clock.advance`.
 
 Pure: computed from the registry and the state, so that a scheduler which died in the middle of telling tells the rest.
 """
@@ -6,6 +6,7 @@ Pure: computed from the registry and the state, so that a scheduler which died i
 from __future__ import annotations
 
 import contextlib
+import math
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from rota.core.events import (
     JobsDropped,
     JobsFinished,
     JobsParked,
+    JobsPinned,
     JobsReturned,
     JobsSubmitted,
     ProgressMade,
@@ -28,6 +30,7 @@ from rota.core.events import (
 from rota.core.jobs import Jobs, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
+from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 from rota.engine.live_state import LiveState
@@ -74,6 +77,8 @@ class RoundReport:
         self._round_s = round_s
         self._fit: dict[tuple[str, int], bool] = {}
         self._fit_for: Cluster | None = None
+        self.next_return = math.inf
+        """Engine second at which the first of the jobs that wait after a failure is to be tried again."""
 
     def events(self, state: LiveState, now: float, since: float) -> list[Event]:
         """Events for the engine, in an order in which each makes sense after the ones before."""
@@ -91,6 +96,9 @@ class RoundReport:
         if cluster is not None:
             events += self._back(rest, target, now)
             events += self._new(rest, target, now)
+        events += self._pins(now)
+        later = [job.wait_until for job in rest if job.wait_until > now]
+        self.next_return = min(later, default=math.inf)
         return events
 
     def _ran(self, state: LiveState, now: float, since: float) -> list[Event]:
@@ -107,7 +115,7 @@ class RoundReport:
         ran = RoundsRan(
             at=now,
             start=since,
-            rounds=max(1, round((now - since) / self._round_s)),
+            rounds=math.floor(now / self._round_s) - math.floor(since / self._round_s),
             steps=nothing,
             partner_steps=nothing,
             seconds=seconds,
@@ -157,6 +165,17 @@ class RoundReport:
             else:
                 runs.append([job])
         return [JobsSubmitted(at=now, first_id=run[0].id, jobs=_table(run)) for run in runs]
+
+    def _pins(self, now: float) -> list[Event]:
+        """Jobs that must not be stopped for others from now on, and those that may be again."""
+        running = [job for job in self._registry.running.values() if job.admitted and not job.parked]
+        pinned = [job for job in running if not preemptible(job, now)]
+        numbers = {job.id for job in pinned}
+        groups = {
+            True: [job for job in pinned if not job.pinned],
+            False: [job for job in self._registry.live.values() if job.pinned and job.id not in numbers],
+        }
+        return [JobsPinned(at=now, jobs=_ids(jobs), pinned=pin) for pin, jobs in groups.items() if jobs]
 
     def _fits(self, job: Job, cluster: Cluster) -> bool:
         if cluster is not self._fit_for:

@@ -2,44 +2,67 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 from rota.assembly import make_policy, make_rules, make_throughputs
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ConfigError, RotaError
-from rota.core.events import Event, Planned, RunEnded, RunStarted
+from rota.core.events import Event, RunEnded, RunStarted
 from rota.core.ports import EveryEvent
 from rota.deploy.deciding import TimeLimitedPolicy
-from rota.deploy.events import ServiceStarted
+from rota.deploy.events import CheckpointsClaimed
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
+from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim
+from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
 from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.gang_stops import GangStops
 from rota.deploy.scheduler.heartbeats import Heartbeats
+from rota.deploy.scheduler.housekeeping import Housekeeping
 from rota.deploy.scheduler.inbox import Inbox, Work
 from rota.deploy.scheduler.journal import Journal
 from rota.deploy.scheduler.leases import LeaseKeeper
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import NodeOrders, OrderBoard
+from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.recovery import Recovered, Recovery
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
+from rota.deploy.scheduler.secrets import SecretStore, secrets_file
+from rota.deploy.scheduler.starting import events_of_start
 from rota.deploy.scheduler.world import DeploymentWorld
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
 from rota.mechanisms.registry import build
+from rota.policies.fair_by_tenant import TenantWeighted, divides_by_weight
 
 log = logging.getLogger(__name__)
 
-_SNAPSHOT_EVERY = 2000
-"""Events."""
+
+_CHECKPOINTS_LOOKED_FOR = 1000
+_LOOK_S = 60.0
+"""Wall seconds that the owner may take to answer."""
+
+
+def _jobs_in_memory(registry: Registry) -> JobsOfFolder:
+    over = {number: job.ended for number, job in registry.ended.items() if job.attempt is None}
+    return JobsOfFolder(
+        next_job=registry.next_job,
+        own_from=registry.own_checkpoints_from,
+        not_over=frozenset(registry.jobs.keys() - over.keys()),
+        ended=over,
+    )
 
 
 class Scheduler:
@@ -58,19 +81,27 @@ class Scheduler:
         )
         self.journal = Journal(options.state)
         try:
+            self._secrets = SecretStore(secrets_file(options.state))
             self._recovery = Recovery(self.journal, self._catalogue, self.rules, self._make_state)
             self._recovered: Recovered = self._recovery.recover()
         except BaseException:
             self.journal.close()
             raise
         self._put_together(self._recovered.registry)
+        try:
+            self._claimed = self._claim_checkpoints()
+        except BaseException:
+            self.journal.close()
+            raise
+        self._removal = self._make_removal(self._claimed)
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
-        self._snapshot_at = self.journal.last
 
     def _make_policy(self) -> TimeLimitedPolicy:
         options = self.options
         policy = make_policy(options.policy, options.policy_settings, options.seed, self.rules)
+        if options.fair_by == "tenant" and divides_by_weight(options.policy):
+            policy = TenantWeighted(policy, options.tenants.weights())
         wall_round_s = self.rules.round_s / options.time_scale
         return TimeLimitedPolicy(policy, options.solve_budget_s or max(0.05, min(wall_round_s / 4, 5.0)))
 
@@ -81,7 +112,8 @@ class Scheduler:
         options = self.options
         round_s = self.rules.round_s
         self.registry = registry
-        self.clock = WallClock(scale=options.time_scale, begun=registry.begun or None, at_least=self._recovered.last_at)
+        self.clock = WallClock(scale=options.time_scale, before=registry.clock, at_least=self._recovered.last_at)
+        generation = registry.generation + 1
         self.archive = JobArchive(self.journal.path)
         self.heartbeats = Heartbeats(options.timing.heartbeat_s)
         self.requests = Requests(
@@ -91,9 +123,11 @@ class Scheduler:
             archive=self.archive,
             declared=options.cluster,
             time_scale=options.time_scale,
+            secrets=self._secrets,
+            dead_after_s=options.timing.dead_after_s,
         )
-        gang_stops = GangStops()
-        self.board = OrderBoard(registry, self.heartbeats, gang_stops)
+        gang_stops = GangStops(generation)
+        self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
         self._recorder = Recorder(registry, self.heartbeats, self.journal)
         self._inbox = Inbox()
         self._loop = ControlLoop(
@@ -106,27 +140,90 @@ class Scheduler:
             gang_stops=gang_stops,
             board=self.board,
             leases=LeaseKeeper(self.clock, options.timing, round_s),
+            secrets=self._secrets,
         )
+        self._housekeeping = Housekeeping(
+            journal=self.journal,
+            recovery=self._recovery,
+            recovered=self._recovered,
+            archive=self.archive,
+            recorder=self._recorder,
+            clock=self.clock,
+            retention=options.retention,
+        )
+        self._loop.housekeeping = self._housekeeping.step
         report = RoundReport(registry, self._catalogue, options.cluster, round_s)
         self._world = DeploymentWorld(
-            clock=self.clock, registry=registry, loop=self._loop, round_report=report, round_s=round_s
+            clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules
         )
+
+    # Checkpoints
+
+    def _claim_checkpoints(self) -> Claim | None:
+        if not self.options.checkpoints:
+            return None
+        registry = self.registry
+        saved = (job.checkpoint for job in registry.jobs.values() if job.checkpoint)
+        state = StateFile(
+            id=self.journal.id,
+            path=self.journal.path.absolute(),
+            next_job=registry.next_job,
+            checkpoints=frozenset(itertools.islice(saved, _CHECKPOINTS_LOOKED_FOR)),
+        )
+        return claim(Path(self.options.checkpoints), state, take_over=self.options.claim_checkpoints)
+
+    def _record_claim(self, claimed: Claim) -> None:
+        registry = self.registry
+        known = (registry.checkpoints, registry.own_checkpoints_from)
+        if known != (str(claimed.folder), claimed.own_from) or claimed.next_job > registry.next_job:
+            event = CheckpointsClaimed(
+                at=self.clock.now(),
+                folder=str(claimed.folder),
+                own_from=claimed.own_from,
+                next_job=claimed.next_job,
+            )
+            self._recorder.record(event)
+
+    def _make_removal(self, claimed: Claim | None) -> CheckpointRemoval | None:
+        if claimed is None:
+            return None
+        keep_s = self.options.retention.keep_checkpoints_s
+        return CheckpointRemoval(
+            folder=claimed.folder,
+            journal_id=self.journal.id,
+            keep_s=keep_s,
+            jobs=self._jobs_of_folder,
+            ended_before=lambda: self.clock.now() - keep_s * self.clock.scale,
+        )
+
+    def _jobs_of_folder(self) -> JobsOfFolder | None:
+        if time.monotonic() < self._housekeeping.removes_from or not self.alive():
+            return None
+        memory: JobsOfFolder = self.look("checkpoints", _jobs_in_memory).result(_LOOK_S)
+        return dataclasses.replace(memory, ended={**self.archive.ends(), **memory.ended})
 
     # Any thread
 
     def start(self) -> None:
         """Begin to serve."""
-        config = self.options.described(self.rules)
-        self._recorder.record(ServiceStarted(at=self.clock.now(), begun=self.clock.begun, config=config))
+        self._recorder.apply(events_of_start(self.registry, self.clock, self.options.described(self.rules)))
+        self._recorder.commit()
+        if self._claimed is not None:
+            self._record_claim(self._claimed)
         self.board.publish()
         self._thread.start()
+        if self._removal is not None:
+            self._removal.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the loop and let go of the state file; jobs keep running until their leases end."""
         self._loop.stop()
+        if self._removal is not None:
+            self._removal.stop()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         self.journal.close()
+        self._secrets.close()
 
     def alive(self) -> bool:
         """Whether the loop runs."""
@@ -139,6 +236,14 @@ class Scheduler:
     def look(self, what: str, question: Callable[[Registry], Any]) -> Future[Any]:
         """Let the owner make a value of the registry."""
         return self.post(what, lambda _: self.requests.look(question))
+
+    def reasons(self) -> Reasons:
+        """What explains jobs, as everything is now. Called by the owner."""
+        silent_s = {node: self.heartbeats.silent_s(node) for node in self.registry.nodes}
+        silent = {node: seconds for node, seconds in silent_s.items() if seconds > self.options.timing.dead_after_s}
+        scale = self.clock.scale
+        cluster = cluster_as_it_is(self.registry, self.clock.now(), time_scale=scale, silent_s=silent)
+        return Reasons(cluster, self._catalogue, self._secrets.missing)
 
     @property
     def published(self) -> Mapping[str, NodeOrders]:
@@ -153,7 +258,7 @@ class Scheduler:
     @property
     def round_start(self) -> float:
         """When the round of now began, engine seconds."""
-        return self._world.now()
+        return self._world.round_start
 
     @property
     def decided_s(self) -> float:
@@ -195,7 +300,7 @@ class Scheduler:
             mechanism=self._mechanism,
             clock=world,
             executor=world,
-            observers=[EveryEvent(self._recorder.apply_engine_event), EveryEvent(self._after)],
+            observers=[EveryEvent(self._recorder.apply_engine_event)],
             trigger=trigger,
             journal=EveryEvent(self._before),
             tolerant=True,
@@ -209,9 +314,3 @@ class Scheduler:
         """Every event of the engine is committed first."""
         if not isinstance(event, RunEnded):  # a service that stops goes on when it is started again
             self._recorder.commit_engine_event(event)
-
-    def _after(self, event: Event) -> None:
-        if isinstance(event, Planned) and self.journal.last - self._snapshot_at >= _SNAPSHOT_EVERY:
-            self._recovery.save(self._recovered, self.clock.now())
-            self._snapshot_at = self.journal.last
-            self._recorder.write_next_plan_in_full()

@@ -1,6 +1,7 @@
 """The engine's clock and executor in a deployment, and nothing else: rounds on a grid of the wall clock.
 
-Between two rounds the `control_loop` serves requests; at the end of one the `round_report` says what happened.
+Between two rounds the `control_loop` serves requests. At the end of one the `round_report` says what happened; under
+the rule `at_once` also as soon as something did that may let a job start, so that free GPUs are given out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from rota.core.events import Event
 from rota.core.horizon import Horizon
 from rota.core.placement import Plan
+from rota.core.rules import Rules
 from rota.core.view import View
 from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.control_loop import ControlLoop
@@ -21,6 +23,9 @@ from rota.engine.live_state import LiveState
 from rota.sim.tasks import make_tasks
 
 _LONGEST_NAP_S = 1.0
+_REST_BETWEEN_LOOKS = 4.0
+"""So many times as long as the last decision took, nothing is decided between two rounds: a flood of submissions must
+not keep the owner from answering."""
 
 
 class DeploymentWorld:
@@ -30,22 +35,36 @@ class DeploymentWorld:
     """A job may come at any time."""
 
     def __init__(
-        self, *, clock: WallClock, registry: Registry, loop: ControlLoop, round_report: RoundReport, round_s: float
+        self, *, clock: WallClock, registry: Registry, loop: ControlLoop, round_report: RoundReport, rules: Rules
     ) -> None:
         self._clock = clock
         self._registry = registry
         self._loop = loop
         self._round_report = round_report
-        self._round_s = round_s
+        self._round_s = rules.round_s
+        self._at_once = rules.at_once
         self._state: LiveState | None = None
         self._rates: dict[int, float] = {}
         self._round_start = 0.0
+        self._now = 0.0
+        """When something was decided last, or the start of the round if that was later."""
+        self.between_rounds = False
+        """Whether the round is under way."""
         self._begin_round()
-        self._reported_until = min(registry.last_round, self._round_start)
+        within_round = min(registry.last_round, clock.now())
+        self._reported_until = max(self._round_start - self._held_while_away_s(), within_round)
         self._decision_began = 0.0
+        self._next_look = 0.0
+        """When free GPUs may be given out next, monotonic seconds."""
         self.decided_s = 0.0
         """Wall seconds that the last round took to be decided."""
         loop.desired = self._desired
+
+    def _held_while_away_s(self) -> float:
+        """How long jobs held their slots since the last round that was decided: not beyond their leases."""
+        attempts = [job.attempt for job in self._registry.running.values() if job.attempt is not None]
+        leases_end = max((attempt.lease_until for attempt in attempts), default=self._registry.last_round)
+        return max(0.0, min(self._round_start, leases_end) - self._registry.last_round)
 
     def attach(self, state: LiveState) -> None:
         """From here on decisions are made on this state."""
@@ -57,6 +76,11 @@ class DeploymentWorld:
     """A deployment has no time at which it is up."""
 
     def now(self) -> float:
+        """The moment about which the engine decides: the start of the round, or one within it. Engine seconds."""
+        return self._now
+
+    @property
+    def round_start(self) -> float:
         """The last point of the grid of rounds, engine seconds."""
         return self._round_start
 
@@ -71,29 +95,52 @@ class DeploymentWorld:
         del horizon, limit  # nobody knows what real jobs will do: every round on the grid is looked at
         self._loop.carry_out()
         self.decided_s = time.perf_counter() - self._decision_began if self._decision_began else 0.0
-        self._wait_for_round()
+        self._next_look = time.monotonic() + _REST_BETWEEN_LOOKS * self.decided_s
+        self._wait()
         if self._loop.stopped or self._state is None:
             return []
         self._decision_began = time.perf_counter()
+        self._loop.something_happened = False
         events: list[Event] = []
         with self._loop.surviving("round report"):
-            events = self._round_report.events(self._state, self._round_start, self._reported_until)
-            self._reported_until = self._round_start
+            events = self._round_report.events(self._state, self._now, self._reported_until)
+            self._reported_until = self._now
         return events
 
-    def _wait_for_round(self) -> None:
+    def _wait(self) -> None:
+        """Serve requests until the next round, or until something happened that is acted on at once."""
         while not self._loop.stopped:
             end = self._round_start + self._round_s
-            wait_s = self._clock.wall_seconds(end - self._clock.now())
-            self._loop.turn(min(max(wait_s, 0.0), _LONGEST_NAP_S))
+            self._loop.turn(self._nap_s(end))
             if self._clock.now() >= end:
                 self._begin_round()
                 if self._something_to_decide():
                     return
                 self._reported_until = self._round_start
+            elif self._act_now():
+                self._now = self._clock.now()
+                self.between_rounds = True
+                return
+
+    def _nap_s(self, end: float) -> float:
+        """Wall seconds until something has to be looked at, if nobody asks for anything before."""
+        nap_s = min(self._clock.wall_seconds(end - self._clock.now()), _LONGEST_NAP_S)
+        if self._at_once and self._loop.something_happened:
+            nap_s = min(nap_s, self._next_look - time.monotonic())
+        if self._at_once:
+            nap_s = min(nap_s, self._clock.wall_seconds(self._round_report.next_return - self._clock.now()))
+        return max(nap_s, 0.0)
+
+    def _act_now(self) -> bool:
+        """Whether something happened in the middle of a round that may let a job start."""
+        if not self._at_once or self._state is None or time.monotonic() < self._next_look:
+            return False
+        return self._loop.something_happened or self._clock.now() >= self._round_report.next_return
 
     def _begin_round(self) -> None:
         self._round_start = math.floor(self._clock.now() / self._round_s) * self._round_s
+        self._now = self._round_start
+        self.between_rounds = False
         self._loop.round_start = self._round_start
 
     def _something_to_decide(self) -> bool:

@@ -32,6 +32,7 @@ class RefusalReason(str, enum.Enum):
     WRONG_ROLE = "wrong-role"
     UNKNOWN_METHOD = "unknown-method"
     MALFORMED = "malformed"
+    CERTIFICATE_IN_USE = "certificate-in-use"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Needs the library `cryptography`, which takes 10 MB.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rota.core.errors import ConfigError
+from rota.deploy.clocks import wall_date
 from rota.deploy.security import secret_files, subjects
 from rota.deploy.security.proof import BundleFiles, CertificateFacts
 from rota.deploy.security.subjects import Role, Subject
@@ -26,7 +27,7 @@ def examine(
 
     Raises ConfigError with the first thing that is wrong.
     """
-    at = datetime.now(timezone.utc) if now is None else now
+    at = wall_date() if now is None else now
     authority = read_certificate(files.authority)
     _check_dates(authority, files.authority, at, "make a new authority with `rota certs init`")
     path = files.certificate

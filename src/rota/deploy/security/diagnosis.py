@@ -45,6 +45,16 @@ def _without_tls() -> str:
     )
 
 
+def _remedy(problem: str) -> str:
+    """What the TLS library says about the scheduler's certificate, and what to do."""
+    problem = problem.rstrip(".")
+    if "expired" in problem or "not yet valid" in problem:
+        return f"{problem}; check the clocks of both machines, and renew it with `rota certs renew`"
+    if "mismatch" in problem or "not valid for" in problem:
+        return f"{problem}; use its host name, or make it for this one (`rota certs init --host`)"
+    return f"{problem}; use its host name, and the ca.pem it was made with"
+
+
 def _with_tls(plain: socket.socket, host: str, bundle: Bundle) -> str:
     context = client_context(bundle)
     context.set_alpn_protocols(["h2"])
@@ -57,11 +67,7 @@ def _with_tls(plain: socket.socket, host: str, bundle: Bundle) -> str:
                     "and accepts this certificate; the scheduler may just have started, try again"
                 )
     except ssl.SSLCertVerificationError as error:
-        problem = error.verify_message.rstrip(".")
-        return (
-            f"but its certificate is not accepted here: {problem}; use its host name, and the "
-            "ca.pem it was made with"
-        )
+        return f"but its certificate is not accepted here: {_remedy(error.verify_message)}"
     except TimeoutError:
         return "but does not answer; is it a scheduler?"
     except (ssl.SSLError, ConnectionError):

@@ -15,13 +15,13 @@ import hmac
 import json
 import re
 import secrets
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.deploy.clocks import wall_s
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import check_name
 from rota.deploy.security.watched_file import WatchedFile
@@ -68,7 +68,7 @@ class TokenFile:
     A running scheduler reads it again when it has changed.
     """
 
-    def __init__(self, path: str | Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: str | Path, clock: Callable[[], float] = wall_s) -> None:
         self._path = Path(path)
         self._clock = clock
         self._watched = WatchedFile(self._path, self._read, "no token is accepted")

@@ -32,6 +32,7 @@ _BOTH = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_reconnect_backoff_ms", 5_000),  # of gRPC itself: two minutes
 )
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     *_BOTH,

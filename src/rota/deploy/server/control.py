@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
@@ -11,20 +12,22 @@ from typing import Any
 from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import JobPhase
 from rota.deploy.scheduler.archive import JobFilter
-from rota.deploy.scheduler.order_board import LogOrder
+from rota.deploy.scheduler.reasons import Explanation
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Answer, Refused
+from rota.deploy.scheduler.secrets import without_values
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
-from rota.deploy.server.logs import LogStreams
+from rota.deploy.server.job_events import narrowed
+from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
+from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import job_message, node_message, status_message
+from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_of
 
-_SILENT_LOG_S = 10.0
-"""A log without a chunk for so long is looked after."""
 _LINES_AT_ONCE = 500
 _NEWS_EVERY_S = 0.2
 _PHASES = {phase.value: phase for phase in JobPhase}
@@ -33,7 +36,7 @@ _PHASES = {phase.value: phase for phase in JobPhase}
 class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     """For users."""
 
-    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogStreams) -> None:
+    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogService) -> None:
         super().__init__(scheduler, identify)
         self._logs = logs
 
@@ -49,6 +52,8 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         """Accept jobs."""
         caller = self._identify(context)
         specs = [_for_tenant(spec_of(message), caller) for message in request.jobs]
+        for spec in specs:
+            _check_weight(spec, caller, self._scheduler.options.tenants)
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
@@ -70,9 +75,11 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         limit = request.limit or None
 
         def in_memory(registry: Registry) -> tuple[dict[int, pb.JobInfo], int]:
-            numbers = sorted((job.id for job in registry.jobs.values() if wanted.takes(job)), reverse=True)
+            reasons = self._scheduler.reasons()
+            taken = (job.id for job in registry.jobs.values() if wanted.takes(job, reasons.phase))
+            numbers = sorted(taken, reverse=True)
             newest = [registry.jobs[number] for number in numbers[:limit]]
-            return {job.id: self._message(job) for job in newest}, len(numbers)
+            return {job.id: self._message(job, reasons.explain(job)) for job in newest}, len(numbers)
 
         # In this order, so that a job which leaves memory meanwhile is not missed.
         messages, total = await self._look("ListJobs", in_memory)
@@ -80,7 +87,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         total += more
         for job in archived:
             total -= job.id in messages
-            messages.setdefault(job.id, self._message(job))
+            messages.setdefault(job.id, self._message(job, Explanation.of_archived(job)))
         newest = sorted(messages, reverse=True)[:limit]
         return pb.JobList(jobs=[messages[number] for number in newest], total=total)
 
@@ -92,7 +99,11 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     @answered
     async def GetJob(self, request: pb.JobRequest, context: Any) -> pb.JobInfo:
         """One job."""
-        message: pb.JobInfo = await self._of_job(request.job, context, self._message)
+
+        def question(job: Job) -> pb.JobInfo:
+            return self._message(job, self._scheduler.reasons().explain(job))
+
+        message: pb.JobInfo = await self._of_job(request.job, context, question)
         return message
 
     async def _of_job(self, number: int, context: Any, question: Callable[[Job], Any]) -> Any:
@@ -106,10 +117,10 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
         return await self._do(f"look at job {number}", work)
 
-    def _message(self, job: Job) -> pb.JobInfo:
+    def _message(self, job: Job, explanation: Explanation) -> pb.JobInfo:
         """Called by the owner, or for a job that left memory."""
         live_step = 0 if job.over else self._scheduler.heartbeats.live_step((job.id, job.epoch))
-        return job_message(job, self._scheduler.clock, live_step)
+        return job_message(job, self._scheduler.clock, explanation, live_step)
 
     @answered
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:
@@ -128,11 +139,25 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     async def ListNodes(self, request: pb.Empty, context: Any) -> pb.NodeList:
         """All servers."""
         del request, context
-        heartbeats = self._scheduler.heartbeats
         nodes = await self._look(
-            "ListNodes", lambda registry: [node_message(registry, heartbeats, name) for name in sorted(registry.nodes)]
+            "ListNodes", lambda registry: [self._node_message(registry, name) for name in sorted(registry.nodes)]
         )
         return pb.NodeList(nodes=nodes)
+
+    def _node_message(self, registry: Registry, name: str) -> pb.NodeInfo:
+        """Called by the owner."""
+        return node_message(registry, self._scheduler.heartbeats, name, self._scheduler.requests.remark(name))
+
+    @answered
+    async def RemoveNode(self, request: pb.RemoveNodeRequest, context: Any) -> pb.Empty:
+        """Forget a lost server."""
+        caller = self._identify(context)
+        if not caller.admin:
+            raise Refused("PERMISSION_DENIED", "only an admin may remove a node")
+        requests = self._scheduler.requests
+        what = f"RemoveNode of {request.node} by {caller.name}"
+        await self._do(what, lambda now: requests.remove_node(request.node, caller.name, now))
+        return pb.Empty()
 
     @answered
     async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.NodeInfo:
@@ -141,10 +166,9 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         if not caller.admin:
             raise Refused("PERMISSION_DENIED", "only an admin may drain a node")
         requests = self._scheduler.requests
-        heartbeats = self._scheduler.heartbeats
         what = f"Drain of {request.node} by {caller.name}"
         await self._do(what, lambda now: requests.drain(request.node, caller.name, now, undo=request.undo))
-        node: pb.NodeInfo = await self._look(what, lambda registry: node_message(registry, heartbeats, request.node))
+        node: pb.NodeInfo = await self._look(what, lambda registry: self._node_message(registry, request.node))
         return node
 
     @answered
@@ -167,13 +191,16 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         tenant = self._visible_tenant(context)
         journal = self._scheduler.journal
         after = request.after
+        if request.HasField("job"):
+            await self._of_job(request.job, context, lambda job: job.id)  # one that is not there is said so
         if after < 0:
             after = await self._look("Events", lambda _: journal.last)
         while self._scheduler.alive():
             lines = await asyncio.to_thread(journal.read, after, _LINES_AT_ONCE)
-            visible = lines if tenant is None else await self._of_tenant(lines, tenant)
+            wanted = await asyncio.to_thread(narrowed, lines, request.job) if request.HasField("job") else lines
+            visible = wanted if tenant is None else await self._of_tenant(wanted, tenant)
             for number, body in visible:
-                yield pb.EventLine(sequence=number, json=body)
+                yield pb.EventLine(sequence=number, json=without_values(body))
             after = lines[-1][0] if lines else after
             if not lines:
                 if not request.follow:
@@ -196,36 +223,30 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
     @streamed
     async def Logs(self, request: pb.LogsRequest, context: Any) -> AsyncGenerator[pb.LogChunk, None]:
-        """The output of a job, from the server of its last attempt."""
-        node, phase = await self._of_job(request.job, context, lambda job: (job.log_node, job.phase))
-        if not node:
-            raise Refused("FAILED_PRECONDITION", f"job {request.job} has not run yet ({phase.value})")
-        number, chunks = self._logs.open(node)
-        order = LogOrder(id=number, job=request.job, rank=request.rank, offset=-request.tail, follow=request.follow)
-        board = self._scheduler.board
-        try:
-            await self._do("Logs", lambda _: ([], lambda: board.ask_for_log(node, order)))
-            while True:
-                chunk = await self._next_chunk(chunks, node, follow=request.follow)
-                yield chunk
-                if chunk.end:
-                    return
-        finally:
-            self._logs.close(number)
-            self._scheduler.post("end of Logs", lambda _: ([], lambda: board.drop_log(node, number)))
+        """The output of a job, all attempts of it, from the archive."""
+        question = question_of(request)
+        clock = self._scheduler.clock
 
-    async def _next_chunk(self, chunks: asyncio.Queue[pb.LogChunk], node: str, *, follow: bool) -> pb.LogChunk:
-        while True:
-            try:
-                chunk = await asyncio.wait_for(chunks.get(), _SILENT_LOG_S)
-            except asyncio.TimeoutError:
-                orders = self._scheduler.published.get(node)
-                if follow and orders is not None and not orders.lost:
-                    continue  # a job may be silent; its node may not
-                raise Refused("ABORTED", f"node {node} does not answer; see `rota nodes`") from None
-            if chunk.error:
-                raise Refused("NOT_FOUND", chunk.error)
-            return chunk
+        async def ask() -> JobFacts:
+            facts: JobFacts = await self._of_job(request.job, context, lambda job: facts_of(job, clock.now()))
+            return facts
+
+        reading = LogReading(question=question, logs=self._logs, clock=clock, ask=ask)
+        with self._logs.one_reader(self._identify(context).tenant):
+            async with contextlib.aclosing(reading.chunks()) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+
+def _check_weight(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
+    """Refused if a job has more weight than the operator allows its tenant; an administrator may give any."""
+    limit = tenants.of(spec.tenant or "default").max_job_weight
+    if spec.weight > limit and not caller.admin:
+        reason = (
+            f"{spec.label}: weight {spec.weight:g} is above {limit:g}, the most for jobs of tenant {spec.tenant!r}; "
+            f"give at most {limit:g}, or ask whoever runs the scheduler for a larger max_job_weight (--tenants)"
+        )
+        raise Refused("PERMISSION_DENIED", reason)
 
 
 def _for_tenant(spec: JobSpec, caller: Caller) -> JobSpec:

@@ -1,4 +1,4 @@
-"""The service for agents: they register, watch their orders, report what runs, and push logs."""
+"""The service for agents: they register, watch their orders, report what runs, and upload its output."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from rota.deploy.scheduler.requests import Refused
+from rota.deploy.repetition import Repetition
+from rota.deploy.scheduler.requests import OfferedNode, Refused
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.audit import Audit, RefusalReason
 from rota.deploy.server.handlers import Handlers, Identify, answered, streamed
-from rota.deploy.server.logs import LogStreams
+from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import agent_report, desired_message, offered_node
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -24,9 +26,11 @@ _QUIET_S = 5.0
 class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
     """For agents."""
 
-    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogStreams) -> None:
+    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogService, audit: Audit) -> None:
         super().__init__(scheduler, identify)
         self._logs = logs
+        self._audit = audit
+        self._said = Repetition()
         self._news: dict[str, asyncio.Event] = {}
         self._events = asyncio.get_running_loop()
         scheduler.board.changed = self._changed
@@ -53,7 +57,13 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         self._check(request.node, context)
         scheduler = self._scheduler
         offered = offered_node(request)
-        session = await self._do(f"Register of {request.node}", lambda now: scheduler.requests.register(offered, now))
+        try:
+            session = await self._do(
+                f"Register of {request.node}", lambda now: scheduler.requests.register(offered, now)
+            )
+        except Refused as refusal:
+            self._tell_of_second_agent(offered, refusal, context)
+            raise
         log.info("node %s joined with %d x %s", request.node, len(request.devices), request.type)
         return pb.RegisterReply(
             session=session,
@@ -61,7 +71,15 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
             dead_after_s=scheduler.options.timing.dead_after_s,
             checkpoints=scheduler.options.checkpoints,
             time_scale=scheduler.clock.scale,
+            job_log_bytes=scheduler.options.log_limits.job_bytes,
+            log_segment_bytes=scheduler.options.log_limits.segment_bytes,
         )
+
+    def _tell_of_second_agent(self, offered: OfferedNode, refusal: Refused, context: Any) -> None:
+        """Two agents with one certificate are a matter for the operator; at growing intervals, as they try for ever."""
+        if refusal.status == "ALREADY_EXISTS" and self._said.due(f"{offered.node} {offered.instance}"):
+            why = f"agent at {offered.place or 'an unknown place'}: {refusal}"
+            self._audit.refused(context.peer(), "Register", RefusalReason.CERTIFICATE_IN_USE, why)
 
     @answered
     async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:
@@ -92,11 +110,13 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
                 continue
 
     @answered
+    async def UploadLogs(self, request: pb.LogUpload, context: Any) -> pb.LogUploadReply:
+        """Output of jobs that ran on a server, from that server."""
+        self._check(request.node, context)
+        return await self._logs.upload(request.node, request)
+
+    @answered
     async def PushLog(self, request: pb.LogChunk, context: Any) -> pb.Empty:
-        """Part of a log that somebody asked for, from the server that was asked."""
-        own = self._identify(context).node
-        asked = self._logs.node(request.id)
-        if own is not None and asked is not None and own != asked:
-            raise Refused("PERMISSION_DENIED", f"nobody asked {own} for this log")
-        await self._logs.push(request)
+        """Nobody asks agents for output any more; this one is of an older version."""
+        del request, context
         return pb.Empty()

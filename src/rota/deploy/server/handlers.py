@@ -17,6 +17,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.stopping import STOPPING
+from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,13 @@ def streamed(method: Callable[[Any, Any, Any], AsyncGenerator[T, None]]) -> Call
     return handler
 
 
+def _shown(request: Any) -> str:
+    """A request for the log; of jobs only how many, as there are secrets in them."""
+    if isinstance(request, pb.SubmitRequest):
+        return f"{len(request.jobs)} jobs, request {request.request!r}"
+    return " ".join(str(request).split())[:_LONGEST_REQUEST]
+
+
 async def _abort(name: str, request: Any, context: Any, error: Exception) -> None:
     """Answer with an error; always raises."""
     if isinstance(error, grpc.aio.AbortError):
@@ -93,7 +101,7 @@ async def _abort(name: str, request: Any, context: Any, error: Exception) -> Non
         await context.abort(grpc.StatusCode[error.status], str(error))
     if isinstance(error, ConfigError):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-    shown = " ".join(str(request).split())[:_LONGEST_REQUEST]
+    shown = _shown(request)
     log.error("%s failed: %s", name, shown, exc_info=error)
     what = f"{name} failed inside the scheduler ({type(error).__name__}: {error}); its log has more"
     await context.abort(grpc.StatusCode.INTERNAL, what)

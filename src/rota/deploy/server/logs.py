@@ -1,42 +1,180 @@
-"""Output of jobs on its way from an agent to a user: the user's stream waits for chunks that the agent pushes."""
+"""Output of jobs on its way from agents to the archive: who may send what, how fast, and who waits for it."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from rota.core.errors import OutputError
+from rota.deploy.scheduler.log_archive import LogArchive, Pacing, Piece, Rank
+from rota.deploy.scheduler.records import Place
+from rota.deploy.scheduler.requests import Answer, Refused
+from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.worker.frames import Segment
 from rota.rpc import rota_pb2 as pb
 
-_LONGEST_QUEUE = 64
-"""Chunks."""
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_BYTES_PER_S = 16e6
+"""Output that is taken in, from all agents together: the scheduler has other things to do."""
+_MOST_PIECES = 256
+"""In one upload."""
+_MOST_READERS = 64
+"""Users who read output at the same time, of one tenant."""
+_PERMISSIONS_KEPT = 10_000
+_REFUSAL_S = 10.0
+"""A refusal is looked at again after so many seconds."""
+_EXPIRE_EVERY_S = 600.0
 
 
-class LogStreams:
-    """Users who wait for chunks, by the number of their stream. Lives in the event loop of the server."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Permission:
+    """Whether a server may send the output of an attempt: of which ranks, for which tenant; or why not."""
 
-    def __init__(self) -> None:
-        self._queues: dict[int, asyncio.Queue[pb.LogChunk]] = {}
-        self._nodes: dict[int, str] = {}
-        self._numbers = itertools.count(1)
+    tenant: str = ""
+    place: Place | None = None
+    refusal: str = ""
+    until: float = float("inf")
+    """Monotonic seconds."""
 
-    def open(self, node: str) -> tuple[int, asyncio.Queue[pb.LogChunk]]:
-        """A number and the queue of the chunks that a node will send."""
-        number = next(self._numbers)
-        self._queues[number] = asyncio.Queue(_LONGEST_QUEUE)
-        self._nodes[number] = node
-        return number, self._queues[number]
 
-    def node(self, number: int) -> str | None:
-        """Who was asked."""
-        return self._nodes.get(number)
+class LogService:
+    """The archive behind two small pools of threads. Lives in the event loop of the server.
 
-    def close(self, number: int) -> None:
-        """Nobody reads any more."""
-        self._queues.pop(number, None)
-        self._nodes.pop(number, None)
+    One thread writes, two read, and they are nobody else's: whoever reads or floods output keeps nobody from the
+    journal.
+    """
 
-    async def push(self, chunk: pb.LogChunk) -> None:
-        """Hand a chunk to its reader; a slow reader slows the agent down."""
-        queue = self._queues.get(chunk.id)
-        if queue is not None:
-            await queue.put(chunk)
+    def __init__(self, scheduler: Scheduler) -> None:
+        options = scheduler.options
+        self.archive = LogArchive(options.logs_folder, options.log_limits)
+        self._scheduler = scheduler
+        self._writer = ThreadPoolExecutor(1, "log-writer")
+        self._readers = ThreadPoolExecutor(2, "log-reader")
+        self._pacing = Pacing(_BYTES_PER_S)
+        self._news: dict[int, asyncio.Event] = {}
+        self._permissions: dict[tuple[int, int, str], _Permission] = {}
+        self._reading: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Look at what is there, then remove what is too old from time to time; until cancelled."""
+        await self._written(self.archive.open)
+        while True:
+            await asyncio.sleep(_EXPIRE_EVERY_S)
+            await self._written(self.archive.expire)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._writer.shutdown(wait=False, cancel_futures=True)
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+    # Agents
+
+    async def upload(self, node: str, request: pb.LogUpload) -> pb.LogUploadReply:
+        """Take pieces in; what cannot be taken is answered one by one."""
+        if len(request.pieces) > _MOST_PIECES:
+            raise Refused(
+                "INVALID_ARGUMENT", f"{len(request.pieces)} pieces in one upload; send at most {_MOST_PIECES}"
+            )
+        stored = [await self._store(node, message) for message in request.pieces]
+        size = sum(len(message.data) for message in request.pieces)
+        return pb.LogUploadReply(stored=stored, pause_s=self._pacing.pause_s(size, time.monotonic()))
+
+    async def _store(self, node: str, message: pb.LogPiece) -> pb.LogStored:
+        permission = await self._permission(message.job, message.epoch, node)
+        place = permission.place
+        if place is None:
+            return pb.LogStored(refused=permission.refusal)
+        if not 0 <= message.rank - place.first_rank < place.ranks:
+            return pb.LogStored(refused=f"rank {message.rank} of job {message.job} does not run on {node}")
+        piece = _piece(message)
+        try:
+            done = await self._written(lambda: self.archive.store(piece, permission.tenant))
+        except OutputError as error:
+            log.warning("%s", error)
+            raise Refused("UNAVAILABLE", str(error)) from error
+        if message.data or message.end:
+            self._tell(message.job)
+        return pb.LogStored(segment=done.segment, size=done.size, end=done.end)
+
+    async def _permission(self, job: int, epoch: int, node: str) -> _Permission:
+        key = (job, epoch, node)
+        known = self._permissions.get(key)
+        if known is None or known.until < time.monotonic():
+            if len(self._permissions) >= _PERMISSIONS_KEPT:
+                self._permissions.clear()
+            question: Callable[[float], Answer] = lambda _: ([], lambda: self._look(*key))  # noqa: E731
+            answer: _Permission = await asyncio.wrap_future(self._scheduler.post(f"output of job {job}", question))
+            self._permissions[key] = answer
+            return answer
+        return known
+
+    def _look(self, job: int, epoch: int, node: str) -> _Permission:
+        """Called by the owner."""
+        try:
+            record = next((a for a in self._scheduler.requests.job(job, None).attempts if a.epoch == epoch), None)
+            place = None if record is None else next((p for p in record.places if p.node == node), None)
+        except Refused:
+            place = None
+        if place is None:
+            until = time.monotonic() + _REFUSAL_S
+            return _Permission(refusal=f"attempt {epoch} of job {job} did not run on {node}", until=until)
+        return _Permission(tenant=self._scheduler.requests.job(job, None).tenant, place=place)
+
+    # Users
+
+    @contextlib.contextmanager
+    def one_reader(self, tenant: str) -> Any:
+        """Count somebody who reads; too many of a tenant are refused."""
+        if self._reading.get(tenant, 0) >= _MOST_READERS:
+            message = f"{_MOST_READERS} readers of logs of tenant {tenant!r} are at it already; end one of them"
+            raise Refused("RESOURCE_EXHAUSTED", message)
+        self._reading[tenant] = self._reading.get(tenant, 0) + 1
+        try:
+            yield
+        finally:
+            self._reading[tenant] -= 1
+            if not self._reading[tenant]:
+                del self._reading[tenant]
+
+    async def read(self, work: Callable[[], T]) -> T:
+        """Let a thread read files."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    async def _written(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    def news(self, job: int) -> asyncio.Event:
+        """Set when output of a job comes next; ask before looking."""
+        return self._news.setdefault(job, asyncio.Event())
+
+    def _tell(self, job: int) -> None:
+        event = self._news.pop(job, None)
+        if event is not None:
+            event.set()
+
+
+def _piece(message: pb.LogPiece) -> Piece:
+    rank: Rank = (message.job, message.epoch, message.rank)
+    segment = Segment(message.segment, message.before)
+    return Piece(rank=rank, segment=segment, offset=message.offset, data=message.data, end=message.end)
+
+
+@contextlib.asynccontextmanager
+async def log_service(scheduler: Scheduler) -> AsyncIterator[LogService]:
+    """A service that looks after its archive until the block ends."""
+    service = LogService(scheduler)
+    caring = asyncio.create_task(service.run())
+    try:
+        yield service
+    finally:
+        caring.cancel()
+        await asyncio.gather(caring, return_exceptions=True)
+        service.close()

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 
 from rota._version import __version__
+from rota.core.job_spec import with_hidden_values
 from rota.core.lifecycle import JobPhase, TaskPhase, outcome_named
 from rota.deploy.events import Part
 from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, TaskReport
-from rota.deploy.scheduler.order_board import LogOrder, NodeOrders, TaskOrder
+from rota.deploy.scheduler.order_board import NodeOrders, TaskOrder
+from rota.deploy.scheduler.preemption import restart_cost_s
+from rota.deploy.scheduler.reasons import Explanation, shown_phase
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import OfferedNode
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.audit import harmless
 from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_message
 
@@ -36,6 +42,9 @@ def offered_node(message: pb.RegisterRequest) -> OfferedNode:
         limits=message.limits,
         device_memory_mib=min((device.memory_mib for device in message.devices), default=0.0),
         identity=message.identity,
+        instance=message.instance,
+        replaces=tuple(message.replaces),
+        place=harmless(message.place),
     )
 
 
@@ -69,7 +78,17 @@ def _task_report(message: pb.TaskState) -> TaskReport:
         exit_code=message.exit_code,
         detail=detail,
         answers=tuple((answer.rank, answer.json) for answer in message.answers),
+        can_save=message.can_save,
+        saving=message.saving,
+        save_progress=message.save_progress,
+        save_s=_seconds(message.save_s),
+        start_s=_seconds(message.start_s),
     )
+
+
+def _seconds(value: float) -> float:
+    """A duration that an agent measured; 0 (not known) if it cannot be one."""
+    return value if math.isfinite(value) and value > 0 else 0.0
 
 
 # To agents
@@ -82,7 +101,6 @@ def desired_message(orders: NodeOrders, clock: WallClock) -> pb.Desired:
     return pb.Desired(
         version=orders.version,
         tasks=[_order_message(order, clock, now) for order in orders.tasks],
-        logs=[_log_message(order) for order in orders.logs],
         heard=orders.last_report,
         heard_ago_s=heard_ago_s,
     )
@@ -107,28 +125,25 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
         spec=spec_message(order.spec),
         rate=order.rate * clock.scale,
         messages=[pb.GangMessage(id=message.id, rank=message.rank, json=message.json) for message in order.messages],
+        grace_s=order.grace_s,
     )
-
-
-def _log_message(order: LogOrder) -> pb.LogRequest:
-    return pb.LogRequest(id=order.id, job=order.job, rank=order.rank, offset=order.offset, follow=order.follow)
 
 
 # To users
 
 
-def job_message(job: Job, clock: WallClock, live_step: int = 0) -> pb.JobInfo:
+def job_message(job: Job, clock: WallClock, explanation: Explanation, live_step: int = 0) -> pb.JobInfo:
     """A job; `live_step` is the last one that was heard of, saved or not."""
     return pb.JobInfo(
         job=job.id,
-        spec=spec_message(job.spec),
-        phase=job.phase.value,
-        reason=job.reason,
+        spec=spec_message(with_hidden_values(job.spec)),
+        phase=explanation.phase.value,
+        reason=explanation.reason,
         submitted_at=clock.wall_time(job.submitted),
         started_at=clock.wall_time(job.started) if job.started >= 0 else 0.0,
         ended_at=clock.wall_time(job.ended) if job.ended >= 0 else 0.0,
-        step=max(live_step, job.saved_step),
-        saved_step=job.saved_step,
+        step=max(live_step, job.counted_steps),
+        saved_step=job.counted_steps,
         restarts=job.restarts,
         preemptions=job.preemptions,
         epoch=job.epoch,
@@ -136,6 +151,17 @@ def job_message(job: Job, clock: WallClock, live_step: int = 0) -> pb.JobInfo:
         exit_code=job.exit_code,
         submitted_s=job.submitted,
         ended_s=max(job.ended, 0.0),
+        reason_code=explanation.code.value,
+        can_save=job.can_save,
+        can_save_why=job.can_save_why,
+        thrown_back=job.thrown_back,
+        thrown_back_to_zero=job.thrown_back_to_zero,
+        lost_steps=job.lost_steps,
+        lost_s=job.lost_s,
+        longest_save_s=job.longest_save_s,
+        restart_cost_s=restart_cost_s(job),
+        warning=job.warning,
+        last_cut=job.last_cut,
     )
 
 
@@ -143,7 +169,7 @@ def _part_message(part: Part) -> pb.Part:
     return pb.Part(node=part.node, devices=part.devices, cpus=part.cpus, memory_gb=part.memory_gb)
 
 
-def node_message(registry: Registry, heartbeats: Heartbeats, name: str) -> pb.NodeInfo:
+def node_message(registry: Registry, heartbeats: Heartbeats, name: str, remark: str = "") -> pb.NodeInfo:
     """A server, as it is now."""
     node = registry.nodes[name]
     joined = node.joined
@@ -163,12 +189,17 @@ def node_message(registry: Registry, heartbeats: Heartbeats, name: str) -> pb.No
         emulated=joined.emulated,
         limits=joined.limits,
         lateness_s=heartbeats.of(name).lateness_s,
+        host=joined.host,
+        remark=remark,
     )
 
 
 def status_message(scheduler: Scheduler, registry: Registry, *, tenant: str, admin: bool) -> pb.StatusReply:
     """The scheduler itself, for a caller who speaks for this tenant."""
     failed = registry.failed_decisions
+    ending = Counter(shown_phase(job) for job in registry.live.values() if job.ending and job.attempt is None)
+    over = Counter(registry.counts) + ending
+    clock_set = registry.last_clock_set
     return pb.StatusReply(
         version=__version__,
         now_s=scheduler.clock.now(),
@@ -177,13 +208,15 @@ def status_message(scheduler: Scheduler, registry: Registry, *, tenant: str, adm
         policy=scheduler.options.policy,
         mechanism=scheduler.mechanism_name,
         rounds=int(scheduler.round_start / scheduler.rules.round_s),
-        queued=len(registry.live) - len(registry.running),
+        queued=len(registry.live) - len(registry.running) - ending.total(),
         running=len(registry.running),
-        finished=registry.counts[JobPhase.FINISHED],
-        failed=registry.counts[JobPhase.FAILED],
-        cancelled=registry.counts[JobPhase.CANCELLED],
+        finished=over[JobPhase.FINISHED],
+        failed=over[JobPhase.FAILED],
+        cancelled=over[JobPhase.CANCELLED],
         archived=registry.archived,
         events=scheduler.journal.last,
+        events_removed=scheduler.journal.removed[0],
+        rounds_removed=scheduler.journal.removed[1],
         last_decision_s=scheduler.decided_s,
         late_solves=scheduler.late_solves,
         failed_decisions=failed.count,
@@ -191,4 +224,7 @@ def status_message(scheduler: Scheduler, registry: Registry, *, tenant: str, adm
         last_failed_decision=failed.last_reason,
         tenant=tenant,
         admin=admin,
+        clock_sets=registry.clock_sets,
+        last_clock_set_s=0.0 if clock_set is None else clock_set.at,
+        last_clock_set_by_s=0.0 if clock_set is None else clock_set.by_s,
     )

@@ -26,7 +26,7 @@ from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import SERVER_OPTIONS, listen
 from rota.deploy.server.control import Control
 from rota.deploy.server.fleet import Fleet
-from rota.deploy.server.logs import LogStreams
+from rota.deploy.server.logs import LogService, log_service
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.rpc import rota_pb2_grpc as stubs
 
@@ -39,6 +39,7 @@ RULES = {
     "/rota.v1.Fleet/*": frozenset({AGENT}),
     "/rota.v1.Control/*": frozenset({USER, ADMIN}),
     "/rota.v1.Control/Drain": frozenset({ADMIN}),
+    "/rota.v1.Control/RemoveNode": frozenset({ADMIN}),
 }
 
 
@@ -67,9 +68,10 @@ async def served(options: Options, port: Port) -> AsyncIterator[tuple[Scheduler,
     """A running scheduler and the number of its port; everything is closed afterwards."""
     scheduler = Scheduler(options)
     try:
-        server, number, audit = _server(scheduler, port)
-        watch = contextlib.nullcontext() if port.insecure else HandshakeWatch(audit)
-        with watch:
+        async with contextlib.AsyncExitStack() as stack:
+            logs = await stack.enter_async_context(log_service(scheduler))
+            server, number, audit = _server(scheduler, port, logs)
+            stack.enter_context(contextlib.nullcontext() if port.insecure else HandshakeWatch(audit))
             scheduler.start()
             await server.start()
             try:
@@ -81,18 +83,17 @@ async def served(options: Options, port: Port) -> AsyncIterator[tuple[Scheduler,
         scheduler.stop()
 
 
-def _server(scheduler: Scheduler, port: Port) -> tuple[Any, int, Audit]:
+def _server(scheduler: Scheduler, port: Port, logs: LogService) -> tuple[Any, int, Audit]:
     audit = Audit(_trail(scheduler))
     tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
     guard = AuthInterceptor(RULES, tokens, audit, revoked=revoked, insecure=port.insecure)
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
-    logs = LogStreams()
 
     def who(_: Any) -> _Caller:
         return _Caller()
 
-    stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs), server)
+    stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs, audit), server)
     stubs.add_ControlServicer_to_server(Control(scheduler, who, logs), server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)

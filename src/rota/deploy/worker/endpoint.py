@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rota.client.clock import machine_s
 from rota.client.wire import LONGEST_LINE, Lines, encode
 from rota.core.errors import ConfigError
 from rota.deploy.agreement import Agreement, Send
@@ -43,7 +44,7 @@ MOST_CONNECTIONS = 1024
 class _ExpectedAttempt:
     """An attempt whose ranks may connect, and what they have to know.
 
-    `lease_end` is on the monotonic clock.
+    `lease_end` is in seconds since boot.
     """
 
     world_size: int
@@ -147,7 +148,7 @@ class Endpoint:
 
     def set_lease(self, attempt: AttemptId, seconds: float) -> None:
         """Give or renew the lease of an attempt: from now, for so many seconds."""
-        self._expected(attempt).lease_end = time.monotonic() + seconds
+        self._expected(attempt).lease_end = machine_s() + seconds
         self.pass_on(attempt, {"op": "lease", "seconds": seconds})
 
     def stop(self, attempt: AttemptId) -> None:
@@ -267,7 +268,8 @@ class Endpoint:
         """Tell a rank that has just connected its lease, and whether it has to stop."""
         now = time.monotonic()
         if expected.lease_end is not None:
-            self._send(rank_id, {"op": "lease", "seconds": max(expected.lease_end - now, 0.0)})
+            left = max(expected.lease_end - machine_s(), 0.0)
+            self._send(rank_id, {"op": "lease", "seconds": left})
         if expected.agreement is not None:
             self._send_all(rank_id.attempt, expected.agreement.rejoined(rank_id.rank, now))
         elif expected.stopping:

@@ -147,6 +147,11 @@ class Host:
         self.cpus.release(str(task))
         return seen
 
+    def ended(self, task: TaskId) -> bool:
+        """Whether a task writes no more: it has ended, or was forgotten. For any thread."""
+        folder = self.table.path(task)
+        return not folder.exists() or status.read(folder).phase is Phase.ENDED
+
     def lease(self, task: TaskId, end: float, patience: float = 0.0) -> None:
         """Let a task run until `end` (seconds since boot).
 

@@ -139,6 +139,7 @@ def _plan(
         "cwd": command.cwd,
         "logs": str(logs_of(spec, folder)),
         "log_bytes": int(spec.log_mb * 1e6),
+        "log_segment_bytes": int(spec.log_segment_mb * 1e6),
         "groups": groups,
         "enter": groups if command.enter else [],
         "oom_events": None if events is None else str(events),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from rota.client.wire import whole
 
 _LONGEST_TEXT = 4096
+_LONGEST_S = 86400.0
 
 
 class RankPhase(str, Enum):
@@ -53,6 +54,13 @@ class Rank:
     detail: str | None = None
     connected: bool = False
     pid: int | None = None
+    saves: bool = False
+    """Whether it uses the client and did not say that it makes no checkpoints."""
+    saving: bool = False
+    """Whether it writes a checkpoint now."""
+    written: int = 0
+    """How much of it is written, in any unit."""
+    longest_save_s: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -111,8 +119,8 @@ def after_message(rank: Rank, message: dict[str, Any]) -> Rank | None:
     step = whole(message, "step")
     if step is None:
         return None
-    if operation == "saved":
-        return _saved(rank, step, _inside(message.get("path")))
+    if operation in {"saved", "saving"}:
+        return (_saved if operation == "saved" else _saving)(rank, step, message)
     if operation == "progress":
         phase = rank.phase
     elif operation in _PHASE_AFTER:
@@ -120,24 +128,46 @@ def after_message(rank: Rank, message: dict[str, Any]) -> Rank | None:
     else:
         return None
     moved = replace(rank, step=max(step, rank.step), phase=phase)
-    return (
-        moved if operation != "hello" else replace(moved, connected=True, pid=whole(message, "pid"))
-    )
+    if operation == "hello":
+        saves = message.get("saves") is not False
+        return replace(moved, connected=True, pid=whole(message, "pid"), saves=saves)
+    return replace(moved, saving=False) if moved.over else moved
 
 
 def _failed(rank: Rank, message: dict[str, Any]) -> Rank:
     reason = _text(message.get("reason")) or "exception"
     return replace(
-        rank, phase=RankPhase.FAILED, failure=reason, detail=_text(message.get("detail"))
+        rank,
+        phase=RankPhase.FAILED,
+        failure=reason,
+        detail=_text(message.get("detail")),
+        saving=False,
     )
 
 
-def _saved(rank: Rank, step: int, path: str | None) -> Rank | None:
+def _saving(rank: Rank, step: int, message: dict[str, Any]) -> Rank:
+    if rank.over:
+        return rank
+    written = whole(message, "written") or 0
+    return replace(rank, step=max(step, rank.step), saving=True, written=written)
+
+
+def _saved(rank: Rank, step: int, message: dict[str, Any]) -> Rank | None:
+    path = _inside(message.get("path"))
     if path is None:
         return None
+    longest_s = max(rank.longest_save_s, _seconds(message.get("seconds")))
+    done = replace(rank, saving=False, written=0, longest_save_s=longest_s)
     if rank.saved is not None and rank.saved > step:
-        return rank
-    return replace(rank, saved=step, saved_path=path)
+        return done
+    return replace(done, saved=step, saved_path=path)
+
+
+def _seconds(value: object) -> float:
+    """A duration in a message; 0 when it is missing or cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return float(value) if 0 < value < _LONGEST_S else 0.0
 
 
 def _text(value: object) -> str | None:

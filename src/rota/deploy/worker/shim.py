@@ -1,10 +1,10 @@
 """The supervisor of one task: a small process that outlives the agent and knows how the task ended.
 
 It is run by path (`python -S -E shim.py FOLDER LOCK_FD`) and imports only the standard library. It
-reads `launch.json`, starts the command in a session of its own, copies its output into log files
-that cannot grow without bound, and writes `status.json` twice: when the command runs and when it
-has ended. The first process returns as soon as the first of the two is on disk, so that whoever
-started it need not wait for anything else.
+reads `launch.json`, starts the command in a session of its own, copies its output into files of
+frames that cannot grow without bound, and writes `status.json` twice: when the command runs and
+when it has ended. The first process returns as soon as the first of the two is on disk, so that
+whoever started it need not wait for anything else.
 """
 
 # Without pathlib, contextlib and typing, which cost time and memory that every task would pay.
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_CHUNK = 16384
+_CHUNK = 65536  # what a pipe holds; a piece of output has at most 20 bits of length
 _MOST_READS = 1024  # more than a pipe holds, from pipes that someone outside the task keeps open
 _HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 _KILL_SECONDS = 5.0
@@ -33,45 +33,83 @@ _AGENT_SECONDS = 1.0  # what a living agent has to act first
 _AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
 
-class RotatingLog:
-    """A log file and its predecessor; together they never exceed the bound.
+class SegmentedLog:
+    """Both outputs of the command in one row of files; together they never exceed the bound.
 
-    A full disk drops output, not the task.
+    Each piece of output is a frame with its time and stream (see `frames.py` beside this file). The
+    oldest file goes when there are too many. The agent takes away what it has sent. A full disk
+    drops output, not the task.
     """
 
-    def __init__(self, path: str, bound: int) -> None:
-        self.path = path
-        self.half = max(1, bound // 2)
+    def __init__(self, folder: str, bound: int, segment: int) -> None:
+        self.folder = folder
+        self.bound = bound
+        self.segment = max(1, min(segment, bound // 2))
+        self.kept: list[tuple[str, int]] = []  # closed files, the oldest first, and their sizes
+        self.kept_size = 0
+        self.number = 0
+        self.path = ""
+        self.size = 0
+        self.came = 0
         self.dropped = 0
-        self.fd = self._open()
-        self.size = os.fstat(self.fd).st_size if self.fd >= 0 else 0
+        self.fd = -1
+        self._turn()
 
-    def _open(self) -> int:
-        try:
-            return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-        except OSError:
-            return -1
+    def write(self, stream: bytes, data: bytes) -> None:
+        """Append what came from a stream (`o` or `e`)."""
+        if self.size >= self.segment or self.fd < 0:
+            self._turn()
+        header = b"%013x%b%05x" % (time.time_ns() // 1000, stream, len(data))
+        if self._append(header, data):
+            self.size += len(header) + len(data)
+        else:
+            self.dropped += len(data)
+            self._close()  # the next file says how much came before it, and so what is missing
+        self.came += len(data)
 
-    def write(self, data: bytes) -> None:
-        """Append; of a piece larger than a page the end is kept."""
-        if self.fd < 0:
-            self.dropped += len(data)
-            return
+    def _append(self, header: bytes, data: bytes) -> bool:
+        """Write a frame, all of it or nothing; False without room."""
         try:
-            while data:
-                if self.size >= self.half:
-                    self._turn()
-                written = os.write(self.fd, data[: self.half - self.size])
-                self.size += written
-                data = data[written:]
+            if os.writev(self.fd, (header, data)) == len(header) + len(data):
+                return True
+            os.ftruncate(self.fd, self.size)
         except OSError:
-            self.dropped += len(data)
+            pass
+        return False
 
     def _turn(self) -> None:
-        os.replace(self.path, self.path + ".1")
+        self._close()
+        while self.kept and self.kept_size + self.segment > self.bound:
+            path, size = self.kept.pop(0)
+            self.kept_size -= size
+            remove(path)
+        self.path = os.path.join(self.folder, f"{self.number:06d}-{self.came}")
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self.fd = os.open(self.path, flags, 0o640)
+        except OSError:
+            return
+        self.number += 1
+
+    def _close(self) -> None:
+        if self.fd < 0:
+            return
         os.close(self.fd)
-        self.fd = self._open()
-        self.size = 0
+        self.fd = -1
+        if self.size:
+            self.kept.append((self.path, self.size))
+            self.kept_size += self.size
+            self.size = 0
+        else:  # on a full disk there would be one after the other
+            remove(self.path)
+
+
+def remove(path: str) -> None:
+    """Take a file away, if it is there."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def start_time(pid: int) -> int:
@@ -195,12 +233,11 @@ def oom_kills(path: str | None) -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-def drain(pipes: dict[int, RotatingLog]) -> None:
+def drain(pipes: dict[int, bytes], log: SegmentedLog) -> None:
     """Read what is in the pipes now, without waiting for whoever may still hold them."""
-    for fd, log in pipes.items():
-        os.set_blocking(fd, False)
+    for fd, stream in pipes.items():
         for _ in range(_MOST_READS):
-            if not copy_some(fd, log):
+            if not copy_some(fd, stream, log):
                 break
 
 
@@ -224,47 +261,56 @@ def may_run(folder: str) -> bool:
     return time.clock_gettime(time.CLOCK_BOOTTIME) < end + patience + _AGENT_SECONDS
 
 
-def copy_output_until_exit(pid: int, pipes: dict[int, RotatingLog], folder: str) -> None:
-    """Copy output into the logs until the command has ended. It is left unreaped.
+def copy_output_until_exit(
+    pid: int, pipes: dict[int, bytes], log: SegmentedLog, folder: str
+) -> None:
+    """Copy output into the log until the command has ended. It is left unreaped.
 
-    It is ended when its lease ends and no agent is there to see to that, and when its folder was
-    removed, because no agent will ever find it again.
+    Pipes are read in the order in which they were written to: that is the order in which epoll
+    names them, if it names each once (EPOLLET). It is ended when its lease ends and no agent is
+    there to see to that, and when its folder was removed, because no agent will ever find it again.
     """
-    poll = select.poll()
+    epoll = select.epoll()
     for fd in pipes:
-        poll.register(fd, select.POLLIN)
-    pause_ms = _LOOK_MS if wake_at_exit(poll, pid) else _LOOK_OFTEN_MS
+        epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+    pause_s = (_LOOK_MS if wake_at_exit(epoll, pid) else _LOOK_OFTEN_MS) / 1000
+    waiting: list[int] = []  # pipes with something to read
     term_sent_at = 0.0
+    looked_at = 0.0
     while True:
-        if not term_sent_at and not may_run(folder):
-            term_sent_at = time.monotonic()
-            send(-pid, signal.SIGTERM)
-        elif term_sent_at and time.monotonic() - term_sent_at > _KILL_SECONDS:
+        now = time.monotonic()
+        if term_sent_at and now - term_sent_at > _KILL_SECONDS:
             send(-pid, signal.SIGKILL)  # what left the group follows once it has ended
-        for fd, _ in poll.poll(pause_ms):
-            if fd in pipes and not copy_some(fd, pipes[fd]):
-                poll.unregister(fd)
+        elif not term_sent_at and now - looked_at >= _LOOK_OFTEN_MS / 1000:
+            looked_at = now
+            if not may_run(folder):
+                term_sent_at = now
+                send(-pid, signal.SIGTERM)
+        ready = [fd for fd, _ in epoll.poll(0 if waiting else pause_s) if fd in pipes]
+        waiting += [fd for fd in ready if fd not in waiting]
+        waiting = [fd for fd in waiting if copy_some(fd, pipes[fd], log)]
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             return
 
 
-def wake_at_exit(poll: select.poll, pid: int) -> bool:
+def wake_at_exit(epoll: select.epoll, pid: int) -> bool:
     """Let a poll return when a process ends; False if the kernel is too old for that."""
     try:
-        poll.register(os.pidfd_open(pid), select.POLLIN)
+        epoll.register(os.pidfd_open(pid), select.EPOLLIN)
     except (OSError, AttributeError):
         return False
     return True
 
 
-def copy_some(fd: int, log: RotatingLog) -> bool:
-    """Copy what is there into the log; False at its end, or if there is nothing now."""
+def copy_some(fd: int, stream: bytes, log: SegmentedLog) -> bool:
+    """Copy what is there into the log; whether there may be more."""
     try:
         data = os.read(fd, _CHUNK)
     except OSError:
         return False
-    log.write(data)
-    return bool(data)
+    if data:
+        log.write(stream, data)
+    return len(data) == _CHUNK
 
 
 def enter_groups(plan: dict[str, Any], pid: int) -> str:
@@ -279,21 +325,22 @@ def enter_groups(plan: dict[str, Any], pid: int) -> str:
     return ""
 
 
-def open_logs(plan: dict[str, Any]) -> tuple[dict[int, RotatingLog], tuple[int, int]]:
-    """A pipe and a log for each of the two outputs: readers, and the ends for the child."""
-    logs = {}
+def open_pipes() -> tuple[dict[int, bytes], tuple[int, int]]:
+    """A pipe for each of the two outputs: readers with the letter of each, the child's ends."""
+    readers = {}
     writers = []
-    for name in ("stdout", "stderr"):
+    for stream in (b"o", b"e"):
         reader, writer = os.pipe()
-        path = os.path.join(plan["logs"], name + ".log")
-        logs[reader] = RotatingLog(path, plan["log_bytes"])
+        os.set_blocking(reader, False)
+        readers[reader] = stream
         writers.append(writer)
-    return logs, (writers[0], writers[1])
+    return readers, (writers[0], writers[1])
 
 
 def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
     """Start the command, stay until it has ended, and write down the truth about it."""
-    pipes, outputs = open_logs(plan)
+    pipes, outputs = open_pipes()
+    log = SegmentedLog(plan["logs"], plan["log_bytes"], plan["log_segment_bytes"])
     pid, gate, errors = fork_command(plan, outputs)
     status = first_status(pid)
     error = enter_groups(plan, pid)
@@ -310,9 +357,11 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
     if not error:
         os.write(ready, b"1")
         os.close(ready)
-    copy_output_until_exit(pid, pipes, folder)
+    copy_output_until_exit(pid, pipes, log, folder)
     kill_what_is_left(plan, pid)
-    status.update(last_words(pid, plan, pipes, error))
+    status.update(last_words(pid, plan, error))
+    drain(pipes, log)
+    status["exit"]["output_bytes_dropped"] = log.dropped
     write_status(folder, status, patient=True)  # an exit code must not get lost
 
 
@@ -348,12 +397,9 @@ def open_gate(gate: int, errors: int) -> str:
     return os.read(errors, 4096).decode(errors="replace")
 
 
-def last_words(
-    pid: int, plan: dict[str, Any], pipes: dict[int, RotatingLog], error: str
-) -> dict[str, Any]:
+def last_words(pid: int, plan: dict[str, Any], error: str) -> dict[str, Any]:
     """Reap the command and say how it ended."""
     _, code, usage = os.wait4(pid, 0)
-    drain(pipes)
     return {
         "phase": "ended",
         "ended_at": time.time(),
@@ -364,7 +410,7 @@ def last_words(
             "error": error,
             "cpu_seconds": usage.ru_utime + usage.ru_stime,
             "max_rss_bytes": usage.ru_maxrss * 1024,
-            "output_bytes_dropped": sum(log.dropped for log in pipes.values()),
+            "output_bytes_dropped": 0,
         },
     }
 

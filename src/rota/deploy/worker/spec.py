@@ -78,13 +78,14 @@ class TaskSpec:
     devices: tuple[str, ...] = ()
     checkpoints: str = ""
     logs: str = ""  # a folder per task is made in it; empty: inside the folder of the task
-    log_mb: float = 16.0  # per stream
+    log_mb: float = 16.0  # of output that waits to be sent, both streams together
     image: str = ""  # empty: a plain process
     launcher: str = ""  # empty: chosen by the image
     mounts: tuple[str, ...] = ()  # for containers: PATH or PATH:ro
     mps: bool = False
     cpu_ids: tuple[int, ...] = ()
     virtual: bool = False  # the machine has fewer CPUs than were asked for
+    log_segment_mb: float = 1.0  # size of a file of output
 
     def __post_init__(self) -> None:
         where = f"task {self.id}"
@@ -98,8 +99,10 @@ class TaskSpec:
             raise ConfigError(
                 f"{where}: memory_gb is {self.memory_gb}; give more than 0, or nothing for no limit"
             )
-        if not (math.isfinite(self.log_mb) and self.log_mb > 0):
-            raise ConfigError(f"{where}: log_mb is {self.log_mb}; give more than 0")
+        for name in ("log_mb", "log_segment_mb"):
+            size = getattr(self, name)
+            if not (math.isfinite(size) and size > 0):
+                raise ConfigError(f"{where}: {name} is {size}; give more than 0")
         for name in ("cwd", "checkpoints", "logs"):
             value = getattr(self, name)
             if value and not Path(value).is_absolute():
@@ -127,10 +130,12 @@ class TaskSpec:
 
 def _check_texts(where: str, argv: tuple[str, ...], env: Mapping[str, str]) -> None:
     """Refuse what the kernel would refuse only when the task starts."""
-    for text in (*argv, *env.values()):
+    for text in argv:
         if "\0" in text:
             raise ConfigError(f"{where}: {text!r} holds a NUL character")
-    for key in env:
+    for key, value in env.items():
+        if "\0" in value:
+            raise ConfigError(f"{where}: the value of {key!r} holds a NUL character")
         if not key or "=" in key or "\0" in key:
             raise ConfigError(f"{where}: {key!r} cannot be the name of an environment variable")
 

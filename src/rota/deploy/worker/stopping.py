@@ -33,6 +33,8 @@ class Ending:
         self._folder = folder
         self._term_at: float | None = now + term_after_s
         self._kill_at = now + term_after_s + kill_after_s
+        self._kill_after_s = kill_after_s
+        self._gentle = term_after_s > 0
         self.forced = False
         """Whether it was sent a signal: it did not leave because it was done."""
         mark(folder)
@@ -52,6 +54,22 @@ class Ending:
             self._launcher.signal(self._folder, signal.SIGTERM)
         due = self._kill_at if self._term_at is None else self._term_at
         return max(0.0, due - now)
+
+    def postpone(self, until: float) -> None:
+        """Let it have time until then: to leave by itself, or after TERM if that was the first.
+
+        One that was given time to leave by itself and did not gets no more.
+        """
+        if self._term_at is not None and self._gentle:
+            self._term_at = until
+            self._kill_at = until + self._kill_after_s
+        elif not self._gentle:
+            self._kill_at = max(until, self._kill_at)
+
+    def expire(self, now: float) -> None:
+        """It may not run any longer: KILL is next."""
+        self._term_at = None
+        self._kill_at = min(self._kill_at, now)
 
 
 def mark(folder: Path) -> None:

@@ -74,17 +74,10 @@ class ByNeed(Divide):
             tasks = _of_type(chosen, gpu_type, len(view.types))
             if len(tasks) == 0:
                 continue
-            layout = Layout(
-                chosen,
-                tasks,
-                gpu_type,
-                packing.first,
-                holdings,
-                stays=self.stays and not self._rules.repack,
-                resets=self._rules.reset_to_share,
-            )
+            layout = self._layout(chosen, tasks, gpu_type, packing.first, holdings)
             packing.begin(holdings, consolidate=self._together(view), balance=choice.wish is not None)
-            self.lay_out(layout, packing)
+            lay_out = self.lay_out if view.staying is None else self.lay_out_around
+            lay_out(layout, packing)
             free -= packing.taken
             put.append(packing.task if layout.rows is chosen.rows else layout.tasks[packing.task])
             rows.append(packing.config)
@@ -95,6 +88,12 @@ class ByNeed(Divide):
         if horizon is WITH_RANKING and not self._rules.repack:  # not laid out afresh, jobs may be shifted once more
             horizon = WITH_RANKING_ONCE_REPEATED
         return chosen.placement(joined(put), joined(rows), holdings, slots, horizon)
+
+    def _layout(self, chosen: Chosen, tasks: IntArray, gpu_type: int, first_server: int, holdings: Holdings) -> Layout:
+        """The tasks of one type."""
+        stays = chosen.view.staying is not None or (self.stays and not self._rules.repack)
+        resets = self._rules.reset_to_share
+        return Layout(chosen, tasks, gpu_type, first_server, holdings, stays=stays, resets=resets)
 
     def _together(self, view: View) -> bool:
         if self._consolidate is None:
@@ -132,6 +131,10 @@ class ByNeed(Divide):
     @abstractmethod
     def lay_out(self, layout: Layout, packing: Packing) -> None:
         """Put the tasks of one type on its empty servers."""
+
+    @abstractmethod
+    def lay_out_around(self, layout: Layout, packing: Packing) -> None:
+        """The same with everybody who runs on its GPUs (`layout.stay`): some of them have to stay."""
 
 
 class _Servers:

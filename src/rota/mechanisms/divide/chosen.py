@@ -142,7 +142,7 @@ def _same_round(last: Placement, made: Placement) -> bool:
         return False
     return (
         len(last) == len(made)
-        and last.horizon.until == made.horizon.until
+        and last.horizon.as_long_as(made.horizon)
         and every(last.cpus == made.cpus)
         and every(last.memory_gb == made.memory_gb)
         and every(last.first == made.first)

@@ -48,6 +48,13 @@ class Greedy(ByNeed):
             packing.again()
             packing.walk(0, layout.size, layout.full, None, layout.cut)
 
+    def lay_out_around(self, layout: Layout, packing: Packing) -> None:
+        """Who runs goes on with what it holds; the others start where their GPUs, CPUs and memory are free."""
+        staying = len(layout.stay[0]) - 1
+        for task in range(packing.settle(layout.size, layout.full, layout.full, layout.stay), staying):
+            packing.put(task, int(layout.size[task]), int(layout.full[task]), layout.stays_at(task))
+        packing.walk(staying, layout.size, layout.full, None, layout.full)
+
 
 def _nobody_moves(packing: Packing, ran: BoolArray, slots: Columns) -> bool:
     """Whether the layout leaves those who ran where they were."""

@@ -58,7 +58,7 @@ class ServerSlots:
         """
         last = self.view.placement
         row, kept, same = self._last_rows(last)
-        if same and last is not None and last.horizon.until == self.choice.horizon.until:
+        if same and last is not None and last.horizon.as_long_as(self.choice.horizon):
             return last
         if not slots:
             return self._placement(kept, whole_zeros(len(row) + 1), _NOBODY[:0], _NOBODY[:0])

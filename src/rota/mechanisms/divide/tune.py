@@ -58,6 +58,14 @@ class Tune(ByNeed):
         packing.walk(0, layout.size, layout.full, _Squeeze(layout, packing), layout.cut, layout.stay)
         if packing.balance:
             Trading(layout, packing, self._rules).run()
+        self._hand_out_spare(layout, packing)
+
+    def lay_out_around(self, layout: Layout, packing: Packing) -> None:
+        """The same, and nobody changes places."""
+        packing.walk(0, layout.size, layout.full, _Squeeze(layout, packing), layout.cut, layout.stay)
+        self._hand_out_spare(layout, packing)
+
+    def _hand_out_spare(self, layout: Layout, packing: Packing) -> None:
         if self._rules.spare_is_shared:
             _share_spare(layout, packing, layout.full)
             if layout.most is not layout.full:

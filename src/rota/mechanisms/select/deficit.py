@@ -10,6 +10,9 @@ jobs without a turn, most owed first, each on its fastest free type. Debts are c
 next, so shares are met however often they change. Whoever is many of its own turns behind (the shares of gangs cannot
 always be kept) goes first; before all others go jobs that the policy calls pressing.
 
+To a job that is as fast on several types, time on one of them is as good as on another: its debts there are one debt,
+so it is not moved between them for nothing.
+
 Where the policy wishes for CPUs and they are divided by need, a turn is worth less without them. So nobody takes a GPU
 whose wish would leave too few CPUs of the type for its other GPUs: others with smaller wishes come first, and the debt
 stays for a round in which the CPUs are there. GPUs that nobody else wants go by debt alone, and so does who is late.
@@ -29,6 +32,7 @@ from rota.core.tolerance import TOLERANCE
 from rota.core.view import Accounts, View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.dividing import Select
+from rota.mechanisms.select.equal_types import EqualTypes
 
 _PATIENCE = 20.0
 """Rounds that a job may be behind before it goes first, times its share ..."""
@@ -36,6 +40,8 @@ _PATIENT_TURNS = 5.0
 """... and rounds on top of that, whatever its share."""
 _URGENT = 1e12
 """Seconds of debt that put a job before all that are not late."""
+_DIGITS = 6
+"""Of debts in seconds: sums of fractions must not tell equals apart."""
 _PRESSING = 1e18
 """Seconds of debt that put a job before everybody else."""
 
@@ -48,6 +54,7 @@ class Deficit(Select):
         self._by_need = by_need
         self._round_s = rules.round_s
         self._stay_s = rules.stay_rounds * rules.round_s
+        self._alike = EqualTypes()
 
     def choose(self, view: View, allocation: Allocation) -> Choice:
         """The options of the coming round."""
@@ -59,6 +66,7 @@ class Deficit(Select):
         wants = accounts.wants
         debt = accounts.owed + accounts.share * elapsed
         debt -= accounts.received
+        debt = debt.round(_DIGITS)
         pressing = _pressing(view, allocation)
         pairs = accounts.extras
         if allocation.traits.packs and len(pairs):
@@ -67,13 +75,22 @@ class Deficit(Select):
             queue = _queue(view, accounts, self._urgent(debt, accounts.share) + pressing, pair_debt)
             steady = this_round.one_queue(queue)
         else:
-            wish = debt if allocation.traits.aware else debt + _favourite(view)
-            ranked = self._urgent(self._loyal(view, wish), accounts.share) + pressing
+            wants, ranked = self._ranked(view, allocation, wants, debt)
+            ranked = self._urgent(ranked, accounts.share) + pressing
             steady = self._serve(this_round, wants, ranked, allocation)
         if allocation.traits.fills and this_round.spare > 0 and this_round.unserved.any():
             this_round.fill((debt - accounts.share * self._round_s).sum(axis=0))
         horizon = UNTIL_JOBS_CHANGE.not_beyond(allocation.horizon.until) if steady else EVERY_ROUND
         return this_round.choice(horizon)
+
+    def _ranked(
+        self, view: View, allocation: Allocation, wants: BoolArray, debt: FloatArray
+    ) -> tuple[BoolArray, FloatArray]:
+        """[T, J] who wants to run where, and the debt by which it asks."""
+        wants, wish = self._alike.pooled(view, wants, debt)
+        if not allocation.traits.aware:
+            wish = wish + _favourite(view)
+        return wants, self._alike.towards_weakest(view, self._loyal(view, wish))
 
     def _serve(self, this_round: _Round, wants: BoolArray, debt: FloatArray, allocation: Allocation) -> bool:
         """Turns by debt; whether the same would happen again."""

@@ -1,0 +1,175 @@
+"""Jobs of a deployment in words and plain values: what `rota jobs` and `rota submit --wait` say about one.
+
+Nothing is said that cannot be: a share of the work only of jobs that run or are done, if the number of steps is known.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rota.core.job_spec import UNPROFILED
+from rota.core.lifecycle import JobPhase
+
+HEADER = ("job", "name", "tenant", "phase", "profile", "where", "GPUs", "done", "time", "reason")
+NUMBERS = frozenset({6, 7, 8})
+"""Columns that are right-aligned."""
+_WITH_SHARE = frozenset({JobPhase.RUNNING.value, JobPhase.STOPPING.value, JobPhase.FINISHED.value})
+_PLAIN = (
+    "phase", "reason", "reason_code", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
+    "preemptions", "epoch", "exit_code", "submitted_s", "ended_s", "can_save", "can_save_why", "thrown_back",
+    "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "last_cut", "warning",
+)  # fmt: skip
+_OR_NULL = ("started_at", "ended_at", "ended_s")
+
+
+def row(info: Any, now: float, *, brief: bool = False) -> tuple[str, ...]:
+    """A job as a row of the table; `now` is the wall time in seconds since 1970, `brief` leaves out sentences."""
+    spec = info.spec
+    reason = (brief and info.reason_code) or info.reason
+    return (
+        str(info.job),
+        printable(spec.name) or "-",
+        printable(spec.tenant) or "-",
+        info.phase,
+        profile(spec),
+        " ".join(f"{part.node}:{len(part.devices)}" for part in info.parts) or "-",
+        str(spec.gpus),
+        done(info),
+        short((info.ended_at or now) - info.submitted_at),
+        printable(reason) or "-",
+    )
+
+
+def fields(info: Any) -> dict[str, Any]:
+    """A job as plain values."""
+    from rota.rpc.convert import spec_fields
+
+    values = {"job": info.job, "argv": [], "env": {}, **spec_fields(info.spec)}
+    values.update((name, getattr(info, name)) for name in _PLAIN)
+    for name in _OR_NULL:
+        values[name] = values[name] or None
+    values["done"] = share_done(info)
+    values["parts"] = [
+        {"node": part.node, "devices": list(part.devices), "cpus": part.cpus, "memory_gb": part.memory_gb}
+        for part in info.parts
+    ]
+    return values
+
+
+def share_done(info: Any) -> float | None:
+    """The part of the work that is done, at most 1; None if nobody knows, or if the job does not run."""
+    if info.phase not in _WITH_SHARE or not info.spec.steps:
+        return None
+    return float(min(1.0, info.step / info.spec.steps))
+
+
+def done(info: Any) -> str:
+    """How far the job is: a share where there is one, else the steps that are known of."""
+    share = share_done(info)
+    if share is not None:
+        return f"{int(100 * share)} %"
+    return _steps(info.step) if info.step else "-"
+
+
+def steps(info: Any) -> str:
+    """The same in full, with what is saved."""
+    total = info.spec.steps
+    saved = f"; saved {info.saved_step:,}"
+    if not total:
+        return f"{info.step:,}{saved}; how many it has is not known" if info.step else "- (not known)"
+    if info.step > total:
+        return f"{info.step:,}, more than the {total:,} that were announced{saved}"
+    return f"{info.step:,} of {total:,}{saved}"
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step" if count == 1 else f"{count:,} steps"
+
+
+def profile(spec: Any) -> str:
+    """The profile, or a sign that there is none."""
+    return "-" if spec.profile in ("", UNPROFILED) else printable(spec.profile)
+
+
+def printable(text: str) -> str:
+    """A text of a user's in one line, without characters by which it could command a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def how(info: Any) -> str:
+    """The phase of a job, and why, without saying it twice."""
+    phase = str(info.phase)
+    reason = printable(info.reason)
+    return reason if reason.startswith(phase) else phase + (f": {reason}" if reason else "")
+
+
+def short(seconds: float) -> str:
+    """A time in few characters."""
+    whole = max(0, round(seconds))
+    for size, unit, small, name in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // small:02d}{name}"
+    return f"{whole}s"
+
+
+def pairs(info: Any) -> list[tuple[str, str]]:
+    """Everything about one job, as names and values."""
+    return [*_progress(info), *_wishes(info), *_interruptions(info)]
+
+
+def _progress(info: Any) -> list[tuple[str, str]]:
+    """What the job is, where it runs and how far it is."""
+    spec = info.spec
+    rows = [
+        ("phase", how(info)),
+        ("tenant", printable(spec.tenant)),
+        ("command", printable(" ".join(spec.argv)) if spec.argv else "- (emulated)"),
+        ("profile", profile(spec)),
+        ("GPUs", str(spec.gpus)),
+        ("steps", steps(info)),
+    ]
+    for part in info.parts:
+        devices = ", ".join(part.devices)
+        rows.append((f"on {part.node}", f"{devices}; {part.cpus:g} CPUs, {part.memory_gb:g} GB"))
+    moments = {"submitted": info.submitted_at, "started": info.started_at, "ended": info.ended_at}
+    for name, at in moments.items():
+        rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
+    rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
+    return rows
+
+
+def _wishes(info: Any) -> list[tuple[str, str]]:
+    """What was asked for beyond the usual, and how the job ended."""
+    spec = info.spec
+    rows = []
+    asked = [f"{spec.cpus:g} CPUs"] if spec.cpus else []
+    asked += [f"{spec.memory_gb:g} GB"] if spec.memory_gb else []
+    if asked:
+        rows.append(("asks for", ", ".join(asked)))
+    if spec.env:
+        rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    if spec.deadline_s:
+        rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
+    if spec.weight and spec.weight != 1:
+        rows.append(("weight", f"{spec.weight:g}"))
+    if info.exit_code:
+        rows.append(("exit code", str(info.exit_code)))
+    return rows
+
+
+def _interruptions(info: Any) -> list[tuple[str, str]]:
+    """Whether the job may be stopped and go on, and what stops cost it so far."""
+    rows = [("can save", f"{'yes' if info.can_save else 'no'}: {info.can_save_why}")] if info.can_save_why else []
+    if info.spec.least_turn_s:
+        rows.append(("least turn", f"{info.spec.least_turn_s:g} s"))
+    if info.spec.save_grace_s:
+        rows.append(("save grace", f"{info.spec.save_grace_s:g} s"))
+    if info.longest_save_s:
+        rows.append(("longest save", f"{info.longest_save_s:.1f} s"))
+    if info.lost_s or info.lost_steps:
+        back = f"{info.thrown_back} attempts thrown back, {info.thrown_back_to_zero} of them to the start"
+        rows.append(("lost work", f"{info.lost_steps:,} steps, {info.lost_s:,.0f} s; {back}"))
+    rows += [("last cut", printable(info.last_cut))] if info.last_cut else []
+    rows += [("warning", info.warning)] if info.warning else []
+    return rows

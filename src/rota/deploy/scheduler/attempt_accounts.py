@@ -1,0 +1,100 @@
+"""What a job learns from the end of an attempt: work that was lost, and how long starts and stops take.
+
+Used by the registry alone, which owns the jobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rota.core.lifecycle import AttemptOutcome, JobPhase
+from rota.deploy.events import AttemptEnded, StepsSaved
+from rota.deploy.scheduler.records import Attempt, Job
+
+_NEWEST_PART = 0.2
+"""Part of the newest value in what is usual."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RestartTimes:
+    """How long jobs in general take to stop in order, and to start; engine seconds, recent ones count more."""
+
+    stop_s: float = 0.0
+    start_s: float = 0.0
+
+    def take(self, stop_s: float, start_s: float) -> None:
+        """One more attempt; below 0 is not known."""
+        self.stop_s = _smoothed(self.stop_s, stop_s)
+        self.start_s = _smoothed(self.start_s, start_s)
+
+
+def _smoothed(usual: float, value: float) -> float:
+    if value < 0:
+        return usual
+    return value if usual == 0.0 else usual + _NEWEST_PART * (value - usual)
+
+
+def count_lost_work(job: Job, event: AttemptEnded) -> None:
+    """Work that has to be done again, and how often a stop or the loss of a server was the reason."""
+    job.lost_steps += event.lost_steps
+    job.lost_s += event.lost_s
+    by_us = event.outcome.by_stop or event.outcome is AttemptOutcome.LOST
+    if by_us and (event.lost_s > 0 or event.lost_steps > 0):
+        job.thrown_back += 1
+    job.thrown_back_to_zero = max(job.thrown_back_to_zero, event.times_to_zero)
+
+
+def learn_times(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:
+    """How long it took to start, and to stop in order: what the next preemption will cost."""
+    stopped = event.outcome is AttemptOutcome.STOPPED and attempt.stopping
+    stop_s = max(0.0, event.at - attempt.stop_asked) if stopped else -1.0
+    start_s = event.start_s if event.start_s > 0 else -1.0
+    job.stop_s = stop_s if stop_s >= 0 else job.stop_s
+    job.start_s = start_s if start_s >= 0 else job.start_s
+    usual.take(stop_s, start_s)
+
+
+def remember_end(job: Job, attempt: Attempt, event: AttemptEnded) -> None:
+    """Write down how the last attempt of a job ended."""
+    if job.attempts and job.attempts[-1].epoch == event.epoch:
+        ended = replace(
+            job.attempts[-1],
+            ended=event.at,
+            outcome=event.outcome.value,
+            exit_code=event.exit_code,
+            detail=event.detail,
+            stop_reason="" if attempt.stop_reason is None else attempt.stop_reason.value,
+        )
+        job.attempts = (*job.attempts[:-1], ended)
+
+
+def count_outcome(job: Job, event: AttemptEnded) -> None:
+    """What the end of an attempt means for the counts of its job."""
+    if event.outcome is AttemptOutcome.COMPLETED and job.final_phase is None:
+        job.final_phase = JobPhase.FINISHED
+        job.ended = event.at
+        job.saved_step = max(job.saved_step, job.spec.expected_steps)
+        job.counted_steps = max(job.counted_steps, job.spec.steps)
+    elif event.outcome is AttemptOutcome.STOPPED:
+        job.preemptions += 1
+    elif event.outcome is AttemptOutcome.CUT_OFF:
+        job.last_cut = event.detail
+    elif event.outcome is AttemptOutcome.LOST:
+        job.losses += 1
+    elif job.final_phase is None:
+        job.restarts += 1
+        job.failures += 1
+        job.reason = f"{event.outcome.value}: {event.detail}" if event.detail else event.outcome.value
+
+
+def count_saved(job: Job, event: StepsSaved) -> None:
+    """A checkpoint has more steps than the one before."""
+    job.saved_step = event.step
+    job.counted_steps = event.step
+    job.checkpoint = event.path
+    job.losses = 0
+    job.failures = 0
+    job.longest_save_s = max(job.longest_save_s, event.took_s)
+    job.seen_saving = job.seen_saving or ("it saved a checkpoint" if event.path else "")
+    if job.attempt is not None:
+        job.attempt.saved_at = event.at

@@ -1,5 +1,7 @@
 """The same seed and configuration: the same bytes."""
 
+import os
+
 import pytest
 
 from builders import command
@@ -12,7 +14,7 @@ WORKLOAD = [
 
 
 def log_of(folder, name, *arguments, **environment):
-    done = command("simulate", *WORKLOAD, *arguments, "--events", name, cwd=folder, env=environment or None)
+    done = command("simulate", *WORKLOAD, *arguments, "--events", name, cwd=folder, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     return (folder / name).read_bytes()
 

@@ -60,6 +60,7 @@ class EngineHarness(Harness):
 
     exhausted = False
     interrupted = False
+    between_rounds = False
 
     def now(self):
         return self.loop.round_start

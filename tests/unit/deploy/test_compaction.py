@@ -289,6 +289,7 @@ def test_nothing_is_removed_for_a_day_after_the_clock_has_jumped(tmp_path, often
     with sqlite3.connect(tmp_path / "s.db") as db:
         body = json.loads(db.execute("SELECT body FROM events WHERE seq = 1").fetchone()[0])
         body["begun"] -= 100 * 86400.0
+        body["boot"] = "before the machine was started again, after which there is only the wall clock"
         db.execute("UPDATE events SET body = ?, crc = NULL WHERE seq = 1", (json.dumps(body),))
 
     again = a_scheduler(tmp_path / "s.db", time_scale=1.0)

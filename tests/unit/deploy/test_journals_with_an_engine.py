@@ -9,12 +9,12 @@ import copy
 
 import pytest
 from engine_harness import EngineHarness
-from harness import ends
+from harness import ends, runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota.core.lifecycle import AttemptOutcome
-from rota.deploy.events import KINDS
+from rota.deploy.events import KINDS, ClockSet
 from rota.engine.log import _READERS
 
 NODES = ("0-first", "a", "b", "z-last")
@@ -35,6 +35,9 @@ operations = st.lists(
         st.tuples(st.just("drain"), st.sampled_from(NODES), st.booleans()),
         st.tuples(st.just("silence"), st.sampled_from(NODES)),
         st.tuples(st.just("save"), st.sampled_from(NODES), st.integers(1, 900)),
+        st.tuples(st.just("begin_saving"), st.sampled_from(NODES)),
+        st.tuples(st.just("remove"), st.sampled_from(NODES)),
+        st.tuples(st.just("set_clock"), st.sampled_from([-86400.0, 3600.0])),
         st.tuples(st.just("end"), st.sampled_from(NODES), st.sampled_from([o.value for o in AttemptOutcome])),
         st.tuples(st.just("restart")),
         st.tuples(st.just("snapshot")),
@@ -67,8 +70,9 @@ class History:
 
     def submit(self, gpus, model, weight):
         profile = MODELS[self.parts["profiles"]][model]
-        fields = {"profile": profile} if profile else {"profile": "", "emulated": False, "argv": ["train"]}
-        self.harness.submit(gpus=gpus, weight=weight, max_restarts=1, **fields)
+        real = not profile or weight > 1.0
+        fields = {"emulated": False, "argv": ["train"]} if real else {}
+        self.harness.submit(gpus=gpus, weight=weight, max_restarts=1, profile=profile, **fields)
 
     def cancel(self, job):
         if job in self.harness.registry.jobs:
@@ -94,11 +98,26 @@ class History:
         if node in self.harness.agents:
             self.harness.obey(node, saved=step)
 
+    def begin_saving(self, node):
+        self._all_say(node, runs(step=5, can_save=True, saving=True, save_progress=1))
+
     def end(self, node, outcome):
+        self._all_say(node, ends(outcome, step=950))
+
+    def _all_say(self, node, task):
+        """All tasks of a server say the same."""
         if node in self.harness.agents and node not in self.harness.silent:
             orders = self.harness.board.published[node].tasks
-            tasks = {(order.job, order.epoch): ends(outcome, step=950) for order in orders}
-            self.harness.report(node, tasks)
+            self.harness.report(node, {(order.job, order.epoch): task for order in orders})
+
+    def remove(self, node):
+        """A lost server is forgotten."""
+        if node in self.harness.registry.nodes and self.harness.registry.nodes[node].lost:
+            self.harness.ask(lambda now: self.harness.requests.remove_node(node, "ops", now))
+            del self.harness.agents[node]
+
+    def set_clock(self, by_s):
+        self.harness.ask(lambda now: ([ClockSet(at=now, by_s=by_s, running=True)], lambda: None))
 
     def restart(self):
         self.harness = self.harness.restarted(stored=self.harness.journal.stored)
@@ -166,6 +185,8 @@ def test_these_histories_have_every_kind_of_event_that_a_deployment_writes():
         ("round",), ("round",), ("cancel", 0), ("silence", "b"), ("round",), ("submit", 1, 0, 1.0), ("round",),
         ("end", "a", "completed"), ("round",), ("drain", "a", False), ("round",), ("submit", 1, 0, 1.0),
         ("drain", "a", True), ("round",), ("drain", "a", False), ("round",), ("drain", "a", True), ("round",),
+        ("submit", 1, 0, 2.0), ("round",), ("begin_saving", "a"), ("round",), ("set_clock", -86400.0),
+        ("remove", "b"), ("round",),
     ]:  # fmt: skip
         history.do(*what)
 

@@ -61,6 +61,12 @@ def obey(harness, node):
     harness.report(node)
 
 
+def come_back(harness, node):
+    """A server that counts as lost registers again."""
+    if harness.registry.nodes[node].lost:
+        harness.join(node)
+
+
 def _want(harness, jobs, nodes):
     known = [job for job in jobs if job in harness.registry.live]
     harness.want(**{f"j{job}": dict.fromkeys(nodes, 1) for job in known})
@@ -137,6 +143,7 @@ def test_from_every_prefix_every_job_can_be_brought_to_an_end(history):
         for _ in range(3):
             again.clock.seconds += TIMING.lease_s + ROUND_S  # what an agent before this one started may run until then
             for node in NODES:
+                come_back(again, node)
                 obey(again, node)
                 _tasks(again, node, ends("stopped"))
             again.round()

@@ -14,6 +14,8 @@ def may_take_over(before: NodeJoined, offered: OfferedNode) -> bool:
 
     It is the same process, or one that found the other's name in the folder of which there is only one.
     """
+    if not before.instance and not before.identity:
+        return True  # a node made up by a repair of the journal: nobody knows who spoke for it
     if before.instance and offered.instance:
         return offered.instance == before.instance or before.instance in offered.replaces
     return before.identity == offered.identity  # an agent of a version that did not say which process it is

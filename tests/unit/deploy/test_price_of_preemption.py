@@ -10,6 +10,7 @@ from rota.deploy.event_text import told
 from rota.deploy.events import AttemptEnded, StepsSaved, from_fields, to_fields
 from rota.deploy.scheduler.heartbeats import TaskReport
 from rota.deploy.scheduler.preemption import expected_grace_s, preemptible, restart_cost_s, save_grace_s
+from rota.deploy.scheduler.reasons import Explanation
 from rota.deploy.scheduler.records import job_from, job_values
 from rota.deploy.server.messages import agent_report, job_message
 from rota.rpc import rota_pb2 as pb
@@ -412,7 +413,7 @@ def test_a_job_tells_its_owner_what_stops_cost():
     number = h.running(**COMMAND)
     stopped(h, number, step=0)
 
-    info = job_message(h.job(number), WallClock(begun=0.0, scale=1.0))
+    info = job_message(h.job(number), WallClock(scale=1.0), Explanation.of_archived(h.job(number)))
 
     assert (info.can_save, info.thrown_back, info.thrown_back_to_zero, info.warning) == (False, 1, 1, "")
     assert info.lost_s > 0

@@ -365,7 +365,9 @@ class Week(Site):
     def _clock_set_while_down(self):
         who = self.random.choice(("scheduler", self._some_agent()))
         self.kill(who)
-        self.clocks.set(who if who == "scheduler" else "agents", self.random.choice((0.0, HOUR, -HOUR, DAY, -DAY, -300.0)))
+        self.clocks.set(
+            who if who == "scheduler" else "agents", self.random.choice((0.0, HOUR, -HOUR, DAY, -DAY, -300.0))
+        )
         self._shortly()
         self.serve() if who == "scheduler" else self.agent(who, wait=False)
 

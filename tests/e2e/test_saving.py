@@ -273,7 +273,6 @@ def test_a_save_survives_kill_9_of_the_agent(tmp_path, ends_meanwhile):
         site.client.cancel([number])
 
 
-@pytest.mark.xfail(strict=False, reason="until the engine keeps the places of jobs that cannot be preempted")
 def test_commands_that_cannot_save_run_one_after_the_other_in_one_attempt_each(tmp_path):
     """Four commands on two GPUs under the default policy: nobody is thrown back."""
     with Site(tmp_path, policy="max-min-fairness-perf") as site:

@@ -215,7 +215,7 @@ def test_a_container_trains_on_the_devices_and_keeps_its_lease(tmp_path):
         failed = await fleet.over(reading)
         said = await fleet.output(reading)
         await fleet.control.Drain(pb.DrainRequest(node="a"))
-        stopped = await fleet.until(inside, lambda info: info.phase == "queued")
+        stopped = await fleet.until(inside, lambda info: info.phase == "waiting")
         await fleet.control.Drain(pb.DrainRequest(node="a", undo=True))
         resumed = await fleet.until(inside, lambda info: info.epoch == 2 and info.step > stopped.saved_step)
         return going, failed, said, stopped, resumed

@@ -13,6 +13,7 @@ import grpc
 from rota.deploy.agent.complaints import Complaints
 from rota.deploy.agent.tasks import Tasks
 from rota.deploy.clocks import machine_s
+from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 
@@ -157,8 +158,5 @@ class Link:
                 self._renew.set()
                 return
             began = time.monotonic()
-            try:
-                await asyncio.wait_for(self._dirty.wait(), self._heartbeat_s)
+            if await happens(self._dirty, self._heartbeat_s):
                 await asyncio.sleep(max(0.0, _TOGETHER_S - (time.monotonic() - began)))
-            except asyncio.TimeoutError:
-                continue

@@ -14,6 +14,7 @@ from rota.deploy.security.audit import Audit, RefusalReason
 from rota.deploy.server.handlers import Handlers, Identify, answered, streamed
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import agent_report, desired_message, offered_node
+from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 
@@ -104,10 +105,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
             if orders.version != sent:
                 sent = orders.version
                 yield desired_message(orders, self._scheduler.clock)
-            try:
-                await asyncio.wait_for(news.wait(), _QUIET_S)
-            except asyncio.TimeoutError:
-                continue
+            await happens(news, _QUIET_S)
 
     @answered
     async def UploadLogs(self, request: pb.LogUpload, context: Any) -> pb.LogUploadReply:

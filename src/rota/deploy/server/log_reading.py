@@ -7,7 +7,6 @@ frames as they are on disk: the caller takes them apart.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
@@ -20,6 +19,7 @@ from rota.deploy.scheduler.log_archive import Rank, StoredLogs
 from rota.deploy.scheduler.records import AttemptRecord, Job
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.server.logs import LogService
+from rota.deploy.waiting import happens
 from rota.deploy.worker.frames import FrameReader, Segment, first_time
 from rota.rpc import rota_pb2 as pb
 
@@ -185,8 +185,7 @@ class LogReading:
 
     async def _wait(self, news: asyncio.Event, began: float) -> None:
         await asyncio.sleep(max(0.0, began + _TURN_S - time.monotonic()))
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(news.wait(), _LOOK_S)
+        await happens(news, _LOOK_S)
 
     def _left(self, facts: JobFacts) -> list[AttemptRecord]:
         """Attempts that were not sent to their end."""

@@ -28,6 +28,7 @@ from rota.deploy.server.control import Control
 from rota.deploy.server.fleet import Fleet
 from rota.deploy.server.logs import LogService, log_service
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
+from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2_grpc as stubs
 
 __all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
@@ -126,8 +127,7 @@ async def serve(options: Options, port: Port, ready: Callable[[str], None], *, s
         host = port.address.rpartition(":")[0]
         ready(f"{host}:{number}")
         while not stop.is_set() and scheduler.alive():
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(stop.wait(), 0.5)
+            await happens(stop, 0.5)
     if scheduler.failure is not None:
         if isinstance(scheduler.failure, RotaError):
             raise scheduler.failure

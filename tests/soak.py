@@ -98,6 +98,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
     attempts: int = 0
+    preempted: int = 0
     thrown_back: int = 0
     samples: int = 0
     reasons: Counter = field(default_factory=Counter)
@@ -106,12 +107,13 @@ class Report:
     disk_mb: list[float] = field(default_factory=list)
 
     def __str__(self):
+        memory, state, disk = (max(v, default=0.0) for v in (self.scheduler_mb, self.state_mb, self.disk_mb))
         said = [
-            f"{self.seconds:.0f} s; jobs: {_counts(self.jobs)}; {self.attempts} attempts, {self.thrown_back} thrown back",
+            f"{self.seconds:.0f} s; jobs: {_counts(self.jobs)}",
+            f"{self.attempts} attempts, {self.preempted} preempted, {self.thrown_back} thrown back",
             f"happened: {_counts(self.happened)}",
             f"{self.samples} looks at waiting jobs: {_counts(self.reasons)}",
-            f"scheduler up to {max(self.scheduler_mb, default=0):.0f} MB of memory, state file up to "
-            f"{max(self.state_mb, default=0):.1f} MB, all files up to {max(self.disk_mb, default=0):.1f} MB",
+            f"scheduler up to {memory:.0f} MB of memory, state file {state:.1f} MB, all files {disk:.1f} MB",
         ]
         return "\n".join([*said, *(f"  PROBLEM: {p}" for p in self.problems[:40])])
 
@@ -365,9 +367,8 @@ class Week(Site):
     def _clock_set_while_down(self):
         who = self.random.choice(("scheduler", self._some_agent()))
         self.kill(who)
-        self.clocks.set(
-            who if who == "scheduler" else "agents", self.random.choice((0.0, HOUR, -HOUR, DAY, -DAY, -300.0))
-        )
+        ahead = self.random.choice((0.0, HOUR, -HOUR, DAY, -DAY, -300.0))
+        self.clocks.set("scheduler" if who == "scheduler" else "agents", ahead)
         self._shortly()
         self.serve() if who == "scheduler" else self.agent(who, wait=False)
 
@@ -528,12 +529,35 @@ def _let_end(week, say):
 def _judge(week):
     report = week.report
     problems = report.problems
+    if week.journal.missed:
+        problems.append(f"{week.journal.missed} events were removed before they were read")
+    _judge_attempts(week)
+    for job, fields in week.wanted.items():
+        end = week.ended.get(job)
+        phase = "not over" if end is None else end.phase
+        report.jobs[phase] += 1
+        expected = ("cancelled", "finished") if job in week.cancelled else ("finished",)
+        if phase not in expected:
+            problems.append(f"job {job} ({fields['name']}) is {phase}: {'' if end is None else end.reason}")
+        elif phase == "finished":
+            problems += [f"job {job} ({fields['name']}): {what}" for what in _wrong(week, job, fields)]
+    report.preempted = sum(end.preemptions for end in week.ended.values())
+    report.thrown_back = sum(end.thrown_back for end in week.ended.values())
+    problems += [f"two attempts at once: {line}" for line in week.overlaps()]
+    nodes = week.client.nodes()
+    problems += [f"server {n.node} is {n.state}, {n.busy} GPUs busy" for n in nodes if n.state != "up" or n.busy]
+    _judge_growth(week)
+
+
+def _judge_attempts(week):
+    """Attempts of a job follow each other, and steps are credited once, to the attempt that runs."""
+    problems = week.report.problems
     saved = {}
     running = {}
     for event in week.journal.of("AttemptStarted", "AttemptEnded", "StepsSaved"):
         job = event["job"]
         if event["event"] == "AttemptStarted":
-            report.attempts += 1
+            week.report.attempts += 1
             if job in running:
                 problems.append(f"job {job}: attempt {event['epoch']} began before {running[job]} had ended")
             running[job] = event["epoch"]
@@ -543,24 +567,6 @@ def _judge(week):
             problems.append(f"job {job}: step {event['step']} credited to attempt {event['epoch']}")
         else:
             saved[job] = event["step"]
-    if week.journal.missed:
-        problems.append(f"{week.journal.missed} events were removed before they were read")
-    for job, fields in week.wanted.items():
-        end = week.ended.get(job)
-        phase = "not over" if end is None else end.phase
-        report.jobs[phase] += 1
-        if job in week.cancelled:
-            if phase not in ("cancelled", "finished"):
-                problems.append(f"job {job} was cancelled and is {phase}")
-        elif phase != "finished":
-            problems.append(f"job {job} ({fields['name']}) is {phase}: {'' if end is None else end.reason}")
-        else:
-            problems += [f"job {job} ({fields['name']}): {what}" for what in _wrong(week, job, fields)]
-    report.thrown_back = sum(end.thrown_back for end in week.ended.values())
-    problems += [f"two attempts at once: {line}" for line in week.overlaps()]
-    nodes = week.client.nodes()
-    problems += [f"server {n.node} is {n.state}, {n.busy} GPUs busy" for n in nodes if n.state != "up" or n.busy]
-    _judge_growth(week)
 
 
 def _wrong(week, job, fields):

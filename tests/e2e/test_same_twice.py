@@ -10,7 +10,8 @@ import pytest
 from faults import Site, until
 
 ROUND, SCALE = 60.0, 40.0
-"""A round takes 1.5 s. Jobs come and end in the middle of rounds, where under at_once=no a little delay changes nothing."""
+"""A round takes 1.5 s. Jobs come and end in the middle of rounds, where (without at_once) a little delay
+changes nothing."""
 
 
 def jobs_of(seed):

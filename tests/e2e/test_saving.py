@@ -97,9 +97,10 @@ def drained(site, number, steps=10):
 
 
 def rota(site, *words):
-    """What a verb prints."""
+    """What a verb prints; remarks, which go to standard error, behind the rest."""
     command = [sys.executable, "-m", "rota.cli", *words, "--scheduler", site.address, "--insecure"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
 
 
 def end_of(site, number, epoch=1):

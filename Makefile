@@ -6,13 +6,14 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions test venv
+.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
 	@echo "make test    style, types, import rules, tests"
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
+	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
@@ -60,6 +61,10 @@ parity: $(STAMP)
 chaos: $(STAMP)
 	@echo "== chaos =="
 	$(BIN)/python tests/chaos.py
+
+soak: $(STAMP)
+	@echo "== soak =="
+	$(BIN)/python tests/soak.py $(if $(MINUTES),--minutes $(MINUTES))
 
 faults: $(STAMP)
 	@echo "== faults =="

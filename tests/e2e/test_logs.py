@@ -94,7 +94,8 @@ def test_a_follower_goes_on_across_moves_and_segments_until_the_job_is_over(own_
     site = own_site
     for node in ("n0", "n1"):
         site.agent(node)
-    number = site.submit(**sh("exec 2>/dev/null; trap 'exit 143' TERM; " + COUNT.format(n="$((ROTA_EPOCH * 300))", pause=0.01)))
+    count = COUNT.format(n="$((ROTA_EPOCH * 300))", pause=0.01)
+    number = site.submit(**sh("exec 2>/dev/null; trap 'exit 143' TERM; " + count))
     follower = Follower(site, str(number))
     until(lambda: len(follower.lines) > 20, 30, "output")
     home = site.job(number).parts[0].node

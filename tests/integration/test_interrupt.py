@@ -106,7 +106,7 @@ def test_drawing_a_million_jobs_ends_too(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
 
-    # An interrupt within an import may make CPython end by the signal although it was handled; a shell says 130 to both.
+    # An interrupt within an import may make CPython end by the signal although it was handled: a shell says 130, too.
     assert process.returncode in (130, -signal.SIGINT)
     assert err.strip().endswith("interrupted")
     assert time.monotonic() - start < 10

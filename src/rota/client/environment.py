@@ -24,6 +24,8 @@ class JobEnvironment(NamedTuple):
     world_size: int
     local_rank: int
     socket: str | None
+    key: str
+    """What proves to the agent that this process is who it says."""
     checkpoints: Path | None
     resume: Path | None
     steps: int | None
@@ -52,6 +54,7 @@ def read(environ: Mapping[str, str]) -> JobEnvironment:
         world_size=size,
         local_rank=_whole(environ, "ROTA_LOCAL_RANK", 0),
         socket=environ.get("ROTA_SOCKET") or None,
+        key=environ.get("ROTA_TASK_KEY", ""),
         checkpoints=_folder(environ, "ROTA_CHECKPOINTS"),
         resume=_folder(environ, "ROTA_RESUME"),
         steps=_whole(environ, "ROTA_STEPS", None),
@@ -69,6 +72,7 @@ def _outside_rota(environ: Mapping[str, str]) -> JobEnvironment:
         world_size=max(_lenient(environ, "WORLD_SIZE", 1), rank + 1),
         local_rank=_lenient(environ, "LOCAL_RANK", 0),
         socket=None,
+        key="",
         checkpoints=None,
         resume=None,
         steps=None,

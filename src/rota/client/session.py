@@ -94,6 +94,7 @@ class TrainingSession:
             "job": self.env.job,
             "epoch": self.env.epoch,
             "rank": self.env.rank,
+            "key": self.env.key,
             "pid": os.getpid(),
             "saves": self._hooks.save is not None and self._hooks.load is not None,
         }

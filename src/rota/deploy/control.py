@@ -35,6 +35,10 @@ from rota.rpc.convert import spec_message
 
 _ASKED_AT_ONCE = 1000
 """Jobs by number in one question."""
+_SUBMITTED_AT_ONCE = 10_000
+"""Jobs in one submission, as the scheduler has it in its bounds ..."""
+_SUBMITTED_BYTES = 8 * 1024 * 1024
+"""... and bytes, half of the largest message."""
 _LISTED_AT_ONCE = 2_000
 """Jobs in one answer: a message is at most 16 MB, and the scheduler does nothing else while it writes one."""
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -87,10 +91,24 @@ class Client:
         """Submit jobs; their numbers. A mapping has the fields of `JobSpec` by name.
 
         `request` names this submission: sent again, after a lost answer, it is not accepted twice. One is made up if it
-        is not given, and a lost answer is asked for again.
+        is not given, and a lost answer is asked for again. Jobs are accepted all or none; more than fit into one
+        message are sent in parts, and if a later part is refused, the error says which were accepted before.
         """
         specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
-        message = pb.SubmitRequest(jobs=[spec_message(spec) for spec in specs], request=request or uuid.uuid4().hex)
+        name = request or uuid.uuid4().hex
+        accepted: list[int] = []
+        for number, messages in enumerate(_parts([spec_message(spec) for spec in specs])):
+            part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
+            try:
+                accepted += self._submit_part(part, tries)
+            except RotaError as error:
+                if not accepted:
+                    raise
+                before = f"jobs {accepted[0]} to {accepted[-1]} of this submission were accepted, the others not"
+                raise type(error)(f"{before}: {error}") from error
+        return accepted
+
+    def _submit_part(self, message: pb.SubmitRequest, tries: int) -> list[int]:
         with self._explained():
             for left in range(tries - 1, -1, -1):
                 try:
@@ -129,8 +147,15 @@ class Client:
 
     def cancel(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
         """End jobs; those that end now, and those that were over already."""
-        reply: pb.CancelReply = self._call(self._stub.Cancel, pb.CancelRequest(jobs=list(numbers)))
-        return list(reply.cancelled), list(reply.over)
+        asked = list(dict.fromkeys(numbers))
+        cancelled: list[int] = []
+        over: list[int] = []
+        for first in range(0, len(asked), _ASKED_AT_ONCE):
+            request = pb.CancelRequest(jobs=asked[first : first + _ASKED_AT_ONCE])
+            reply: pb.CancelReply = self._call(self._stub.Cancel, request)
+            cancelled += reply.cancelled
+            over += reply.over
+        return cancelled, over
 
     def wait(
         self,
@@ -242,6 +267,21 @@ class Client:
             if error.code() in _REFUSED:
                 raise ConfigError(error.details()) from error
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
+
+
+def _parts(jobs: list[pb.JobSpec]) -> Iterator[list[pb.JobSpec]]:
+    """Jobs as they fit into single messages; one part if there are none."""
+    part: list[pb.JobSpec] = []
+    size = 0
+    for job in jobs:
+        bytes_of_job = job.ByteSize()
+        if part and (len(part) == _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
+            yield part
+            part = []
+            size = 0
+        part.append(job)
+        size += bytes_of_job
+    yield part
 
 
 def _passes(error: RotaError) -> bool:

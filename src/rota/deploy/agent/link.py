@@ -78,8 +78,8 @@ class Link:
                 pause = _FIRST_PAUSE_S
                 await self._session_long()
             except grpc.aio.AioRpcError as error:
-                if error.code() in _FATAL:
-                    raise
+                if error.code() in _FATAL and not self._session:
+                    raise  # it may not join; a report that is refused is tried again
                 self._complaints.about(error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)

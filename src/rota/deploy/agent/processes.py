@@ -23,8 +23,10 @@ from rota.deploy.clocks import boot_id
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
-from rota.deploy.worker.ranks import AttemptId, Rank
+from rota.deploy.worker.ranks import AttemptId, Rank, RankId
 from rota.deploy.worker.spec import TaskId, TaskSpec
+from rota.deploy.worker.task_keys import VARIABLE as KEY_VARIABLE
+from rota.deploy.worker.task_keys import TaskKeys
 from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -60,9 +62,11 @@ class Processes:
         """Bytes of output of a rank that may wait here to be sent, and of a file of it; the scheduler says."""
         self._orders = folder / "orders"
         self._orders.mkdir(parents=True, exist_ok=True)
+        self._keys = TaskKeys(folder / "task-key")
         self.endpoint = Endpoint(
-            folder / "run" / "agent.sock", on_change=self._heard, on_answer=self._answered, on_broken=self._broken
-        )
+            folder / "run" / "agent.sock", on_change=self._heard, on_answer=self._answered, on_broken=self._broken,
+            keys=self._keys,
+        )  # fmt: skip
         self._runners: dict[AttemptId, ProcessRunner] = {}
         self._some = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
@@ -134,6 +138,7 @@ class Processes:
         """What a rank is started as. Its output stays here until it was sent."""
         own = {} if self.devices is None else self.devices.environment(order)
         own["ROTA_SOCKET"] = str(self.endpoint.path)
+        own[KEY_VARIABLE] = self._keys.of(RankId(AttemptId(task.job, task.epoch), task.rank))
         spec = describe(order, task, root=self.root, logs=self._logs, run=self.endpoint.path.parent, env=own)
         most, segment = self.log_bytes
         return replace(spec, log_mb=most / 1e6, log_segment_mb=segment / 1e6)

@@ -16,6 +16,9 @@ from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
 
+_LONGEST_DETAIL = 4096
+"""Characters of what is told about the end of a task."""
+
 Key = tuple[int, int]
 """(job, epoch)"""
 _COMMANDS = {command.value: command for command in TaskCommand}
@@ -120,7 +123,11 @@ class Tasks:
 
     def states(self) -> list[pb.TaskState]:
         """All tasks as they are."""
-        return [runner.state() for runner in self._all.values()] + list(self._refused.values())
+        states = [runner.state() for runner in self._all.values()] + list(self._refused.values())
+        for state in states:
+            if len(state.detail) > _LONGEST_DETAIL:
+                state.detail = state.detail[:_LONGEST_DETAIL] + " ..."
+        return states
 
     def running(self) -> list[Runner]:
         """All runners."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from rota.core.errors import ConfigError
 from rota.deploy.security.audit import Audit, RefusalReason
 from rota.deploy.security.identity import Denied, Identity, identify, set_current
 from rota.deploy.security.revocations import Revocations
@@ -41,7 +42,7 @@ _OF_STRANGERS = {
 
 
 class _Malformed(Exception):
-    """A request that its decoder does not accept."""
+    """A request that its decoder does not accept, or that is out of bounds."""
 
 
 class AuthInterceptor(grpc.aio.ServerInterceptor):
@@ -55,7 +56,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         *,
         revoked: Revocations | None = None,
         insecure: bool = False,
+        check: Callable[[Any], None] = lambda _: None,
     ) -> None:
+        """`check` looks at every decoded request and raises ConfigError if it is out of bounds."""
         unknown = sorted(
             {who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN}
         )
@@ -65,6 +68,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self._tokens = tokens
         self._revoked = revoked
         self._insecure = insecure
+        self._check_bounds = check
         self.audit = audit or Audit()
         self._guarded: dict[str, tuple[Any, Any]] = {}
 
@@ -135,9 +139,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             # Messages of a stream are decoded when the handler asks for them: after the check.
             if handler.response_streaming:
                 both = self._streaming(handler.stream_stream, None, method)
-                return grpc.stream_stream_rpc_method_handler(both, _strict(decode), encode)
+                return grpc.stream_stream_rpc_method_handler(both, self._strict(decode), encode)
             requests = self._single(handler.stream_unary, None, method)
-            return grpc.stream_unary_rpc_method_handler(requests, _strict(decode), encode)
+            return grpc.stream_unary_rpc_method_handler(requests, self._strict(decode), encode)
         if handler.response_streaming:
             answers = self._streaming(handler.unary_stream, decode, method)
             return grpc.unary_stream_rpc_method_handler(answers, None, encode)
@@ -151,10 +155,11 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         async def call(request: Any, context: Any) -> Any:
             await self._enter(context, method)
             try:
-                answer = inner(_strict(decode)(request), context)
+                answer = inner(self._strict(decode)(request), context)
                 return await answer if inspect.isawaitable(answer) else answer
-            except _Malformed:
-                await self._refuse(context, method, _malformed())
+            except _Malformed as error:
+                denied = Denied(RefusalReason.MALFORMED, str(error))
+                await self._refuse(context, method, denied)
 
         return call
 
@@ -164,20 +169,35 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         async def call(request: Any, context: Any) -> AsyncIterator[Any]:
             await self._enter(context, method)
             try:
-                answers = inner(_strict(decode)(request), context)
+                answers = inner(self._strict(decode)(request), context)
                 if inspect.isawaitable(answers):  # a handler that writes through the context itself
                     await answers
                     return
                 async for answer in answers:
                     yield answer
-            except _Malformed:
-                await self._refuse(context, method, _malformed())
+            except _Malformed as error:
+                denied = Denied(RefusalReason.MALFORMED, str(error))
+                await self._refuse(context, method, denied)
 
         return call
 
+    def _strict(self, decode: Callable[[bytes], Any] | None) -> Callable[[Any], Any]:
+        """A decoder with one exception for whatever fails, and for what is out of bounds."""
+        if decode is None:
+            return lambda raw: raw
 
-def _malformed() -> Denied:
-    return Denied(RefusalReason.MALFORMED, "the request cannot be decoded")
+        def strictly(raw: bytes) -> Any:
+            try:
+                message = decode(raw)
+            except Exception as error:
+                raise _Malformed("the request cannot be decoded") from error
+            try:
+                self._check_bounds(message)
+            except ConfigError as error:
+                raise _Malformed(str(error)) from error
+            return message
+
+        return strictly
 
 
 def _abilities(identity: Identity) -> frozenset[str]:
@@ -189,17 +209,3 @@ def _abilities(identity: Identity) -> frozenset[str]:
     if identity.admin:
         abilities.add(ADMIN)
     return frozenset(abilities)
-
-
-def _strict(decode: Callable[[bytes], Any] | None) -> Callable[[Any], Any]:
-    """A decoder whose every failure is the same exception, whatever library it is from."""
-    if decode is None:
-        return lambda raw: raw
-
-    def strictly(raw: bytes) -> Any:
-        try:
-            return decode(raw)
-        except Exception as error:
-            raise _Malformed from error
-
-    return strictly

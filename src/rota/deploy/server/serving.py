@@ -29,6 +29,7 @@ from rota.deploy.server.fleet import Fleet
 from rota.deploy.server.logs import LogService, log_service
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.deploy.waiting import happens
+from rota.rpc import bounds
 from rota.rpc import rota_pb2_grpc as stubs
 
 __all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
@@ -88,7 +89,7 @@ def _server(scheduler: Scheduler, port: Port, logs: LogService) -> tuple[Any, in
     audit = Audit(_trail(scheduler))
     tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
-    guard = AuthInterceptor(RULES, tokens, audit, revoked=revoked, insecure=port.insecure)
+    guard = AuthInterceptor(RULES, tokens, audit, revoked=revoked, insecure=port.insecure, check=bounds.check)
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
 
     def who(_: Any) -> _Caller:

@@ -33,6 +33,7 @@ from rota.deploy.worker.ranks import (
     after_message,
     read_identity,
 )
+from rota.deploy.worker.task_keys import TaskKeys
 
 ANSWERS = frozenset({"at", "will"})
 TICK_S = 0.2
@@ -80,12 +81,15 @@ class Endpoint:
         on_change: Callable[[Rank], None] | None = None,
         on_answer: Callable[[AttemptId, int, dict[str, Any]], None] | None = None,
         on_broken: Callable[[AttemptId, str], None] | None = None,
+        keys: TaskKeys | None = None,
     ) -> None:
+        """`keys` are the secrets by which ranks are known; without them everybody is believed."""
         self.path = Path(path)
         self.ignored = IgnoredMessages()
         self._on_change = on_change
         self._on_answer = on_answer
         self._on_broken = on_broken
+        self._keys = keys
         self._attempts: dict[AttemptId, _ExpectedAttempt] = {}
         self._open: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -250,6 +254,9 @@ class Endpoint:
         rank_id = read_identity(message) if message["op"] == "hello" else None
         expected = None if rank_id is None else self._attempts.get(rank_id.attempt)
         if rank_id is None or expected is None or rank_id.rank not in expected.ranks:
+            self.ignored.strangers += 1
+            return None
+        if self._keys is not None and not self._keys.fits(rank_id, message.get("key")):
             self.ignored.strangers += 1
             return None
         greeted = after_message(expected.ranks[rank_id.rank], message)

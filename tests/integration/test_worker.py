@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.client.clock import machine_s
 from rota.core.errors import ConfigError, OutputError, UnknownName
 from rota.deploy.worker import procs
 from rota.deploy.worker.frames import STDERR, STDOUT, FrameReader, segments_in
@@ -22,6 +23,7 @@ from rota.deploy.worker.inventory import Gpu, inspect
 from rota.deploy.worker.limits import Enclosure, RlimitBackend, pick
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import ExitReason, Phase, is_supervised
+from rota.deploy.worker.tasks import Lease
 
 SECONDS = 30.0
 SHIM_KILOBYTES = 12_000
@@ -838,3 +840,22 @@ def test_a_container_runs_from_a_folder_with_its_own_files(contained, tmp_path):
 def _with_libraries(program):
     done = subprocess.run(["ldd", program], check=True, capture_output=True, text=True)
     return [word for line in done.stdout.splitlines() for word in line.split() if word.startswith("/")]
+
+
+def test_a_task_has_its_first_lease_before_it_runs(host):
+    """Whatever becomes of its agent: nothing runs on because nobody came to lend it time."""
+    began = time.monotonic()
+    host.start(TaskSpec(TASK, ("sleep", "300")), Lease(machine_s() + 0.5))
+
+    status = ended(host)
+
+    assert status.exit.reason is not ExitReason.COMPLETED
+    assert time.monotonic() - began < 10.0
+
+
+def test_a_task_whose_lease_is_gone_is_ended(host):
+    start(host, ("sleep", "300"))
+    until(lambda: host.status(TASK).phase is Phase.RUNNING, "the start")
+    (host.table.path(TASK) / "lease").unlink()
+
+    assert ended(host).exit.reason is not ExitReason.COMPLETED

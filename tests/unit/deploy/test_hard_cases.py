@@ -405,6 +405,21 @@ def test_a_rank_that_dies_while_the_gang_is_saving_turns_the_stop_into_a_kill():
     assert [event["reason"] for event in harness.of("AttemptStopping")] == ["preempted", "rank-failed"]
 
 
+@pytest.mark.parametrize(
+    "text", ["{nonsense", "", "[]", "7", '{"op": 7}', "[" * 100_000, '{"op": "at", "begun": 1e400}']
+)
+def test_an_answer_of_a_gang_that_makes_no_sense_holds_up_nobody(text):
+    harness, job = a_gang(emulated=False, argv=["train"])
+    other = harness.submit(gpus=1)
+    harness.round()
+    harness.want()  # the gang has to stop
+    harness.report("a", {job: runs(answers=((0, text), (10**9, '{"op": "at", "begun": 1}')))})
+
+    harness.want(**{f"j{other}": {"b": 1}})
+
+    assert harness.commands("b") == {job: "stop", other: "run"}
+
+
 def test_the_rest_of_a_gang_is_killed_when_one_of_its_servers_is_lost():
     harness, job = a_gang()
     for _ in range(10):

@@ -23,6 +23,7 @@ from rota.deploy.numbering import same_generation
 from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import ExitReason, Phase, Status
+from rota.deploy.worker.tasks import Lease
 from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -193,13 +194,16 @@ class ProcessRunner:
 
     def _lend(self) -> None:
         for task in self._ids:
-            self._shared.host.lease(task, self._lease_end, self._stop.beyond_lease_s)
+            self._shared.host.lease(task, self._lease())
+
+    def _lease(self) -> Lease:
+        return Lease(self._lease_end, self._stop.beyond_lease_s)
 
     async def _launch(self) -> None:
         try:
             for task in self._ids:
                 self._status[task] = await asyncio.to_thread(
-                    self._shared.host.start, self._shared.spec(self._order, task)
+                    self._shared.host.start, self._shared.spec(self._order, task), self._lease()
                 )
             self._start.launched()
             self._lend()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from rota.client.wire import decode
 from rota.core.job_spec import RankLayout
 from rota.deploy.agreement import Agreement, Send
 from rota.deploy.numbering import first_number
@@ -77,7 +78,9 @@ class GangStops:
         for node in dict.fromkeys(attempt.nodes):
             task = heartbeats.of(node).tasks.get(key)
             for rank, text in () if task is None else task.answers:
-                self._send(key, agreement.answer(rank, json.loads(text), now))
+                message = decode(text.encode())
+                if message is not None:
+                    self._send(key, agreement.answer(rank, message, now))
         self._send(key, agreement.tick(now))
 
     def _send(self, key: AttemptKey, sends: list[Send]) -> None:

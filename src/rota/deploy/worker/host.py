@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rota.core import files
 from rota.core.errors import ConfigError
 from rota.deploy.worker import cgroups, limits, status
 from rota.deploy.worker.container import EngineLauncher
@@ -26,10 +25,9 @@ from rota.deploy.worker.runc import RuncLauncher
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import Phase, Status
 from rota.deploy.worker.stopping import Ending
-from rota.deploy.worker.tasks import TaskTable
+from rota.deploy.worker.tasks import FOR_EVER, Lease, TaskTable
 
 _CLEANED = "cleaned"
-_LEASE = "lease"
 _log = logging.getLogger(__name__)
 
 
@@ -61,10 +59,11 @@ class Host:
         """One line that says how tasks are limited here."""
         return self.backend.describe()
 
-    def start(self, spec: TaskSpec) -> Status:
+    def start(self, spec: TaskSpec, lease: Lease = FOR_EVER) -> Status:
         """Start a task: CPUs are chosen, the task is written down, then it runs.
 
-        Nothing is left of one that cannot.
+        It has its first lease before it runs: whatever becomes of the agent, its supervisor ends it
+        then. Nothing is left of one that cannot start.
         """
         launcher = choose(spec, self.launchers)
         if spec.mps:
@@ -79,7 +78,7 @@ class Host:
             spec, cpu_ids=pinning.cpus, virtual=pinning.virtual, launcher=launcher.name
         )
         try:
-            folder = self.table.add(placed)
+            folder = self.table.add(placed, lease)
             launcher.start(placed, folder)
         except Exception:
             self.cpus.release(str(spec.id))
@@ -152,19 +151,11 @@ class Host:
         folder = self.table.path(task)
         return not folder.exists() or status.read(folder).phase is Phase.ENDED
 
-    def lease(self, task: TaskId, end: float, patience: float = 0.0) -> None:
-        """Let a task run until `end` (seconds since boot).
-
-        Its supervisor ends it then if no agent does.
-
-        A task that ends by itself at the end of its lease gets some `patience` to save.
-        """
-        text = f"{end:.3f} {patience:g}"
-        with contextlib.suppress(
-            OSError
-        ):  # not started yet, or a full disk: the lease before holds
-            # Not synced: after a power cut there is no task that it could end.
-            files.write_text(self.table.path(task) / _LEASE, text, mode=0o600, durable=False)
+    def lease(self, task: TaskId, lease: Lease) -> None:
+        """Let a task run until then; its supervisor ends it if no agent does."""
+        with contextlib.suppress(OSError):
+            # Not started yet, or a full disk: the lease before holds.
+            self.table.lend(task, lease)
 
     def ending(self, task: TaskId, term_after_s: float, kill_after_s: float, now: float) -> Ending:
         """Begin to stop a task; the caller goes on with `advance`."""

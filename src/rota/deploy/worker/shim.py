@@ -250,14 +250,15 @@ def send(target: int, number: int) -> None:
 
 
 def may_run(folder: str) -> bool:
-    """Whether the task is known and its lease, if it has one, has not ended.
+    """Whether the task is known and its lease has not ended.
 
-    The lease holds its end in seconds since boot, and seconds of patience.
+    The lease holds its end in seconds since boot, and seconds of patience. It is there before the
+    task runs, so a task without one is as good as unknown.
     """
     try:
         end, patience = map(float, text_of(os.path.join(folder, "lease")).split())
     except ValueError:
-        return os.path.exists(folder)
+        return False
     return time.clock_gettime(time.CLOCK_BOOTTIME) < end + patience + _AGENT_SECONDS
 
 

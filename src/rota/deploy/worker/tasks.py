@@ -8,15 +8,31 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker.spec import TaskId, TaskSpec
 
 _SPEC = "spec.json"
+_LEASE = "lease"
+"""The supervisor reads it; a task without one may not run."""
+
+
+class Lease(NamedTuple):
+    """How long a task may run when nobody says more."""
+
+    end: float
+    """Seconds since boot."""
+    patience_s: float = 0.0
+    """Seconds on top of that for one that ends by itself then, to save."""
+
+
+FOR_EVER = Lease(math.inf)
 
 
 class TaskTable:
@@ -54,8 +70,8 @@ class TaskTable:
         """The folder of a task, whether it is there or not."""
         return self.tasks_folder / str(task)
 
-    def add(self, spec: TaskSpec) -> Path:
-        """Write a task down, all of it or nothing; its folder."""
+    def add(self, spec: TaskSpec, lease: Lease = FOR_EVER) -> Path:
+        """Write a task down with its first lease, all of it or nothing; its folder."""
         target = self.path(spec.id)
         if target.exists():
             raise ConfigError(
@@ -63,7 +79,7 @@ class TaskTable:
             )
         building = self.tasks_folder / f".{spec.id}.part"
         try:
-            _build(building, spec)
+            _build(building, spec, lease)
             building.rename(target)
             files.sync_folder(self.tasks_folder)
         except OSError as error:
@@ -73,6 +89,10 @@ class TaskTable:
                 "and try again"
             ) from error
         return target
+
+    def lend(self, task: TaskId, lease: Lease) -> None:
+        """Write a task's next lease. Raises OSError: then the one before holds."""
+        _write_lease(self.path(task), lease)
 
     def replace(self, spec: TaskSpec) -> None:
         """Write another description of a task that is here."""
@@ -121,11 +141,18 @@ class TaskTable:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _build(folder: Path, spec: TaskSpec) -> None:
+def _build(folder: Path, spec: TaskSpec, lease: Lease) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "logs").mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
+    _write_lease(folder, lease)
     _write(folder / _SPEC, spec)
+
+
+def _write_lease(folder: Path, lease: Lease) -> None:
+    # Not synced: after a power cut there is no task that it could end.
+    text = f"{lease.end:.3f} {lease.patience_s:g}"
+    files.write_text(folder / _LEASE, text, mode=0o600, durable=False)
 
 
 def _write(path: Path, spec: TaskSpec) -> None:

@@ -73,6 +73,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "CheckpointsClaimed": lambda f: f"checkpoints are in {f['folder']}; job numbers go on from {f['next_job']}",
     "NodeJoined": lambda f: f"node {f['node']} joined: {len(f['devices'])} x {f['type']}",
     "NodeLost": lambda f: f"node {f['node']} lost: {f['reason']}",
+    "NodeTroubled": lambda f: f"node {f['node']}: {f['trouble'] or 'its trouble is over'}",
     "NodeDrained": lambda f: f"node {f['node']} {'drained' if f['drained'] else 'back in use'}, by {f['by']}",
     "NodeRemoved": lambda f: f"node {f['node']} removed, by {f['by']}",
     "AttemptStarted": lambda f: f"job {f['job']} attempt {f['epoch']} starts on {_parts(f['parts'])}",

@@ -131,6 +131,16 @@ class NodeDrained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTroubled:
+    """A server says why nothing new can start there, or that it can again."""
+
+    at: float
+    node: str
+    trouble: str
+    """For people; empty: it is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
     """A job is to run on these parts of servers; `epoch` counts the attempts of the job."""
 
@@ -312,6 +322,7 @@ DeployEvent: TypeAlias = (
     | AttemptSaving
     | ClockSet
     | NodeRemoved
+    | NodeTroubled
 )
 
 EventRow: TypeAlias = tuple[float, str, str]

@@ -203,20 +203,22 @@ class JobSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ...) -> None: ...
 
 class Observed(_message.Message):
-    __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s")
+    __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     LATENESS_S_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
     node: str
     session: str
     sequence: int
     seen: int
     tasks: _containers.RepeatedCompositeFieldContainer[TaskState]
     lateness_s: float
-    def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ...) -> None: ...
+    trouble: str
+    def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class TaskState(_message.Message):
     __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s")

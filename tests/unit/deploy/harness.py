@@ -99,6 +99,7 @@ class Harness:
         self.clock = clock or ManualClock()
         self.agents: dict[str, PlayedAgent] = agents or {}
         self.desired: dict[int, DesiredAttempt] = {}
+        self.trouble: dict[str, str] = {}
         self.catalogue = catalogue or opened(Speeds())
         self.rules = replace(Rules(), round_s=ROUND_S)
         self.retention = retention or Retention()
@@ -228,7 +229,7 @@ class Harness:
         agent.sequence += 1
         fields = {
             "node": node, "session": agent.session, "sequence": agent.sequence, "tasks": dict(agent.tasks),
-            "acknowledged": self.board.published[node].version, **changes,
+            "acknowledged": self.board.published[node].version, "trouble": self.trouble.get(node, ""), **changes,
         }  # fmt: skip
         return self.ask(lambda now: self.requests.report(AgentReport(**fields), now))
 

@@ -37,6 +37,7 @@ operations = st.lists(
         st.tuples(st.just("save"), st.sampled_from(NODES), st.integers(1, 900)),
         st.tuples(st.just("begin_saving"), st.sampled_from(NODES)),
         st.tuples(st.just("remove"), st.sampled_from(NODES)),
+        st.tuples(st.just("trouble"), st.sampled_from(NODES), st.sampled_from(["its disk is full", ""])),
         st.tuples(st.just("set_clock"), st.sampled_from([-86400.0, 3600.0])),
         st.tuples(st.just("end"), st.sampled_from(NODES), st.sampled_from([o.value for o in AttemptOutcome])),
         st.tuples(st.just("restart")),
@@ -116,6 +117,12 @@ class History:
             self.harness.ask(lambda now: self.harness.requests.remove_node(node, "ops", now))
             del self.harness.agents[node]
 
+    def trouble(self, node, what):
+        """A server has no room for anything new, or has again."""
+        if node in self.harness.agents and node not in self.harness.silent:
+            self.harness.trouble[node] = what
+            self.harness.report(node)
+
     def set_clock(self, by_s):
         self.harness.ask(lambda now: ([ClockSet(at=now, by_s=by_s, running=True)], lambda: None))
 
@@ -186,7 +193,7 @@ def test_these_histories_have_every_kind_of_event_that_a_deployment_writes():
         ("end", "a", "completed"), ("round",), ("drain", "a", False), ("round",), ("submit", 1, 0, 1.0),
         ("drain", "a", True), ("round",), ("drain", "a", False), ("round",), ("drain", "a", True), ("round",),
         ("submit", 1, 0, 2.0), ("round",), ("begin_saving", "a"), ("round",), ("set_clock", -86400.0),
-        ("remove", "b"), ("round",),
+        ("remove", "b"), ("round",), ("trouble", "a", "its disk is full"), ("round",), ("trouble", "a", ""),
     ]:  # fmt: skip
         history.do(*what)
 

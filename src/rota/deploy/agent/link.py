@@ -40,6 +40,7 @@ class Link:
         hello: Callable[[], pb.RegisterRequest],
         registered: Callable[[pb.RegisterReply], None],
         lateness: Callable[[], float],
+        trouble: Callable[[], str] = str,
         complaints: Complaints | None = None,
     ) -> None:
         self._stub = stubs.FleetStub(channel)
@@ -47,6 +48,7 @@ class Link:
         self._node = ""
         self._registered = registered
         self._lateness = lateness
+        self._trouble = trouble
         self._complaints = complaints or Complaints()
         self._session = ""
         self._sequence = 0
@@ -151,6 +153,7 @@ class Link:
                 seen=self.tasks.taken_over,
                 tasks=self.tasks.states(),
                 lateness_s=self._lateness(),
+                trouble=self._trouble(),
             )
             self._sent[self._sequence] = machine_s()
             reply = await self._stub.Report(observed, timeout=_CALL_S)

@@ -16,6 +16,7 @@ from rota._version import __version__
 from rota.core import files
 from rota.core.errors import ConfigError
 from rota.deploy.agent.complaints import Complaints, Diagnosis
+from rota.deploy.agent.disk import DiskWatch
 from rota.deploy.agent.emulated import EmulatedRunner, recover
 from rota.deploy.agent.instances import AgentInstance
 from rota.deploy.agent.link import Link
@@ -87,7 +88,10 @@ class Agent:
         self._root = self.checkpoints or self.folder / "checkpoints"
         self._instance = AgentInstance(self.folder)
         complaints = Complaints(self.diagnosis)
-        self._link = Link(self.channel, self._hello, self._registered, self._lateness, complaints)
+        self._disk = DiskWatch(self.folder)
+        self._link = Link(
+            self.channel, self._hello, self._registered, self._lateness, lambda: self._disk.trouble, complaints
+        )
         tasks = Tasks(self._make, self._link.changed)
         self._tasks = tasks
         tasks.adopt(recover(place, self._link.changed, self._root, self.devices))
@@ -136,6 +140,9 @@ class Agent:
     async def _tick(self, tasks: Tasks) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
+            if self._disk.look():
+                log.warning("%s", self._disk.trouble or "there is room on the disk again")
+                self._link.changed()
             tasks.tick(time.monotonic())
 
     def _registered(self, reply: pb.RegisterReply) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rota.client import checkpoints
-from rota.core.errors import RotaError
+from rota.core.errors import OutputError, RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskPhase, outcome_named
 from rota.deploy.agent.descriptions import share
 from rota.deploy.agent.start_time import StartTime
@@ -120,7 +120,8 @@ class ProcessRunner:
             self._order.cpus = order.cpus
             self._order.memory_gb = order.memory_gb
             self._resizes = True
-        self._shared.keep(self._order, self._lease_end)
+        with contextlib.suppress(OSError):  # a full disk: what was written down before holds, and that is less
+            self._shared.keep(self._order, self._lease_end)
         self._lend()
         for message in order.messages:
             if message.id > self._passed_on or not same_generation(message.id, self._passed_on):
@@ -209,7 +210,8 @@ class ProcessRunner:
             self._lend()
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", self.key[0], error)
-            self._failure = (AttemptOutcome.FAILED, str(error))
+            full = isinstance(error, OSError | OutputError)  # the disk of this server, which is no fault of the job
+            self._failure = (AttemptOutcome.LOST if full else AttemptOutcome.FAILED, str(error))
             self._stop.end_now()
             if not self._status:
                 self._ended = True

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from rota.core.errors import RotaError
+from rota.core.errors import OutputError, RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskCommand, TaskPhase
 from rota.rpc import rota_pb2 as pb
 
@@ -105,6 +105,8 @@ class Tasks:
             log.warning("job %d cannot start: %s", key[0], error)
             self._all.pop(key, None)
             outcome = getattr(error, "rota_reason", AttemptOutcome.FAILED.value)
+            if isinstance(error, OSError | OutputError):
+                outcome = AttemptOutcome.LOST.value  # the disk of this server is full, which is no fault of the job
             self._refused[key] = _ended(key, outcome, exit_code=127, detail=str(error))
 
     def _end(self, key: Key) -> None:

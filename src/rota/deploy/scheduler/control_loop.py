@@ -184,7 +184,7 @@ class ControlLoop:
         with self.surviving("reconciliation"):
             now = self._clock.now()
             lease_until = self._leases.end_of_lease(self.round_start)
-            silent = self._failures.silent_nodes()
+            silent = self._failures.silent_nodes() | self._registry.troubled_nodes()
             desired = self.desired()
             waits = waits_for_secrets(self._registry, self._secrets, desired, now, self._clock.scale)
             self._recorder.apply(waits.events)

@@ -54,6 +54,8 @@ class AgentReport:
     """Version of the newest list of orders that it carried out."""
     tasks: Mapping[AttemptKey, TaskReport]
     lateness_s: float = 0.0
+    trouble: str = ""
+    """Why nothing new can start there; empty: nothing is wrong."""
 
 
 @dataclass(slots=True, kw_only=True)

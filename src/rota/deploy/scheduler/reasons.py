@@ -104,12 +104,17 @@ def cluster_as_it_is(
     away: Counter[str] = Counter()
     lost = 0
     drained = 0
-    for node in registry.nodes.values():
+    troubled = 0
+    for name, node in registry.nodes.items():
         count = len(node.joined.devices)
-        (up if node.usable else away)[node.joined.type] += count
+        held = registry.gpus_held(name) if node.usable and node.trouble else count
+        (up if node.usable else away)[node.joined.type] += held
+        away[node.joined.type] += count - held
         lost += node.lost
         drained += node.drained and not node.lost
-    words = [f"{count} {word}" for count, word in ((lost, "lost"), (drained, "drained")) if count]
+        troubled += node.usable and bool(node.trouble)
+    counted = ((lost, "lost"), (drained, "drained"), (troubled, "in trouble (`rota nodes` says why)"))
+    words = [f"{count} {word}" for count, word in counted if count]
     pending = sorted(job.id for job in registry.live.values() if job.attempt is None and job.final_phase is None)
     return ClusterNow(
         up={gpu_type: count for gpu_type, count in up.items() if count},
@@ -132,7 +137,7 @@ def _free(registry: Registry) -> dict[str, int]:
             held.setdefault(part.node, set()).update(part.devices)
     free: Counter[str] = Counter()
     for name, node in registry.nodes.items():
-        if node.usable:
+        if node.usable and not node.trouble:
             free[node.joined.type] += len(set(node.joined.devices) - held.get(name, set()))
     return dict(free)
 

@@ -30,6 +30,7 @@ from rota.deploy.events import (
     NodeDrained,
     NodeJoined,
     NodeLost,
+    NodeTroubled,
     StepsSaved,
     to_fields,
 )
@@ -40,7 +41,7 @@ from rota.engine.log import LineWriter
 
 log = logging.getLogger(__name__)
 
-_LETS_JOBS_START = (JobAccepted, AttemptEnded, CancelAsked, JobGivenUp, NodeJoined, NodeDrained, NodeLost)
+_LETS_JOBS_START = (JobAccepted, AttemptEnded, CancelAsked, JobGivenUp, NodeJoined, NodeDrained, NodeLost, NodeTroubled)
 """Events after which a job may find GPUs that it did not find before, or others may find its own."""
 _QUIET = (
     JobAccepted,

@@ -239,6 +239,8 @@ class Node:
     lost: bool = False
     drained: bool = False
     reason: str = ""
+    trouble: str = ""
+    """Why nothing new can start there, as its agent says; what runs there goes on."""
 
     @property
     def usable(self) -> bool:

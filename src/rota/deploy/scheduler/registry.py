@@ -89,6 +89,7 @@ class Registry:
             deploy_events.NodeJoined: self._joined,
             deploy_events.NodeLost: self._lost,
             deploy_events.NodeDrained: self._drained,
+            deploy_events.NodeTroubled: self._troubled,
             deploy_events.NodeRemoved: self._removed,
             deploy_events.AttemptStarted: self._started,
             deploy_events.AttemptResized: self._resized,
@@ -124,6 +125,15 @@ class Registry:
         handler = self._apply.get(type(event))
         if handler is not None:
             handler(event)
+
+    def troubled_nodes(self) -> set[str]:
+        """Servers on which nothing new can start."""
+        return {name for name, node in self.nodes.items() if node.trouble}
+
+    def gpus_held(self, name: str) -> int:
+        """GPUs of a server that attempts hold."""
+        parts = (part for _, attempt in self.attempts_on(name) for part in attempt.parts if part.node == name)
+        return len({device for part in parts for device in part.devices})
 
     def attempts_on(self, node: str) -> list[tuple[Job, Attempt]]:
         """Jobs with an attempt that has a part on a node."""
@@ -368,6 +378,9 @@ class Registry:
         node = self.nodes[event.node]
         node.lost = True
         node.reason = event.reason
+
+    def _troubled(self, event: deploy_events.NodeTroubled) -> None:
+        self.nodes[event.node].trouble = event.trouble
 
     def _drained(self, event: deploy_events.NodeDrained) -> None:
         self.nodes[event.node].drained = event.drained

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from rota.core.cluster import Cluster
 from rota.core.errors import OutputError, RotaError
 from rota.core.job_spec import HIDDEN, JobSpec, with_hidden_values
-from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved
+from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved, NodeTroubled
 from rota.deploy.scheduler.agent_reports import events_of_report
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats
@@ -163,8 +163,8 @@ class Requests:
 
     def remark(self, name: str) -> str:
         """What an operator should know about a node; empty: nothing."""
-        gpu_type = self._registry.nodes[name].joined.type
-        remarks = (self._type_remark(gpu_type), address_remark(self._registry, name))
+        node = self._registry.nodes[name]
+        remarks = (node.trouble, self._type_remark(node.joined.type), address_remark(self._registry, name))
         return "; ".join(remark for remark in remarks if remark)
 
     def _type_remark(self, gpu_type: str) -> str:
@@ -210,5 +210,9 @@ class Requests:
             return [], lambda: False
         if not self._heartbeats.take(report):
             return [], lambda: True
-        events = events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
+        events: list[DeployEvent] = []
+        if report.trouble != node.trouble:
+            log.warning("node %s: %s", report.node, report.trouble or "its trouble is over")
+            events.append(NodeTroubled(at=now, node=report.node, trouble=report.trouble))
+        events += events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
         return events, lambda: True

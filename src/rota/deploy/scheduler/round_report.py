@@ -31,19 +31,23 @@ from rota.core.jobs import Jobs, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
 from rota.deploy.scheduler.preemption import preemptible
-from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.engine.live_state import LiveState
 
 
 def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Throughputs) -> Cluster | None:
-    """The servers that are up, their types from slow to fast; None if there is none."""
+    """The servers that are up, their types from slow to fast; None if there is none.
+
+    One on which nothing new can start has the GPUs that are held there.
+    """
+    usable = {name: _gpus(registry, name, node) for name, node in sorted(registry.nodes.items()) if node.usable}
     servers = tuple(
         Server(
             id=name,
             type=node.joined.type,
             capacity=Resources(
-                len(node.joined.devices),
+                gpus,
                 node.joined.cpus,
                 node.joined.memory_gb,
                 node.joined.storage_mbps,
@@ -51,8 +55,8 @@ def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Through
             ),
             rack=node.joined.rack or "rack0",
         )
-        for name, node in sorted(registry.nodes.items())
-        if node.usable and node.joined.devices
+        for name, gpus in usable.items()
+        if gpus and (node := registry.nodes[name])
     )
     if not servers:
         return None
@@ -60,6 +64,10 @@ def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Through
     facts = described((server.type for server in servers), known)
     name = "live" if declared is None else declared.name
     return types_by_speed(Cluster(name=name, servers=servers, accelerators=facts), catalogue)
+
+
+def _gpus(registry: Registry, name: str, node: Node) -> int:
+    return registry.gpus_held(name) if node.trouble else len(node.joined.devices)
 
 
 def has_servers(registry: Registry) -> bool:

@@ -148,7 +148,11 @@ def write_status(folder: str, status: dict[str, Any], patient: bool) -> str:
             reason = str(error.strerror)
         if not patient:
             return f"cannot write {path}: {reason}"
-        time.sleep(_AGAIN_SECONDS)
+        reserve = os.path.join(folder, "reserve")
+        if os.path.exists(reserve):
+            remove(reserve)  # room that was kept for this moment
+        else:
+            time.sleep(_AGAIN_SECONDS)
 
 
 def replace_file(path: str, data: bytes) -> bool:

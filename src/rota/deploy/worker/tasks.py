@@ -23,6 +23,10 @@ _LEASE = "lease"
 """The supervisor reads it; a task without one may not run."""
 
 
+_RESERVE_BYTES = 8192
+"""Room that the supervisor gives up to write down how the task ended when the disk is full."""
+
+
 class Lease(NamedTuple):
     """How long a task may run when nobody says more."""
 
@@ -146,6 +150,7 @@ def _build(folder: Path, spec: TaskSpec, lease: Lease) -> None:
     (folder / "logs").mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
     _write_lease(folder, lease)
+    (folder / "reserve").write_bytes(bytes(_RESERVE_BYTES))
     _write(folder / _SPEC, spec)
 
 

@@ -238,6 +238,7 @@ class Session:
         return {
             "state": self.engine.state,
             "trigger": self.engine.trigger,
+            "loop": self.engine.saved(),
             "metrics": self.metrics,
             "world": self.world.snapshot(),
             "source": self.source.snapshot(),
@@ -272,6 +273,7 @@ class Session:
             trigger=parts["trigger"],
             checks=self.checks,
         )
+        engine.restore(parts["loop"])
         return replace(self, engine=engine, world=world, metrics=metrics, deciding=deciding)
 
 

@@ -96,3 +96,17 @@ def test_an_event_log_cannot_begin_in_the_middle(tmp_path):
     assert done.returncode == 2
     assert "cannot begin in the middle" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("until", [360, 499, 500, 501, 720])
+@pytest.mark.parametrize("policy", ["srtf", "las", "max-min-fairness-strategy-proof"])
+def test_a_cut_in_the_second_of_an_arrival_changes_nothing(tmp_path, policy, until):
+    (tmp_path / "t.csv").write_text("arrival_s,gpus,duration_s\n0,1,2000\n500,4,300\n")
+    given = ["--trace", "t.csv", "--cluster", "v100=4/4", "--policy", policy]
+    whole = summary_of("simulate", *given, "--jobs-csv", "whole.csv", cwd=tmp_path)
+    summary_of("simulate", *given, "--until", until, "--checkpoint", "c", cwd=tmp_path)
+
+    resumed = summary_of("simulate", *given, "--resume", "c", "--jobs-csv", "resumed.csv", cwd=tmp_path)
+
+    assert resumed["mean_jct_s"] == whole["mean_jct_s"]
+    assert (tmp_path / "resumed.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()

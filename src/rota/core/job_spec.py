@@ -18,6 +18,9 @@ from typing import Any
 from rota.core.errors import ConfigError
 
 MOST_GPUS = 65536
+LEAST_WEIGHT = 1e-3
+LARGEST_WEIGHT = 1e6
+"""Weights of jobs beyond these make linear programs that no solver can tell apart from nonsense."""
 DEFAULT_MAX_RESTARTS = 3
 """Attempts of a job that may fail before it is given up."""
 UNCOUNTED_STEPS = 3600
@@ -237,7 +240,7 @@ _FROM_ZERO = (0, _LARGEST_NUMBER, "give a number from 0 on")
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "gpus": (1, MOST_GPUS, f"give a number from 1 to {MOST_GPUS}"),
     "steps": (0, _LARGEST_NUMBER, "give a number above 0, or leave it out"),
-    "weight": (math.ulp(0.0), math.inf, "give a number above 0"),
+    "weight": (LEAST_WEIGHT, LARGEST_WEIGHT, f"give a number from {LEAST_WEIGHT:g} to {LARGEST_WEIGHT:g}"),
     "deadline_s": _FROM_ZERO,
     "max_restarts": (0, 2**31 - 1, "give a number from 0 on"),
     "checkpoint_every_s": _FROM_ZERO,

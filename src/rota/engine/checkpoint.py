@@ -23,9 +23,16 @@ _OWN_MODULES = (
     "rota.analysis.job_table", "rota.analysis.ledger", "rota.analysis.warmup", "rota.deploy.events",
     "rota.deploy.scheduler.records", "rota.deploy.scheduler.registry",
 )  # fmt: skip
-_NUMPY_MAKERS = {"_reconstruct", "scalar", "_frombuffer"}
+_NUMPY = {
+    "numpy": {"ndarray", "dtype", "bool_", "int64", "float64"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+    "numpy._core.numeric": {"_frombuffer"},
+}
+"""All that arrays need. Much else in NumPy opens files or starts programs when it is called."""
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
-_MAGIC = "rota-checkpoint-3"
+_MAGIC = "rota-checkpoint-4"
 _MAY_DIFFER = {"until"}
 """Settings that say how far a run goes, not how."""
 
@@ -80,9 +87,10 @@ class SafeReader(pickle.Unpickler):
         if "." not in name:
             if module == "builtins" and name in _SAFE_BUILTINS:
                 return super().find_class(module, name)
-            ours = module.startswith(_OWN_MODULES)
-            if ours or module.split(".", maxsplit=1)[0] == "numpy":
+            if name in _NUMPY.get(module, ()):
+                return super().find_class(module, name)
+            if module.startswith(_OWN_MODULES):
                 found = super().find_class(module, name)
-                if isinstance(found, type) or (not ours and name in _NUMPY_MAKERS):
+                if isinstance(found, type) and found.__module__ == module:
                     return found
         raise pickle.UnpicklingError(f"{module}.{name} does not belong in a checkpoint")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -96,6 +96,15 @@ class Engine:
         if state.placement is not None:
             plan = Plan(round=state.round, start=clock.now(), placement=state.placement, last=state.placement)
             executor.apply(plan, state.view(clock.now()))
+
+    def saved(self) -> dict[str, bool]:
+        """What it remembers beside state and trigger, for a checkpoint."""
+        return {"ended": self._ended, "somebody_left": self._somebody_left}
+
+    def restore(self, saved: Mapping[str, bool]) -> None:
+        """Go on from a checkpoint: what happened before it still ends the placement in force."""
+        self._ended = saved["ended"]
+        self._somebody_left = saved["somebody_left"]
 
     def run(self, finished: Callable[[], bool], until: float = math.inf) -> str:
         """Go round until `finished` says so, time is up, or no job is left; says why it ended."""

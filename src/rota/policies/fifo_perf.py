@@ -61,10 +61,12 @@ class FifoPerf:
         wishes = np.argsort(-view.classes.throughput, axis=1, kind="stable").tolist()
         classes = view.job_class.tolist()
         sizes = view.gpus.tolist()
+        somewhere = (view.classes.throughput > 0)[view.job_class] & (view.gpus[:, None] <= view.capacity)
+        able: list[bool] = np.any(somewhere, axis=1).tolist()
         placed: dict[int, int] = {}
         for job, (group, size) in enumerate(zip(classes, sizes, strict=True)):
             for gpu_type in wishes[group]:
-                if free[gpu_type] >= size:
+                if free[gpu_type] >= size and (rates[group][gpu_type] > 0 or not able[job]):
                     break
             else:
                 passed_over = any(free) and not self._blocked_shares

@@ -196,14 +196,17 @@ def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int
         action = "limit the memory of"
         if plan["data_limit"]:
             resource.setrlimit(resource.RLIMIT_DATA, (plan["data_limit"], plan["data_limit"]))
-        action = f"enter {plan['cwd']!r} for"
+        action = f"enter {plan['cwd'][:200]!r} for"
         os.chdir(plan["cwd"])
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
         action = "run"
         os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
     except OSError as error:
-        os.write(errors, f"cannot {action} {plan['argv'][0]!r}: {error.strerror}".encode())
+        # Short: nobody may be there any more to read more than fits into the pipe.
+        os.write(
+            errors, f"cannot {action} {plan['argv'][0][:200]!r}: {error.strerror}".encode()[:2048]
+        )
         os._exit(126 if isinstance(error, PermissionError) else 127)
     finally:
         os._exit(127)

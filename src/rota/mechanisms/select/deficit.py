@@ -87,6 +87,9 @@ class Deficit(Select):
         self, view: View, allocation: Allocation, wants: BoolArray, debt: FloatArray
     ) -> tuple[BoolArray, FloatArray]:
         """[T, J] who wants to run where, and the debt by which it asks."""
+        if not allocation.traits.fills:  # it names who runs on which type: nobody may be in the way there
+            wish = debt if allocation.traits.aware else debt + _favourite(view)
+            return wants, self._loyal(view, wish)
         wants, wish = self._alike.pooled(view, wants, debt)
         if not allocation.traits.aware:
             wish = wish + _favourite(view)

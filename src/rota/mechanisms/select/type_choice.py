@@ -91,6 +91,8 @@ class TypesBySpeed:
         types = types[:count]
         if self._restart_s > 0 and free.any():
             moved |= self._move_to_idle(view, speeds.rate, jobs, types, free, last[jobs])
+        if moved and free.any() and count < len(queue):
+            jobs, types = _with_room(view, speeds.wish, queue, jobs, types, free)
         any_fits = view.single_gpu and bool(view.classes.runs_on.all())
         return TypeChoice(jobs, types, settled=any_fits or not moved)
 
@@ -144,6 +146,23 @@ class TypesBySpeed:
                     free[types[job]] += sizes[job]
                     types[job] = there
         return moved
+
+
+def _with_room(
+    view: View, wish: IntArray, queue: IntArray, jobs: IntArray, types: IntArray, free: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Who runs, with jobs of the queue that found no room before others had changed types."""
+    waiting = queue[~np.isin(queue, jobs)]
+    more_jobs: list[int] = []
+    more_types: list[int] = []
+    for job in waiting.tolist():
+        size = view.gpus[job]
+        there = next((t for t in wish[view.job_class[job]].tolist() if t >= 0 and free[t] >= size), None)
+        if there is not None:
+            free[there] -= size
+            more_jobs.append(job)
+            more_types.append(there)
+    return np.append(jobs, more_jobs).astype(np.int64), np.append(types, more_types).astype(np.int64)
 
 
 @dataclass(slots=True)

@@ -135,3 +135,34 @@ def test_answers_about_a_log_that_cannot_be_are_refused(site, control):
         assert error.value.code().name in ("INVALID_ARGUMENT", "NOT_FOUND"), request
     assert time.monotonic() - began < 5.0
     assert json.loads(json.dumps(site.busy())) == {"n0": 0}
+
+
+def test_programs_with_names_without_end_fail_and_hold_up_no_start(site):
+    """Their complaint once filled a pipe that nobody read, and six of them kept an agent from starting anything."""
+    long = [site.submit(argv=["x" * 70_000], env={}, max_restarts=0) for _ in range(7)]
+    jobs = site.done(*long)
+    after = site.done(site.submit(argv=["true"], env={}))
+
+    assert {job.phase for job in jobs} == {"failed"}
+    assert all(len(job.reason) < 1000 and "File name too long" in job.reason for job in jobs)
+    assert after[0].phase == "finished"
+
+
+@pytest.mark.parametrize("fields", [{"weight": 1e-309}, {"weight": 1e300}, {"tenant": "../../x"}, {"tenant": "a b"}])
+def test_weights_and_tenants_that_cannot_be_are_refused_by_name(site, fields):
+    with pytest.raises(ConfigError, match=r"weight is|cannot be the name of a tenant"):
+        site.submit(argv=["true"], env={}, **fields)
+
+
+def test_bytes_that_are_no_text_are_refused_in_one_message(site):
+    for fields in ({"argv": ["echo", "\udcff"]}, {"name": "\udcff"}, {"env": {"X": "\udcff"}}, {"cwd": "/\udcff"}):
+        with pytest.raises(ConfigError, match=r"job"):
+            site.submit(**{"argv": ["true"], "env": {}, **fields})
+
+
+def test_options_behind_the_command_are_the_commands_own(site):
+    words = [sys.executable, "-m", "rota.cli", "submit", "--scheduler", site.address, "--insecure", "--name", "mine"]
+    done = subprocess.run([*words, "echo", "--name", "yours", "-c"], capture_output=True, text=True, check=True)
+    (job,) = site.done(int(done.stdout))
+
+    assert (list(job.spec.argv), job.spec.name) == (["echo", "--name", "yours", "-c"], "mine")

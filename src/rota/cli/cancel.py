@@ -28,7 +28,7 @@ Examples:
 @connection
 @json_option
 def command(*, jobs: tuple[int, ...], everything: bool, as_json: bool, **options: Any) -> None:
-    """Cancel jobs. A job that runs is asked to save and stop."""
+    """Cancel jobs. One that runs is asked to stop, and ended if it has not after 10 s (30 s with several GPUs)."""
     if bool(jobs) == everything:
         raise click.UsageError("give the numbers of jobs, or --all")
     with open_client(options) as client:

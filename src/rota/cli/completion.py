@@ -5,17 +5,19 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+EXAMPLES = """
+\b
+Examples:
+  rota completion bash > ~/.local/share/bash-completion/completions/rota
+  rota completion zsh > ~/.zfunc/_rota     (with ~/.zfunc in $fpath)
+  rota completion fish > ~/.config/fish/completions/rota.fish
+"""
 
-@click.command("completion", epilog="Example: rota completion bash")
+
+@click.command("completion", epilog=EXAMPLES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    r"""Print a script with which a shell completes commands, options and names.
-
-    \b
-    bash:  rota completion bash > ~/.local/share/bash-completion/completions/rota
-    zsh:   rota completion zsh > ~/.zfunc/_rota     (with ~/.zfunc in $fpath)
-    fish:  rota completion fish > ~/.config/fish/completions/rota.fish
-    """
+    """Print a script with which a shell completes commands, options and names of policies and the like."""
     from rota.cli.main import cli  # main imports this module by name
 
     completion_class = get_completion_class(shell)

@@ -12,7 +12,7 @@ from rota.cli.options import echo_json, json_option
 EXAMPLES = """
 \b
 Examples:
-  rota drain v100-0            jobs there move at the end of the round
+  rota drain v100-0            jobs there are asked to save and move at once
   rota drain v100-0 --undo
 """
 
@@ -23,7 +23,10 @@ Examples:
 @connection
 @json_option
 def command(*, node: str, undo: bool, as_json: bool, **options: Any) -> None:
-    """Keep jobs away from a server, or let them back. Takes an administrator's token."""
+    """Keep jobs away from a server, or let them back. Takes an administrator's token.
+
+    Jobs that run there are asked to save and go on elsewhere; those that cannot save begin anew.
+    """
     with open_client(options) as client:
         answer = client.drain(node, undo=undo)
     if as_json:

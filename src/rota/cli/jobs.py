@@ -78,7 +78,7 @@ def command(
         now = wall_s()
         brief = sys.stdout.isatty()
         rows = [job_text.row(info, now, brief=brief) for info in page.jobs]
-        show_table(None, job_text.HEADER, rows, numbers=job_text.NUMBERS)
+        show_table(None, job_text.HEADER, rows, numbers=job_text.NUMBERS, one_line=True)
     else:
         message = "no jobs that are not over; --all shows the others"
         click.echo("no jobs" if everything or phases else message)

@@ -177,6 +177,8 @@ def _explain(error: Exception, *, debug: bool) -> int:
         return _say(f"error: {error}", USAGE if isinstance(error, ConfigError) else FAILED)
     file = error.filename if isinstance(error, OSError) else None
     told = _blame(error) or (f"{file}: {error.strerror}" if isinstance(error, OSError) and file is not None else None)
+    if told is None and isinstance(error, FileNotFoundError) and _folder_is_gone():
+        told = "the current folder is not there any more; go to another one (cd)"
     if told is None and isinstance(error, OSError) and error.errno in _NO_ROOM:
         _write_no_more()
         told = f"cannot write: {error.strerror}; what is there is not whole"
@@ -188,6 +190,14 @@ def _explain(error: Exception, *, debug: bool) -> int:
         f"{ISSUES}.",
         FAILED,
     )
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - --help loads no pathlib
+    except OSError:
+        return True
+    return False
 
 
 def _blame(error: BaseException) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from rota.cli import names
 from rota.cli.connection import needs_deploy
@@ -281,8 +282,11 @@ def _retention(options: dict[str, Any]) -> Any:
 
     jobs, events, rounds, checkpoints, size = (options.pop(name) for name in KEPT)
     if checkpoints > jobs:
-        problem = "--keep-checkpoints must not be above --keep-jobs: who forgets a job forgets its checkpoints"
-        raise click.UsageError(problem)
+        context = click.get_current_context()
+        if context.get_parameter_source("keep_checkpoints") is not ParameterSource.DEFAULT:
+            problem = "--keep-checkpoints must not be above --keep-jobs: checkpoints of a job go with it at the latest"
+            raise click.UsageError(problem)
+        checkpoints = jobs
     return Retention(
         keep_finished_s=options.pop("keep_finished_s"),
         keep_finished_jobs=options.pop("keep_finished_jobs"),

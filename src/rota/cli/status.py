@@ -19,7 +19,8 @@ def command(*, as_json: bool, **options: Any) -> None:
         status = client.status()
         address = client.settings.address
     names = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running",
-             "finished", "failed", "cancelled", "archived", "events", "last_decision_s", "late_solves",
+             "finished", "failed", "cancelled", "archived", "events", "events_removed",
+             "rounds_removed", "last_decision_s", "late_solves",
              "failed_decisions", "last_failed_decision_s", "last_failed_decision", "tenant", "admin",
              "clock_sets", "last_clock_set_s", "last_clock_set_by_s")  # fmt: skip
     values = {"address": address, **{name: getattr(status, name) for name in names}}

@@ -47,7 +47,7 @@ variables of your own environment).
 _AMOUNT = click.FloatRange(0, min_open=True)
 
 
-@click.command("submit", epilog=EXAMPLES)
+@click.command("submit", epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
 @click.argument("argv", metavar="[-- COMMAND ...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--file", metavar="FILE", help="TOML file with the jobs to submit (see below).")
 @click.option("--name", metavar="TEXT", help="Name of the job, for people; need not be unique.")
@@ -71,12 +71,12 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--cpus",
     type=_AMOUNT,
-    help="CPUs that the job asks for; the mechanism decides how many it gets.",
+    help="CPUs that the job asks for; shown with it, but not used for placing it yet.",
 )
 @click.option(
     "--memory-gb",
     type=_AMOUNT,
-    help="Memory in GB (10^9 bytes) that the job asks for; the mechanism decides how much it gets.",
+    help="Memory in GB (10^9 bytes) that the job asks for; shown, but not used for placing it yet.",
 )
 @click.option("--image", metavar="NAME", help="Container image in which the command runs.")
 @settings_option("--env", "env", "Environment variable of the job; lists show its name only")
@@ -243,10 +243,17 @@ def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
     if not as_json:
         click.echo("\n".join(str(number) for number in numbers))
         sys.stdout.flush()
-    infos = client.wait(numbers)
+    try:
+        infos = client.wait(numbers)
+    except KeyboardInterrupt:
+        some = " ".join(str(number) for number in numbers[:8]) + (" ..." if len(numbers) > 8 else "")
+        click.echo(f"\nrota: the jobs go on; `rota jobs` shows them, `rota cancel {some}` ends them", err=True)
+        raise
     if as_json:
         echo_json({"jobs": numbers, "phases": [info.phase for info in infos]})
     for info in infos:
         if info.phase != JobPhase.FINISHED.value:
             click.echo(f"rota: job {info.job} {how(info)}", err=True)
+            if info.spec.argv and info.epoch:
+                click.echo(f"rota: its output: rota logs {info.job}", err=True)
     return OK if all(info.phase == JobPhase.FINISHED.value for info in infos) else FAILED

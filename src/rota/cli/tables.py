@@ -40,8 +40,13 @@ def show_table(
     header: Sequence[str],
     rows: Iterable[Sequence[str]],
     numbers: int | Collection[int] = 0,
+    *,
+    one_line: bool = False,
 ) -> None:
-    """A table; the last `numbers` columns are right-aligned, or those at the positions that are given."""
+    """A table; the last `numbers` columns are right-aligned, or those at the positions that are given.
+
+    With `one_line` what does not fit into the window is cut off, instead of broken into several lines.
+    """
     right_aligned = range(len(header) - numbers, len(header)) if isinstance(numbers, int) else numbers
     if not sys.stdout.isatty():
         _print_plain(title, [header, *rows], right_aligned)
@@ -55,8 +60,8 @@ def show_table(
             name,
             justify="right" if right else "left",
             style="cyan" if i == 0 else None,
-            no_wrap=i == 0 or right,  # a number in two lines is two numbers
-            overflow="fold",
+            no_wrap=one_line or i == 0 or right,  # a number in two lines is two numbers
+            overflow="ellipsis" if one_line and i > 0 and not right else "fold",
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))

@@ -223,7 +223,7 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
         )
         sys.stdout.flush()
         return
-    elsewhere = f" (from elsewhere: --certs and --token-file of {cluster.folder})"
+    elsewhere = f" (with --scheduler {cluster.address} and --certs and --token-file of {cluster.folder})"
     where = "" if cluster.folder.name == ".rota" else elsewhere
     count = cluster.servers
     click.echo(

@@ -80,6 +80,9 @@ class Traits:
     where nobody can fail to fit."""
     pairs_fill: bool = False
     """Whether pairs without a share may take left-over GPUs too, where the rules let all pairs fill."""
+    by_tenant: bool = False
+    """Whether tenants are to have their parts, however their work is cut into jobs: what a job was owed when it leaves,
+    or had too much, passes to the other jobs of its tenant."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -196,6 +196,8 @@ def _typed(label: str, name: str, value: Any) -> Any:
 
 def _exactly(wanted: type) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
+        if isinstance(value, str):
+            value.encode()  # a UnicodeError is a ValueError: bytes that are no text
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             raise TypeError
         return value
@@ -212,12 +214,14 @@ def _number(value: Any) -> float:
 def _texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not all(isinstance(word, str) for word in value):
         raise TypeError
+    "".join(value).encode()
     return tuple(value)
 
 
 def _texts_by_name(value: Any) -> dict[str, str]:
     if not all(isinstance(text, str) for pair in dict(value).items() for text in pair):
         raise TypeError
+    "".join(text for pair in dict(value).items() for text in pair).encode()
     return dict(value)
 
 

@@ -46,6 +46,7 @@ from rota.engine.columns import (
     PINNED,
     PROMISED,
     SPEED,
+    TENANT,
     URGENT,
     JobColumns,
 )
@@ -253,10 +254,29 @@ class State:
         at.sort()
         if self._gangs:
             self._gangs -= sum(gpus > 1 for gpus in self._jobs.named[GPUS][at].tolist())
+        if self.allocation is not None and self.allocation.traits.by_tenant:
+            self._bequeath(at, event.at)
         self._jobs.remove(at)
         self._pairs.drop(event.jobs)
         self._rows = None
         self._terms = None
+
+    def _bequeath(self, leaving: IntArray, now: float) -> None:
+        """What leaving jobs are owed, or had too much, passes to the other jobs of their tenants, in GPU seconds."""
+        jobs = self._jobs
+        tenant = jobs.named[TENANT]
+        gpus = jobs.named[GPUS].astype(np.float64)
+        stays = np.ones(len(tenant), dtype=np.bool_)
+        stays[leaving] = False
+        progress = jobs.progress.copy()
+        owed = progress[jobs.owed]
+        balance = owed + progress[jobs.share] * (now - self.solved_at) - (progress[jobs.received] - self._credit_s)
+        for heir_of in np.unique(tenant[leaving]).tolist():
+            heirs = stays & (tenant == heir_of)
+            left = leaving[tenant[leaving] == heir_of]
+            if some(heirs):
+                owed[:, heirs] += (balance[:, left] @ gpus[left] / gpus[heirs].sum())[:, None]
+        jobs.set_progress(progress)
 
     def _pinned(self, event: JobsPinned) -> None:
         status = self._jobs.status.copy()

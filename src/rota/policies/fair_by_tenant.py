@@ -7,7 +7,9 @@ W weight of the tenant, w weight of the job among those of its tenant, s GPUs th
 the jobs of t, N GPUs that are up. The inner policy sees g_i as the weight of job i, so all jobs reach the same level
 when each has what it is entitled to; what somebody cannot use goes to the others. A tenant with a hundred jobs has as
 much as one with a single job, if that can use it. On several types "as much" is what the inner policy shares out:
-GPU time, or normalised throughput. With a single tenant the inner policy answers as it is.
+GPU time, or normalised throughput. Debts of jobs that leave pass to their tenant's other jobs (`Traits.by_tenant`), so
+it makes no difference into how many short jobs a tenant cuts its work. With a single tenant the inner policy answers as
+it is.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class TenantWeighted:
         """The answer of the policy to the view with other weights."""
         if len(view) == 0 or len(np.unique(view.tenant)) == 1:
             return self._policy.allocate(view)
-        return self._policy.allocate(_weighted(view, entitlements(view, self._weights)))
+        allocation = self._policy.allocate(_weighted(view, entitlements(view, self._weights)))
+        return dataclasses.replace(allocation, traits=dataclasses.replace(allocation.traits, by_tenant=True))
 
 
 @policies.register("fair-by-tenant")

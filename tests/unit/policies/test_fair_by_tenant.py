@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rota
 from builders import FAST, SLOW, a_cluster, a_view
 from rota.core.errors import ConfigError
 from rota.core.jobs import table
@@ -144,3 +145,31 @@ def test_mistakes_in_a_file_of_tenants_are_told(tmp_path, text, problem):
 
     assert problem in str(refused.value)
     assert str(path) in str(refused.value)
+
+
+def parts(rows, cluster, until):
+    """The parts of GPU time that tenants a and b (weights 2 and 1) have; a row is (arrival, GPUs, seconds, tenant)."""
+    nan = float("nan")
+    jobs = table(
+        profile_names=["recorded"] * len(rows), gpus=[row[1] for row in rows], total_steps=[nan] * len(rows),
+        duration=[row[2] for row in rows], submitted=[row[0] for row in rows], tenant_names=[row[3] for row in rows],
+    )  # fmt: skip
+    settings = {"inner": "max-min-fairness", "weights": "a=2,b=1"}
+    run = rota.simulate(jobs=jobs, cluster=cluster, policy="fair-by-tenant", policy_settings=settings, until=until)
+    hours = {name: tenant["gpu_hours"] for name, tenant in run.summary["by_tenant"].items()}
+    return hours["a"] / sum(hours.values())
+
+
+@pytest.mark.parametrize(("seconds", "jobs"), [(100.0, 60), (720.0, 60), (7200.0, 20)])
+def test_tenants_have_their_parts_however_short_their_jobs_are(seconds, jobs):
+    """Debts that left with their jobs once gave a tenant all of the GPU time until its work was through."""
+    rows = [(0.0, 1, seconds, tenant) for tenant in "ab" for _ in range(jobs)]
+
+    assert parts(rows, "v100=1/1", 1.4 * seconds * jobs) == pytest.approx(2 / 3, abs=0.03)
+
+
+def test_a_stream_of_short_jobs_has_its_part_beside_one_of_long_jobs():
+    short = [(i * 16.0, 1, 100.0, "a") for i in range(3000)]
+    long = [(i * 160.0, 1, 1000.0, "b") for i in range(300)]
+
+    assert parts(sorted(short + long), "v100=4/4", 48_000.0) == pytest.approx(2 / 3, abs=0.04)

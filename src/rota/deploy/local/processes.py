@@ -123,10 +123,12 @@ class Child:
         return error_type(f"{self.name} does not start: {said or 'it says nothing'} (all of it: {self.log})")
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """The last error in its log, else its last line."""
         with contextlib.suppress(OSError):
-            lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")
-            return next((line for line in reversed(lines) if line.strip()), "")
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+            lines = [line for line in text.split("\n") if line.strip()][-20:]
+            errors = [line for line in lines if line.startswith("rota: error: ")]
+            return (errors or lines or [""])[-1]
         return ""
 
 

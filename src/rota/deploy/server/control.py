@@ -18,6 +18,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Answer, Refused
 from rota.deploy.scheduler.secrets import without_values
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.subjects import check_name
 from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
 from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
@@ -251,6 +252,8 @@ def _check_weight(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
 
 def _for_tenant(spec: JobSpec, caller: Caller) -> JobSpec:
     """The job for the tenant of the caller, or for another one if the caller may say so."""
+    if spec.tenant:
+        check_name("a tenant", spec.tenant)
     if spec.tenant and not caller.admin and spec.tenant != caller.tenant:
         reason = f"this token submits for tenant {caller.tenant!r}, not for {spec.tenant!r}"
         raise Refused("PERMISSION_DENIED", reason)

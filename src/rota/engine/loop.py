@@ -286,7 +286,7 @@ class Engine:
             if not self._may_go_on(error):
                 raise
             log.warning("the policy failed at %.0f s: %s", now, error)
-            self.emit(SolveFailed(at=now, reason=_in_words(error)))
+            self.emit(SolveFailed(at=now, reason=sense.in_words(error)))
             self.trigger.failed(now, ask_again=isinstance(error, SolveLate))
             return
         self.emit(Allocated(at=now, allocation=allocation))
@@ -304,7 +304,7 @@ class Engine:
             if not self._tolerant:
                 raise
             log.warning("the mechanism failed at %.0f s: %s", view.now, error)
-            self.emit(PlacementFailed(at=view.now, reason=_in_words(error)))
+            self.emit(PlacementFailed(at=view.now, reason=sense.in_words(error)))
             return None
         return placement
 
@@ -346,11 +346,6 @@ class Engine:
             self._drop(self.state.view(now).jobs.copy(), "the policy gives them no GPU and nothing will change")
             return nobody() if placement is None else placement
         return placement
-
-
-def _in_words(error: Exception) -> str:
-    """What went wrong; errors that are not ours with their kind."""
-    return str(error) if isinstance(error, RotaError) else f"{type(error).__name__}: {error}"
 
 
 _OTHER_TYPES = (

@@ -16,7 +16,7 @@ import numpy as np
 from rota import kernels
 from rota.core.allocation import Allocation, Options, SolveReport, Traits, Wishes
 from rota.core.arrays import BoolArray, FloatArray, IntArray, largest, smallest
-from rota.core.errors import AnswerError
+from rota.core.errors import AnswerError, RotaError
 from rota.core.horizon import Horizon
 from rota.core.view import View
 
@@ -320,3 +320,8 @@ def _check_menu(name: str, column: FloatArray, good: BoolArray, wish: Wishes, vi
             f"the policy wishes {name} = {value} for job {view.jobs[job]} on {view.types[gpu_type]}, "
             "which no cluster of this size can give"
         )
+
+
+def in_words(error: Exception) -> str:
+    """What went wrong; errors that are not ours with their kind."""
+    return str(error) if isinstance(error, RotaError) else f"{type(error).__name__}: {error}"

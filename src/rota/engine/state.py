@@ -51,6 +51,7 @@ from rota.engine.columns import (
     JobColumns,
 )
 from rota.engine.configurations import ConfigurationTable, shapes
+from rota.engine.inheritance import inherited
 from rota.engine.pairs import PairLedger
 
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
@@ -262,20 +263,12 @@ class State:
         self._terms = None
 
     def _bequeath(self, leaving: IntArray, now: float) -> None:
-        """What leaving jobs are owed, or had too much, passes to the other jobs of their tenants, in GPU seconds."""
+        """What leaving jobs are owed, or had too much, passes to the other jobs of their tenants."""
         jobs = self._jobs
-        tenant = jobs.named[TENANT]
-        gpus = jobs.named[GPUS].astype(np.float64)
-        stays = np.ones(len(tenant), dtype=np.bool_)
-        stays[leaving] = False
         progress = jobs.progress.copy()
         owed = progress[jobs.owed]
         balance = owed + progress[jobs.share] * (now - self.solved_at) - (progress[jobs.received] - self._credit_s)
-        for heir_of in np.unique(tenant[leaving]).tolist():
-            heirs = stays & (tenant == heir_of)
-            left = leaving[tenant[leaving] == heir_of]
-            if some(heirs):
-                owed[:, heirs] += (balance[:, left] @ gpus[left] / gpus[heirs].sum())[:, None]
+        owed += inherited(jobs.named[TENANT], jobs.named[GPUS], leaving, balance)
         jobs.set_progress(progress)
 
     def _pinned(self, event: JobsPinned) -> None:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 Row = tuple[str, str]
 
+_NEVER_CUT = 10
+"""Characters of a cell that is shown whole, however narrow the window is."""
+_LEAST = 6
+"""Characters that are left of every cell."""
+_BETWEEN = 1
+"""Columns of the window between two of a table."""
+
 
 def width() -> int:
     """Columns that text and bars may use; 80 where there is no terminal."""
@@ -54,6 +61,9 @@ def show_table(
     from rich.text import Text
 
     table = _table(title)
+    if one_line:
+        rows = _cut(header, list(rows))
+        table.padding = (0, 0)
     for i, name in enumerate(header):
         right = i in right_aligned
         table.add_column(
@@ -61,11 +71,24 @@ def show_table(
             justify="right" if right else "left",
             style="cyan" if i == 0 else None,
             no_wrap=one_line or i == 0 or right,  # a number in two lines is two numbers
-            overflow="ellipsis" if one_line and i > 0 and not right else "fold",
+            overflow="fold",
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     _print(table)
+
+
+def _cut(header: Sequence[str], rows: list[Sequence[str]]) -> list[list[str]]:
+    """Rows that fit into the window: the widest columns are cut first, short texts never."""
+    widths = [max(map(_cells, column)) for column in zip(header, *rows, strict=True)]
+    room = width() - _BETWEEN * (len(header) + 1)
+    long = [i for i, natural in enumerate(widths) if natural > _NEVER_CUT]
+    while long and sum(widths) > room:
+        widest = max(long, key=lambda i: widths[i])
+        widths[widest] -= 1
+        long = [i for i in long if widths[i] > _LEAST]
+    pairs = ([*zip(row, widths, strict=True)] for row in rows)
+    return [[cell if _cells(cell) <= most else cell[: most - 1] + "\u2026" for cell, most in row] for row in pairs]
 
 
 def show_pairs(title: str, rows: Iterable[Row]) -> None:

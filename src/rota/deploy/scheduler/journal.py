@@ -19,7 +19,7 @@ from typing import IO, Any
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.events import EventRow
 from rota.deploy.locks import hold
-from rota.deploy.scheduler import archive, journal_layout
+from rota.deploy.scheduler import archive, journal_layout, write_ahead_log
 from rota.deploy.scheduler.records import Job
 
 _SNAPSHOTS = 2
@@ -64,6 +64,9 @@ class Journal:
 
     def _open(self) -> sqlite3.Connection:
         fresh = not self.path.exists() or self.path.stat().st_size == 0
+        log_damage = "" if fresh else write_ahead_log.damage(self.path)
+        if log_damage:
+            raise ConfigError(f"{log_damage}; {journal_layout.what_to_do(self.path)}")
         db: sqlite3.Connection | None = None
         try:
             if fresh:
@@ -88,6 +91,8 @@ class Journal:
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
         journal_layout.bring_up_to_date(db, self.path, layout)
+        if fresh:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # whatever becomes of the log, the file says what it is
 
     # Events
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
-from rota.deploy.scheduler import archive, journal_layout
+from rota.deploy.scheduler import archive, journal_layout, write_ahead_log
 from rota.deploy.scheduler.journal import StoredSnapshot
 
 _AT_ONCE = 1000
@@ -76,11 +76,12 @@ def salvage(path: Path) -> SalvagedFile:
     """Read what can be read. ConfigError if the file is not ours, is of a later version, or cannot be opened."""
     if not path.is_file():
         raise ConfigError(f"there is no state file {path}")
+    log_damage = write_ahead_log.damage(path) and write_ahead_log.damage(path)  # twice: a scheduler may be writing
     try:
         with archive.reading(path) as db:
             db.execute("BEGIN")  # all that follows is of the same moment, should a scheduler be at work
             found = SalvagedFile(layout=_layout(db, path))
-            found.pages = _page_problems(db)
+            found.pages = _page_problems(db) + ([log_damage] if log_damage else [])
             found.facts = _facts(db)
             _read_snapshots(db, found)
             _read_events(db, found)

@@ -664,3 +664,35 @@ def test_a_request_that_raises_is_answered_and_logged_with_what_it_was(caplog):
         harness.ask(broken)
     assert "request failed: test" in caplog.text
     assert harness.submit() == 0
+
+
+def test_a_lost_server_is_not_removed_while_a_gang_has_a_part_there():
+    """The rest of the gang still saves on another server; what is said about it needs both."""
+    harness, job = a_gang(emulated=False, argv=["train"])
+    harness.clock.seconds += TIMING.lease_s + ROUND_S + TIMING.dead_after_s
+    for _ in range(3):
+        harness.report("a")
+        harness.wait(1.0)
+    assert harness.registry.nodes["b"].lost
+    assert harness.job(job).attempt is not None
+
+    with pytest.raises(Refused, match=f"job {job} has a part on node 'b'"):
+        harness.ask(lambda now: harness.requests.remove_node("b", "ops", now))
+    harness.report("a", {job: ends("stopped")})
+    harness.ask(lambda now: harness.requests.remove_node("b", "ops", now))
+
+    assert "b" not in harness.registry.nodes
+    harness.round()
+    assert harness.restarted().registry == harness.registry
+
+
+def test_an_attempt_with_a_part_on_a_server_that_is_gone_can_be_brought_to_its_end():
+    """Journals of versions that removed it all the same can be read, and go on."""
+    harness, job = a_gang(emulated=False, argv=["train"])
+    del harness.registry.nodes["b"]
+    harness.board.publish()
+
+    harness.report("a", {job: ends("stopped")})
+
+    (ended,) = harness.of("AttemptEnded")
+    assert (ended["outcome"], ended["detail"]) == ("lost", "b was removed")

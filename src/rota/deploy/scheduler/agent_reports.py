@@ -107,7 +107,9 @@ def _task(
     registry: Registry, heartbeats: Heartbeats, node: str, key: AttemptKey, attempt: Attempt, now: float
 ) -> TaskReport | None:
     """A task as its agent sees it; one that an agent should know of and does not is lost."""
-    record = registry.nodes[node]
+    record = registry.nodes.get(node)
+    if record is None:
+        return _lost(f"{node} was removed")
     if record.lost:
         return _lost(f"{node} is lost ({record.reason})")
     if node in attempt.forgotten:

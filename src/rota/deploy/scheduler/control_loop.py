@@ -220,4 +220,7 @@ class ControlLoop:
         if now - self._logged.get(key, -_SAME_FAILURE_S) >= _SAME_FAILURE_S:
             self._logged = {known: at for known, at in self._logged.items() if now - at < _SAME_FAILURE_S}
             self._logged[key] = now
-            log.error("%s failed; the scheduler goes on", step, exc_info=error)
+            if isinstance(error, OutputError):  # a full disk, in one line
+                log.error("%s failed; the scheduler goes on: %s", step, error)
+            else:
+                log.error("%s failed; the scheduler goes on", step, exc_info=error)

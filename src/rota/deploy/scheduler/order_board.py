@@ -89,7 +89,8 @@ class OrderBoard:
         for job in self._registry.running.values():
             if job.attempt is not None:
                 for node, order in self._orders(job, job.attempt):
-                    tasks[node].append(order)
+                    if node in tasks:
+                        tasks[node].append(order)
         written = {node: self._written(node, tuple(sorted(tasks[node], key=lambda task: task.job))) for node in tasks}
         before = self.published
         self.published = written
@@ -127,6 +128,7 @@ class OrderBoard:
 
     def _order(self, job: Job, attempt: Attempt, at: int, counts: list[int]) -> TaskOrder:
         part = attempt.parts[at]
+        first = self._registry.nodes.get(attempt.parts[0].node)
         return TaskOrder(
             job=job.id,
             epoch=attempt.epoch,
@@ -138,7 +140,7 @@ class OrderBoard:
             first_rank=sum(counts[:at]),
             ranks=counts[at],
             world_size=sum(counts),
-            master_addr=self._registry.nodes[attempt.parts[0].node].joined.host,
+            master_addr="" if first is None else first.joined.host,
             master_port=attempt.port,
             resume=attempt.resume,
             resume_step=attempt.resume_step,

@@ -152,6 +152,13 @@ class Requests:
                 f"node {name!r} was heard {self._heartbeats.silent_s(name):.1f} s ago; only a lost one can be removed. "
                 "Stop its agent and wait until `rota nodes` shows it as lost",
             )
+        held = sorted(job.id for job, _ in self._registry.attempts_on(name))
+        if held:
+            raise Refused(
+                "FAILED_PRECONDITION",
+                f"job {held[0]} has a part on node {name!r} and others on servers that are still there, which have to "
+                "end first; try again in a moment",
+            )
         return [NodeRemoved(at=now, node=name, by=by)], lambda: None
 
     def _node(self, name: str) -> Node:

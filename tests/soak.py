@@ -79,6 +79,8 @@ class Plan:
     seed: int = 0
     busy: float = 1.3
     """Work that arrives, relative to what the servers can do."""
+    most_jobs: int = 60
+    """Jobs that are not over: no more are submitted then."""
     drain_s: float = 240.0
     """Wall seconds that everything may take to end after that."""
     pauses: tuple[float, float] = (2.0, 8.0)
@@ -267,7 +269,7 @@ class Week(Site):
 
     def submit_some(self, until_work):
         """Jobs until as much work was submitted as should have arrived by now."""
-        while self.work < until_work:
+        while self.work < until_work and len(self.wanted) - len(self.ended) < self.plan.most_jobs:
             fields, work = self.a_job()
             request = f"soak-{len(self.wanted)}"
             (number,) = self.patiently(lambda f=fields, r=request: self.client.submit([f], request=r))

@@ -239,7 +239,9 @@ def test_a_job_that_saves_is_killed_with_its_lease_if_the_scheduler_is_gone(tmp_
         number = saver(site, save_s=120.0)
         drained(site, number)
         until(lambda: Notes(site, number).lines("saves"), 60, "the save")
-        lease_end = max(e["until"] for e in site.events("LeasesExtended") if [number, 1] in e["attempts"])
+        (started,) = site.events("AttemptStarted", job=number)
+        extended = [e["until"] for e in site.events("LeasesExtended") if [number, 1] in e["attempts"]]
+        lease_end = max([started["lease_until"], *extended])
         site.kill("scheduler")
         until(lambda: site.tasks(number) == [], 60, "the end of its processes")
         assert time.time() - site.begun() - lease_end < 6.0

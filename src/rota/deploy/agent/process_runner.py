@@ -294,6 +294,10 @@ class ProcessRunner:
             self._answers[rank, str(message.get("op"))] = json.dumps(message)
             self._changed()
 
+    def _saved_too_little(self) -> bool:
+        """Whether its last checkpoint has fewer steps than the job: it stopped with its lease, and nobody was there."""
+        return 0 < self._saved[0] < int(self._order.spec.steps)
+
     def _outcome(self) -> tuple[AttemptOutcome, int, str]:
         """What became of the task, from the exits of its processes and the last words of the training code."""
         exits = [status.exit for status in self._status.values() if status.exit is not None]
@@ -303,7 +307,8 @@ class ProcessRunner:
         worst = next((e for e in exits if e.reason is not ExitReason.COMPLETED), None)
         phases = {rank.phase for rank in self._shared.endpoint.ranks(self.task)}
         if worst is None:
-            unheard = self._adopted and any(status.stop_requested for status in self._status.values())
+            asked = any(status.stop_requested for status in self._status.values())
+            unheard = self._adopted and (asked or self._saved_too_little())
             stopped = (RankPhase.STOPPED in phases or self._stop.forced or unheard) and RankPhase.DONE not in phases
             if stopped:
                 return AttemptOutcome.STOPPED, 0, self._stop.reason

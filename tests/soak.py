@@ -16,6 +16,7 @@ import random
 import shutil
 import signal
 import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -106,16 +107,20 @@ class Report:
     reasons: Counter = field(default_factory=Counter)
     scheduler_mb: list[float] = field(default_factory=list)
     state_mb: list[float] = field(default_factory=list)
+    log_mb: list[float] = field(default_factory=list)
+    """SQLite's write-ahead log, which may be large for as long as somebody reads."""
     disk_mb: list[float] = field(default_factory=list)
 
     def __str__(self):
-        memory, state, disk = (max(v, default=0.0) for v in (self.scheduler_mb, self.state_mb, self.disk_mb))
+        memory, state, disk, log = (
+            max(v, default=0.0) for v in (self.scheduler_mb, self.state_mb, self.disk_mb, self.log_mb)
+        )
         said = [
             f"{self.seconds:.0f} s; jobs: {_counts(self.jobs)}",
             f"{self.attempts} attempts, {self.preempted} preempted, {self.thrown_back} thrown back",
             f"happened: {_counts(self.happened)}",
             f"{self.samples} looks at waiting jobs: {_counts(self.reasons)}",
-            f"scheduler up to {memory:.0f} MB of memory, state file {state:.1f} MB, all files {disk:.1f} MB",
+            f"scheduler up to {memory:.0f} MB of memory, state file {state:.1f} MB (log {log:.1f}), all {disk:.1f} MB",
         ]
         return "\n".join([*said, *(f"  PROBLEM: {p}" for p in self.problems[:40])])
 
@@ -466,7 +471,9 @@ class Week(Site):
             line = next((line for line in status.splitlines() if line.startswith("VmRSS:")), None)
             if line:
                 self.report.scheduler_mb.append(int(line.split()[1]) / 1000)
-        self.report.state_mb.append(_megabytes(self.disk.path.glob("state.db*")))
+        log = self.disk.path / "state.db-wal"
+        self.report.state_mb.append(_megabytes(set(self.disk.path.glob("state.db*")) - {log}))
+        self.report.log_mb.append(_megabytes([log]))
         self.report.disk_mb.append(_megabytes(self._files()))
 
     def _files(self):
@@ -603,6 +610,9 @@ def _judge_growth(week):
         half = len(values) // 2
         if half and max(values[half:]) > 1.3 * max(values[:half]) + slack:
             report.problems.append(f"{what}: up to {max(values[:half]):.0f} MB, then up to {max(values[half:]):.0f} MB")
+    usual_log_mb = statistics.median(report.log_mb or [0.0])
+    if usual_log_mb > 5.0:
+        report.problems.append(f"the log of the state file has {usual_log_mb:.0f} MB most of the time")
     log = week.log("scheduler")
     if "Traceback" in log:
         report.problems.append("the scheduler's log has a traceback: " + log[log.index("Traceback") :][:600])

@@ -25,7 +25,7 @@ from rota.deploy.scheduler.records import Job
 _SNAPSHOTS = 2
 """Kept: should the last one be damaged, the one before it and the events since then give the same."""
 
-_LARGEST_LOG = 16 << 20
+_LARGEST_LOG = 4 << 20
 """Bytes to which SQLite's own write-ahead log is cut back."""
 
 

@@ -110,10 +110,14 @@ class Site:
         command = [*self._prefix, sys.executable, "-m", "rota.cli", *self._serve]
         return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
-    def agent(self, name, gpus="emulate:v100=1", *, prefix=(), certs=None, wait=True, folder=None, **popen):
+    def agent(
+        self, name, gpus="emulate:v100=1", *, prefix=(), certs=None, wait=True, folder=None,
+        isolation=("--trust-tenants",), **popen,
+    ):  # fmt: skip
         security = self.security if certs is None else ["--certs", str(certs)]
         arguments = ["agent", "--scheduler", self.address, *security, "--gpus", gpus, "--name", name]
-        self._start(name, [*arguments, "--folder", folder or f"{self.folder}/{name}"], list(prefix), **popen)
+        arguments += [*isolation, "--folder", folder or f"{self.folder}/{name}"]
+        self._start(name, arguments, list(prefix), **popen)
         if wait:
             until(lambda: self.node(name) == "up", 30, f"agent {name}")
 

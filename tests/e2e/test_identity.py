@@ -24,7 +24,17 @@ SAYS_WITHIN_S = 15.0
 
 def second_agent(site, name, folder, gpus="emulate:v100=1"):
     """Another agent that says to be the same node, in a folder of its own."""
-    arguments = ["agent", "--scheduler", site.address, *site.security, "--gpus", gpus, "--name", name]
+    arguments = [
+        "agent",
+        "--scheduler",
+        site.address,
+        *site.security,
+        "--trust-tenants",
+        "--gpus",
+        gpus,
+        "--name",
+        name,
+    ]
     site._start("twin", [*arguments, "--folder", str(folder)], [])
 
 
@@ -123,7 +133,7 @@ def authorities(tmp_path_factory):
 
 
 def one_agent(site, folder, address, security):
-    arguments = ["agent", "--scheduler", address, *security, "--gpus", "emulate:v100=1"]
+    arguments = ["agent", "--scheduler", address, *security, "--trust-tenants", "--gpus", "emulate:v100=1"]
     site._start("node1", [*arguments, "--folder", str(folder)], [])
 
 

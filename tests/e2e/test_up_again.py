@@ -128,9 +128,22 @@ def test_scheduler_and_agent_by_hand(tmp_path):
     try:
         address = json.loads(serve.stdout.readline())["address"]
         link = ("--scheduler", address, "--insecure")
-        strange = live.run("agent", *link, "--gpus", "emulate:v100=2", "--name", "other", "--folder", "x", code=2)
+        strange = live.run(
+            "agent", *link, "--trust-tenants", "--gpus", "emulate:v100=2", "--name", "other", "--folder", "x", code=2
+        )
         assert "the cluster file has no server 'other'" in strange
-        agent = _started(tmp_path, "agent", *link, "--gpus", "emulate:v100=2", "--name", "v100-0", "--folder", "agent")
+        agent = _started(
+            tmp_path,
+            "agent",
+            *link,
+            "--trust-tenants",
+            "--gpus",
+            "emulate:v100=2",
+            "--name",
+            "v100-0",
+            "--folder",
+            "agent",
+        )
         try:
             assert json.loads(agent.stdout.readline()) == {"node": "v100-0", "scheduler": address}
             done = live.ask("submit", *link, "--emulated", "--profile", "A3C", "--steps", "50", "--wait")

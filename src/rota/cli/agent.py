@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--folder",
     metavar="DIR",
-    help="Folder of the agent's own state (default: ~/.local/state/rota/NAME).",
+    help="Folder of the agent's own state (default: ~/.local/state/rota/NAME; of root: /var/lib/rota/NAME).",
 )
 @click.option("--cpus", type=_AMOUNT, help="CPUs for jobs (default: all; emulated: 3 per GPU).")
 @click.option(
@@ -87,6 +88,23 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     name="longest_save_s",
     default=1800.0,
     show_default=True,
+)
+@click.option(
+    "--config",
+    "config",
+    metavar="FILE",
+    help="File of the operator: users of tenants, images and folders for containers (docs/workers.md).",
+)
+@click.option(
+    "--trust-tenants",
+    is_flag=True,
+    help="Run all jobs as the agent's own user: tenants can read and harm each other's files.",
+)
+@click.option(
+    "--tenant",
+    default="",
+    metavar="NAME",
+    help="Only tenant of an agent that is not root (default: the first whose job comes).",
 )
 @click.option(
     "--certs",
@@ -159,10 +177,14 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
     name = given or (settings.bundle.subject.name if settings.bundle is not None else _host_name())
     place, checkpoints, gpus = (options.pop(key) for key in ("folder", "checkpoints", "gpus"))
     longest_save_s = options.pop("longest_save_s")
-    folder = Path(place) if place else Path.home() / ".local" / "state" / "rota" / name
+    isolation = {key: options.pop(key) for key in ("trust_tenants", "tenant", "config")}
+    folder = Path(place) if place else _own_folder(name, trusting=isolation["trust_tenants"] or settings.bundle is None)
     mine = _connection(options)
 
+    from rota.deploy.agent.config_file import AgentFile, read_agent_file
     from rota.deploy.agent.machine import MachineOptions, equipment
+
+    config = isolation.pop("config")
 
     return runs.AgentSettings(
         equipment=equipment(
@@ -173,7 +195,16 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
         checkpoints=Path(checkpoints) if checkpoints else None,
         connection=mine,
         longest_save_s=longest_save_s,
+        file=read_agent_file(config) if config else AgentFile(),
+        **isolation,
     )
+
+
+def _own_folder(name: str, *, trusting: bool) -> Path:
+    """Where an agent keeps its state; for one that is root, where users of jobs can get to."""
+    if os.geteuid() == 0 and not trusting:
+        return Path("/var/lib/rota") / name
+    return Path.home() / ".local" / "state" / "rota" / name
 
 
 def _connection(options: dict[str, Any]) -> Any:

@@ -28,13 +28,15 @@ def short_path(path: str) -> Iterator[str]:
         os.close(handle)
 
 
-def bind(path: str) -> socket.socket:
-    """A socket at a path, for this user only; nobody listens yet. Raises OSError."""
+def bind(path: str, owner: tuple[int, int] | None = None) -> socket.socket:
+    """A socket at a path, for this user only, or for another (user, group); nobody listens yet. Raises OSError."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(path) as short:
             bound.bind(short)
             os.chmod(short, 0o600)  # noqa: PTH101 - the name is good for this moment only
+            if owner is not None:
+                os.chown(short, *owner)
     except BaseException:
         bound.close()
         raise

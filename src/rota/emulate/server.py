@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class DeviceServer:
     def __init__(self, fleet: DevicePool, path: str | os.PathLike[str]) -> None:
         self.fleet = fleet
         self.path = Path(path)
-        self._server: asyncio.Server | None = None
+        self._servers: dict[Path, asyncio.Server] = {}
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -45,24 +46,25 @@ class DeviceServer:
 
         Paths of any length work on Linux.
         """
-        try:
-            self.path.unlink(missing_ok=True)
-            listener = unix_sockets.bind(str(self.path))
-        except OSError as error:
-            raise ConfigError(
-                f"{self.path}: cannot listen there ({error.strerror or error})"
-            ) from error
-        self._server = await asyncio.start_unix_server(self._serve, sock=listener)
+        await self.open_door(self.path)
+
+    async def open_door(self, path: Path, owner: tuple[int, int] | None = None) -> None:
+        """Listen at another path as well, which only its owner (user, group) can reach."""
+        if path in self._servers:
+            return
+        listener = _bound(path, owner)
+        self._servers[path] = await asyncio.start_unix_server(self._serve, sock=listener)
 
     async def close(self) -> None:
         """Stop listening and drop all connections."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers.values():
+            server.close()
         for task in list(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        with contextlib.suppress(FileNotFoundError):
-            self.path.unlink()
+        for path in self._servers:
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -79,6 +81,14 @@ class DeviceServer:
             writer.close()
             if task is not None:
                 self._connections.discard(task)
+
+
+def _bound(path: Path, owner: tuple[int, int] | None) -> socket.socket:
+    try:
+        path.unlink(missing_ok=True)
+        return unix_sockets.bind(str(path), owner)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot listen there ({error.strerror or error})") from error
 
 
 class _JobConnection:

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.core.errors import ConfigError
 from rota.core.job_spec import HIDDEN, JobSpec, RankLayout
+from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.spec import TaskId, TaskSpec
+from rota.deploy.worker.users import JobUser
 from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_of
 
 _LEAST_CPUS = 0.01
+_SAVED = re.compile(r"\d+/\d+/[A-Za-z0-9_-][A-Za-z0-9_./-]*")
+"""What an attempt of a job has saved: JOB/ATTEMPT/NAME."""
 
 
-def describe(
-    order: pb.TaskOrder, task: TaskId, *, root: Path, logs: Path, run: Path, env: Mapping[str, str]
-) -> TaskSpec:
-    """One rank: `root` holds checkpoints, `run` the agent's sockets, `env` is what this agent says beside the order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where tasks of a tenant live on this server."""
+
+    root: Path
+    """Folder of all checkpoints."""
+    logs: Path
+    run: Path
+    """Folder with the sockets of the agent."""
+    user: JobUser | None = None
+    """Whom they run as; None: the agent's own."""
+    containers: ContainerRules = field(default_factory=ContainerRules)
+
+
+def describe(order: pb.TaskOrder, task: TaskId, place: Place, env: Mapping[str, str]) -> TaskSpec:
+    """One rank; `env` is what this agent says beside the order."""
+    root = place.root
     spec = spec_of(order.spec)
     hidden = sorted(name for name, value in spec.env.items() if value == HIDDEN)
     if hidden:
@@ -33,10 +52,11 @@ def describe(
         memory_gb=memory_gb,
         devices=(order.devices[local],) if spec.ranks is RankLayout.GPU else tuple(order.devices),
         checkpoints=str(root / str(order.job) / str(order.epoch)),
-        logs=str(logs),
-        image=spec.image,
-        mounts=_mounts(order, root, run) if spec.image else (),
+        logs=str(place.logs),
+        image=place.containers.image(spec.image) if spec.image else "",
+        mounts=_mounts(order, place) if spec.image else (),
         mps=spec.mps,
+        user=place.user,
     )
 
 
@@ -61,13 +81,21 @@ def _environment(order: pb.TaskOrder, spec: JobSpec, rank: int, local: int, root
     }
 
 
-def _mounts(order: pb.TaskOrder, root: Path, run: Path) -> tuple[str, ...]:
-    """What a container needs beside its checkpoints: the agent's sockets, and the checkpoint it goes on from."""
-    return (str(run), f"{resume_from(root, order.resume)}:ro") if order.resume else (str(run),)
+def _mounts(order: pb.TaskOrder, place: Place) -> tuple[str, ...]:
+    """What a container sees beside what its attempt saves: sockets, what the operator lists, its earlier attempts.
+
+    Of those the folder of the job is mounted, which is the agent's: in folders that belong to the job, a link could
+    stand for any other.
+    """
+    job = place.root / str(order.job)
+    home = () if place.user is None else (place.user.home,)
+    return (str(place.run), *home, *place.containers.mounted(), f"{job}:ro")
 
 
 def resume_from(root: Path, checkpoint: str) -> str:
     """Where to go on from. An attempt nobody could hear saved on and cleared away what the scheduler knows of."""
+    if checkpoint and not _SAVED.fullmatch(checkpoint):
+        raise ConfigError(f"{checkpoint[:200]!r} cannot be a checkpoint; submit the job again")
     known = root / checkpoint
     return str(known if known.is_dir() else known.parent) if checkpoint else ""
 

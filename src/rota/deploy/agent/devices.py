@@ -45,6 +45,7 @@ class Devices:
         )
         self.path = folder / "run" / "devices.sock"
         self._server: DeviceServer | None = None
+        self._doors: list[tuple[Path, tuple[int, int]]] = []
 
     async def serve(self, time_scale: float) -> None:
         """Let processes use the devices, `time_scale` times faster than real ones. A second call does nothing."""
@@ -56,6 +57,14 @@ class Devices:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._server = DeviceServer(self.fleet, self.path)
         await self._server.start()
+        for path, owner in self._doors:
+            await self._server.open_door(path, owner)
+
+    async def open_door(self, path: Path, owner: tuple[int, int]) -> None:
+        """Let another user's processes use them as well, at a socket that only it can reach."""
+        self._doors.append((path, owner))
+        if self._server is not None:
+            await self._server.open_door(path, owner)
 
     async def close(self) -> None:
         """Leave; jobs wait for the next agent, until their leases end."""

@@ -150,7 +150,7 @@ class Agent:
         if self.checkpoints is None and reply.checkpoints:
             self._root = Path(reply.checkpoints)
             if self.processes is not None:
-                self.processes.root = self._root
+                self.processes.use_checkpoints(self._root)
         if self.processes is not None and reply.job_log_bytes and reply.log_segment_bytes:
             self.processes.log_bytes = (reply.job_log_bytes, reply.log_segment_bytes)
         if self.devices is not None:

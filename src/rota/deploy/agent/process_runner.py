@@ -35,6 +35,9 @@ _LINE_BACK_S = 3.0
 class ProcessHost(StopHost, Protocol):
     """What runners share: the machine, the socket of the training code, the orders on disk."""
 
+    async def admit(self, order: pb.TaskOrder) -> None:
+        """Let the ranks of an order reach the agent. ConfigError if their tenant may not run here."""
+
     def spec(self, order: pb.TaskOrder, task: TaskId) -> TaskSpec:
         """What a rank is started as."""
 
@@ -202,6 +205,7 @@ class ProcessRunner:
 
     async def _launch(self) -> None:
         try:
+            await self._shared.admit(self._order)
             for task in self._ids:
                 self._status[task] = await asyncio.to_thread(
                     self._shared.host.start, self._shared.spec(self._order, task), self._lease()

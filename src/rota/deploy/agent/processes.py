@@ -6,6 +6,7 @@ A task of the scheduler is one or several ranks here, each a process under its o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rota.core import files
-from rota.deploy.agent.descriptions import check_resume, describe
+from rota.core.errors import ConfigError
+from rota.deploy.agent.descriptions import Place, check_resume, describe
 from rota.deploy.agent.log_spool import LogSpool
 from rota.deploy.agent.process_runner import ProcessRunner
 from rota.deploy.agent.saving import LONGEST_SAVE_S
 from rota.deploy.agent.tasks import Runner
 from rota.deploy.clocks import boot_id
+from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
@@ -27,7 +30,13 @@ from rota.deploy.worker.ranks import AttemptId, Rank, RankId
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.task_keys import VARIABLE as KEY_VARIABLE
 from rota.deploy.worker.task_keys import TaskKeys
+from rota.deploy.worker.tenancy import Tenancy, TrustedTenants, check_reachable, make_folder
+from rota.deploy.worker.users import JobUser
 from rota.rpc import rota_pb2 as pb
+
+AGENT_SOCKET = "agent.sock"
+DEVICE_SOCKET = "devices.sock"
+
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +50,9 @@ class Offered(Protocol):
     def environment(self, order: pb.TaskOrder) -> dict[str, str]:
         """What a process of a job has to know to use them."""
 
+    async def open_door(self, path: Path, owner: tuple[int, int]) -> None:
+        """Let another user's processes use them as well, at a socket that only it can reach."""
+
 
 class Processes:
     """Makes and looks after runners of processes."""
@@ -51,20 +63,28 @@ class Processes:
         machine: Machine | None = None,
         devices: Offered | None = None,
         longest_save_s: float = LONGEST_SAVE_S,
+        tenancy: Tenancy | None = None,
+        containers: ContainerRules | None = None,
     ) -> None:
+        """Without `tenancy` and `containers` jobs are trusted."""
         self.longest_save_s = longest_save_s
+        self._tenancy = tenancy or TrustedTenants()
+        self._containers = containers or ContainerRules(everything=True)
+        make_folder(folder, 0o711 if self._tenancy.separate else 0o700)
         self.host = Host(folder / "work", machine or inspect())
         self.devices = devices
         self.root = folder / "checkpoints"
         self._logs = folder / "logs"
+        self._doors = folder / "doors"
         self.spool = LogSpool(self._logs, self.host.ended)
         self.log_bytes = (64_000_000, 1_000_000)
         """Bytes of output of a rank that may wait here to be sent, and of a file of it; the scheduler says."""
         self._orders = folder / "orders"
-        self._orders.mkdir(parents=True, exist_ok=True)
+        make_folder(self._orders, 0o700)
+        make_folder(self._logs, 0o700)
         self._keys = TaskKeys(folder / "task-key")
         self.endpoint = Endpoint(
-            folder / "run" / "agent.sock", on_change=self._heard, on_answer=self._answered, on_broken=self._broken,
+            folder / "run" / AGENT_SOCKET, on_change=self._heard, on_answer=self._answered, on_broken=self._broken,
             keys=self._keys,
         )  # fmt: skip
         self._runners: dict[AttemptId, ProcessRunner] = {}
@@ -73,14 +93,24 @@ class Processes:
         self._polling: asyncio.Task[None] | None = None
 
     def describe(self) -> str:
-        """How limits are enforced here."""
-        return self.host.describe()
+        """How limits are enforced here, and tenants kept apart."""
+        return f"{self.host.describe()}; {self._tenancy.describe()}"
+
+    def use_checkpoints(self, root: Path) -> None:
+        """Where jobs save from now on. ConfigError if their users could not get there."""
+        if self._tenancy.separate:
+            root.mkdir(mode=0o711, parents=True, exist_ok=True)
+            check_reachable(root / "JOB", "the folder of checkpoints")
+        self.root = root
 
     async def open(self, root: Path, changed: Callable[[], None]) -> None:
         """Begin to listen to jobs."""
-        self.root = root
+        self.use_checkpoints(root)
         self._changed = changed
         await self.endpoint.start()
+        for task in self.host.table.ids():  # they come back to their sockets
+            with contextlib.suppress(ConfigError):
+                await self._open_door(self.host.table.spec(task).user)
         self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
@@ -134,12 +164,36 @@ class Processes:
         if not self._runners:
             self._some.clear()
 
+    async def admit(self, order: pb.TaskOrder) -> None:
+        """Let the ranks of an order reach the agent. ConfigError if their tenant may not run here."""
+        await self._open_door(self._user(order))
+
+    def _user(self, order: pb.TaskOrder) -> JobUser | None:
+        return self._tenancy.user_of(order.spec.tenant or "default")
+
+    async def _open_door(self, user: JobUser | None) -> None:
+        if user is None:
+            return
+        run = self._sockets(user)
+        await self.endpoint.open_door(run / AGENT_SOCKET, user)
+        if self.devices is not None:
+            await self.devices.open_door(run / DEVICE_SOCKET, (user.uid, user.gid))
+
+    def _sockets(self, user: JobUser | None) -> Path:
+        """The folder with the sockets that a user can reach."""
+        return self.endpoint.path.parent if user is None else self._doors / str(user.uid)
+
     def spec(self, order: pb.TaskOrder, task: TaskId) -> TaskSpec:
         """What a rank is started as. Its output stays here until it was sent."""
+        user = self._user(order)
+        run = self._sockets(user)
         own = {} if self.devices is None else self.devices.environment(order)
-        own["ROTA_SOCKET"] = str(self.endpoint.path)
+        own["ROTA_SOCKET"] = str(run / AGENT_SOCKET)
+        if self.devices is not None:
+            own["ROTA_DEVICE_SOCKET"] = str(run / DEVICE_SOCKET)
         own[KEY_VARIABLE] = self._keys.of(RankId(AttemptId(task.job, task.epoch), task.rank))
-        spec = describe(order, task, root=self.root, logs=self._logs, run=self.endpoint.path.parent, env=own)
+        place = Place(root=self.root, logs=self._logs, run=run, user=user, containers=self._containers)
+        spec = describe(order, task, place, own)
         most, segment = self.log_bytes
         return replace(spec, log_mb=most / 1e6, log_segment_mb=segment / 1e6)
 

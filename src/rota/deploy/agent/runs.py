@@ -6,14 +6,17 @@ One process is one agent, unless servers are emulated: several of those may shar
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import grpc
 
 from rota.core.errors import ConfigError
+from rota.deploy.agent.config_file import AgentFile
 from rota.deploy.agent.devices import Devices
 from rota.deploy.agent.main import Agent, Equipment
 from rota.deploy.agent.own_address import own_address
@@ -22,8 +25,19 @@ from rota.deploy.agent.saving import LONGEST_SAVE_S
 from rota.deploy.security.client import ClientSettings, connect, explained
 from rota.deploy.security.diagnosis import diagnose
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
+from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.inventory import Connection, inspect, part_of
+from rota.deploy.worker.tenancy import (
+    OneTenant,
+    SeparateUsers,
+    Tenancy,
+    TrustedTenants,
+    check_reachable,
+    make_folder,
+)
 from rota.emulate.priority import realtime
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +52,29 @@ class AgentSettings:
     """The part of the machine that it may use; None: all of it."""
     longest_save_s: float = LONGEST_SAVE_S
     """Seconds that a job may take to save after it was asked to stop, however much it writes."""
+    trust_tenants: bool = False
+    """Whether all jobs may run as the agent's user."""
+    tenant: str = ""
+    """The only tenant whose jobs may run here as the agent's user; empty: the first that comes."""
+    file: AgentFile = field(default_factory=AgentFile)
+
+    @property
+    def trusting(self) -> bool:
+        """Without certificates everybody is an administrator already."""
+        return self.trust_tenants or self.client.bundle is None
+
+    def tenancy(self, folder: Path) -> Tenancy:
+        """Whose jobs run here, and as whom. Raises ConfigError."""
+        if self.trusting:
+            return TrustedTenants()
+        if os.geteuid() != 0:
+            return OneTenant(folder / "tenant", self.tenant)
+        check_reachable(folder / "doors", "the agent's folder")
+        return SeparateUsers(folder, self.file.tenants, self.file.uids)
+
+    def containers(self) -> ContainerRules:
+        """What containers may be made of."""
+        return replace(self.file.containers, everything=self.trusting)
 
 
 def run_agents(
@@ -90,7 +127,11 @@ async def _one(settings: AgentSettings, ready: Callable[[], None]) -> None:
     if settings.connection is not None:
         machine = part_of(inspect(), settings.connection, equipment.cpus, emulated=equipment.emulated)
     devices = Devices(equipment, folder) if equipment.emulated else None
-    processes = Processes(folder, machine, devices, settings.longest_save_s)
+    make_folder(folder, 0o711)
+    tenancy = settings.tenancy(folder)
+    if not tenancy.separate:
+        log.warning("%s", tenancy.describe())
+    processes = Processes(folder, machine, devices, settings.longest_save_s, tenancy, settings.containers())
     channel = connect(settings.client, agent=equipment.node)
     agent = Agent(
         equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,

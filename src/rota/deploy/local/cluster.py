@@ -145,7 +145,7 @@ class LocalCluster:
         gpus = f"{'emulate:' if self.settings.emulate else ''}{server.type}={has.gpus}"
         command = [
             *_PROGRAM, "agent", "--scheduler", self.address, "--certs", str(place / "certs"),
-            "--gpus", gpus, "--folder", str(folder), "--json", "--while-stdin",
+            "--gpus", gpus, "--folder", str(folder), "--trust-tenants", "--json", "--while-stdin",
         ]  # fmt: skip
         command += [word for name in names for word in ("--name", name)]
         command += ["--realtime"] if self.settings.realtime else []

@@ -3,13 +3,15 @@
 Their command line runs in the foreground, under the usual supervisor.
 
 Limits are given to the engine, because its containers are not our children. Environment variables
-are passed by name, so that no value shows in a list of processes.
+are passed in a file that only the agent's user can read: not on the command line, where everybody
+sees them, and not in the environment of the engine's program, which would obey some of them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,15 +19,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError
 from rota.deploy.worker import status
+from rota.deploy.worker.container_rules import check_paths
 from rota.deploy.worker.limits import RlimitBackend
-from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
+from rota.deploy.worker.process import MOST_PROCESSES, Command, ProcessLauncher, limits_of
 from rota.deploy.worker.spec import PASSED_VARIABLES, TaskSpec, environment
 from rota.deploy.worker.status import Exit, ExitReason, Phase, Status
 
 ANSWER_WITHIN_S = 20.0
 _OF_THE_HOST = {*PASSED_VARIABLES} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _KILLED_CODE = 128 + signal.SIGKILL
 _FOR_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
 
@@ -57,33 +62,46 @@ class EngineLauncher:
         env = environment(
             spec, folder, {k: v for k, v in os.environ.items() if k not in _OF_THE_HOST}
         )
-        env_of_client = {name: os.environ[name] for name in _FOR_THE_CLIENT if name in os.environ}
-        command = Command(self.arguments(spec, env), {**env_of_client, **env}, "/")
+        variables = folder / "variables"
+        files.write_text(variables, _env_file(spec, env), mode=0o600, durable=False)
+        own = {name: os.environ[name] for name in _FOR_THE_CLIENT if name in os.environ}
+        command = Command(self.arguments(spec, variables), own, "/")
         plain = replace(
             spec, cpu_ids=(), memory_gb=None
         )  # the client of the engine needs no limits
         self._process.run(plain, folder, command)
 
-    def arguments(self, spec: TaskSpec, env: dict[str, str]) -> tuple[str, ...]:
-        """The command line for a task."""
-        limits = limits_of(spec)
+    def arguments(self, spec: TaskSpec, variables: Path) -> tuple[str, ...]:
+        """The command line for a task whose environment is in the file `variables`."""
+        check_paths(spec.cwd, spec.checkpoints)
+        uid = os.getuid() if spec.user is None else spec.user.uid
+        gid = os.getgid() if spec.user is None else spec.user.gid
         argv = [
             self.name,
             "run",
             f"--name={self._container(str(spec.id))}",
             "--network=host",
             "--init",
+            f"--user={uid}:{gid}",
+            "--cap-drop=ALL",
+            "--security-opt=no-new-privileges",
+            f"--env-file={variables}",
         ]
-        argv += [f"--cpuset-cpus={','.join(map(str, limits.cpus))}"] if limits.cpus else []
-        argv += [f"--cpus={limits.quota:g}"] if limits.quota else []
-        if limits.memory_bytes:
-            argv += [f"--memory={limits.memory_bytes}b", f"--memory-swap={limits.memory_bytes}b"]
+        argv += self._limits(spec)
         argv += self._devices(spec)
         for text in (*spec.mounts, *([spec.checkpoints] if spec.checkpoints else [])):
             path, _, mode = text.partition(":")
             argv.append(f"--volume={path}:{path}:{mode or 'rw'}")
-        argv += [f"--env={name}" for name in sorted(env)]
         return (*argv, f"--workdir={spec.cwd}", spec.image, *spec.argv)
+
+    def _limits(self, spec: TaskSpec) -> list[str]:
+        limits = limits_of(spec)
+        argv = [f"--pids-limit={MOST_PROCESSES}"]
+        argv += [f"--cpuset-cpus={','.join(map(str, limits.cpus))}"] if limits.cpus else []
+        argv += [f"--cpus={limits.quota:g}"] if limits.quota else []
+        if limits.memory_bytes:
+            argv += [f"--memory={limits.memory_bytes}b", f"--memory-swap={limits.memory_bytes}b"]
+        return argv
 
     def status(self, folder: Path) -> Status:
         """How the task is; the engine knows whether memory was the reason of its end."""
@@ -137,6 +155,19 @@ class EngineLauncher:
         if self.name == "podman":
             return [f"--device=nvidia.com/gpu={device}" for device in spec.devices]
         return [f'--gpus="device={",".join(spec.devices)}"']
+
+
+def _env_file(spec: TaskSpec, env: dict[str, str]) -> str:
+    """Lines of NAME=VALUE, which is all that engines read."""
+    for name, value in env.items():
+        if not _VARIABLE.fullmatch(name):
+            raise ConfigError(f"task {spec.id}: a container cannot have a variable {name[:80]!r}")
+        if "\n" in value or "\r" in value:
+            raise ConfigError(
+                f"task {spec.id}: variable {name!r} has a line break in its value, which docker "
+                "and podman cannot give to a container; write it into a file"
+            )
+    return "".join(f"{name}={value}\n" for name, value in sorted(env.items()))
 
 
 def call(argv: list[str]) -> subprocess.CompletedProcess[str] | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from rota.client.clock import machine_s
 from rota.client.wire import LONGEST_LINE, Lines, encode
 from rota.core.errors import ConfigError
 from rota.deploy.agreement import Agreement, Send
-from rota.deploy.worker.private_socket import bind_private
+from rota.deploy.worker.private_socket import bind_for, bind_private
 from rota.deploy.worker.ranks import (
     AttemptId,
     IgnoredMessages,
@@ -34,11 +35,13 @@ from rota.deploy.worker.ranks import (
     read_identity,
 )
 from rota.deploy.worker.task_keys import TaskKeys
+from rota.deploy.worker.users import JobUser
 
 ANSWERS = frozenset({"at", "will"})
 TICK_S = 0.2
 HELLO_WITHIN_S = 10.0
 MOST_CONNECTIONS = 1024
+"""Of one user's jobs."""
 
 
 @dataclass(slots=True)
@@ -54,6 +57,11 @@ class _ExpectedAttempt:
     lease_end: float | None = None
     stopping: bool = False
     agreement: Agreement | None = None
+
+
+def _inode(path: Path) -> int:
+    """Tells whether a socket is still the one that was made here."""
+    return path.stat().st_ino
 
 
 @dataclass(slots=True)
@@ -91,31 +99,39 @@ class Endpoint:
         self._on_broken = on_broken
         self._keys = keys
         self._attempts: dict[AttemptId, _ExpectedAttempt] = {}
-        self._open: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], Path] = {}
+        self._servers: list[asyncio.Server] = []
+        self._doors: dict[Path, int] = {}
         self._ticker: asyncio.Task[None] | None = None
-        self._inode = 0
 
     async def start(self) -> None:
         """Begin to listen. The folder is for this user only, and so is the socket."""
-        listener = bind_private(self.path)
-        self._inode = self.path.stat().st_ino
-        self._server = await asyncio.start_unix_server(
-            self._serve, sock=listener, limit=2 * LONGEST_LINE
-        )
+        await self._listen(self.path, bind_private(self.path))
         self._ticker = asyncio.create_task(self._tick())
+
+    async def open_door(self, path: Path, user: JobUser) -> None:
+        """Listen at another path as well, which only this user can reach; once is enough."""
+        if path not in self._doors:
+            await self._listen(path, bind_for(path, user))
+
+    async def _listen(self, path: Path, listener: socket.socket) -> None:
+        self._doors[path] = _inode(path)
+        serve = partial(self._serve, path)
+        server = await asyncio.start_unix_server(serve, sock=listener, limit=2 * LONGEST_LINE)
+        self._servers.append(server)
 
     async def close(self) -> None:
         """Stop listening and let go of all connections. Ranks go on until their leases end."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         running = [*self._open, *([self._ticker] if self._ticker else [])]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        with contextlib.suppress(FileNotFoundError):
-            if self.path.stat().st_ino == self._inode:
-                self.path.unlink()
+        for path, inode in self._doors.items():
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == inode:
+                    path.unlink()
 
     def expect(
         self, attempt: AttemptId, ranks: Iterable[int] = (0,), world_size: int | None = None
@@ -208,20 +224,23 @@ class Endpoint:
 
     # Connections
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, door: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         current = asyncio.current_task()
-        if current is None or len(self._open) >= MOST_CONNECTIONS:
+        through_this_door = sum(1 for other in self._open.values() if other == door)
+        if current is None or through_this_door >= MOST_CONNECTIONS:
             self.ignored.strangers += 1
             writer.close()
             return
-        self._open.add(current)
+        self._open[current] = door
         connection = _RankConnection(writer, TokenBucket(at=time.monotonic()))
         try:
             # Cancelled when the endpoint closes; raising would only be logged by the server.
             with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.CancelledError):
                 await self._converse(reader, connection)
         finally:
-            self._open.discard(current)
+            self._open.pop(current, None)
             self._hang_up(connection)
 
     async def _converse(self, reader: asyncio.StreamReader, connection: _RankConnection) -> None:

@@ -1,4 +1,4 @@
-"""A UNIX socket that only this user can reach, for jobs to connect to."""
+"""UNIX sockets that one user can reach, for its jobs to connect to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from rota.core import unix_sockets
 from rota.core.errors import ConfigError
+from rota.deploy.worker.tenancy import make_folder
+from rota.deploy.worker.users import JobUser
 
 
 def bind_private(path: Path) -> socket.socket:
@@ -25,6 +27,22 @@ def bind_private(path: Path) -> socket.socket:
         raise ConfigError(
             f"{path}: cannot listen there ({error.strerror or error}). Choose a shorter path."
         ) from error
+    bound.setblocking(False)
+    return bound
+
+
+def bind_for(path: Path, user: JobUser) -> socket.socket:
+    """A socket for another user only.
+
+    Its folder is the agent's, so that nobody can put another socket into its place. It takes the
+    place of one that an agent left. Raises ConfigError.
+    """
+    try:
+        make_folder(path.parent, 0o711)
+        path.unlink(missing_ok=True)
+        bound = unix_sockets.bind(str(path), owner=(user.uid, user.gid))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot listen there ({error.strerror or error})") from error
     bound.setblocking(False)
     return bound
 

@@ -20,23 +20,29 @@ from rota.deploy.worker import procs, status
 from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, ResourceLimits, relimit
 from rota.deploy.worker.spec import MARKER, TaskSpec, environment, logs_of
 from rota.deploy.worker.status import Phase, Status
+from rota.deploy.worker.tenancy import make_folder
+from rota.deploy.worker.users import JobUser
 
 SHIM = Path(__file__).with_name("shim.py")
 LAUNCH = "launch.json"
 _START_SECONDS = 60.0
+MOST_PROCESSES = 16384
+"""Processes and threads of one user of jobs on this machine, so that no job can use up all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """What the supervisor is to run.
 
-    `enter` is false for programs that put a container into the groups themselves.
+    `enter` is false for programs that put a container into the groups themselves. `user` is whom
+    the supervisor becomes for it; None: nobody else, also because a container does that itself.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     enter: bool = True
+    user: JobUser | None = None
 
 
 def limits_of(spec: TaskSpec) -> ResourceLimits:
@@ -61,7 +67,8 @@ class ProcessLauncher:
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
         """Start a task as a process."""
-        self.run(spec, folder, Command(spec.argv, environment(spec, folder, os.environ), spec.cwd))
+        env = environment(spec, folder, os.environ)
+        self.run(spec, folder, Command(spec.argv, env, spec.cwd, user=spec.user))
 
     def run(self, spec: TaskSpec, folder: Path, command: Command) -> None:
         """Put the limits of a task in force and start a command under them."""
@@ -145,14 +152,24 @@ def _plan(
         "oom_events": None if events is None else str(events),
         "affinity": list(enclosure.affinity),
         "data_limit": enclosure.data_limit,
+        "user": None if command.user is None else _become(command.user),
     }
+
+
+def _become(user: JobUser) -> dict[str, object]:
+    """Whom the command runs as."""
+    groups = list(user.groups or (user.gid,))
+    return {"uid": user.uid, "gid": user.gid, "groups": groups, "processes": MOST_PROCESSES}
 
 
 def _make_folders(spec: TaskSpec, folder: Path) -> None:
     """Folders for logs and checkpoints. What is in them stays."""
     try:
-        for path in (logs_of(spec, folder), Path(spec.checkpoints or folder)):
-            path.mkdir(parents=True, exist_ok=True)
+        logs_of(spec, folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if spec.checkpoints and spec.user is not None:
+            make_folder(Path(spec.checkpoints), 0o700, owner=(spec.user.uid, spec.user.gid))
+        elif spec.checkpoints:
+            Path(spec.checkpoints).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(
             f"task {spec.id}: cannot make folder {error.filename}: {error.strerror}"

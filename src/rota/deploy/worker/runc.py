@@ -3,9 +3,9 @@
 A bundle is written beside the task and run in the foreground.
 
 The image is a folder with a root file system, or `host`: the files of this machine, read-only, with
-/tmp of its own. The container shares the network of the machine (ranks of a job must reach each
-other) and joins the control groups of the task, so that its limits are the same as those of a
-process.
+/tmp of its own. Its program is the user of the task, without any capability. The container shares
+the network of the machine (ranks of a job must reach each other) and joins the control groups of
+the task, so that its limits are the same as those of a process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rota.deploy.worker.cgroups import FOLDER
 from rota.deploy.worker.container import call, last_line, wait_for_end
 from rota.deploy.worker.launcher import HOST
 from rota.deploy.worker.limits import Backend, ResourceLimits
-from rota.deploy.worker.process import Command, ProcessLauncher, limits_of
+from rota.deploy.worker.process import MOST_PROCESSES, Command, ProcessLauncher, limits_of
 from rota.deploy.worker.spec import TaskSpec, environment
 from rota.deploy.worker.status import Status
 
@@ -147,6 +147,7 @@ def configuration(
     spec: TaskSpec, root: Path, env: dict[str, str], groups: str, limits: ResourceLimits
 ) -> dict[str, Any]:
     """The OCI description of a task."""
+    capabilities = _CAPABILITIES if spec.user is None else []
     rlimits: list[dict[str, Any]] = []
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] >= _OPEN_FILES:
         rlimits.append({"type": "RLIMIT_NOFILE", "hard": _OPEN_FILES, "soft": _OPEN_FILES})
@@ -154,15 +155,17 @@ def configuration(
         rlimits.append(
             {"type": "RLIMIT_DATA", "hard": limits.memory_bytes, "soft": limits.memory_bytes}
         )
+    if spec.user is not None:
+        rlimits.append({"type": "RLIMIT_NPROC", "hard": MOST_PROCESSES, "soft": MOST_PROCESSES})
     return {
         "ociVersion": "1.0.2",
         "process": {
             "terminal": False,
-            "user": {"uid": 0, "gid": 0},
+            "user": _user(spec),
             "args": list(spec.argv),
             "env": [f"{name}={value}" for name, value in sorted(env.items())],
             "cwd": spec.cwd,
-            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), _CAPABILITIES),
+            "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), capabilities),
             "rlimits": rlimits,
             "noNewPrivileges": True,
         },
@@ -227,12 +230,24 @@ def _mounts(spec: TaskSpec, hidden: Path) -> list[dict[str, Any]]:
                 "options": [*tight, "size=4k"],
             }
         )
-        if spec.cwd != "/":
+        if spec.cwd != "/" and spec.user is None:
             mounts.append(_bind(spec.cwd, "rw"))
     for text in (*spec.mounts, *([spec.checkpoints] if spec.checkpoints else [])):
         path, _, mode = text.partition(":")
         mounts.append(_bind(path, mode or "rw"))
     return mounts
+
+
+def _user(spec: TaskSpec) -> dict[str, Any]:
+    """Whom the program of a container runs as: without a user of its own, the agent's."""
+    if spec.user is None:
+        return {"uid": 0, "gid": 0}
+    return {
+        "uid": spec.user.uid,
+        "gid": spec.user.gid,
+        "additionalGids": list(spec.user.groups),
+        "umask": 0o077,
+    }
 
 
 def _bind(path: str, mode: str) -> dict[str, Any]:

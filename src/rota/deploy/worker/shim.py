@@ -196,6 +196,9 @@ def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int
         action = "limit the memory of"
         if plan["data_limit"]:
             resource.setrlimit(resource.RLIMIT_DATA, (plan["data_limit"], plan["data_limit"]))
+        action = "change the user for"
+        if plan["user"]:
+            change_user(plan["user"])
         action = f"enter {plan['cwd'][:200]!r} for"
         os.chdir(plan["cwd"])
         for number in _HANDLED:
@@ -210,6 +213,15 @@ def become(plan: dict[str, Any], gate: int, errors: int, outputs: tuple[int, int
         os._exit(126 if isinstance(error, PermissionError) else 127)
     finally:
         os._exit(127)
+
+
+def change_user(user: dict[str, Any]) -> None:
+    """Give up all rights of the agent's user, and be one that cannot use up all processes."""
+    resource.setrlimit(resource.RLIMIT_NPROC, (user["processes"], user["processes"]))
+    os.setgroups(user["groups"])
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
+    os.umask(0o077)
 
 
 def enclosed(plan: dict[str, Any]) -> list[int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
+from rota.deploy.worker.users import JobUser
 
 PASSED_VARIABLES = (
     "PATH",
@@ -26,6 +27,8 @@ PASSED_VARIABLES = (
 )
 """All that a task gets of its agent's environment: an agent may hold credentials, and tasks belong
 to others."""
+OF_THE_MACHINE = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ")
+"""Those of them that are the same for all users of a machine."""
 MARKER = "ROTA_TASK_FOLDER"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
@@ -86,6 +89,7 @@ class TaskSpec:
     cpu_ids: tuple[int, ...] = ()
     virtual: bool = False  # the machine has fewer CPUs than were asked for
     log_segment_mb: float = 1.0  # size of a file of output
+    user: JobUser | None = None  # None: the agent's own
 
     def __post_init__(self) -> None:
         where = f"task {self.id}"
@@ -125,6 +129,9 @@ class TaskSpec:
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
         }
         read["id"] = TaskId.parse(str(values["id"]))
+        if values.get("user") is not None:
+            user = values["user"]
+            read["user"] = JobUser(**{**user, "groups": tuple(user["groups"])})
         return cls(**read)
 
 
@@ -154,6 +161,9 @@ def environment(spec: TaskSpec, folder: Path, own: Mapping[str, str]) -> dict[st
     Nothing else.
     """
     passed = {name: own[name] for name in PASSED_VARIABLES if name in own}
+    if spec.user is not None:
+        passed = {name: passed[name] for name in OF_THE_MACHINE if name in passed}
+        passed.update(spec.user.environment())
     devices = ",".join(spec.devices)
     return {
         **passed,

@@ -1,0 +1,188 @@
+"""Who may run tasks on this machine, and as which user.
+
+Three ways: every tenant as a user of its own (an agent that is root), one tenant only (an agent
+that is not, and so cannot become another user), or all of them as the agent's own user, which the
+operator has to ask for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from rota.core import files
+from rota.core.errors import ConfigError
+from rota.deploy.worker import users
+from rota.deploy.worker.users import JobUser, UidRange
+
+_TRUST = "--trust-tenants"
+
+
+class Tenancy(Protocol):
+    """Maps tenants to users."""
+
+    separate: bool
+    """Whether tasks run as other users than the agent's."""
+    trusting: bool
+    """Whether tenants may do what the agent's user may."""
+
+    def user_of(self, tenant: str) -> JobUser | None:
+        """Whom tasks of a tenant run as; None: the agent's own user.
+
+        ConfigError if they may not run here.
+        """
+
+    def describe(self) -> str:
+        """How tenants are kept apart, for people."""
+
+
+class TrustedTenants:
+    """All tasks run as the agent's user: tenants are not kept apart."""
+
+    separate = False
+    trusting = True
+
+    def user_of(self, tenant: str) -> JobUser | None:
+        """Nobody else."""
+        del tenant
+        return None
+
+    def describe(self) -> str:
+        """What an operator has to know."""
+        return "tenants not isolated: all jobs run as the agent's user"
+
+
+class OneTenant:
+    """Without the right to become another user only one tenant is let in.
+
+    It is the one that is named, else the first that comes. `path` remembers it: files of its jobs
+    are on this machine.
+    """
+
+    separate = False
+    trusting = False
+
+    def __init__(self, path: Path, tenant: str = "") -> None:
+        self._path = path
+        self._named = tenant
+
+    def user_of(self, tenant: str) -> JobUser | None:
+        """The agent's own user for the one tenant. Raises ConfigError for others."""
+        mine = self._named or self._remembered()
+        if not mine:
+            files.write_text(self._path, tenant)
+            mine = tenant
+        if tenant == mine:
+            return None
+        raise ConfigError(
+            f"this server runs jobs of tenant {mine!r} only: its agent is not root and cannot keep "
+            f"tenants apart. Start the agent as root, or with {_TRUST} if they may read each "
+            "other's files"
+        )
+
+    def describe(self) -> str:
+        """What an operator has to know."""
+        mine = self._named or self._remembered()
+        who = f"tenant {mine!r}" if mine else "the first tenant"
+        return f"not root, so tenants cannot be isolated: jobs of {who} only"
+
+    def _remembered(self) -> str:
+        try:
+            return self._path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
+
+
+class SeparateUsers:
+    """Every tenant is a user of its own: one that is named, else a number from a range.
+
+    `folder` has the homes of numbered ones, and a list of who has which number.
+    """
+
+    separate = True
+    trusting = False
+
+    def __init__(
+        self, folder: Path, named: Mapping[str, str] | None = None, uids: UidRange | None = None
+    ) -> None:
+        self._homes = folder / "home"
+        self._list = folder / "users.json"
+        self._named = dict(named or {})
+        self._uids = uids
+        if uids is not None:
+            uids.check()
+        for tenant in self._named:
+            self._from_name(tenant)
+
+    def user_of(self, tenant: str) -> JobUser | None:
+        """The user of a tenant; its home is made if it is not there. Raises ConfigError."""
+        if tenant in self._named:
+            return self._from_name(tenant)
+        if self._uids is None:
+            raise ConfigError(
+                f"tenant {tenant!r} has no user on this server; add it to [tenants] in the agent's "
+                "file"
+            )
+        uid = self._uids.uid_of(tenant)
+        self._check_number(uid, tenant)
+        home = self._homes / tenant
+        make_folder(home, 0o700, owner=(uid, uid))
+        return users.numbered(uid, tenant, home)
+
+    def describe(self) -> str:
+        """What an operator has to know."""
+        return "tenants isolated: each one's jobs run as a user of its own"
+
+    def _from_name(self, tenant: str) -> JobUser:
+        user = users.named(self._named[tenant], tenant)
+        others = [
+            other
+            for other, name in self._named.items()
+            if other != tenant and name == self._named[tenant]
+        ]
+        if others:
+            raise ConfigError(
+                f"tenants {tenant!r} and {others[0]!r} have the same user {user.name!r}, so they "
+                "are not kept apart; give each its own"
+            )
+        return user
+
+    def _check_number(self, uid: int, tenant: str) -> None:
+        """Two names may have one number, if rarely: the second is refused."""
+        known: dict[str, str] = {}
+        if self._list.exists():
+            known = json.loads(self._list.read_text(encoding="utf-8"))
+        owner = known.get(str(uid))
+        if owner is None:
+            files.write_text(self._list, json.dumps({**known, str(uid): tenant}), mode=0o600)
+        elif owner != tenant:
+            raise ConfigError(
+                f"tenants {tenant!r} and {owner!r} have the same number {uid}; give one of them a "
+                "user of its own in [tenants] of the agent's file"
+            )
+
+
+def make_folder(path: Path, mode: int, owner: tuple[int, int] | None = None) -> None:
+    """A folder with these rights and owner; one that is a link is refused."""
+    path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    path.mkdir(mode=mode, exist_ok=True)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if owner is not None:
+            os.fchown(handle, *owner)
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
+
+
+def check_reachable(path: Path, what: str) -> None:
+    """ConfigError if other users cannot get to a folder, because one above it is closed."""
+    for above in path.resolve().parents:
+        if not above.stat().st_mode & 0o001:
+            raise ConfigError(
+                f"{what} {path} is below {above}, which other users may not enter, so jobs could "
+                f"not reach it. Choose another, such as /var/lib/rota, or `chmod o+x {above}`"
+            )

@@ -1,0 +1,240 @@
+"""Jobs of two tenants on an agent that is root: users of their own, and nothing of others within reach.
+
+The attacks are programs of a tenant. What they find they write into their folder of checkpoints.
+"""
+
+import datetime as dt
+import json
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import rota
+from faults import Site, until
+from rota.deploy.control import Client
+from rota.deploy.security import certs
+from rota.deploy.security.places import tokens_file
+from rota.deploy.security.subjects import Role, Subject
+from rota.deploy.security.tokens import TokenFile
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as other users")
+PYTHON = "/usr/bin/python3"
+
+LOOK = """
+import glob, json, os, pathlib, sys
+
+def tried(action):
+    try:
+        return str(action())
+    except OSError as error:
+        return error.strerror
+
+found = {"uid": os.getuid(), "groups": os.getgroups(), "home": os.environ["HOME"], "cwd": os.getcwd()}
+found["capabilities"] = next(l.split()[1] for l in open("/proc/self/status") if l.startswith("CapEff"))
+for path in sys.argv[2:]:
+    found[path] = tried(lambda: os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(20))
+    found["write " + path] = tried(lambda: pathlib.Path(path, "mine").write_text("x"))
+environments = [tried(lambda: open(name, "rb").read()) for name in glob.glob("/proc/[0-9]*/environ")]
+found["secrets"] = sum("hunter2" in text for text in environments)
+other = int(sys.argv[1])
+found["kill"] = tried(lambda: os.kill(other, 9)) if other else ""
+pathlib.Path(os.environ["ROTA_CHECKPOINTS"], "found").write_text(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def place():
+    """A folder that other users can enter, as those of pytest cannot."""
+    folder = Path(tempfile.mkdtemp(prefix="rota-isolation-"))
+    folder.chmod(0o711)
+    shutil.copytree(Path(rota.__file__).parent, folder / "lib" / "rota", ignore=shutil.ignore_patterns("__pycache__"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def site(place):
+    folder, now = place / "certs", dt.datetime.now(dt.timezone.utc)
+    certs.create_authority(folder, now)
+    certs.issue(folder, Subject(Role.SCHEDULER, "scheduler"), now, hosts=["127.0.0.1"], out=folder)
+    certs.issue(folder, Subject(Role.CLIENT, "admin"), now, out=folder)
+    certs.issue(folder, Subject(Role.AGENT, "n0"), now, out=place / "for-n0")
+    token = place / "token"
+    token.write_text(TokenFile(tokens_file(folder)).add("lab", admin=True)[1])
+    token.chmod(0o600)
+    (place / "image").mkdir()
+    (place / "agent.toml").write_text(f'[containers]\nimages = ["host", "{place}/image"]\nmounts = ["/nowhere"]\n')
+    with Site(place, certs=folder) as found:
+        (place / "steps").chmod(0o1777)
+        found.client = Client(found.address, certs=folder, token_file=token)
+        until(found._answers, 30, "the scheduler's answer")
+        start(found)
+        yield found
+
+
+def start(site):
+    isolation = ["--config", str(site.folder / "agent.toml")]
+    site.agent("n0", "emulate:v100=4", certs=site.folder / "for-n0", isolation=isolation)
+
+
+def submit(site, tenant, argv, **fields):
+    spec = {"argv": argv, "cwd": "/", "tenant": tenant, "max_restarts": 0, **fields}
+    return site.client.submit([spec])[0]
+
+
+def found_by(site, tenant, *paths, other=0, **fields):
+    number = submit(site, tenant, [PYTHON, "-c", LOOK, str(other), *map(str, paths)], **fields)
+    (job,) = site.done(number)
+    assert job.phase == "finished", job.reason
+    return json.loads((site.folder / "checkpoints" / str(number) / "1" / "found").read_text())
+
+
+def victim_of(site):
+    """A job of another tenant that runs and has a secret; its number and that of its process."""
+    number = submit(site, "victim", ["/bin/sleep", "600"], env={"PASSWORD": "hunter2"})
+    until(lambda: site.job(number).phase == "running", 20, "the victim")
+    return number, until(lambda: sleeping(site, number), 20, "the victim's process")
+
+
+def sleeping(site, number):
+    """The process of a victim, once it is what it was started as; 0 before."""
+    lines = {p: Path(f"/proc/{p}/cmdline").read_bytes() for p in site.tasks(number)}
+    return next((p for p, line in lines.items() if line.startswith(b"/bin/sleep")), 0)
+
+
+def test_a_tenant_reads_nothing_of_others_and_ends_nothing(site, place):
+    victim, process = victim_of(site)
+    agent = place / "n0"
+    private = [
+        place / "for-n0" / "agent.key", place / "certs" / "ca.key", place / "token", place / "state.db",
+        agent / "orders", agent / "work" / "tasks", agent / "logs", agent / "task-key", agent / "users.json",
+        place / "checkpoints" / str(victim) / "1", agent / "home" / "victim", agent / "home",
+    ]  # fmt: skip
+
+    found = found_by(site, "attacker", *private, other=process)
+
+    assert found["uid"] > 10**9
+    assert found["groups"] == [found["uid"]]
+    assert found["uid"] != Path(f"/proc/{process}").stat().st_uid > 10**9
+    assert found["capabilities"].strip("0") == ""
+    for path in private:
+        assert found[str(path)] == "Permission denied", path
+        assert found[f"write {path}"] in {"Permission denied", "Not a directory"}, path
+    assert found["secrets"] == 0
+    assert found["kill"] == "Operation not permitted"
+    assert Path(f"/proc/{process}").exists()
+    assert found["home"] == str(agent / "home" / "attacker")
+    site.client.cancel([victim])
+
+
+def test_training_code_saves_and_goes_on_as_its_own_user_while_agents_die(site, place):
+    env = {"PYTHONPATH": str(place / "lib"), "PAUSE": "0.05"}
+    argv = [PYTHON, str(place / "stepper.py"), str(place / "steps")]
+    number = submit(site, "vision", argv, env=env, steps=120, checkpoint_every_s=0.5, max_restarts=3)
+    until(lambda: site.job(number).saved_step > 0, 30, "a checkpoint")
+
+    site.kill("n0")
+    start(site)
+    site.client.drain("n0")
+    until(lambda: site.job(number).phase == "queued", 30, "its stop")
+    site.client.drain("n0", undo=True)
+    (job,) = site.done(number)
+
+    assert (job.phase, job.saved_step, job.epoch) == ("finished", 120, 2)
+    assert [step for _, step, *_ in site.steps(number)] == list(range(120))
+    owners = {path.stat().st_uid for path in (place / "checkpoints" / str(number)).rglob("*")}
+    assert len(owners) == 1
+    assert owners.pop() > 10**9
+
+
+def needs_runc():
+    if shutil.which("runc") is None:
+        pytest.skip("runc is not installed")
+
+
+def test_a_container_of_the_host_is_neither_root_nor_sees_more(site, place):
+    needs_runc()
+    victim, _ = victim_of(site)
+    private = [place / "for-n0" / "agent.key", place / "n0" / "work" / "tasks", place / "n0" / "logs"]
+
+    found = found_by(site, "attacker", *private, image="host", cwd=str(place / "n0"))
+
+    assert found["uid"] > 10**9
+    assert found["capabilities"].strip("0") == ""
+    assert found[str(private[0])] == "Permission denied"
+    for path in private:
+        assert found[f"write {path}"] in {"Permission denied", "Not a directory", "Read-only file system"}
+        assert "hunter2" not in found[str(path)]
+        assert str(victim) not in found[str(path)]
+    assert found["secrets"] == 0
+    site.client.cancel([victim])
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("/usr/..", "is not a folder with a root file system"),
+        ("/etc", "is not allowed on this server"),
+        ("ubuntu:24.04", "is not allowed on this server"),
+        ("--privileged", "cannot be the name of an image"),
+    ],
+)
+def test_images_that_the_operator_did_not_list_are_refused(site, image, said):
+    number = submit(site, "attacker", ["/bin/true"], image=image)
+    (job,) = site.done(number)
+
+    assert job.phase == "failed"
+    assert said in job.reason
+
+
+def test_a_link_among_checkpoints_opens_no_folder_to_the_next_attempt(site, place):
+    """The first attempt leaves a link in the place of its checkpoint, and says that it saved."""
+    needs_runc()
+    secret = place / "n0" / "work"
+    code = (
+        "import json, os, pathlib, socket, sys, time\n"
+        "mine = pathlib.Path(os.environ['ROTA_CHECKPOINTS'])\n"
+        "if os.environ['ROTA_EPOCH'] == '1':\n"
+        f"    (mine / 'step-000001').symlink_to('{secret}')\n"
+        "    line = socket.socket(socket.AF_UNIX); line.connect(os.environ['ROTA_SOCKET'])\n"
+        "    hello = dict(op='hello', job=os.environ['ROTA_JOB'], epoch=1, rank=0, step=0, pid=1,"
+        " key=os.environ['ROTA_TASK_KEY'])\n"
+        "    for m in (hello, dict(op='progress', step=1), dict(op='saved', step=1, path='step-000001')):\n"
+        "        line.sendall(json.dumps(m).encode() + b'\\n')\n"
+        "    time.sleep(2); sys.exit(1)\n"
+        "there = os.path.join(os.environ['ROTA_RESUME'], 'tasks')\n"
+        "try: seen = os.listdir(there)\n"
+        "except OSError as error: seen = error.strerror\n"
+        "(mine / 'seen').write_text(str(seen))\n"
+    )
+    number = submit(site, "attacker", [PYTHON, "-c", code], image="host", max_restarts=3, steps=5)
+    (job,) = site.done(number)
+    seen = [path.read_text() for path in (place / "checkpoints" / str(number)).glob("*/seen")]
+
+    assert job.saved_step == 1 or job.phase == "failed"
+    assert set(seen) <= {"Permission denied", "No such file or directory"}, seen
+
+
+def test_a_fork_bomb_meets_its_limit(site):
+    code = "import resource; soft, hard = resource.getrlimit(resource.RLIMIT_NPROC); assert 0 < hard <= 16384, hard"
+    (job,) = site.done(submit(site, "attacker", [PYTHON, "-c", code]))
+
+    assert job.phase == "finished", job.reason
+
+
+def test_orders_and_folders_belong_to_the_agent_only(site, place):
+    victim, process = victim_of(site)
+    agent = place / "n0"
+
+    assert {path.stat().st_mode & 0o077 for path in (agent / "orders").iterdir()} == {0}
+    assert [agent.joinpath(name).stat().st_mode & 0o077 for name in ("orders", "logs", "work/tasks", "run")] == [0] * 4
+    assert agent.stat().st_mode & 0o777 == 0o711
+    doors = list((agent / "doors").glob("*/*.sock"))
+    assert {path.stat().st_mode & 0o777 for path in doors} == {0o600}
+    assert all(path.stat().st_uid == int(path.parent.name) for path in doors)
+    os.kill(process, signal.SIGKILL)
+    site.done(victim)

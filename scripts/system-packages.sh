@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Programs outside of Python that some tests use: Chromium (report), runc and Slurm (running jobs on machines).
+# Programs outside of Python that some tests use: Chromium (report), runc, podman and Slurm (running jobs on machines).
 # Installs what is missing where that is possible (root, apt, a network); otherwise says what is missing. Never fails:
 # tests that need a program skip visibly without it.
 set -u
@@ -10,6 +10,9 @@ wanted=()
 have() { command -v "$1" >/dev/null 2>&1; }
 have chromium || have chromium-browser || have google-chrome || wanted+=(chromium)
 have runc || wanted+=(runc)
+have podman || wanted+=(podman)
+have catatonit || wanted+=(catatonit)
+have busybox || wanted+=(busybox-static)
 have slurmctld || wanted+=(slurmctld)
 have slurmd || wanted+=(slurmd)
 have sbatch || wanted+=(slurm-client)

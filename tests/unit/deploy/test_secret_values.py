@@ -10,7 +10,7 @@ from harness import Harness, ends
 from rota.core.errors import ConfigError, OutputError
 from rota.core.job_spec import HIDDEN, JobSpec, spec_from
 from rota.core.lifecycle import JobPhase
-from rota.deploy.agent.descriptions import describe
+from rota.deploy.agent.descriptions import Place, describe
 from rota.deploy.job_files import read_jobs
 from rota.deploy.scheduler.reasons import Explanation
 from rota.deploy.scheduler.records import job_from, job_values
@@ -160,7 +160,7 @@ def test_an_agent_starts_nothing_with_hidden_values(tmp_path):
     order = pb.TaskOrder(job=1, epoch=1, ranks=1, world_size=1, devices=["gpu0"], spec=spec_message(spec))
 
     with pytest.raises(ConfigError, match="lost the values of TOKEN"):
-        describe(order, TaskId("1", 1, 0), root=tmp_path, logs=tmp_path, run=tmp_path, env={})
+        describe(order, TaskId("1", 1, 0), Place(root=tmp_path, logs=tmp_path, run=tmp_path), {})
 
 
 def test_a_full_disk_refuses_the_job_and_nothing_is_accepted(store, monkeypatch):

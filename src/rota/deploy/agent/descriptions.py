@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from rota.core.errors import ConfigError
 from rota.core.job_spec import HIDDEN, JobSpec, RankLayout
@@ -16,8 +15,6 @@ from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_of
 
 _LEAST_CPUS = 0.01
-_SAVED = re.compile(r"\d+/\d+/[A-Za-z0-9_-][A-Za-z0-9_./-]*")
-"""What an attempt of a job has saved: JOB/ATTEMPT/NAME."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +68,7 @@ def _environment(order: pb.TaskOrder, spec: JobSpec, rank: int, local: int, root
         **counted,
         "ROTA_WORLD_SIZE": str(order.world_size),
         "ROTA_LOCAL_RANK": str(local),
-        "ROTA_RESUME": resume_from(root, order.resume),
+        "ROTA_RESUME": resume_from(root, order),
         "ROTA_CHECKPOINT_EVERY_S": f"{spec.checkpoint_every_s or 60.0:g}",
         "RANK": str(rank),
         "WORLD_SIZE": str(order.world_size),
@@ -88,21 +85,24 @@ def _mounts(order: pb.TaskOrder, place: Place) -> tuple[str, ...]:
     stand for any other.
     """
     job = place.root / str(order.job)
-    home = () if place.user is None else (place.user.home,)
+    home = [place.user.home] if place.user is not None and Path(place.user.home).is_dir() else []
     return (str(place.run), *home, *place.containers.mounted(), f"{job}:ro")
 
 
-def resume_from(root: Path, checkpoint: str) -> str:
+def resume_from(root: Path, order: pb.TaskOrder) -> str:
     """Where to go on from. An attempt nobody could hear saved on and cleared away what the scheduler knows of."""
-    if checkpoint and not _SAVED.fullmatch(checkpoint):
-        raise ConfigError(f"{checkpoint[:200]!r} cannot be a checkpoint; submit the job again")
-    known = root / checkpoint
-    return str(known if known.is_dir() else known.parent) if checkpoint else ""
+    if not order.resume:
+        return ""
+    parts = PurePosixPath(order.resume).parts
+    if len(parts) < 3 or parts[0] != str(order.job) or not parts[1].isdecimal() or ".." in parts:  # JOB/ATTEMPT/NAME
+        raise ConfigError(f"{order.resume[:200]!r} cannot be a checkpoint of job {order.job}; submit it again")
+    known = root / order.resume
+    return str(known if known.is_dir() else known.parent)
 
 
 def check_resume(root: Path, order: pb.TaskOrder) -> None:
     """ConfigError if the checkpoint that a job has to go on from cannot be found on this server."""
-    if order.resume and not Path(resume_from(root, order.resume)).is_dir():
+    if order.resume and not Path(resume_from(root, order)).is_dir():
         raise ConfigError(
             f"checkpoint {order.resume} (step {order.resume_step}) is not in {root} on this server, so the job cannot "
             "go on here; checkpoints must be in a folder that all servers see: rota serve --checkpoints DIR"

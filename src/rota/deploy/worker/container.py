@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,16 @@ ANSWER_WITHIN_S = 20.0
 _OF_THE_HOST = {*PASSED_VARIABLES} - {"LANG", "LC_ALL", "LC_CTYPE", "TZ"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _KILLED_CODE = 128 + signal.SIGKILL
-_FOR_THE_CLIENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST")
+_FOR_THE_CLIENT = (
+    "PATH",
+    "HOME",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_HOST",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+)
+"""Of the agent's environment, what tells an engine's program where its engine is."""
+_OPEN_FILES = 65536
 
 
 class EngineLauncher:
@@ -87,6 +97,8 @@ class EngineLauncher:
             "--security-opt=no-new-privileges",
             f"--env-file={variables}",
         ]
+        if self.name == "podman" and os.geteuid() != 0:
+            argv.append("--userns=keep-id")  # the numbers of users inside are those outside
         argv += self._limits(spec)
         argv += self._devices(spec)
         for text in (*spec.mounts, *([spec.checkpoints] if spec.checkpoints else [])):
@@ -96,7 +108,11 @@ class EngineLauncher:
 
     def _limits(self, spec: TaskSpec) -> list[str]:
         limits = limits_of(spec)
-        argv = [f"--pids-limit={MOST_PROCESSES}"]
+        argv = [
+            f"--pids-limit={MOST_PROCESSES}",
+            _ulimit("nofile", resource.RLIMIT_NOFILE, _OPEN_FILES),
+            _ulimit("nproc", resource.RLIMIT_NPROC, MOST_PROCESSES),
+        ]
         argv += [f"--cpuset-cpus={','.join(map(str, limits.cpus))}"] if limits.cpus else []
         argv += [f"--cpus={limits.quota:g}"] if limits.quota else []
         if limits.memory_bytes:
@@ -155,6 +171,13 @@ class EngineLauncher:
         if self.name == "podman":
             return [f"--device=nvidia.com/gpu={device}" for device in spec.devices]
         return [f'--gpus="device={",".join(spec.devices)}"']
+
+
+def _ulimit(name: str, limit: int, most: int) -> str:
+    """A limit of every process; nobody here may have more than the agent has."""
+    own = resource.getrlimit(limit)[1]
+    value = most if own == resource.RLIM_INFINITY else min(most, own)
+    return f"--ulimit={name}={value}:{value}"
 
 
 def _env_file(spec: TaskSpec, env: dict[str, str]) -> str:

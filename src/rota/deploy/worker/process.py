@@ -20,7 +20,7 @@ from rota.deploy.worker import procs, status
 from rota.deploy.worker.limits import KILL_SECONDS, Backend, Enclosure, ResourceLimits, relimit
 from rota.deploy.worker.spec import MARKER, TaskSpec, environment, logs_of
 from rota.deploy.worker.status import Phase, Status
-from rota.deploy.worker.tenancy import make_folder
+from rota.deploy.worker.tenancy import make_job_folder
 from rota.deploy.worker.users import JobUser
 
 SHIM = Path(__file__).with_name("shim.py")
@@ -167,7 +167,7 @@ def _make_folders(spec: TaskSpec, folder: Path) -> None:
     try:
         logs_of(spec, folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         if spec.checkpoints and spec.user is not None:
-            make_folder(Path(spec.checkpoints), 0o700, owner=(spec.user.uid, spec.user.gid))
+            make_job_folder(Path(spec.checkpoints), owner=(spec.user.uid, spec.user.gid))
         elif spec.checkpoints:
             Path(spec.checkpoints).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -152,9 +153,7 @@ class SeparateUsers:
 
     def _check_number(self, uid: int, tenant: str) -> None:
         """Two names may have one number, if rarely: the second is refused."""
-        known: dict[str, str] = {}
-        if self._list.exists():
-            known = json.loads(self._list.read_text(encoding="utf-8"))
+        known = self._numbers()
         owner = known.get(str(uid))
         if owner is None:
             files.write_text(self._list, json.dumps({**known, str(uid): tenant}), mode=0o600)
@@ -163,6 +162,39 @@ class SeparateUsers:
                 f"tenants {tenant!r} and {owner!r} have the same number {uid}; give one of them a "
                 "user of its own in [tenants] of the agent's file"
             )
+
+    def _numbers(self) -> dict[str, str]:
+        """Tenants by number. ConfigError if the list cannot be read."""
+        try:
+            known = json.loads(self._list.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"{self._list} cannot be read ({error}); it says which tenant has which number. "
+                "Remove it if no job of another tenant left files here"
+            ) from error
+        return {str(uid): str(tenant) for uid, tenant in dict(known).items()}
+
+
+def make_job_folder(path: Path, owner: tuple[int, int]) -> None:
+    """The folder of an attempt, in that of its job, for a user of jobs.
+
+    Where everybody may make folders, somebody could have made these before: whose a folder above is
+    could put other checkpoints into it. Raises ConfigError.
+    """
+    path.parent.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o711, exist_ok=True)
+    above = path.parent.lstat()
+    if above.st_uid != os.geteuid() or above.st_mode & 0o022 or not stat.S_ISDIR(above.st_mode):
+        raise ConfigError(
+            f"folder {path.parent} was not made by this agent's user, or others may write there; "
+            "checkpoints in it could be somebody else's. Remove it, and let only the agent's user "
+            f"write into {path.parent.parent}"
+        )
+    if path.exists() and path.lstat().st_uid not in (owner[0], os.geteuid()):
+        raise ConfigError(f"folder {path} belongs to another user; remove it")
+    make_folder(path, 0o700, owner)
 
 
 def make_folder(path: Path, mode: int, owner: tuple[int, int] | None = None) -> None:

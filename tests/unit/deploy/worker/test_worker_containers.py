@@ -15,6 +15,7 @@ from rota.deploy.worker.mps import Mps, unavailable
 from rota.deploy.worker.process import ProcessLauncher
 from rota.deploy.worker.runc import RuncLauncher
 from rota.deploy.worker.spec import TaskId, TaskSpec
+from rota.deploy.worker.users import JobUser
 
 
 def a_spec(**change):
@@ -31,17 +32,35 @@ def launchers(tmp_path):
     return {launcher.name: launcher for launcher in found}
 
 
-def test_the_engine_is_told_limits_devices_and_names_of_variables_only():
+def test_the_engine_is_told_limits_devices_and_where_variables_are():
     spec = a_spec(cpus=1.5, memory_gb=2, cpu_ids=(0, 3), devices=("0", "2"), checkpoints="/ckpt", mounts=("/data:ro",))
 
-    argv = EngineLauncher("docker", "k-", gpus=True).arguments(spec, {"SECRET": "hidden", "A": "b"})
+    argv = EngineLauncher("docker", "k-", gpus=True).arguments(spec, Path("/task/variables"))
 
     assert argv[:3] == ("docker", "run", "--name=rota-k-j1.0.0")
     assert argv[-3:] == ("ours/train:1", "train", "--fast")
     assert {"--cpuset-cpus=0,3", "--cpus=1.5", "--memory=2000000000b", '--gpus="device=0,2"'} <= set(argv)
-    assert {"--volume=/data:/data:ro", "--volume=/ckpt:/ckpt:rw", "--env=SECRET", "--env=A"} <= set(argv)
-    assert not any("hidden" in argument for argument in argv)
+    assert {"--volume=/data:/data:ro", "--volume=/ckpt:/ckpt:rw", "--env-file=/task/variables"} <= set(argv)
+    assert {"--cap-drop=ALL", "--security-opt=no-new-privileges", "--pids-limit=16384"} <= set(argv)
     assert "--privileged" not in argv
+
+
+def test_the_engine_runs_a_task_as_its_user():
+    user = JobUser(name="vision", uid=1234, gid=1235, home="/home/vision")
+
+    assert "--user=1234:1235" in EngineLauncher("docker").arguments(a_spec(user=user), Path("/variables"))
+
+
+@pytest.mark.parametrize("folder", ["/data:/etc", "/data,src=/etc", '/a"b', "/a\nb"])
+def test_a_folder_that_an_engine_could_take_for_something_else_is_refused(folder):
+    with pytest.raises(ConfigError, match="cannot be used with a container"):
+        EngineLauncher("docker").arguments(a_spec(cwd=folder), Path("/variables"))
+
+
+@pytest.mark.parametrize("env", [{"A B": "x"}, {"A": "x\nPATH=/evil"}, {"A": "x\rB"}, {"": "x"}])
+def test_variables_that_a_file_cannot_hold_are_refused(env, tmp_path):
+    with pytest.raises(ConfigError, match=r"task j1\.0\.0"):
+        EngineLauncher("docker").start(a_spec(env=env), tmp_path)
 
 
 def test_the_engine_is_asked_to_change_limits_and_its_refusal_is_told(tmp_path, monkeypatch):
@@ -65,7 +84,7 @@ def test_the_engine_is_asked_to_change_limits_and_its_refusal_is_told(tmp_path, 
 
 
 def test_emulated_devices_are_not_asked_of_the_engine():
-    argv = EngineLauncher("docker").arguments(a_spec(devices=("0",)), {})
+    argv = EngineLauncher("docker").arguments(a_spec(devices=("0",)), Path("/variables"))
 
     assert not any(argument.startswith("--gpus") for argument in argv)
 

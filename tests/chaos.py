@@ -1,5 +1,7 @@
 """Kill -9 everything, again and again, under a running trace; then look whether anything was lost.
 
+Between the kills wall clocks jump by up to an hour, back and forth, agents freeze for a while, and disks are full.
+
 A real scheduler and real agents as processes, emulated jobs and real ones. `python tests/chaos.py` is the long form
 (`make chaos`); the test suite runs a short one. Only processes started here are killed, by their numbers.
 """
@@ -23,6 +25,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mishaps import Clocks, SmallDisk
 from rota.core.errors import RotaError
 from rota.deploy.control import Client
 
@@ -56,6 +59,7 @@ class Program:
 
     arguments: list[str]
     log: Path
+    prefix: tuple[str, ...] = ()
     process: subprocess.Popen | None = None
     killed: int = 0
     born: float = 0.0
@@ -63,8 +67,9 @@ class Program:
     def start(self):
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "rota.cli", *self.arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-            )
+                [*self.prefix, sys.executable, "-m", "rota.cli", *self.arguments],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
         self.born = time.monotonic()
 
     def kill(self):
@@ -94,17 +99,19 @@ class Report:
     seconds: float
     problems: list[str] = field(default_factory=list)
     attempts: int = 0
+    jolts: Counter = field(default_factory=Counter)
 
     def __str__(self):
         head = (
             f"{self.finished} of {self.jobs} jobs finished in {self.seconds:.0f} s under {self.scheduler_kills} kills "
             f"of the scheduler and {self.agent_kills} of agents; {self.attempts} attempts"
         )
+        head += "".join(f"; {count} x {what}" for what, count in sorted(self.jolts.items()))
         return "\n".join([head, *(f"  PROBLEM: {p}" for p in self.problems[:20])])
 
 
 class Storm:
-    """A cluster in a folder, and somebody who kills it."""
+    """A cluster in a folder, and somebody who kills it. The scheduler and the first agent have disks of their own."""
 
     def __init__(self, folder, *, agents=4, gpus=4, seed=0, policy="fifo", round_s=2.0):
         self.folder, self.random = Path(folder), random.Random(seed)
@@ -112,16 +119,20 @@ class Storm:
         address = f"127.0.0.1:{self.port}"
         (self.folder / "steps").mkdir()
         (self.folder / "stepper.py").write_text(STEPPER)
+        self.clocks = Clocks(self.folder)
+        self.disks = [SmallDisk(self.folder / "disk", 128), SmallDisk(self.folder / "agent-disk", 64)]
+        self.jolts = Counter()
         serve = [
-            "serve", "--state", f"{folder}/state.db", "--listen", address, "--insecure", "--policy", policy,
+            "serve", "--state", f"{self.disks[0].path}/state.db", "--listen", address, "--insecure", "--policy", policy,
             "--round", str(round_s), "--checkpoints", f"{folder}/checkpoints", "--dead-after", "20", "--lease", "60",
         ]  # fmt: skip
-        self.scheduler = Program(serve, self.folder / "scheduler.log")
+        self.scheduler = Program(serve, self.folder / "scheduler.log", self.clocks.prefix("scheduler"))
         self.agents = [
             Program(
                 ["agent", "--scheduler", address, "--insecure", "--gpus", f"emulate:v100={gpus}", "--name", f"n{i}",
-                 "--folder", f"{folder}/n{i}"],
+                 "--folder", f"{self.disks[1].path if i == 0 else folder}/n{i}"],
                 self.folder / f"n{i}.log",
+                self.clocks.prefix("agents"),
             )
             for i in range(agents)
         ]  # fmt: skip
@@ -137,6 +148,11 @@ class Storm:
         for program in (*self.agents, self.scheduler):
             program.stop()
         self.client.close()
+        for path in self.disks[0].path.glob("state.db*"):
+            if path.is_file():
+                shutil.copy(path, self.folder / path.name)
+        for disk in self.disks:
+            disk.close()
 
     def patiently(self, call, timeout=60.0):
         """Ask again while the scheduler is dead."""
@@ -185,22 +201,49 @@ class Storm:
         agent.start()
         return scheduler_left, agents_left - 1
 
+    def jolt(self):
+        """Something that happens to machines and ends no process; it is over when this returns, but for clocks."""
+        kinds = ["clock set", "frozen agent"] + ["full disk"] * all(disk.mounted for disk in self.disks)
+        kind = self.random.choice(kinds)
+        if kind == "clock set":
+            who = self.random.choice(["scheduler", "agents"])
+            self.clocks.set(who, self.random.choice([-3600.0, 0.0, 3600.0]))
+        elif kind == "frozen agent":
+            self._freeze(self.random.choice(self.agents), self.random.uniform(0.5, 5.0))
+        else:
+            disk = self.random.choice(self.disks)
+            disk.fill()
+            time.sleep(self.random.uniform(0.5, 4.0))
+            disk.free()
+        self.jolts[kind] += 1
+
+    def _freeze(self, agent, seconds):
+        agent.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        agent.process.send_signal(signal.SIGCONT)
+
     def over(self):
         jobs = self.patiently(self.client.jobs)
         return all(job.phase in ("finished", "failed", "cancelled") for job in jobs)
 
 
-def run(folder, *, emulated, real, steps, scheduler_kills, agent_kills, agents=4, seed=0, limit_s=900.0, say=None):
+def run(
+    folder, *, emulated, real, steps, scheduler_kills, agent_kills, jolts=0, agents=4, seed=0, limit_s=900.0, say=None
+):
     """The whole thing; a Report."""
     began = time.monotonic()
     with Storm(folder, agents=agents, seed=seed) as storm:
         storm.patiently(lambda: _all_up(storm, agents))
         storm.submit(emulated, real, steps)
         left = (scheduler_kills, agent_kills)
-        while sum(left):
-            left = storm.strike(*left)
+        while sum(left) + jolts:
+            if storm.random.random() < jolts / (sum(left) + jolts):
+                storm.jolt()
+                jolts -= 1
+            else:
+                left = storm.strike(*left)
             if say:
-                say(f"{sum(left)} kills to come")
+                say(f"{sum(left)} kills and {jolts} other mishaps to come")
         while not storm.over():
             if time.monotonic() - began > limit_s:
                 break
@@ -210,7 +253,7 @@ def run(folder, *, emulated, real, steps, scheduler_kills, agent_kills, agents=4
         report = Report(
             jobs=len(jobs), finished=sum(job.phase == "finished" for job in jobs),
             scheduler_kills=storm.scheduler.killed, agent_kills=sum(a.killed for a in storm.agents),
-            seconds=time.monotonic() - began,
+            seconds=time.monotonic() - began, jolts=storm.jolts,
         )  # fmt: skip
         _judge(storm, jobs, nodes, report)
     report.problems += _leftovers(folder)
@@ -232,7 +275,7 @@ def _judge(storm, jobs, nodes, report):
     problems += [f"node {n.node} still holds {n.busy} GPUs" for n in nodes if n.busy]
     lines = [
         json.loads(body)
-        for (body,) in sqlite3.connect(storm.folder / "state.db").execute("SELECT body FROM events ORDER BY seq")
+        for (body,) in sqlite3.connect(storm.disks[0].path / "state.db").execute("SELECT body FROM events ORDER BY seq")
     ]
     attempts = Counter(line["job"] for line in lines if line["event"] == "AttemptStarted")
     report.attempts = sum(attempts.values())
@@ -266,6 +309,7 @@ def main():
     asked.add_argument("--jobs", type=int, default=100)
     asked.add_argument("--scheduler-kills", type=int, default=50)
     asked.add_argument("--agent-kills", type=int, default=20)
+    asked.add_argument("--jolts", type=int, default=30, help="clocks set, agents frozen, disks filled up")
     asked.add_argument("--seed", type=int, default=0)
     given = asked.parse_args()
     with ExitStack() as stack:
@@ -273,7 +317,7 @@ def main():
         real = given.jobs // 5
         report = run(
             folder, emulated=given.jobs - real, real=real, steps=250, scheduler_kills=given.scheduler_kills,
-            agent_kills=given.agent_kills, seed=given.seed,
+            agent_kills=given.agent_kills, jolts=given.jolts, seed=given.seed,
             say=lambda text: sys.stderr.write(f"\r{text} "),
         )  # fmt: skip
         sys.stdout.write(f"\n{report}\n")

@@ -145,14 +145,16 @@ class Storm:
         return self
 
     def __exit__(self, *_):
-        for program in (*self.agents, self.scheduler):
-            program.stop()
-        self.client.close()
-        for path in self.disks[0].path.glob("state.db*"):
-            if path.is_file():
-                shutil.copy(path, self.folder / path.name)
-        for disk in self.disks:
-            disk.close()
+        try:
+            for program in (*self.agents, self.scheduler):
+                program.stop()
+            self.client.close()
+            for path in self.disks[0].path.glob("state.db*"):
+                if path.is_file():
+                    shutil.copy(path, self.folder / path.name)
+        finally:
+            for disk in self.disks:
+                disk.close()
 
     def patiently(self, call, timeout=60.0):
         """Ask again while the scheduler is dead."""

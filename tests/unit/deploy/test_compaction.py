@@ -1,5 +1,6 @@
 """Old events leave the journal in small parts, the file stays small, and a restart needs nothing that has left."""
 
+import contextlib
 import json
 import os
 import random
@@ -191,6 +192,25 @@ def test_two_thousand_rounds_and_many_jobs_stay_below_a_megabyte(tmp_path, often
     assert events > 500
     assert largest < 1_000_000
     assert check(tmp_path / "s.db").healthy
+
+
+def test_a_scheduler_that_never_lives_long_makes_snapshots_all_the_same(tmp_path, often, monkeypatch):
+    """Without them no event may be removed, and one that is started again and again would fill its disk."""
+    monkeypatch.setattr(housekeeping, "SNAPSHOT_EVERY", 10**9)
+    scheduler = a_scheduler(tmp_path / "s.db")
+    scheduler.start()
+    submit(scheduler, *({"steps": 50} for _ in range(60)))
+    scheduler.stop()
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
+        db.execute("DELETE FROM snapshots")
+    monkeypatch.setattr(housekeeping, "SNAPSHOT_EVERY", 50)
+
+    again = a_scheduler(tmp_path / "s.db")
+    again.start()
+    try:
+        until(lambda: again.journal.snapshot_at >= 60, again, [])
+    finally:
+        again.stop()
 
 
 WRITER = """

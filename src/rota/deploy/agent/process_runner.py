@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _LINE_BACK_S = 3.0
 """Seconds in which training code comes back to an agent that was started again, before it counts as not listening."""
+_LAST_WORDS_S = 5.0
+"""Wall seconds for which the line of a rank that has ended may stay open before it counts as silent."""
 
 
 class ProcessHost(StopHost, Protocol):
@@ -81,6 +83,8 @@ class ProcessRunner:
         self._folder: Path | None = None
         self._asked_meanwhile = ""
         self._wait_for_line_until = 0.0
+        self._silent_since: float | None = None
+        """When all ranks had ended, if the line of one was still open then."""
 
     # What `Tasks` asks for
 
@@ -238,7 +242,8 @@ class ProcessRunner:
         self._stop.advance(self._checkpoints() if self._stop.began else None)
         for task in self._ids:
             statuses[task] = self._shared.host.status(task)
-        if self._adopted and all(status.phase is Phase.ENDED for status in statuses.values()):
+        unheard = self._adopted or self._stop.began
+        if unheard and all(status.phase is Phase.ENDED for status in statuses.values()):
             self._find_unheard_checkpoint()
         return statuses
 
@@ -255,6 +260,8 @@ class ProcessRunner:
         self._stop.note_time_over()
         over = [task for task, status in statuses.items() if status.phase is Phase.ENDED]
         if len(over) == len(statuses):
+            if self._awaits_last_words():
+                return
             self._ended = True
             self._changed()
             return
@@ -266,6 +273,14 @@ class ProcessRunner:
             how = "" if exit_ is None else f"exit code {exit_.code}, signal {exit_.signal}"
             self._failure = (AttemptOutcome.FAILED, f"rank {bad[0].rank} died ({how}); the others were ended")
             self._stop.end_now()
+
+    def _awaits_last_words(self) -> bool:
+        """Whether a rank that has ended may still be heard: its last words are on the way until its line is closed."""
+        if not any(rank.connected and not rank.over for rank in self._shared.endpoint.ranks(self.task)):
+            return False
+        if self._silent_since is None:
+            self._silent_since = time.monotonic()
+        return time.monotonic() < self._silent_since + _LAST_WORDS_S
 
     def _left_well(self, task: TaskId) -> bool:
         exit_ = self._status[task].exit
@@ -298,6 +313,10 @@ class ProcessRunner:
             self._answers[rank, str(message.get("op"))] = json.dumps(message)
             self._changed()
 
+    def _was_stopping(self) -> bool:
+        """Whether it may have been asked to stop: by this agent, by its lease, or by one that died."""
+        return self._adopted or self._stop.began
+
     def _saved_too_little(self) -> bool:
         """Whether its last checkpoint has fewer steps than the job: it stopped with its lease, and nobody was there."""
         return 0 < self._saved[0] < int(self._order.spec.steps)
@@ -312,7 +331,7 @@ class ProcessRunner:
         phases = {rank.phase for rank in self._shared.endpoint.ranks(self.task)}
         if worst is None:
             asked = any(status.stop_requested for status in self._status.values())
-            unheard = self._adopted and (asked or self._saved_too_little())
+            unheard = (self._adopted and asked) or (self._was_stopping() and self._saved_too_little())
             stopped = (RankPhase.STOPPED in phases or self._stop.forced or unheard) and RankPhase.DONE not in phases
             if stopped:
                 return AttemptOutcome.STOPPED, 0, self._stop.reason

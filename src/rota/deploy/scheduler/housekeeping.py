@@ -59,7 +59,8 @@ class Housekeeping:
         self._retention = retention
         self._compaction = Compaction(journal)
         self._looked = -math.inf
-        self._snapshot_at = journal.last
+        self._snapshot_at = journal.snapshot_at
+        """Number of the event after which the newest snapshot was made, also if another start made it."""
         self._no_snapshot_before = -math.inf
         self._jobs_looked = -math.inf
         self.removes_from = self._first_removal()

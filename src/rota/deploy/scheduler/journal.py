@@ -164,6 +164,12 @@ class Journal:
             newest = "SELECT seq FROM snapshots ORDER BY seq DESC LIMIT ?"
             db.execute(f"DELETE FROM snapshots WHERE seq NOT IN ({newest})", (_SNAPSHOTS,))  # noqa: S608 - fixed text
 
+    @property
+    def snapshot_at(self) -> int:
+        """Number of the last event in the newest snapshot; 0 without one."""
+        (number,) = self._db.execute("SELECT coalesce(max(seq), 0) FROM snapshots").fetchone()
+        return int(number)
+
     def snapshots(self) -> list[StoredSnapshot]:
         """Those that are whole, the newest first."""
         rows = self._db.execute("SELECT seq, format, checksum, body FROM snapshots ORDER BY seq DESC")

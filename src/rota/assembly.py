@@ -22,7 +22,7 @@ from rota.core import own_code
 from rota.core.cluster import AcceleratorType, Cluster, cluster_fields
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.jobs import RECORDED, Jobs, Source, TableSource
-from rota.core.ports import EveryEvent, Observer, Policy, Throughputs, measured_rate
+from rota.core.ports import Beliefs, EveryEvent, Observer, Policy, Throughputs, measured_rate
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
 from rota.engine import checkpoint as checkpoints
@@ -34,7 +34,7 @@ from rota.engine.state import State
 from rota.mechanisms.registry import ComposedMechanism, build, mechanisms
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
-from rota.profiles.estimator import estimated
+from rota.profiles.settings import estimated
 from rota.session import Deciding, Progress, Session, Watch
 from rota.sim.world import World
 from rota.workloads.checking import checked
@@ -90,7 +90,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
     watch = _make_watch(request, metrics, _waiting(name, mechanism, cluster), state, endless=source.endless)
-    world = World(source, rules)
+    world = World(source, rules, speeds if isinstance(speeds, Beliefs) else None)
     log = None if request.events is None else EventLog(request.events)
     checks = needed_checks(name)
     deciding = Deciding(policy, mechanism)

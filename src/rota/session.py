@@ -25,7 +25,7 @@ from rota.core.arrays import how_many
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, RunEnded, RunStarted
 from rota.core.jobs import Source
 from rota.core.placement import Placement
-from rota.core.ports import Handler, Mechanism, Observer, Policy, Throughputs
+from rota.core.ports import Beliefs, Handler, Mechanism, Observer, Policy, Throughputs
 from rota.core.view import View
 from rota.engine import checkpoint as checkpoints
 from rota.engine.loop import Engine
@@ -259,7 +259,7 @@ class Session:
         self.watch.restore(parts["watch"])
         self.watch.follow(state)
         self.source.restore(parts["source"])
-        world = World(self.source, state.rules)
+        world = World(self.source, state.rules, speeds if isinstance(speeds, Beliefs) else None)
         world.restore(parts["world"])
         self.mechanism.restore(parts["mechanism"])
         deciding = Deciding(policy, self.mechanism)

@@ -31,6 +31,18 @@ class PairTable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Speeds:
+    """Rates of all classes."""
+
+    throughput: FloatArray
+    """[C, T] steps/s of the whole job, alone, on GPUs of one server, with the proportional share."""
+    spread: FloatArray
+    """[C, T] the same with GPUs on several servers."""
+    step_s: FloatArray
+    """[C, T] seconds per step."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Classes:
     """All classes as columns."""
 
@@ -54,9 +66,18 @@ class Classes:
     pairs: PairTable
     allowed: tuple[TypeSet, ...] = ()
     """Types on which jobs of a class may run, empty: any. The rates on all others are 0."""
+    truth: Speeds | None = None
+    """How fast jobs really are, where a scheduler has to find that out; None: as it is said above."""
+    beliefs: tuple[str, ...] = ()
+    """[C] what was believed of jobs of a class when they came (`core.ports.Beliefs`); empty where nothing is."""
 
     def __len__(self) -> int:
         return len(self.profile)
+
+    @property
+    def true_speeds(self) -> Speeds:
+        """How fast jobs really are."""
+        return self.truth or Speeds(self.throughput, self.spread, self.step_s)
 
     @property
     def pair(self) -> FloatArray:

@@ -102,6 +102,20 @@ class RoundsRan:
     second did; None if that happened to no pair."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SpeedsLearned:
+    """Jobs turned out to be as fast as this: from now on it is what policies see."""
+
+    at: float
+    profiles: tuple[str, ...]
+    beliefs: tuple[str, ...]
+    """What was believed of these jobs when they came (`core.ports.Beliefs`); empty: what the profile says."""
+    gpus: IntArray
+    types: tuple[str, ...]
+    rates: FloatArray
+    """Steps/s of the whole job, alone, on GPUs of one server, with the proportional share."""
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class JobsFinished:
     """Jobs did their last step, each at its own time."""
@@ -188,6 +202,7 @@ Event: TypeAlias = (
     | PlacementFailed
     | Planned
     | RoundsRan
+    | SpeedsLearned
     | JobsFinished
     | JobsDropped
     | ProgressMade

@@ -20,12 +20,13 @@ from rota.core.events import (
     JobsRejected,
     JobsReturned,
     JobsSubmitted,
+    SpeedsLearned,
 )
 
 CHANGES: frozenset[type] = frozenset(
-    {JobsSubmitted, JobsFinished, JobsDropped, JobsRejected, JobsParked, JobsReturned, ClusterChanged}
+    {JobsSubmitted, JobsFinished, JobsDropped, JobsRejected, JobsParked, JobsReturned, ClusterChanged, SpeedsLearned}
 )
-"""Kinds of events after which other jobs or other servers are there."""
+"""Kinds of events after which other jobs or other servers are there, or their speeds are taken to be others."""
 
 
 class FollowsRanking(Enum):

@@ -164,6 +164,28 @@ class Sensitivities(Protocol):
 
 
 @runtime_checkable
+class Beliefs(Protocol):
+    """What throughputs offer beside their true rates if a scheduler does not know all of them from the start.
+
+    A belief is a word for what is taken to be so about some of the jobs of a profile; "" is the truth.
+    """
+
+    learns: bool
+    """Whether speeds that were seen take the place of what was believed."""
+
+    def belief(self, draw: int) -> str:
+        """What is believed of the arriving job number `draw`."""
+
+    def believed_rate(self, profile: str, belief: str, gpus: int, type_: str, *, spread: bool = False) -> float:
+        """What `rate` is taken to be before such a job was seen to run. Raises as `rate` does."""
+
+    def after_measuring(
+        self, profile: str, belief: str, gpus: int, measured: Mapping[str, float], types: Sequence[str]
+    ) -> Mapping[str, float]:
+        """Steps/s by type once some were measured: what was measured, and what follows from it for the others."""
+
+
+@runtime_checkable
 class StorageDependent(Protocol):
     """What throughputs offer if some of them follow from the storage bandwidth of servers."""
 

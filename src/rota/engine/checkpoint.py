@@ -18,7 +18,8 @@ from rota.core.errors import ConfigError, OutputError
 from rota.core.files import replacing
 
 _OWN_MODULES = (
-    "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.configurations", "rota.engine.pairs",
+    "rota.core.", "rota.engine.state", "rota.engine.classes", "rota.engine.configurations",
+    "rota.engine.pair_rates", "rota.engine.pairs",
     "rota.engine.trigger", "rota.engine.columns", "rota.engine.live_state", "rota.analysis.metrics",
     "rota.analysis.job_table", "rota.analysis.ledger", "rota.analysis.warmup", "rota.deploy.events",
     "rota.deploy.scheduler.records", "rota.deploy.scheduler.registry",
@@ -32,7 +33,7 @@ _NUMPY = {
 }
 """All that arrays need. Much else in NumPy opens files or starts programs when it is called."""
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
-_MAGIC = "rota-checkpoint-4"
+_MAGIC = "rota-checkpoint-5"
 _MAY_DIFFER = {"until"}
 """Settings that say how far a run goes, not how."""
 

@@ -2,48 +2,37 @@
 
 Pair rates are looked up only when a policy that packs asks for them. If they are estimated (rota.profiles.estimator),
 there are two tables: what policies see, and the truth by which jobs progress. Once two classes have run together on a
-type, the first table holds the truth there too.
+type, the first table holds the truth there too. The same goes for speeds of jobs alone, where a scheduler has to find
+them out (`core.ports.Beliefs`): what was measured replaces what was believed (`SpeedsLearned`).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from rota.core.arrays import BoolArray, FloatArray, IntArray, frozen
-from rota.core.classes import Classes
+from rota.core.arrays import BoolArray, IntArray, frozen
+from rota.core.classes import Classes, Speeds
 from rota.core.cluster import Cluster
 from rota.core.configurations import Shape
 from rota.core.errors import ProfileMissing
+from rota.core.events import SpeedsLearned
 from rota.core.gpu_types import ANY, TypeSet
 from rota.core.jobs import Jobs
-from rota.core.ports import Sensitivities, Throughputs, measured_rate, on_servers
+from rota.core.ports import Beliefs, Sensitivities, Throughputs, measured_rate, on_servers
 from rota.core.sensitivity import Sensitivity
 from rota.engine.configurations import ConfigurationTable
+from rota.engine.pair_rates import PairEstimates, PairRates, only_on
 
 _UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
 
 Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet]"
-"""(profile, GPUs, weight, reference, types on which jobs may run) of a class."""
-_Kind: TypeAlias = "tuple[str, int, str | None, TypeSet]"
-"""(profile, GPUs, reference, types): all that pair rates depend on."""
-
-
-@runtime_checkable
-class PairEstimates(Protocol):
-    """What throughputs offer beside their true rates if pairs were not all measured."""
-
-    def reference(self, profile: str, gpus: int, draw: int) -> str | None:
-        """Which measured model stands for the arriving job number `draw`."""
-
-    def estimated_pair_rate(
-        self, profile: str, reference: str | None, partner: str, partner_reference: str | None, gpus: int, type_: str
-    ) -> float:
-        """What the pair rate is taken to be before the two have run together."""
+"""(profile, GPUs, weight, reference or belief, types on which jobs may run) of a class."""
+Cell: TypeAlias = "tuple[str, str, int, str]"
+"""(profile, belief, GPUs, type): what a speed is learned for."""
 
 
 class ClassTable:
@@ -62,9 +51,12 @@ class ClassTable:
         self._types = types
         self._holds = holds
         self.estimating = isinstance(throughputs, PairEstimates)
+        self._beliefs = throughputs if isinstance(throughputs, Beliefs) else None
+        self._learned: dict[Cell, float] = {}
+        """Steps/s that were found out."""
         self._drawn = 0
         self._number: dict[Key, int] = {}
-        self._pairs = _PairRates(types, estimating=self.estimating)
+        self._pairs = PairRates(types, estimating=self.estimating)
         self._able: BoolArray | None = None
         self._looked_at = -1
         nothing = np.zeros((0, len(types)))
@@ -80,6 +72,7 @@ class ClassTable:
             runs_on=frozen(np.zeros((0, len(types)), dtype=np.bool_)),
             configurations=self._configurations.value,
             pairs=self._pairs.snapshot(self._source),
+            truth=None if self._beliefs is None else Speeds(frozen(nothing), frozen(nothing), frozen(nothing)),
         )
 
     def __len__(self) -> int:
@@ -87,7 +80,8 @@ class ClassTable:
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but where the rates came from (see `attach`), and pairs that follow from it."""
-        return {**self.__dict__, "_source": None, "_holds": None, "value": None, "_value": _columns(self.value)}
+        columns = _columns(self.value)
+        return {**self.__dict__, "_source": None, "_beliefs": None, "_holds": None, "value": None, "_value": columns}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         columns = saved.pop("_value")
@@ -98,18 +92,21 @@ class ClassTable:
     def attach(self, throughputs: Throughputs, holds: Callable[[int], list[bool]] | None = None) -> None:
         """Where rates come from after a checkpoint was read."""
         self._source = throughputs
+        self._beliefs = throughputs if isinstance(throughputs, Beliefs) else None
         self._holds = holds
         self._renew()
 
     def renewed(
         self, cluster: Cluster, holds: Callable[[int], list[bool]], configurations: ConfigurationTable
     ) -> ClassTable:
-        """An empty table for another cluster, from the same source."""
-        return ClassTable(on_servers(self._source, cluster), cluster.types, holds, configurations)
+        """A table without classes for another cluster, from the same source; what was learned stays known."""
+        table = ClassTable(on_servers(self._source, cluster), cluster.types, holds, configurations)
+        table._learned = self._learned
+        return table
 
     def number(self, profile: str, gpus: int, weight: float, allowed: TypeSet = ANY) -> int:
         """The class of an arriving job; a new row if there was none yet."""
-        key = (profile, gpus, weight, self._reference(profile, gpus) if self.estimating else None, allowed)
+        key = (profile, gpus, weight, self._reference(profile, gpus), allowed)
         number = self._number.get(key)
         return self._append(key) if number is None else number
 
@@ -137,10 +134,15 @@ class ClassTable:
 
     def saved(self) -> dict[str, Any]:
         """What makes every class, in order, as plain values."""
-        return {"keys": [[*key[:4], list(key[4])] for key in self._number], "drawn": self._drawn}
+        learned = [[*cell, rate] for cell, rate in self._learned.items()]
+        return {
+            "keys": [[*key[:4], list(key[4])] for key in self._number], "drawn": self._drawn, "learned": learned,
+        }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Add the classes that were saved to an empty table; speeds are those of the catalogue of now."""
+        """Add the classes that were saved to an empty table; speeds are those of the catalogue of now, or learned."""
+        learned = saved.get("learned", [])
+        self._learned = {(str(p), str(b), int(g), str(t)): float(rate) for p, b, g, t, rate in learned}
         for profile, gpus, weight, reference, allowed in saved["keys"]:
             self._append((str(profile), int(gpus), float(weight), reference, tuple(allowed)))
         self._drawn = int(saved["drawn"])
@@ -150,45 +152,108 @@ class ClassTable:
         if self.estimating and self._pairs.learn(self._source, first, second, types):
             self._renew()
 
-    def _renew(self) -> None:
+    def learn_speeds(self, event: SpeedsLearned) -> None:
+        """Replace what was believed by what was found out."""
+        columns = (event.profiles, event.beliefs, event.gpus.tolist(), event.types)
+        cells = list(zip(*columns, strict=True))
+        self._learned = {**self._learned, **dict(zip(cells, event.rates.tolist(), strict=True))}
+        concerned = {cell[:3] for cell in cells}
+        old = self.value
+        rows = [row for row, key in enumerate(self._number) if (key[0], old.beliefs[row], key[1]) in concerned]
+        if not rows:
+            return
+        throughput = old.throughput.copy()
+        spread = old.spread.copy()
+        step_s = old.step_s.copy()
+        for row in rows:
+            kind = (old.profile[row], old.beliefs[row], int(old.gpus[row]))
+            learned = self._as_learned(kind, Speeds(throughput[row], spread[row], step_s[row]))
+            throughput[row] = learned.throughput
+            spread[row] = learned.spread
+            step_s[row] = learned.step_s
+        self._renew(Speeds(frozen(throughput), frozen(spread), frozen(step_s)))
+
+    def _as_learned(self, kind: tuple[str, str, int], known: Speeds) -> Speeds:
+        """A row of speeds with what was learned in it; a type on which jobs cannot run stays one."""
+        rates = [self._learned.get((*kind, gpu_type)) for gpu_type in self._types]
+        throughput = known.throughput.copy()
+        spread = known.spread.copy()
+        step_s = known.step_s.copy()
+        for at, rate in enumerate(rates):
+            if rate is not None and throughput[at] > 0:
+                spread[at] *= rate / throughput[at]
+                throughput[at] = rate
+                step_s[at] = 1.0 / rate
+        return Speeds(throughput, spread, step_s)
+
+    def _renew(self, speeds: Speeds | None = None) -> None:
         columns = _columns(self.value)
+        if speeds is not None:
+            columns |= _speed_columns(speeds)
         snapshot = self._pairs.snapshot(self._source)
         self.value = Classes(**columns, configurations=self._configurations.value, pairs=snapshot)
 
     def _reference(self, profile: str, gpus: int) -> str | None:
         """Every job is profiled when it arrives; draws are counted here, so that a checkpoint knows them."""
+        if not self.estimating and self._beliefs is None:
+            return None
         self._drawn += 1
+        if self._beliefs is not None:
+            return self._beliefs.belief(self._drawn - 1) or None
         assert isinstance(self._source, PairEstimates)  # that is what `estimating` says
         return self._source.reference(profile, gpus, self._drawn - 1)
 
     def _append(self, key: Key) -> int:
         profile, gpus, weight, reference, allowed = key
         base = self._configure(profile, gpus)
-        alone = only_on(allowed, self._types, self._rates(profile, gpus, base, spread=False))
-        spread = alone
-        if gpus > 1:
-            spread = only_on(allowed, self._types, self._rates(profile, gpus, base, spread=True))
+        true = self._speeds(key, base)
+        belief = "" if self._beliefs is None else reference or ""
+        kind = (profile, belief, gpus)
+        known = self._as_learned(kind, self._believed(key, base) if belief else true)
         number = len(self._number)
         self._number[key] = number
         self._pairs.append((profile, gpus, reference, allowed))
         old = self.value
-        throughput = np.vstack([old.throughput, alone])
-        step_s = np.vstack([old.step_s, self._step_s(profile, gpus, alone, base)])
+        speeds = _with_row(Speeds(old.throughput, old.spread, old.step_s), known)
+        slower = bool(np.any(known.spread < known.throughput))
         self.value = Classes(
             profile=(*old.profile, profile),
             gpus=frozen(np.append(old.gpus, gpus)),
             weight=frozen(np.append(old.weight, weight)),
-            throughput=frozen(throughput),
-            spread=frozen(np.vstack([old.spread, spread])),
-            spreading_costs=old.spreading_costs or any(s < a for s, a in zip(spread, alone, strict=True)),
-            step_s=frozen(step_s),
-            best_step_s=frozen(step_s.min(axis=1)),
-            runs_on=frozen(throughput > 0),
+            **_speed_columns(speeds),
+            spreading_costs=old.spreading_costs or slower,
             configurations=self._configurations.value,
             pairs=self._pairs.snapshot(self._source),
             allowed=(*old.allowed, allowed),
+            truth=None if old.truth is None else _with_row(old.truth, true),
+            beliefs=(*old.beliefs, belief),
         )
         return number
+
+    def _speeds(self, key: Key, base: list[float]) -> Speeds:
+        """The rates of a class by type, as the catalogue has them."""
+        profile, gpus, _, _, allowed = key
+        alone = only_on(allowed, self._types, self._rates(profile, gpus, base, spread=False))
+        spread = alone
+        if gpus > 1:
+            spread = only_on(allowed, self._types, self._rates(profile, gpus, base, spread=True))
+        step_s = self._step_s(profile, gpus, alone, base)
+        return Speeds(np.array(alone), np.array(spread), np.array(step_s))
+
+    def _believed(self, key: Key, base: list[float]) -> Speeds:
+        """The rates that a class is taken to have; it can run where it really can."""
+        profile, gpus, _, belief, _ = key
+        assert self._beliefs is not None  # somebody had that belief
+        true = self._speeds(key, base)
+        throughput = true.throughput.copy()
+        spread = true.spread.copy()
+        for at, gpu_type in enumerate(self._types):
+            if throughput[at] > 0:
+                throughput[at] = self._beliefs.believed_rate(profile, belief or "", gpus, gpu_type) * base[at]
+                apart = self._beliefs.believed_rate(profile, belief or "", gpus, gpu_type, spread=True) * base[at]
+                spread[at] = min(apart, throughput[at]) if gpus > 1 else throughput[at]
+        step_s = np.divide(1.0, throughput, out=np.full(len(throughput), np.inf), where=throughput > 0)
+        return Speeds(throughput, spread, step_s)
 
     def _configure(self, profile: str, gpus: int) -> list[float]:
         """Tell the configurations; what the proportional share makes of the rates in the catalogue, by type."""
@@ -224,146 +289,28 @@ class ClassTable:
 
 _COLUMNS = (
     "profile", "gpus", "weight", "throughput", "spread", "spreading_costs", "step_s", "best_step_s", "runs_on",
-    "allowed",
+    "allowed", "truth", "beliefs",
 )  # fmt: skip
 
 
-def only_on(allowed: TypeSet, types: tuple[str, ...], rates: list[float]) -> list[float]:
-    """Rates by type of jobs that may run on some types only; those on the others are 0."""
-    return [r if t in allowed else 0.0 for t, r in zip(types, rates, strict=True)] if allowed else rates
+def _with_row(speeds: Speeds, row: Speeds) -> Speeds:
+    return Speeds(
+        frozen(np.vstack([speeds.throughput, row.throughput])),
+        frozen(np.vstack([speeds.spread, row.spread])),
+        frozen(np.vstack([speeds.step_s, row.step_s])),
+    )
+
+
+def _speed_columns(speeds: Speeds) -> dict[str, Any]:
+    """Columns of classes that follow from their speeds."""
+    return {
+        "throughput": speeds.throughput,
+        "spread": speeds.spread,
+        "step_s": speeds.step_s,
+        "best_step_s": frozen(speeds.step_s.min(axis=1)),
+        "runs_on": frozen(speeds.throughput > 0),
+    }
 
 
 def _columns(classes: Classes) -> dict[str, Any]:
     return {name: getattr(classes, name) for name in _COLUMNS}
-
-
-class _PairRates:
-    """Pair rates by kind of job, grown when they are asked for and from then on with every new kind."""
-
-    def __init__(self, types: tuple[str, ...], *, estimating: bool) -> None:
-        self._types = types
-        self._estimating = estimating
-        self._kinds: dict[_Kind, int] = {}
-        self._kind: tuple[int, ...] = ()
-        self._true: FloatArray = frozen(np.zeros((0, 0, len(types))))
-        self._known: FloatArray = self._true
-
-    def append(self, kind: _Kind) -> None:
-        """One more class, of this kind."""
-        self._kind = (*self._kind, self._kinds.setdefault(kind, len(self._kinds)))
-
-    def snapshot(self, source: Throughputs | None) -> _PairSnapshot:
-        """The rates of the classes of now."""
-        return _PairSnapshot(self, source, self._kind, tuple(self._kinds), self._true, self._known)
-
-    def learn(self, source: Throughputs, first: IntArray, second: IntArray, types: IntArray) -> bool:
-        """Put the truth in the place of estimates; whether anything changed."""
-        true, known = self.grown(source, tuple(self._kinds), self._true, self._known)
-        kind = np.array(self._kind, dtype=np.int64)
-        there = (kind[first], kind[second], types)
-        back = (kind[second], kind[first], types)
-        news = (known[there] != true[there]).any() or (known[back] != true[back]).any()
-        if news:
-            known = known.copy()
-            known[there] = true[there]
-            known[back] = true[back]
-        self._true = true
-        self._known = known
-        return bool(news)
-
-    def grown(
-        self, source: Throughputs, kinds: tuple[_Kind, ...], true: FloatArray, known: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """True and known rates of these kinds, of which the first ones are in the tables given."""
-        if len(true) == len(kinds):
-            return true, known
-        types = self._types
-
-        def true_rates(mine: _Kind, other: _Kind) -> list[float]:
-            rates = [_measured(partial(source.pair_rate, mine[0], other[0], mine[1], t)) for t in types]
-            return only_on(mine[3], types, rates)
-
-        more = _with_new_kinds(true, kinds, true_rates)
-        if not self._estimating:
-            return more, more
-        assert isinstance(source, PairEstimates)  # that is what `estimating` says
-        rate = source.estimated_pair_rate
-
-        def estimated_rates(mine: _Kind, other: _Kind) -> list[float]:
-            rates = [_measured(partial(rate, mine[0], mine[2], other[0], other[2], mine[1], t)) for t in types]
-            return only_on(mine[3], types, rates)
-
-        return more, _with_new_kinds(known, kinds, estimated_rates)
-
-    def keep(self, true: FloatArray, known: FloatArray, since: FloatArray) -> None:
-        """Rates that somebody looked up are there for everybody, unless something was learned meanwhile."""
-        if self._known is since and len(true) > len(self._true):
-            self._true = true
-            self._known = known
-
-
-def _measured(rate: Callable[[], float]) -> float:
-    """A rate of jobs that are known; 0 where it was not measured."""
-    try:
-        return rate()
-    except ProfileMissing:
-        return 0.0
-
-
-def _with_new_kinds(
-    old: FloatArray, kinds: tuple[_Kind, ...], rates: Callable[[_Kind, _Kind], list[float]]
-) -> FloatArray:
-    """The table with the pairs of new kinds; both members must be able to run, or neither does."""
-    have = len(old)
-    table = np.zeros((len(kinds), len(kinds), old.shape[2]))
-    table[:have, :have] = old
-    for a, mine in enumerate(kinds):
-        for b in range(have if a < have else 0, len(kinds)):
-            if mine[1] == kinds[b][1]:
-                table[a, b] = rates(mine, kinds[b])
-    both = (table > 0) & (table.transpose(1, 0, 2) > 0)
-    return frozen(np.where(both, table, 0.0))
-
-
-class _PairSnapshot:
-    """Pair rates of the classes that there were at one moment (implements core.classes.PairTable)."""
-
-    def __init__(
-        self,
-        table: _PairRates,
-        source: Throughputs | None,
-        kind: tuple[int, ...],
-        kinds: tuple[_Kind, ...],
-        true: FloatArray,
-        known: FloatArray,
-    ) -> None:
-        self._table = table
-        self._source = source
-        self._kind = kind
-        self._kinds = kinds
-        self._by_kind = (true, known)
-        self._by_class: tuple[FloatArray, FloatArray] | None = None
-
-    @property
-    def known(self) -> FloatArray:
-        """As far as the scheduler knows."""
-        return self._looked_up()[1]
-
-    @property
-    def true(self) -> FloatArray:
-        """As it is in truth."""
-        return self._looked_up()[0]
-
-    def _looked_up(self) -> tuple[FloatArray, FloatArray]:
-        if self._by_class is None:
-            true, known = self._by_kind
-            if len(true) < len(self._kinds):
-                assert self._source is not None  # it was attached
-                before = known
-                true, known = self._table.grown(self._source, self._kinds, true, known)
-                self._table.keep(true, known, before)
-            at = np.array(self._kind, dtype=np.int64)
-            by_class = frozen(true[at[:, None], at[None, :]])
-            same = known is true
-            self._by_class = (by_class, by_class if same else frozen(known[at[:, None], at[None, :]]))
-        return self._by_class

@@ -38,6 +38,7 @@ from rota.core.events import (
     RunEnded,
     RunStarted,
     SolveFailed,
+    SpeedsLearned,
 )
 from rota.core.gpu_types import gpu_types
 from rota.core.jobs import COLUMNS, Jobs
@@ -215,6 +216,16 @@ def _ran_fields(event: RoundsRan) -> dict[str, Any]:
     return fields
 
 
+def _speed_fields(event: SpeedsLearned) -> dict[str, Any]:
+    return {
+        "profiles": list(event.profiles),
+        "beliefs": list(event.beliefs),
+        "gpus": event.gpus.tolist(),
+        "types": list(event.types),
+        "rates": event.rates.tolist(),
+    }
+
+
 _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     RunStarted: lambda e: {"config": dict(e.config)},
     JobsSubmitted: lambda e: {"first_id": e.first_id, **_jobs_fields(e.jobs)},
@@ -225,6 +236,7 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
     SolveFailed: lambda e: {"reason": e.reason},
     RoundsRan: _ran_fields,
     PlacementFailed: lambda e: {"reason": e.reason},
+    SpeedsLearned: _speed_fields,
     CapacityChanged: lambda e: {"capacity": e.capacity.tolist()},
     RunEnded: lambda e: {"reason": e.reason},
     ProgressMade: lambda e: {"jobs": e.jobs.tolist(), "steps": e.steps.tolist()},
@@ -260,6 +272,17 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
         **columns,
     )
     return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)
+
+
+def _learned(fields: Mapping[str, Any]) -> SpeedsLearned:
+    return SpeedsLearned(
+        at=fields["at"],
+        profiles=tuple(fields["profiles"]),
+        beliefs=tuple(fields["beliefs"]),
+        gpus=_ints(fields["gpus"]),
+        types=tuple(fields["types"]),
+        rates=np.array(fields["rates"], dtype=np.float64),
+    )
 
 
 def _planned(fields: Mapping[str, Any], last: Placement | None) -> Planned:
@@ -344,6 +367,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
         at=f["at"], jobs=_ints(f["jobs"]), steps=np.array(f["steps"], dtype=np.float64)
     ),
     "JobsParked": lambda f: JobsParked(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
+    "SpeedsLearned": _learned,
     "JobsPinned": lambda f: JobsPinned(at=f["at"], jobs=_ints(f["jobs"]), pinned=bool(f["pinned"])),
     "JobsReturned": lambda f: JobsReturned(at=f["at"], jobs=_ints(f["jobs"])),
     "ClusterChanged": lambda f: ClusterChanged(at=f["at"], cluster=cluster_from(f["cluster"])),

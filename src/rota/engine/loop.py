@@ -29,6 +29,7 @@ from rota.core.events import (
     Planned,
     RunEnded,
     SolveFailed,
+    SpeedsLearned,
 )
 from rota.core.horizon import CHANGES, EVERY_ROUND, FollowsRanking, Horizon
 from rota.core.placement import Placement, Plan, nobody
@@ -47,7 +48,7 @@ _NOTHING_TO_DECIDE = Horizon(math.inf, CHANGES)
 """Nobody is there, or nobody can run: until something changes."""
 
 
-_LEAVING = CHANGES - {JobsSubmitted, JobsReturned, ClusterChanged}
+_LEAVING = CHANGES - {JobsSubmitted, JobsReturned, ClusterChanged, SpeedsLearned}
 """Kinds of events after which somebody who ran may be gone."""
 
 

@@ -26,6 +26,7 @@ from rota.core.events import (
     JobsSubmitted,
     Planned,
     RoundsRan,
+    SpeedsLearned,
 )
 from rota.core.placement import Placement
 from rota.core.ports import Handler, Throughputs, on_servers
@@ -114,6 +115,7 @@ class State:
             Allocated: self._allocated,
             Planned: self._planned,
             RoundsRan: self._ran,
+            SpeedsLearned: self._speeds_learned,
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -439,6 +441,9 @@ class State:
         self._jobs.set_progress(progress)
         if self.classes.estimating:
             self._learn(rows[paired], partners, placement.type[paired])
+
+    def _speeds_learned(self, event: SpeedsLearned) -> None:
+        self.classes.learn_speeds(event)
 
     def _learn(self, one: IntArray, two: IntArray, gpu_types: IntArray) -> None:
         """These jobs ran together on these types: what was estimated is known now."""

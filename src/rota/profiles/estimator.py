@@ -21,21 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray
 from rota.core.errors import ConfigError, UnknownName
-from rota.core.ports import Throughputs
-from rota.core.registry import convert
 from rota.core.sensitivity import Sensitivity
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.completion import complete
 
 _SAME = 1e-12
 """Cosines closer than this are equal; then the Euclidean distance decides."""
-_SETTINGS = {"profiled_fraction": float, "reference_models": int, "seed": int}
 
 
 class Estimator:
@@ -232,27 +228,3 @@ def _alone(catalogue: Catalogue, profile: str, gpus: int, type_: str) -> float |
     if not catalogue.known(profile):
         return catalogue.rate(profile, gpus, type_)
     return catalogue.measured(profile, gpus, type_)
-
-
-def estimated(speeds: Throughputs, settings: Mapping[str, Any], seed: int) -> Throughputs:
-    """What the settings ask for: numbers of GPUs by a scaling rule, pairs by the estimator.
-
-    Without settings, the catalogue itself.
-    """
-    if not settings:
-        return speeds
-    if not isinstance(speeds, Catalogue):
-        fix = "give profiles by name or as a file"
-        raise ConfigError(f"profile settings need a catalogue of Rota; {fix}")
-    if "scaling" in settings:
-        speeds = speeds.scaled(str(settings["scaling"]))
-    of_pairs = {key: value for key, value in settings.items() if key != "scaling"}
-    if not of_pairs:
-        return speeds
-    values: dict[str, Any] = {"seed": seed}
-    for key, value in of_pairs.items():
-        name = key.replace("-", "_")
-        if name not in _SETTINGS:
-            raise UnknownName("parameter of the throughput estimator:", key, (*_SETTINGS, "scaling"))
-        values[name] = convert(value, _SETTINGS[name], f"throughput estimator: {key}")
-    return Estimator(speeds, **values)

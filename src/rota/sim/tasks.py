@@ -49,7 +49,7 @@ _CRAWL = 1e-290
 
 def make_tasks(placement: Placement, view: View, *, spread_costs: bool, whole: float = 0.0) -> Tasks:
     """Rates of a placement under the profiles; steps of a round too, to the last bit, if it lasts `whole` seconds."""
-    classes = view.classes
+    truth = view.classes.true_speeds
     count = len(placement.first)
     rates = np.empty(count)
     left = np.empty(count)
@@ -61,11 +61,11 @@ def make_tasks(placement: Placement, view: View, *, spread_costs: bool, whole: f
         placement.type,
         view.jobs,
         view.job_class,
-        classes.throughput,
+        truth.throughput,
         view.total_steps,
         view.steps_done,
         _NO_TIMES if placement.speed is None else placement.speed,
-        classes.step_s,
+        truth.step_s,
         rates,
         left,
         chunk,
@@ -76,7 +76,7 @@ def make_tasks(placement: Placement, view: View, *, spread_costs: bool, whole: f
         group = view.job_class[view.jobs.searchsorted(placement.first)]
     if spread:
         speed = 1.0 if placement.speed is None else placement.speed
-        rates = np.where(placement.spans, classes.spread[group, placement.type] * speed, rates)
+        rates = np.where(placement.spans, truth.spread[group, placement.type] * speed, rates)
     tasks = Tasks(
         placement=placement,
         rate=rates,
@@ -107,9 +107,9 @@ def _pair_up(tasks: Tasks, view: View, group: IntArray, *, spread_costs: bool) -
     gpu_type = placement.type[paired]
     tasks.paired = paired
     alone = tasks.rate[paired]
-    partner_alone = classes.throughput[second_class, gpu_type]
+    partner_alone = classes.true_speeds.throughput[second_class, gpu_type]
     if spread_costs and len(placement.slot_server) > len(placement):
-        spread = classes.spread[second_class, gpu_type]
+        spread = classes.true_speeds.spread[second_class, gpu_type]
         partner_alone = np.where(placement.spans[paired], spread, partner_alone)
     tasks.rate = tasks.rate.copy()
     tasks.rate[paired] = classes.true_pair[first_class, second_class, gpu_type]

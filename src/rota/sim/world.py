@@ -17,10 +17,12 @@ from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
 from rota.core.horizon import Horizon, Outlook
 from rota.core.jobs import Source
 from rota.core.placement import Plan
+from rota.core.ports import Beliefs
 from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.sim.grid import Grid
+from rota.sim.measuring import Measuring
 from rota.sim.slowest_task import SlowestTask
 from rota.sim.steppers import NO_IDS, NO_TIMES, NOTHING, Fluid, Heed, Stepper, Stretch, Whole
 from rota.sim.tasks import Tasks, make_tasks
@@ -32,7 +34,8 @@ _WORTH_LOOKING = 3
 class World:
     """Clock and executor of a simulation."""
 
-    def __init__(self, source: Source, rules: Rules) -> None:
+    def __init__(self, source: Source, rules: Rules, beliefs: Beliefs | None = None) -> None:
+        """`beliefs` says what is made of speeds that were found out, where they are not known from the start."""
         self._source = source
         self._spread_costs = rules.spread_costs
         self._at_once = rules.at_once
@@ -55,6 +58,7 @@ class World:
         """Then: the moment that was to be reached, ..."""
         self._through: tuple[IntArray, FloatArray] = (NO_IDS, NO_TIMES)
         """... and jobs that came to their end in the round that is not over, and when."""
+        self._measuring = Measuring(beliefs, rules.round_s) if beliefs is not None and beliefs.learns else None
         self._lead: FloatArray | None = None
         """Seconds that the tasks of a checkpoint still need to start."""
 
@@ -78,6 +82,8 @@ class World:
             self._tasks.lead = self._lead
             if before is not None and before.lead is not None and self._at_once and self._restart_s:
                 self._tasks.lead = _lead_of(self._tasks, before.placement.first, before.lead, self._restart_s)
+            if self._measuring is not None:
+                self._measuring.watch(self._tasks, view)
         self._lead = None
 
     def close(self) -> None:
@@ -121,7 +127,7 @@ class World:
         """When to stop; the moment that was to be reached before, if the world was interrupted."""
         if self.interrupted:
             return self._stop
-        if tasks.surprise:
+        if tasks.surprise or (self._measuring is not None and self._measuring.eager):
             return self._now
         until = horizon.until if horizon.outlook is None else self._foreseen(tasks, horizon.outlook, arrival)
         return min(arrival, until)
@@ -172,6 +178,8 @@ class World:
             self._recall(stretch)
         self.interrupted = stretch.cut
         events: list[Event] = [_ran(stretch)]
+        if self._measuring is not None:
+            events += self._measuring.learned(stretch.seconds, stretch.end)
         order = stretch.finished.argsort()
         finished = stretch.finished[order]
         finished_at = stretch.finished_at[order]
@@ -201,6 +209,7 @@ class World:
             "stop": self._stop,
             "through": self._through,
             "lead": None if self._tasks is None else self._tasks.lead,
+            "measured": None if self._measuring is None else self._measuring.snapshot(),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -212,6 +221,8 @@ class World:
         self._stop = saved["stop"]
         self._through = saved["through"]
         self._lead = saved["lead"]
+        if self._measuring is not None:
+            self._measuring.restore(saved["measured"])
         self._next = None
 
 

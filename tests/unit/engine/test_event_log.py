@@ -28,6 +28,7 @@ from rota.core.events import (
     RunEnded,
     RunStarted,
     SolveFailed,
+    SpeedsLearned,
 )
 from rota.core.jobs import Jobs
 from rota.core.placement import Placement, Plan
@@ -105,6 +106,9 @@ EVENTS = {
     "JobsFinished": JobsFinished(at=720.0, jobs=ids(0, 2), finished_at=np.array([100 / 3, 700.1])),
     "JobsDropped": JobsDropped(at=720.0, jobs=ids(1), reason="5 failed attempts in a row"),
     "PlacementFailed": PlacementFailed(at=800.0, reason="numbers"),
+    "SpeedsLearned": SpeedsLearned(
+        at=800.0, profiles=("A3C",), beliefs=("too fast",), gpus=np.array([1]), types=("v100",), rates=np.array([2.5])
+    ),
     "CapacityChanged": CapacityChanged(at=800.0, capacity=ids(1, 2)),
     "ClusterChanged": ClusterChanged(at=810.0, cluster=VIEW.cluster),
     "JobsPinned": JobsPinned(at=825.0, jobs=ids(0), pinned=True),

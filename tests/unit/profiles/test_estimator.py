@@ -5,7 +5,8 @@ from rota import profiles
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.engine import checkpoint
 from rota.profiles import Catalogue
-from rota.profiles.estimator import Estimator, estimated
+from rota.profiles.estimator import Estimator
+from rota.profiles.settings import estimated
 
 RUN = {
     "workload": "gavel-continuous",

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from rota.core.errors import ProfileMissing, UnknownName
 from rota.profiles import Catalogue
-from rota.profiles.estimator import estimated
 from rota.profiles.scaling import scaled
+from rota.profiles.settings import estimated
 
 MEASURED = {1: 10.0, 2: 18.0, 8: 36.0}
 counts = st.dictionaries(st.sampled_from([1, 2, 3, 4, 6, 8, 16]), st.floats(0.1, 100), min_size=1)

@@ -311,3 +311,139 @@ def test_orders_and_folders_belong_to_the_agent_only(site, place):
     assert all(path.stat().st_uid == int(path.parent.name) for path in doors)
     os.kill(process, signal.SIGKILL)
     site.done(victim)
+
+
+HELLO = """
+import json, os, pathlib, socket, sys, threading, time
+
+mine = pathlib.Path(os.environ["ROTA_CHECKPOINTS"])
+
+def call():
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(os.environ["ROTA_SOCKET"])
+    return line
+
+def say(line, **message):
+    line.sendall(json.dumps(message).encode() + b"\\n")
+
+def hello():
+    line = call()
+    say(line, op="hello", job=os.environ["ROTA_JOB"], epoch=int(os.environ["ROTA_EPOCH"]), rank=0, step=0, pid=1,
+        key=os.environ["ROTA_TASK_KEY"])
+    return line
+"""
+
+
+def unharmed(site):
+    """The agent that was there before still runs jobs of others."""
+    assert site.programs["n0"].poll() is None, site.log("n0")[-500:]
+    (job,) = site.done(submit(site, "victim", ["/bin/true"]))
+    return job.phase == "finished"
+
+
+def test_no_word_of_a_job_ends_the_agent(site):
+    """Half a character is good JSON, and no text that a message can hold."""
+    words = """
+line = hello()
+say(line, op="saved", step=1, path="\\ud800")
+say(line, op="failed", reason="\\ud800", detail="why \\ud800")
+line.recv(1000)
+time.sleep(1)
+"""
+    (job,) = site.done(submit(site, "attacker", [PYTHON, "-c", HELLO + words]))
+
+    assert job.phase == "failed"
+    assert "why" in job.reason
+    assert unharmed(site)
+
+
+def test_a_flood_of_lines_and_connections_takes_the_server_from_nobody(site):
+    flood = """
+def flood(greeted):
+    while True:
+        try:
+            line = hello() if greeted else call()
+            while True:
+                line.sendall(b"{\\n" * 32768)
+        except OSError:
+            time.sleep(0.01)
+
+for number in range(20):
+    threading.Thread(target=flood, args=[number % 2], daemon=True).start()
+kept = []
+end = time.monotonic() + 8
+while time.monotonic() < end:
+    try:
+        kept = kept[-700:] + [call()]
+    except OSError:
+        time.sleep(0.01)
+"""
+    victim, _ = victim_of(site)
+    number = submit(site, "attacker", [PYTHON, "-c", HELLO + flood])
+    until(lambda: site.job(number).phase == "running", 20, "the flood")
+    handles = Path(f"/proc/{site.programs['n0'].pid}/fd")
+    most = 0
+    while site.job(number).phase == "running":
+        most = max(most, len(list(handles.iterdir())))
+        assert site.node("n0") == "up"
+
+    assert most < 400
+    assert (site.job(victim).phase, site.job(victim).epoch) == ("running", 1)
+    site.client.cancel([victim])
+    assert unharmed(site)
+
+
+SAVED = """
+import hashlib
+
+def part():
+    place = mine / "step-000005" / "rank-0"
+    place.mkdir(parents=True)
+    return place
+
+def manifest(text):
+    (part() / "manifest.json").write_text(text)
+
+def sealed(**body):
+    text = json.dumps(body, sort_keys=True)
+    return json.dumps({"format": 1, **body, "checksum": hashlib.sha256(text.encode()).hexdigest()})
+"""
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        "os.mkfifo(part() / 'manifest.json')",
+        "os.symlink('/dev/zero', part() / 'manifest.json')",
+        "manifest('[' * 200000)",
+        "manifest(sealed(step=10**30, epoch=1, position=0, world_size=1, files=[]))",
+    ],
+    ids=["pipe", "no end", "nesting", "number"],
+)
+def test_no_checkpoint_holds_up_an_agent_that_was_started_again(site, trap):
+    """The agent that comes back looks for what a job saved while nobody heard it."""
+    code = HELLO + SAVED + trap + "\nhello().recv(1000)\ntime.sleep(1.5)\n"
+    number = submit(site, "attacker", [PYTHON, "-c", code])
+    until(lambda: site.tasks(number), 20, "its process")
+    place = site.folder / "checkpoints" / str(number) / "1" / "step-000005"
+    until(place.exists, 20, "the trap")
+    site.kill("n0")
+    until(lambda: not site.tasks(number), 20, "its end")
+    start(site)
+    (job,) = site.done(number)
+
+    assert (job.phase, job.saved_step) == ("finished", 0)
+    assert unharmed(site)
+
+
+def test_an_emulated_job_keeps_its_variables_to_itself(site, place):
+    spec = {"emulated": True, "tenant": "victim", "steps": 10**9, "profile": "ResNet-18 (batch size 32)"}
+    (number,) = site.client.submit([{**spec, "env": {"PASSWORD": "hunter2"}}])
+    kept = place / "n0" / "emulated" / f"{number}.1.json"
+    until(kept.exists, 20, "its start")
+
+    found = found_by(site, "attacker", kept.parent, kept)
+
+    assert found[str(kept)] == found[str(kept.parent)] == "Permission denied"
+    assert kept.stat().st_mode & 0o077 == 0
+    site.client.cancel([number])

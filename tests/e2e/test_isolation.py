@@ -68,9 +68,12 @@ def site(place):
     token.write_text(TokenFile(tokens_file(folder)).add("lab", admin=True)[1])
     token.chmod(0o600)
     (place / "image").mkdir()
+    mounts = f'["/nowhere", "{place}/data:ro", "{place}/scratch"]'
     images = f'["host", "{place}/image", "localhost/rota-*"]'
-    (place / "agent.toml").write_text(f'[containers]\nimages = {images}\nmounts = ["/nowhere", "{place}/data:ro"]\n')
+    (place / "agent.toml").write_text(f"[containers]\nimages = {images}\nmounts = {mounts}\n")
     (place / "data").mkdir()
+    (place / "scratch").mkdir()
+    (place / "scratch").chmod(0o1777)
     (place / "data" / "set").write_text("training data")
     with Site(place, certs=folder) as found:
         (place / "steps").chmod(0o1777)
@@ -188,6 +191,7 @@ def test_a_container_of_the_host_is_neither_root_nor_sees_more(site, place):
     site.client.cancel([victim])
 
 
+@pytest.fixture(scope="module")
 def podman_image(place):
     """An image with nothing but busybox; skips where podman cannot run it."""
     if shutil.which("podman") is None or shutil.which("busybox") is None:
@@ -195,7 +199,7 @@ def podman_image(place):
     programs = place / "busybox" / "bin"
     programs.mkdir(parents=True)
     shutil.copy(shutil.which("busybox"), programs)
-    for name in ("sh", "id", "grep", "cat", "touch"):
+    for name in ("sh", "id", "grep", "cat", "touch", "sleep"):
         (programs / name).symlink_to("busybox")
     env = {**os.environ, **podman_files(place)}
     subprocess.run(["tar", "-C", str(programs.parent), "-cf", str(place / "busybox.tar"), "."], check=True)
@@ -211,8 +215,8 @@ def podman_image(place):
     return "localhost/rota-busybox:1"
 
 
-def test_podman_runs_a_job_as_its_user_and_obeys_none_of_its_variables(site, place):
-    image = podman_image(place)
+def test_podman_runs_a_job_as_its_user_and_obeys_none_of_its_variables(site, place, podman_image):
+    image = podman_image
     script = (
         'cd "$ROTA_CHECKPOINTS"; { id -u; grep CapEff /proc/self/status; grep CapBnd /proc/self/status; '
         f'echo "$LD_PRELOAD $DOCKER_HOST $PASSWORD"; cat {place}/data/set; echo; touch {place}/data/x || echo refused; '
@@ -422,7 +426,7 @@ def sealed(**body):
 )
 def test_no_checkpoint_holds_up_an_agent_that_was_started_again(site, trap):
     """The agent that comes back looks for what a job saved while nobody heard it."""
-    code = HELLO + SAVED + trap + "\nhello().recv(1000)\ntime.sleep(1.5)\n"
+    code = HELLO + SAVED + trap + "\ntime.sleep(1.5)\n"
     number = submit(site, "attacker", [PYTHON, "-c", code])
     until(lambda: site.tasks(number), 20, "its process")
     place = site.folder / "checkpoints" / str(number) / "1" / "step-000005"
@@ -447,3 +451,43 @@ def test_an_emulated_job_keeps_its_variables_to_itself(site, place):
     assert found[str(kept)] == found[str(kept.parent)] == "Permission denied"
     assert kept.stat().st_mode & 0o077 == 0
     site.client.cancel([number])
+
+
+@pytest.mark.parametrize("image", ["host", "podman"])
+@pytest.mark.parametrize("way", ["direct", "by a link"])
+def test_no_working_folder_is_made_as_root_among_the_files_of_others(site, place, image, way, request):
+    """Engines make the working folder of a container if it is not there, before its program is another user."""
+    needs_runc()
+    image = request.getfixturevalue("podman_image") if image == "podman" else image
+    theirs = place / "scratch" / "victim"
+    theirs.mkdir(mode=0o700, exist_ok=True)
+    link = place / "scratch" / "link"
+    link.unlink(missing_ok=True)
+    link.symlink_to(theirs)
+    cwd = (theirs if way == "direct" else link) / "planted"
+    (job,) = site.done(submit(site, "attacker", ["/bin/true"], image=image, cwd=str(cwd)))
+
+    assert list(theirs.iterdir()) == []
+    assert "cannot be the working folder of a container" in job.reason
+    script = f"cd {place}/scratch && /bin/sh -c true"
+    argv = ["/bin/sh", "-c", script]
+    (job,) = site.done(submit(site, "attacker", argv, image=image, cwd=str(place / "scratch"), env={"PATH": "/bin"}))
+    assert job.phase == "finished", job.reason
+
+
+def test_a_container_of_podman_does_not_outlive_its_lease_while_its_agent_is_dead(site, podman_image):
+    """The supervisor kills the program of the engine, and the container is not below that."""
+    script = "trap '' TERM; while true; do sleep 1; done"
+    argv = ["/bin/sh", "-c", script]
+    number = submit(site, "attacker", argv, image=podman_image, env={"PATH": "/bin"})
+
+    def inside():
+        lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+        return [line for line in lines if line.startswith(b"/bin/sh") and script.encode() in line]
+
+    until(inside, 30, "the container")
+    site.kill("n0")
+    until(lambda: not inside(), 30, "its end")  # a lease is 6 s, TERM 5 s
+    start(site)
+    site.client.cancel([number])
+    site.done(number)

@@ -374,6 +374,13 @@ def flood(greeted):
 
 for number in range(20):
     threading.Thread(target=flood, args=[number % 2], daemon=True).start()
+def flood_devices():
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(os.environ["ROTA_DEVICE_SOCKET"])
+    while True:
+        line.sendall(b"{\\n" * 32768)  # and never reads an answer
+
+threading.Thread(target=flood_devices, daemon=True).start()
 kept = []
 end = time.monotonic() + 8
 while time.monotonic() < end:

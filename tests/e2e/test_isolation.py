@@ -68,9 +68,12 @@ def site(place):
     token.write_text(TokenFile(tokens_file(folder)).add("lab", admin=True)[1])
     token.chmod(0o600)
     (place / "image").mkdir()
+    mounts = f'["/nowhere", "{place}/data:ro", "{place}/scratch"]'
     images = f'["host", "{place}/image", "localhost/rota-*"]'
-    (place / "agent.toml").write_text(f'[containers]\nimages = {images}\nmounts = ["/nowhere", "{place}/data:ro"]\n')
+    (place / "agent.toml").write_text(f"[containers]\nimages = {images}\nmounts = {mounts}\n")
     (place / "data").mkdir()
+    (place / "scratch").mkdir()
+    (place / "scratch").chmod(0o1777)
     (place / "data" / "set").write_text("training data")
     with Site(place, certs=folder) as found:
         (place / "steps").chmod(0o1777)
@@ -188,6 +191,7 @@ def test_a_container_of_the_host_is_neither_root_nor_sees_more(site, place):
     site.client.cancel([victim])
 
 
+@pytest.fixture(scope="module")
 def podman_image(place):
     """An image with nothing but busybox; skips where podman cannot run it."""
     if shutil.which("podman") is None or shutil.which("busybox") is None:
@@ -195,7 +199,7 @@ def podman_image(place):
     programs = place / "busybox" / "bin"
     programs.mkdir(parents=True)
     shutil.copy(shutil.which("busybox"), programs)
-    for name in ("sh", "id", "grep", "cat", "touch"):
+    for name in ("sh", "id", "grep", "cat", "touch", "sleep"):
         (programs / name).symlink_to("busybox")
     env = {**os.environ, **podman_files(place)}
     subprocess.run(["tar", "-C", str(programs.parent), "-cf", str(place / "busybox.tar"), "."], check=True)
@@ -211,8 +215,8 @@ def podman_image(place):
     return "localhost/rota-busybox:1"
 
 
-def test_podman_runs_a_job_as_its_user_and_obeys_none_of_its_variables(site, place):
-    image = podman_image(place)
+def test_podman_runs_a_job_as_its_user_and_obeys_none_of_its_variables(site, place, podman_image):
+    image = podman_image
     script = (
         'cd "$ROTA_CHECKPOINTS"; { id -u; grep CapEff /proc/self/status; grep CapBnd /proc/self/status; '
         f'echo "$LD_PRELOAD $DOCKER_HOST $PASSWORD"; cat {place}/data/set; echo; touch {place}/data/x || echo refused; '
@@ -311,3 +315,186 @@ def test_orders_and_folders_belong_to_the_agent_only(site, place):
     assert all(path.stat().st_uid == int(path.parent.name) for path in doors)
     os.kill(process, signal.SIGKILL)
     site.done(victim)
+
+
+HELLO = """
+import json, os, pathlib, socket, sys, threading, time
+
+mine = pathlib.Path(os.environ["ROTA_CHECKPOINTS"])
+
+def call():
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(os.environ["ROTA_SOCKET"])
+    return line
+
+def say(line, **message):
+    line.sendall(json.dumps(message).encode() + b"\\n")
+
+def hello():
+    line = call()
+    say(line, op="hello", job=os.environ["ROTA_JOB"], epoch=int(os.environ["ROTA_EPOCH"]), rank=0, step=0, pid=1,
+        key=os.environ["ROTA_TASK_KEY"])
+    return line
+"""
+
+
+def unharmed(site):
+    """The agent that was there before still runs jobs of others."""
+    assert site.programs["n0"].poll() is None, site.log("n0")[-500:]
+    (job,) = site.done(submit(site, "victim", ["/bin/true"]))
+    return job.phase == "finished"
+
+
+def test_no_word_of_a_job_ends_the_agent(site):
+    """Half a character is good JSON, and no text that a message can hold."""
+    words = """
+line = hello()
+say(line, op="saved", step=1, path="\\ud800")
+say(line, op="failed", reason="\\ud800", detail="why \\ud800")
+line.recv(1000)
+time.sleep(1)
+"""
+    (job,) = site.done(submit(site, "attacker", [PYTHON, "-c", HELLO + words]))
+
+    assert job.phase == "failed"
+    assert "why" in job.reason
+    assert unharmed(site)
+
+
+def test_a_flood_of_lines_and_connections_takes_the_server_from_nobody(site):
+    flood = """
+def flood(greeted):
+    while True:
+        try:
+            line = hello() if greeted else call()
+            while True:
+                line.sendall(b"{\\n" * 32768)
+        except OSError:
+            time.sleep(0.01)
+
+for number in range(20):
+    threading.Thread(target=flood, args=[number % 2], daemon=True).start()
+def flood_devices():
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(os.environ["ROTA_DEVICE_SOCKET"])
+    while True:
+        line.sendall(b"{\\n" * 32768)  # and never reads an answer
+
+threading.Thread(target=flood_devices, daemon=True).start()
+kept = []
+end = time.monotonic() + 8
+while time.monotonic() < end:
+    try:
+        kept = kept[-700:] + [call()]
+    except OSError:
+        time.sleep(0.01)
+"""
+    victim, _ = victim_of(site)
+    number = submit(site, "attacker", [PYTHON, "-c", HELLO + flood])
+    until(lambda: site.job(number).phase == "running", 20, "the flood")
+    handles = Path(f"/proc/{site.programs['n0'].pid}/fd")
+    most = 0
+    while site.job(number).phase == "running":
+        most = max(most, len(list(handles.iterdir())))
+        assert site.node("n0") == "up"
+
+    assert most < 400
+    assert (site.job(victim).phase, site.job(victim).epoch) == ("running", 1)
+    site.client.cancel([victim])
+    assert unharmed(site)
+
+
+SAVED = """
+import hashlib
+
+def part():
+    place = mine / "step-000005" / "rank-0"
+    place.mkdir(parents=True)
+    return place
+
+def manifest(text):
+    (part() / "manifest.json").write_text(text)
+
+def sealed(**body):
+    text = json.dumps(body, sort_keys=True)
+    return json.dumps({"format": 1, **body, "checksum": hashlib.sha256(text.encode()).hexdigest()})
+"""
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        "os.mkfifo(part() / 'manifest.json')",
+        "os.symlink('/dev/zero', part() / 'manifest.json')",
+        "manifest('[' * 200000)",
+        "manifest(sealed(step=10**30, epoch=1, position=0, world_size=1, files=[]))",
+    ],
+    ids=["pipe", "no end", "nesting", "number"],
+)
+def test_no_checkpoint_holds_up_an_agent_that_was_started_again(site, trap):
+    """The agent that comes back looks for what a job saved while nobody heard it."""
+    code = HELLO + SAVED + trap + "\ntime.sleep(1.5)\n"
+    number = submit(site, "attacker", [PYTHON, "-c", code])
+    until(lambda: site.tasks(number), 20, "its process")
+    place = site.folder / "checkpoints" / str(number) / "1" / "step-000005"
+    until(place.exists, 20, "the trap")
+    site.kill("n0")
+    until(lambda: not site.tasks(number), 20, "its end")
+    start(site)
+    (job,) = site.done(number)
+
+    assert (job.phase, job.saved_step) == ("finished", 0)
+    assert unharmed(site)
+
+
+def test_an_emulated_job_keeps_its_variables_to_itself(site, place):
+    spec = {"emulated": True, "tenant": "victim", "steps": 10**9, "profile": "ResNet-18 (batch size 32)"}
+    (number,) = site.client.submit([{**spec, "env": {"PASSWORD": "hunter2"}}])
+    kept = place / "n0" / "emulated" / f"{number}.1.json"
+    until(kept.exists, 20, "its start")
+
+    found = found_by(site, "attacker", kept.parent, kept)
+
+    assert found[str(kept)] == found[str(kept.parent)] == "Permission denied"
+    assert kept.stat().st_mode & 0o077 == 0
+    site.client.cancel([number])
+
+
+@pytest.mark.parametrize("image", ["host", "podman"])
+@pytest.mark.parametrize("way", ["direct", "by a link"])
+def test_no_working_folder_is_made_as_root_among_the_files_of_others(site, place, image, way, request):
+    """Engines make the working folder of a container if it is not there, before its program is another user."""
+    needs_runc()
+    image = request.getfixturevalue("podman_image") if image == "podman" else image
+    theirs = place / "scratch" / "victim"
+    theirs.mkdir(mode=0o700, exist_ok=True)
+    link = place / "scratch" / "link"
+    link.unlink(missing_ok=True)
+    link.symlink_to(theirs)
+    cwd = (theirs if way == "direct" else link) / "planted"
+    (job,) = site.done(submit(site, "attacker", ["/bin/true"], image=image, cwd=str(cwd)))
+
+    assert list(theirs.iterdir()) == []
+    assert "cannot be the working folder of a container" in job.reason
+    script = f"cd {place}/scratch && /bin/sh -c true"
+    argv = ["/bin/sh", "-c", script]
+    (job,) = site.done(submit(site, "attacker", argv, image=image, cwd=str(place / "scratch"), env={"PATH": "/bin"}))
+    assert job.phase == "finished", job.reason
+
+
+def test_a_container_of_podman_does_not_outlive_its_lease_while_its_agent_is_dead(site, podman_image):
+    """The supervisor kills the program of the engine, and the container is not below that."""
+    script = "trap '' TERM; while true; do sleep 1; done"
+    argv = ["/bin/sh", "-c", script]
+    number = submit(site, "attacker", argv, image=podman_image, env={"PATH": "/bin"})
+
+    def inside():
+        lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+        return [line for line in lines if line.startswith(b"/bin/sh") and script.encode() in line]
+
+    until(inside, 30, "the container")
+    site.kill("n0")
+    until(lambda: not inside(), 30, "its end")  # a lease is 6 s, TERM 5 s
+    start(site)
+    site.client.cancel([number])
+    site.done(number)

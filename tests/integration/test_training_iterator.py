@@ -405,7 +405,7 @@ def test_a_socket_left_by_a_dead_agent_is_taken_over_but_no_open_folder(tmp_path
     async def run():
         first = Endpoint(socket_path)
         await first.start()
-        first._server.close()  # as if killed: the file stays
+        first._servers[0].close()  # as if killed: the file stays
         async with listening(socket_path):
             pass
         (tmp_path / "open").mkdir()

@@ -64,3 +64,9 @@ class Lines:
             self.bad += not self._skipping
             self._rest = b""
             self._skipping = True
+
+    def skip(self, data: bytes) -> None:
+        """Go past these bytes without reading them."""
+        if data:
+            self._rest = b""
+            self._skipping = not data.endswith(b"\n")

@@ -18,6 +18,7 @@ import json
 import os
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ ASKING_S = 0.002
 """How long a shared device waits for the job it served to ask again before it chooses; costs no
 device time."""
 
+MOST_CONNECTIONS = 256
+"""Through one door, so that no user takes all file handles of the agent."""
+PAUSE_S = 0.02
+"""Seconds for which somebody is not heard whose line made no sense."""
+
 
 class DeviceServer:
     """Lets processes use the devices of a fleet."""
@@ -39,7 +45,7 @@ class DeviceServer:
         self.fleet = fleet
         self.path = Path(path)
         self._servers: dict[Path, asyncio.Server] = {}
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], Path] = {}
 
     async def start(self) -> None:
         """Listen, in place of one that died; only the own user may connect.
@@ -53,7 +59,8 @@ class DeviceServer:
         if path in self._servers:
             return
         listener = _bound(path, owner)
-        self._servers[path] = await asyncio.start_unix_server(self._serve, sock=listener)
+        serve = partial(self._serve, path)
+        self._servers[path] = await asyncio.start_unix_server(serve, sock=listener, backlog=32)
 
     async def close(self) -> None:
         """Stop listening and drop all connections."""
@@ -66,21 +73,27 @@ class DeviceServer:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, door: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
-        if task is not None:
-            self._connections.add(task)
+        through_this_door = sum(1 for other in self._connections.values() if other == door)
+        if task is None or through_this_door >= MOST_CONNECTIONS:
+            writer.close()
+            return
+        self._connections[task] = door
         connection = _JobConnection(self.fleet, writer)
         try:
             # A line longer than the reader's limit is a ValueError; such a connection is dropped.
             with contextlib.suppress(ConnectionError, asyncio.CancelledError, ValueError):
                 while line := await reader.readline():
-                    connection.receive(line)
+                    understood = connection.receive(line)
+                    await writer.drain()  # who does not read its answers is not heard
+                    await asyncio.sleep(0 if understood else PAUSE_S)  # let others speak
         finally:
             connection.close()
             writer.close()
-            if task is not None:
-                self._connections.discard(task)
+            del self._connections[task]
 
 
 def _bound(path: Path, owner: tuple[int, int] | None) -> socket.socket:
@@ -98,7 +111,8 @@ class _JobConnection:
         self._seat: Seat | None = None
         self._running: asyncio.Task[None] | None = None
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes) -> bool:
+        """Do what a line says; False if it makes no sense."""
         try:
             message = json.loads(line)
             operation = message["op"]
@@ -117,8 +131,10 @@ class _JobConnection:
                 self._seat.begin()
         except RotaError as error:
             self._fail(error)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             self._fail(ConfigError(f"not understood: {line[:200]!r} ({error})"))
+            return False
+        return True
 
     def _attach(self, message: dict[str, Any]) -> None:
         if self._seat is not None:

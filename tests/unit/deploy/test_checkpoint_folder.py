@@ -1,6 +1,7 @@
 """A folder of checkpoints belongs to one state file, and nothing in it is removed that could be somebody else's."""
 
 import json
+import os
 
 import pytest
 
@@ -144,6 +145,25 @@ def test_links_and_odd_names_are_left_alone(folder, tmp_path):
     assert remove(folder, [1, 2]) == 1
     assert (tmp_path / "precious" / "data").read_text() == "mine"
     assert {path.name for path in folder.iterdir()} == {"2", "03", "notes"}
+
+
+def test_a_job_with_very_deep_folders_keeps_nothing_of_others_from_being_removed(folder, tmp_path):
+    """`shutil.rmtree` gives up at a depth of some hundred, and what came after it stayed for ever."""
+    old_checkpoints(folder, 1, 2, 3)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    (folder / "2" / "link").symlink_to(tmp_path / "other")
+    deep = os.open(folder / "2", os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=deep)
+        above, deep = deep, os.open("d", os.O_RDONLY, dir_fd=deep)
+        os.close(above)
+    os.close(deep)
+
+    assert remove(folder, [1, 2, 3]) == 3
+
+    assert list(folder.iterdir()) == []
+    assert (tmp_path / "other" / "file").read_text() == "mine"
 
 
 def test_checkpoints_of_jobs_that_are_over_go_and_those_of_others_stay(tmp_path, folder):

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from rota.client.checkpoints import CheckpointStore, latest
+from rota.core.trees import remove_tree
 from rota.deploy.agent.saving import SaveWatch, amount_in
 from rota.deploy.worker.ranks import AttemptId, Rank, after_message
 
@@ -164,3 +165,21 @@ def test_a_half_written_checkpoint_is_never_resumed_from(tmp_path):
     (renamed / "a").write_text("no manifest")
 
     assert latest(tmp_path).step == 5
+
+
+def test_a_deep_and_wide_folder_is_measured_as_far_as_the_bound(tmp_path, monkeypatch):
+    """Folders count as well: a job could make nothing but folders."""
+    deep = tmp_path
+    for _ in range(1500):
+        deep = deep / "d"
+        if len(str(deep)) > 3900:
+            break
+        deep.mkdir()
+    for number in range(50):
+        (tmp_path / f"wide-{number}").mkdir()
+        (tmp_path / f"wide-{number}" / "file").write_bytes(b"xy")
+
+    assert amount_in(tmp_path) == 150
+    monkeypatch.setattr("rota.deploy.agent.saving._MOST_ENTRIES", 30)
+    assert amount_in(tmp_path) <= 90
+    remove_tree(tmp_path / "d")  # pytest cannot

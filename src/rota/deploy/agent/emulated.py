@@ -256,7 +256,8 @@ class EmulatedRunner:
             "boot": boot_id(),
         }  # fmt: skip
         with contextlib.suppress(OSError):
-            files.write_text(self._file, json.dumps(kept), durable=False)  # after a power cut nothing runs any more
+            # Only the owner may read it: it has the environment. After a power cut nothing runs any more.
+            files.write_text(self._file, json.dumps(kept), mode=0o600, durable=False)
 
 
 def _word(outcome: AttemptOutcome | None) -> str:

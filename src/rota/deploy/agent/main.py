@@ -23,6 +23,7 @@ from rota.deploy.agent.link import Link
 from rota.deploy.agent.log_shipping import LogShipper
 from rota.deploy.agent.own_address import LOOPBACK
 from rota.deploy.agent.tasks import Runner, Tasks
+from rota.deploy.worker.tenancy import make_folder
 from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ class Agent:
         """Work until cancelled; tasks go on by themselves after that, until their leases end."""
         self.folder.mkdir(parents=True, exist_ok=True)
         place = self.folder / "emulated"
-        place.mkdir(exist_ok=True)
+        make_folder(place, 0o700)
         self._root = self.checkpoints or self.folder / "checkpoints"
         self._instance = AgentInstance(self.folder)
         complaints = Complaints(self.diagnosis)

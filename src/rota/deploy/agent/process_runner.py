@@ -20,6 +20,7 @@ from rota.deploy.agent.task_stop import StopHost, TaskStop
 from rota.deploy.agent.tasks import Key
 from rota.deploy.clocks import machine_s
 from rota.deploy.numbering import same_generation
+from rota.deploy.worker import unheard
 from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import ExitReason, Phase, Status
@@ -110,11 +111,14 @@ class ProcessRunner:
         """What a task saved that ended before it could tell the agent which adopted it."""
         if any(rank.pid is not None for rank in self._shared.endpoint.ranks(self.task)):
             return
-        folder = self._checkpoints()
-        saved = None if folder is None else checkpoints.latest(folder)
-        if saved is not None and saved.step > self._saved[0]:
-            self._saved = (saved.step, f"{self.key[0]}/{self.key[1]}/{saved.path.name}")
-            self._step = saved.step
+        try:
+            spec = self._shared.host.table.spec(self._ids[0])
+        except RotaError:  # it never started
+            return
+        step = unheard.newest(Path(spec.checkpoints), spec.user)
+        if step is not None and step > self._saved[0]:
+            self._saved = (step, f"{self.key[0]}/{self.key[1]}/{checkpoints.name_of(step)}")
+            self._step = step
 
     def update(self, order: pb.TaskOrder) -> None:
         """A longer lease, and messages for a gang."""

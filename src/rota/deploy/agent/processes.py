@@ -88,6 +88,8 @@ class Processes:
             keys=self._keys,
         )  # fmt: skip
         self._runners: dict[AttemptId, ProcessRunner] = {}
+        self._problems: dict[AttemptId, str] = {}
+        """What went wrong with a task at the last look, so that it is told once."""
         self._some = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
         self._polling: asyncio.Task[None] | None = None
@@ -161,6 +163,7 @@ class Processes:
         (self._orders / f"{runner.key[0]}.{runner.key[1]}.order").unlink(missing_ok=True)
         self.endpoint.forget(runner.task)
         self._runners.pop(runner.task, None)
+        self._problems.pop(runner.task, None)
         if not self._runners:
             self._some.clear()
 
@@ -221,5 +224,15 @@ class Processes:
             await asyncio.sleep(_POLL_S)
             for runner in list(self._runners.values()):
                 if runner.alive:
-                    statuses = await asyncio.to_thread(runner.look)
-                    runner.take(statuses)
+                    await self._look_at(runner)
+
+    async def _look_at(self, runner: ProcessRunner) -> None:
+        """Whatever goes wrong with one task, the others are looked at."""
+        try:
+            statuses = await asyncio.to_thread(runner.look)
+            runner.take(statuses)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            if self._problems.get(runner.task) != problem:
+                self._problems[runner.task] = problem
+                log.exception("job %d cannot be looked at; it is tried again", runner.key[0])

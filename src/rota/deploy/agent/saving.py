@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,8 +18,8 @@ LONGEST_SAVE_S = 1800.0
 """Seconds after which a save is ended although it grows, if the operator says nothing."""
 _LOOK_EVERY_S = 1.0
 """Seconds between two looks at the folder of checkpoints."""
-_MOST_FILES = 100_000
-"""Files that are looked at; a folder with more does not hold up anybody."""
+_MOST_ENTRIES = 100_000
+"""Files and folders that are looked at; a folder with more does not hold up anybody."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,10 +92,19 @@ class FolderSize:
 def amount_in(folder: Path) -> int:
     """Bytes and files below a folder, as one number that grows while something is written there."""
     amount = 0
-    paths = (Path(root, name) for root, _, names in os.walk(folder) for name in names)
-    for path in islice(paths, _MOST_FILES):
-        try:
-            amount += 1 + path.lstat().st_size
-        except OSError:  # noqa: PERF203 - it was renamed or removed meanwhile
-            continue
+    for entry in islice(_entries(folder), _MOST_ENTRIES):
+        with contextlib.suppress(OSError):  # it was renamed or removed meanwhile
+            if not entry.is_dir(follow_symlinks=False):
+                amount += 1 + entry.stat(follow_symlinks=False).st_size
     return amount
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What is below a folder, one at a time: a job decides how wide and deep it is."""
+    folders = [os.fspath(folder)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from rota.core.errors import ConfigError
 from rota.core.files import write_text
+from rota.core.trees import remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -156,5 +156,5 @@ def remove(folder: Path, numbers: Iterable[int]) -> int:
             log.warning("cannot remove the checkpoints of job %d: %s", number, error)
     for away in folder.glob(f"{_REMOVING}*"):
         if not away.is_symlink():
-            shutil.rmtree(away, ignore_errors=True)
+            remove_tree(away)
     return count

@@ -23,7 +23,7 @@ from pathlib import Path
 from rota.core import files
 from rota.core.errors import ConfigError
 from rota.deploy.worker import status
-from rota.deploy.worker.container_rules import check_paths
+from rota.deploy.worker.container_rules import check_paths, check_working_folder
 from rota.deploy.worker.limits import RlimitBackend
 from rota.deploy.worker.process import MOST_PROCESSES, Command, ProcessLauncher, limits_of
 from rota.deploy.worker.spec import PASSED_VARIABLES, TaskSpec, environment
@@ -75,7 +75,8 @@ class EngineLauncher:
         variables = folder / "variables"
         files.write_text(variables, _env_file(spec, env), mode=0o600, durable=False)
         own = {name: os.environ[name] for name in _FOR_THE_CLIENT if name in os.environ}
-        command = Command(self.arguments(spec, variables), own, "/")
+        ending = (self.name, "kill", self._container(str(spec.id)))
+        command = Command(self.arguments(spec, variables), own, "/", ending=ending)
         plain = replace(
             spec, cpu_ids=(), memory_gb=None
         )  # the client of the engine needs no limits
@@ -84,6 +85,7 @@ class EngineLauncher:
     def arguments(self, spec: TaskSpec, variables: Path) -> tuple[str, ...]:
         """The command line for a task whose environment is in the file `variables`."""
         check_paths(spec.cwd, spec.checkpoints)
+        check_working_folder(spec)
         uid = os.getuid() if spec.user is None else spec.user.uid
         gid = os.getgid() if spec.user is None else spec.user.gid
         argv = [

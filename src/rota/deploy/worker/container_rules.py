@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from rota.core.errors import ConfigError
 from rota.deploy.worker.launcher import HOST
+from rota.deploy.worker.spec import TaskSpec
 
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,510}")
 """The name of an image; it cannot begin like an option of an engine."""
@@ -68,6 +69,26 @@ def check_paths(*paths: str) -> None:
                 f"folder {path!r} cannot be used with a container: it has to be absolute and "
                 'without `:`, `,`, `"`, `\\` and line breaks'
             )
+
+
+def check_working_folder(spec: TaskSpec) -> None:
+    """ConfigError if the engine, which is root, would make the working folder in one of others.
+
+    Engines make it if it is not there, and follow links: so it may be a folder that is mounted to
+    be written to, but not be below one, where users make folders and links.
+    """
+    if spec.user is None:
+        return
+    cwd = PurePosixPath(spec.cwd)
+    mounted = [text.partition(":") for text in (*spec.mounts, spec.checkpoints) if text]
+    writable = [PurePosixPath(path) for path, _, mode in mounted if mode != "ro"]
+    below = [path for path in (PurePosixPath("/proc"), *writable) if path in cwd.parents]
+    if below or ".." in cwd.parts:
+        advice = f"give {below[-1]} itself" if below and below[-1] in writable else "give /"
+        raise ConfigError(
+            f"folder {spec.cwd!r} cannot be the working folder of a container, which would be made "
+            f"there as root; {advice}, and change the folder in the command"
+        )
 
 
 def _resolved(text: str) -> str:

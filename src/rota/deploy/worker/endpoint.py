@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from rota.client.clock import machine_s
-from rota.client.wire import LONGEST_LINE, Lines, encode
+from rota.client.wire import LONGEST_LINE, encode
 from rota.core.errors import ConfigError
 from rota.deploy.agreement import Agreement, Send
 from rota.deploy.worker.private_socket import bind_for, bind_private
+from rota.deploy.worker.rank_lines import RankConnection
 from rota.deploy.worker.ranks import (
     AttemptId,
     IgnoredMessages,
@@ -40,8 +41,10 @@ from rota.deploy.worker.users import JobUser
 ANSWERS = frozenset({"at", "will"})
 TICK_S = 0.2
 HELLO_WITHIN_S = 10.0
-MOST_CONNECTIONS = 1024
-"""Of one user's jobs."""
+MOST_STRANGERS = 64
+"""Connections of one user's jobs that have not said hello; after it there is one for each rank."""
+MOST_AT_ONCE = 32
+"""Connections that are taken in before others have their turn: each holds a file handle."""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class _ExpectedAttempt:
 
     world_size: int
     ranks: dict[int, Rank] = field(default_factory=dict)
+    buckets: dict[int, TokenBucket] = field(default_factory=dict)
     writers: dict[int, asyncio.StreamWriter] = field(default_factory=dict)
     lease_end: float | None = None
     stopping: bool = False
@@ -62,16 +66,6 @@ class _ExpectedAttempt:
 def _inode(path: Path) -> int:
     """Tells whether a socket is still the one that was made here."""
     return path.stat().st_ino
-
-
-@dataclass(slots=True)
-class _RankConnection:
-    """A connection, and the rank at its other end once that said hello."""
-
-    writer: asyncio.StreamWriter
-    bucket: TokenBucket
-    lines: Lines = field(default_factory=Lines)
-    rank_id: RankId | None = None
 
 
 class Endpoint:
@@ -99,7 +93,7 @@ class Endpoint:
         self._on_broken = on_broken
         self._keys = keys
         self._attempts: dict[AttemptId, _ExpectedAttempt] = {}
-        self._open: dict[asyncio.Task[None], Path] = {}
+        self._open: dict[asyncio.Task[None], RankConnection] = {}
         self._servers: list[asyncio.Server] = []
         self._doors: dict[Path, int] = {}
         self._ticker: asyncio.Task[None] | None = None
@@ -117,7 +111,9 @@ class Endpoint:
     async def _listen(self, path: Path, listener: socket.socket) -> None:
         self._doors[path] = _inode(path)
         serve = partial(self._serve, path)
-        server = await asyncio.start_unix_server(serve, sock=listener, limit=2 * LONGEST_LINE)
+        server = await asyncio.start_unix_server(
+            serve, sock=listener, limit=2 * LONGEST_LINE, backlog=MOST_AT_ONCE
+        )
         self._servers.append(server)
 
     async def close(self) -> None:
@@ -228,45 +224,39 @@ class Endpoint:
         self, door: Path, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         current = asyncio.current_task()
-        through_this_door = sum(1 for other in self._open.values() if other == door)
-        if current is None or through_this_door >= MOST_CONNECTIONS:
+        if current is None or self._strangers(door) >= MOST_STRANGERS:
             self.ignored.strangers += 1
             writer.close()
             return
-        self._open[current] = door
-        connection = _RankConnection(writer, TokenBucket(at=time.monotonic()))
+        connection = RankConnection(reader, writer, door)
+        self._open[current] = connection
         try:
             # Cancelled when the endpoint closes; raising would only be logged by the server.
             with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.CancelledError):
-                await self._converse(reader, connection)
+                connection.rank_id = await asyncio.wait_for(self._meet(connection), HELLO_WITHIN_S)
+                if connection.rank_id is not None:
+                    await self._converse(connection, connection.rank_id)
         finally:
             self._open.pop(current, None)
             self._hang_up(connection)
 
-    async def _converse(self, reader: asyncio.StreamReader, connection: _RankConnection) -> None:
-        lines = connection.lines
-        while True:
-            patience = HELLO_WITHIN_S if connection.rank_id is None else None
-            data = await asyncio.wait_for(reader.read(LONGEST_LINE), patience)
-            if not data:
-                return
-            bad_before = lines.bad
-            for message in lines.feed(data):
-                if not self._accept(connection, message):
-                    return
-            self.ignored.bad_lines += lines.bad - bad_before
-            await asyncio.sleep(0)  # let others speak while one floods
+    def _strangers(self, door: Path) -> int:
+        """Connections through a door that have not said who they are."""
+        return sum(1 for one in self._open.values() if one.door == door and one.rank_id is None)
 
-    def _accept(self, connection: _RankConnection, message: dict[str, Any]) -> bool:
-        """Take a message in; False when the connection is to be closed."""
-        if not connection.bucket.take(time.monotonic()):
-            self.ignored.floods += 1
-        elif connection.rank_id is None:
-            connection.rank_id = self._greet(message, connection.writer)
-            return connection.rank_id is not None
-        elif self._writer(connection.rank_id) is connection.writer:
-            self._take(connection.rank_id, message)
-        return True
+    async def _meet(self, connection: RankConnection) -> RankId | None:
+        """Hear the first line, which says who speaks; None for a stranger."""
+        message = await connection.first()
+        if message is None:
+            self.ignored.bad_lines += 1
+            return None
+        return self._greet(message, connection.writer)
+
+    async def _converse(self, connection: RankConnection, rank_id: RankId) -> None:
+        bucket = self._attempts[rank_id.attempt].buckets[rank_id.rank]
+        async for message in connection.messages(bucket, self.ignored):
+            if self._writer(rank_id) is connection.writer:
+                self._take(rank_id, message)
 
     def _greet(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> RankId | None:
         """Connect a rank that is expected and tell it what it has to know; None for strangers."""
@@ -286,6 +276,8 @@ class Endpoint:
             self.ignored.replaced += 1
             expected.writers[rank_id.rank].close()
         expected.writers[rank_id.rank] = writer
+        # Of the rank and not of the connection: who floods cannot begin anew by calling again.
+        expected.buckets.setdefault(rank_id.rank, TokenBucket(at=time.monotonic()))
         self._update(expected, greeted)
         self._brief(rank_id, expected)
         return rank_id
@@ -317,7 +309,7 @@ class Endpoint:
             answer = partial(agreement.answer, rank_id.rank, message, time.monotonic())
             self._move(rank_id.attempt, agreement, answer)
 
-    def _hang_up(self, connection: _RankConnection) -> None:
+    def _hang_up(self, connection: RankConnection) -> None:
         connection.writer.close()
         rank_id = connection.rank_id
         if rank_id is not None and self._writer(rank_id) is connection.writer:

@@ -36,6 +36,7 @@ class Command:
 
     `enter` is false for programs that put a container into the groups themselves. `user` is whom
     the supervisor becomes for it; None: nobody else, also because a container does that itself.
+    `ending` is run after it: containers of an engine are not below its program, and outlive it.
     """
 
     argv: tuple[str, ...]
@@ -43,6 +44,7 @@ class Command:
     cwd: str
     enter: bool = True
     user: JobUser | None = None
+    ending: tuple[str, ...] = ()
 
 
 def limits_of(spec: TaskSpec) -> ResourceLimits:
@@ -152,6 +154,7 @@ def _plan(
         "oom_events": None if events is None else str(events),
         "affinity": list(enclosure.affinity),
         "data_limit": enclosure.data_limit,
+        "ending": list(command.ending),
         "user": None if command.user is None else _become(command.user),
     }
 

@@ -81,21 +81,21 @@ class IgnoredMessages:
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Lets `burst` messages through at once and `rate` per second after that."""
+    """Lets `burst` messages through at once and `rate` per second after that.
+
+    What comes beyond that is a debt: who floods is not heard until it is paid.
+    """
 
     rate: float = 200.0
     burst: float = 400.0
     level: float = field(default=400.0)
     at: float = 0.0
 
-    def take(self, now: float) -> bool:
-        """Whether one more message may pass."""
-        self.level = min(self.burst, self.level + (now - self.at) * self.rate)
+    def take(self, now: float, count: int = 1) -> bool:
+        """Count messages; whether they may pass."""
+        self.level = min(self.burst, self.level + (now - self.at) * self.rate) - count
         self.at = now
-        if self.level < 1.0:
-            return False
-        self.level -= 1.0
-        return True
+        return self.level >= 0.0
 
 
 def read_identity(message: dict[str, Any]) -> RankId | None:
@@ -171,7 +171,10 @@ def _seconds(value: object) -> float:
 
 
 def _text(value: object) -> str | None:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else None
+    """A text that can be told on: JSON may hold halves of characters, which messages cannot."""
+    if not isinstance(value, str):
+        return None
+    return value[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
 def _inside(value: object) -> str | None:

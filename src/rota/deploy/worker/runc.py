@@ -21,6 +21,7 @@ from rota.core import files
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.worker.cgroups import FOLDER
 from rota.deploy.worker.container import call, last_line, wait_for_end
+from rota.deploy.worker.container_rules import check_working_folder
 from rota.deploy.worker.launcher import HOST
 from rota.deploy.worker.limits import Backend, ResourceLimits
 from rota.deploy.worker.process import MOST_PROCESSES, Command, ProcessLauncher, limits_of
@@ -70,6 +71,7 @@ class RuncLauncher:
 
     def start(self, spec: TaskSpec, folder: Path) -> None:
         """Write the bundle and run it in the foreground, under the supervisor."""
+        check_working_folder(spec)
         env = environment(spec, folder, os.environ if spec.image == HOST else {"PATH": _PATH})
         bundle = folder / "bundle"
         try:
@@ -85,18 +87,12 @@ class RuncLauncher:
             raise OutputError(
                 f"cannot write the bundle of task {spec.id}: {error.strerror}"
             ) from error
-        argv = (
-            "runc",
-            "--root",
-            str(self.state),
-            "run",
-            "--keep",
-            "--bundle",
-            str(bundle),
-            self._id(str(spec.id)),
-        )
+        runc = ("runc", "--root", str(self.state))
+        name = self._id(str(spec.id))
+        argv = (*runc, "run", "--keep", "--bundle", str(bundle), name)
         own = {"PATH": os.environ.get("PATH", _PATH)}
-        self._process.run(spec, folder, Command(argv, own, "/", enter=False))
+        ending = (*runc, "kill", name, "KILL")
+        self._process.run(spec, folder, Command(argv, own, "/", enter=False, ending=ending))
 
     def status(self, folder: Path) -> Status:
         """How the task is."""

@@ -30,6 +30,8 @@ _KILL_SECONDS = 5.0
 _LOOK_MS = 1000  # between looks whether the task may still run
 _LOOK_OFTEN_MS = 100  # the same where its end is only seen by looking
 _AGENT_SECONDS = 1.0  # what a living agent has to act first
+_ENGINE_SECONDS = 20.0  # what the engine of a container has to end it
+_AT_ONCE = 256  # processes that are ended together, each with a handle
 _AGAIN_SECONDS = 0.5  # between attempts to write the last status
 
 
@@ -241,9 +243,44 @@ def kill_what_is_left(plan: dict[str, Any], pid: int) -> None:
         left = [p for p in enclosed(plan) if p != pid]
         if not left:
             return
-        for other in left:
-            send(other, signal.SIGKILL)
+        for start in range(0, len(left), _AT_ONCE):
+            kill_members(plan, left[start : start + _AT_ONCE])
         time.sleep(0.01)
+
+
+def kill_members(plan: dict[str, Any], pids: list[int]) -> None:
+    """KILL for processes of the task, by handle: a number may be another one's meanwhile."""
+    handles: dict[int, int] = {}
+    for pid in pids:
+        try:
+            handles[pid] = os.pidfd_open(pid)
+        except OSError:
+            pass
+    members = set(enclosed(plan)) if handles else set()
+    for pid, handle in handles.items():
+        try:
+            if pid in members:  # asked after the handle was taken, so it is this very process
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        except OSError:
+            pass
+        os.close(handle)
+
+
+def run_ending(plan: dict[str, Any]) -> None:
+    """Let an engine end the container: it is not below its program, which may have been killed."""
+    argv = plan["ending"]
+    if not argv:
+        return
+    quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]  # mostly it has ended already
+    try:
+        pid = os.posix_spawnp(argv[0], argv, plan["env"], file_actions=quiet)
+    except OSError:
+        return
+    end = time.monotonic() + _ENGINE_SECONDS
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        if time.monotonic() > end:
+            send(pid, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def oom_kills(path: str | None) -> int:
@@ -379,6 +416,7 @@ def supervise(folder: str, plan: dict[str, Any], ready: int) -> None:
         os.close(ready)
     copy_output_until_exit(pid, pipes, log, folder)
     kill_what_is_left(plan, pid)
+    run_ending(plan)
     status.update(last_words(pid, plan, error))
     drain(pipes, log)
     status["exit"]["output_bytes_dropped"] = log.dropped

@@ -7,6 +7,7 @@ operator has to ask for.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -69,12 +70,14 @@ class OneTenant:
     def __init__(self, path: Path, tenant: str = "") -> None:
         self._path = path
         self._named = tenant
+        self._mine = ""
 
     def user_of(self, tenant: str) -> JobUser | None:
         """The agent's own user for the one tenant. Raises ConfigError for others."""
         mine = self._named or self._remembered()
         if not mine:
             files.write_text(self._path, tenant)
+            self._mine = tenant
             mine = tenant
         if tenant == mine:
             return None
@@ -91,10 +94,10 @@ class OneTenant:
         return f"not root, so tenants cannot be isolated: jobs of {who} only"
 
     def _remembered(self) -> str:
-        try:
-            return self._path.read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            return ""
+        """What the file says, or said: jobs here have the rights to remove it."""
+        with contextlib.suppress(FileNotFoundError):
+            self._mine = self._mine or self._path.read_text(encoding="utf-8").strip()
+        return self._mine
 
 
 class SeparateUsers:
@@ -127,11 +130,10 @@ class SeparateUsers:
                 f"tenant {tenant!r} has no user on this server; add it to [tenants] in the agent's "
                 "file"
             )
-        uid = self._uids.uid_of(tenant)
-        self._check_number(uid, tenant)
-        home = self._homes / tenant
-        make_folder(home, 0o700, owner=(uid, uid))
-        return users.numbered(uid, tenant, home)
+        user = users.numbered(self._uids.uid_of(tenant), tenant, self._homes / tenant)
+        self._check_number(user.uid, tenant)
+        make_folder(Path(user.home), 0o700, owner=(user.uid, user.gid))
+        return user
 
     def describe(self) -> str:
         """What an operator has to know."""
@@ -142,7 +144,7 @@ class SeparateUsers:
         others = [
             other
             for other, name in self._named.items()
-            if other != tenant and name == self._named[tenant]
+            if other != tenant and users.named(name, other).uid == user.uid
         ]
         if others:
             raise ConfigError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
 import hashlib
 import os
 import pwd
@@ -85,8 +87,25 @@ def named(name: str, tenant: str) -> JobUser:
 
 
 def numbered(uid: int, tenant: str, home: Path) -> JobUser:
-    """A user without an entry in any list: a number, and a home that the agent keeps."""
+    """A user without an entry in any list: a number, and a home that the agent keeps.
+
+    ConfigError if the machine knows somebody by that number, as directories of large sites may.
+    """
+    if owner := _known(uid):
+        raise ConfigError(
+            f"the number {uid} of tenant {tenant!r} is that of {owner} on this machine; give the "
+            "tenant a user of its own in [tenants] of the agent's file, or other uids"
+        )
     return JobUser(name=tenant, uid=uid, gid=uid, home=str(home), groups=(uid,))
+
+
+def _known(number: int) -> str:
+    """Whose number it is, as a user or a group; empty: nobody's."""
+    with contextlib.suppress(KeyError):
+        return f"user {pwd.getpwuid(number).pw_name!r}"
+    with contextlib.suppress(KeyError):
+        return f"group {grp.getgrgid(number).gr_name!r}"
+    return ""
 
 
 def _is_mapped(uid: int, path: Path) -> bool:

@@ -1,6 +1,7 @@
 """Who may run on a machine, and as whom."""
 
 import os
+import pwd
 
 import pytest
 
@@ -147,3 +148,30 @@ def test_no_image_can_be_an_option_of_an_engine(image):
 def test_a_job_goes_on_only_from_what_it_saved_itself(tmp_path, saved):
     with pytest.raises(ConfigError, match="cannot be a checkpoint of job 7"):
         resume_from(tmp_path, pb.TaskOrder(job=7, resume=saved))
+
+
+def test_the_number_of_somebody_whom_the_machine_knows_is_given_to_no_tenant(tmp_path):
+    """Directories of large sites give numbers out of any range."""
+    nobody = pwd.getpwnam("nobody").pw_uid
+    tenancy = SeparateUsers(tmp_path, uids=UidRange(nobody, 1))
+
+    with pytest.raises(ConfigError, match=f"the number {nobody} of tenant 'vision' is that of user 'nobody'"):
+        tenancy.user_of("vision")
+    assert not (tmp_path / "home").exists()
+
+
+def test_two_names_of_one_user_are_one_user(tmp_path, monkeypatch):
+    entry = pwd.getpwnam("nobody")
+    monkeypatch.setattr(pwd, "getpwnam", lambda _: entry)
+
+    with pytest.raises(ConfigError, match="have the same user"):
+        SeparateUsers(tmp_path, {"vision": "nobody", "speech": "another"})
+
+
+def test_a_job_that_removes_the_memory_of_the_one_tenant_lets_no_other_in(tmp_path):
+    tenancy = OneTenant(tmp_path / "tenant")
+    tenancy.user_of("vision")
+    (tmp_path / "tenant").unlink()
+
+    with pytest.raises(ConfigError, match="runs jobs of tenant 'vision' only"):
+        tenancy.user_of("speech")

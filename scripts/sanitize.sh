@@ -59,7 +59,7 @@ fi
 grep -q AddressSanitizer "$folder/proof.txt" || { cat "$folder/proof.txt" >&2; exit 1; }
 
 say "wrong calls of every kernel"
-sanitized "$root/tests/kernel_calls.py" --calls "${CALLS:-150000}" --seed "${SEED:-1}"
+sanitized "$root/tests/kernel_calls.py" --calls "${CALLS:-60000}" --seed "${SEED:-1}"
 
 say "damaged event logs"
 sanitized "$root/tests/damaged_logs.py" --mutations "${LOGS:-4000}" --seed "${SEED:-1}" --seconds 180

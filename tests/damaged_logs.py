@@ -137,10 +137,11 @@ def outcome(path: Path) -> str:
     return "read"
 
 
-def faults(mutations: int, seed: int, folder: Path, *, seconds: float = float("inf")) -> tuple[int, int, list[str]]:
-    """How many mutated logs were read and how many refused, and what else happened."""
+def faults(
+    logs: list[list[str]], mutations: int, seed: int, folder: Path, *, seconds: float = float("inf")
+) -> tuple[int, int, list[str]]:
+    """How many mutations of these logs were read and how many refused, and what else happened."""
     rng = random.Random(seed)
-    logs = real_logs(folder)
     counts = {"read": 0, "refused": 0}
     found = []
     end = time.monotonic() + seconds
@@ -172,7 +173,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so many")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rota-damaged-logs-"))
-    read, refused, found = faults(asked.mutations, asked.seed, folder, seconds=asked.seconds)
+    read, refused, found = faults(real_logs(folder), asked.mutations, asked.seed, folder, seconds=asked.seconds)
     sys.stdout.write("\n".join([f"{read} damaged logs read, {refused} refused, {len(found)} faults", *found, ""]))
     return 1 if found else 0
 

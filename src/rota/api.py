@@ -145,7 +145,7 @@ def replay(path: str | Path) -> Result:
     try:
         cluster = cluster_from(config["cluster"])
         measure = measured_jobs(config)
-    except KeyError as error:
+    except (KeyError, TypeError) as error:
         raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
     except ValueError as error:
         raise ConfigError(f"{path}:1: {error}") from error

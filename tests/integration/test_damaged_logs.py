@@ -56,6 +56,9 @@ CRAFTED = {
         {"config": {"cluster": {"name": "x", "servers": [["a", "v100", -4, 0, 0, "r"]], "accelerators": []}}},
         "no number of GPUs",
     ),
+    "a tenant with escape codes": ("JobsSubmitted", {"tenants": ["\x1b[2Jx"]}, "no terminal should see"),
+    "half a character": ("RunEnded", {"reason": "\ud800"}, "no terminal should see"),
+    "no cluster": ("RunStarted", {"config": {"cluster": None}}, "does not say on which cluster"),
     "not a range of jobs": ("RunStarted", {"config": {"measure": [1]}}, "measure is neither"),
     "nesting": ("RunEnded", {"reason": "NESTED"}, "RecursionError"),
 }  # fmt: skip
@@ -108,8 +111,8 @@ def test_the_command_says_it_in_one_line_and_ends_with_2(tmp_path, logs, what):
     assert done.stderr.startswith(f"rota: error: run.jsonl:{at}: ")
 
 
-def test_mutations_of_real_logs_are_read_or_refused(tmp_path):
-    read, refused, found = faults(300, seed=2026, folder=tmp_path)
+def test_mutations_of_real_logs_are_read_or_refused(tmp_path, logs):
+    read, refused, found = faults(logs, 300, seed=2026, folder=tmp_path)
 
     assert found == []
     assert min(read, refused) > 20

@@ -7,6 +7,7 @@ Raises ValueError or TypeError with what is wrong; `engine/log.py` adds the file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
@@ -42,6 +43,8 @@ MOST_GPUS = 2**31 - 1
 """Of a job or a slot."""
 MOST_UNUSED_IDS = 1_000_000
 """Ids that no job has, below those that jobs have: tables have a row for each."""
+_UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters but for tabs and ends of lines, and halves of characters."""
 DEEPEST = 50
 """Levels of lists and objects within the configuration of a run."""
 
@@ -244,6 +247,8 @@ def _count(name: str, value: Any) -> None:
 def _text(name: str, value: Any) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{name} is {_shown(value)}, not a text")
+    if _UNSHOWABLE.search(value):
+        raise ValueError(f"{name} has a character that no terminal should see: {_shown(value)}")
 
 
 def _texts(name: str, values: Iterable[Any]) -> None:

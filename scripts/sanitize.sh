@@ -9,6 +9,7 @@ python=$1
 root=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d "${TMPDIR:-/tmp}/rota-sanitize-XXXXXX")
 if [ -z "${KEEP:-}" ]; then trap 'rm -rf "$folder"' EXIT; fi
+trap 'exit 130' HUP INT TERM
 compiler=${CC:-cc}
 
 say() { printf '== sanitize: %s ==\n' "$1"; }

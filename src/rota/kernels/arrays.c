@@ -3,7 +3,7 @@
    Arrays of NumPy are looked at directly. The first fields of its array object are part of NumPy's binary interface, which
    every compiled extension has built in, so no header of NumPy is needed for them; `arrays_prepare` compares them with
    what an array says of itself, and if they are different, arrays are taken as all other memory is: by the buffer
-   protocol. That takes ten times as long. */
+   protocol, which has to allocate for each of them. */
 #include "arrays.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 """Builds the compiled inner loops (src/rota/kernels) where there is a C compiler; without one Rota is pure Python.
 
-`python hatch_build.py` builds them in place. ROTA_PURE=1 leaves them out.
+`python hatch_build.py` builds them in place. `python hatch_build.py --sanitize FOLDER` builds them in another folder,
+with AddressSanitizer and UBSan (`make sanitize`). ROTA_PURE=1 leaves them out.
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ FLAGS = ("-O2", "-std=c11", "-fPIC", "-ffp-contract=off")
 """No fused multiply-add: answers are the same to the bit as NumPy's."""
 
 
-def build(root: Path) -> Path | None:
-    """The built module, or None where it could not be built; the reason is printed."""
+SANITIZED = (
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined,float-cast-overflow",
+    "-fno-sanitize-recover=all",
+)
+"""Flags that come after the others; the first error ends the process."""
+
+
+def build(root: Path, into: Path | None = None, more_flags: tuple[str, ...] = ()) -> Path | None:
+    """The built module, in another folder if one is given; None where it could not be built, and why is printed."""
     folder = root / FOLDER
-    made = folder / f"_compiled{sysconfig.get_config_var('EXT_SUFFIX')}"
+    made = (into or folder) / f"_compiled{sysconfig.get_config_var('EXT_SUFFIX')}"
     made.unlink(missing_ok=True)
     if os.environ.get("ROTA_PURE") or os.name != "posix":
         return None
@@ -34,6 +45,7 @@ def build(root: Path) -> Path | None:
     command = [
         *compiler,
         *FLAGS,
+        *more_flags,
         *shared,
         include,
         sources,
@@ -73,4 +85,6 @@ else:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if build(Path(__file__).parent) else 1)
+    sanitized = sys.argv[2:] if sys.argv[1:2] == ["--sanitize"] else []
+    there = build(Path(__file__).parent, Path(sanitized[0]) if sanitized else None, SANITIZED if sanitized else ())
+    sys.exit(0 if there else 1)

@@ -26,6 +26,7 @@ from rota.analysis.guard import Guard
 from rota.analysis.metrics import Metrics
 from rota.analysis.output import whole_file
 from rota.analysis.waiting import Waiting
+from rota.analysis.warmup import AUTO
 from rota.assembly import Request, assemble, default_seed, make_throughputs
 from rota.core import own_code
 from rota.core.allocation import Allocation
@@ -143,11 +144,14 @@ def replay(path: str | Path) -> Result:
     config = dict(first.config)
     try:
         cluster = cluster_from(config["cluster"])
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        measure = measured_jobs(config)
+    except (KeyError, TypeError) as error:
         raise ConfigError(f"{path}:1: the log does not say on which cluster the run was made") from error
+    except ValueError as error:
+        raise ConfigError(f"{path}:1: {error}") from error
     waiting = _waiting_under(config.get("mechanism"), cluster)
     speeds, notes = speeds_of(config)
-    metrics = Metrics(cluster, measured_jobs(config), speeds, endless=bool(config.get("endless")))
+    metrics = Metrics(cluster, measure, speeds, endless=bool(config.get("endless")))
     watch = Watch(metrics.measure, waiting=waiting)
     routes = Routes([metrics, *watch.observers()])
     now = 0.0
@@ -166,9 +170,13 @@ def _waiting_under(mechanism: object, cluster: Cluster) -> Waiting | None:
 
 
 def measured_jobs(config: Mapping[str, Any]) -> tuple[int, int] | str | None:
-    """Which jobs of a logged run count: a range of ids, "auto", or None for all."""
+    """Which jobs of a logged run count: a range of ids, "auto", or None for all. Raises ValueError."""
     asked = config.get("measure")
-    return (asked[0], asked[1]) if isinstance(asked, list | tuple) else asked
+    if asked is None or asked == AUTO:
+        return asked
+    if isinstance(asked, list | tuple) and len(asked) == 2 and all(type(end) is int for end in asked):
+        return (asked[0], asked[1])
+    raise ValueError(f"measure is neither a range of ids nor {AUTO!r}")
 
 
 def speeds_of(config: Mapping[str, Any]) -> tuple[Throughputs | None, list[str]]:
@@ -176,7 +184,7 @@ def speeds_of(config: Mapping[str, Any]) -> tuple[Throughputs | None, list[str]]
     name = config.get("profiles")
     try:
         return make_throughputs(str(name)), []
-    except ConfigError:
+    except (ConfigError, ValueError):  # a path that cannot be one is a ValueError
         return None, [
             f"there is no finish-time fairness: it needs the catalogue of the run, {name!r}, which is not here"
         ]

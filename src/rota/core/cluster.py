@@ -201,12 +201,43 @@ def uniform(
     return Cluster(name=name, servers=tuple(servers), accelerators=accelerators)
 
 
+MOST_GPUS = 2**31 - 1
+"""Of a server that is read from a description."""
+LARGEST_AMOUNT = 1e15
+"""Of CPUs, GB, MB/s and prices there."""
+
+
 def cluster_from(fields: Mapping[str, Any]) -> Cluster:
-    """The cluster of a description."""
-    servers = tuple(Server(id=s[0], type=s[1], capacity=Resources(*s[2:-1]), rack=s[-1]) for s in fields["servers"])
-    known = tuple(AcceleratorType(name=n, memory_gb=m, hourly_price=p) for n, m, p in fields["accelerators"])
-    order = tuple(fields.get("types", ()))
-    return Cluster(name=fields["name"], servers=servers, accelerators=known, type_order=order)
+    """The cluster of a description. Raises KeyError, TypeError or ValueError (or ConfigError) if it is none."""
+    servers = tuple(_server(*s) for s in fields["servers"])
+    known = tuple(_accelerator(n, m, p) for n, m, p in fields["accelerators"])
+    order = tuple(_text(name) for name in fields.get("types", ()))
+    return Cluster(name=_text(fields["name"]), servers=servers, accelerators=known, type_order=order)
+
+
+def _server(name: Any, gpu_type: Any, gpus: Any, *rest: Any) -> Server:
+    *beside, rack = rest
+    if isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 <= gpus <= MOST_GPUS:
+        raise ValueError(f"server {name!r:.40} has no number of GPUs from 0 to {MOST_GPUS}")
+    capacity = Resources(gpus, *(_amount(value) for value in beside))
+    return Server(id=_text(name), type=_text(gpu_type), capacity=capacity, rack=_text(rack))
+
+
+def _accelerator(name: Any, memory_gb: Any, hourly_price: Any) -> AcceleratorType:
+    price = None if hourly_price is None else _amount(hourly_price)
+    return AcceleratorType(name=_text(name), memory_gb=_amount(memory_gb), hourly_price=price)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} in the description of a cluster is not a text")
+    return value
+
+
+def _amount(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST_AMOUNT:
+        raise ValueError(f"{value!r:.40} in the description of a cluster is not a number from 0 to {LARGEST_AMOUNT:g}")
+    return value
 
 
 def cluster_fields(cluster: Cluster) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,6 +44,12 @@ from rota.core.events import (
 from rota.core.gpu_types import gpu_types
 from rota.core.jobs import COLUMNS, Jobs
 from rota.core.placement import Placement, Plan
+from rota.engine.log_check import LogCheck
+
+LONGEST_LINE = 1 << 28
+"""Bytes; a million jobs that are submitted at once need less."""
+LONGEST_REASON = 300
+"""Characters of a message about what is wrong with a line."""
 
 _FLOAT_COLUMNS = {"total_steps", "submitted", "weight", "deadline", "duration", "slo"}
 _TRAITS = tuple(f.name for f in dataclasses.fields(Traits))
@@ -96,31 +103,49 @@ class LineWriter:
 
 
 def read_events(path: str | Path) -> Iterator[Event]:
-    """The events of a log, in order. Raises ConfigError with the line that cannot be read."""
+    """The events of a log, in order; each makes sense after those before it (`engine/log_check.py`).
+
+    Raises ConfigError with the line that cannot be read or does not.
+    """
     text = str(path)
     try:
         with Path(path).open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
         opener: Callable[..., Any] = gzip.open if packed else open
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with opener(path, "rb") as lines:
             yield from _read_lines(lines, text)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"cannot read {text}: {error}") from error
 
 
-def _read_lines(lines: Iterator[str], path: str) -> Iterator[Event]:
+def _read_lines(lines: BinaryIO, path: str) -> Iterator[Event]:
     reader = LineReader()
-    empty = True
-    for number, line in enumerate(lines, start=1):
-        empty = False
+    check = LogCheck()
+    number = 0
+    while line := lines.readline(LONGEST_LINE + 1):
+        number += 1
         try:
-            event = reader.read(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            what = f"{type(error).__name__}: {error}"
+            event = reader.read(_json(line))
+            check.take(event)
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            what = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
             raise ConfigError(f"{path}:{number}: not an event of a Rota log ({what})") from error
+        except ConfigError as error:
+            raise ConfigError(f"{path}:{number}: {str(error)[:LONGEST_REASON]}") from error
         yield event
-    if empty:
+    if number == 0:
         raise ConfigError(f"{path}: the log is empty; give a file written with --events")
+
+
+def _json(line: bytes) -> Any:
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"longer than {LONGEST_LINE} bytes")
+    return json.loads(line, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> None:
+    """NaN and Infinity are null in a log."""
+    raise ValueError(f"{name} is no number")
 
 
 class LineReader:
@@ -130,7 +155,7 @@ class LineReader:
         self._last: Placement | None = None
 
     def read(self, fields: dict[str, Any]) -> Event:
-        """The event of a line; raises KeyError, TypeError or ValueError if it is none."""
+        """The event of a line; raises KeyError, TypeError, ValueError or OverflowError if it is none."""
         kind = fields.pop("event")
         if kind != "Planned":
             return _READERS[kind](fields)
@@ -251,7 +276,29 @@ _WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
 
 
 def _ints(values: list[int]) -> IntArray:
-    return np.array(values, dtype=np.int64)
+    numbers: IntArray = _flat(_numbers(values, "ui", np.int64))
+    return numbers
+
+
+def _reals(values: list[float]) -> FloatArray:
+    numbers: FloatArray = _flat(_numbers(values, "uif", np.float64))
+    return numbers
+
+
+def _flat(numbers: Any) -> Any:
+    if numbers.ndim != 1:
+        raise ValueError("a list has lists in it instead of numbers")
+    return numbers
+
+
+def _numbers(values: list[Any], kinds: str, wanted: Any) -> Any:
+    """A list of numbers, or of lists of them, as an array. Texts and truth values are none, whatever NumPy says."""
+    if not isinstance(values, list):
+        raise TypeError(f"{type(values).__name__} instead of a list of numbers")
+    found = np.array(values) if values else np.zeros(0, dtype=wanted)
+    if found.dtype.kind not in kinds:
+        raise ValueError("a list has an entry that is not a number of 64 bits")
+    return found.astype(wanted, copy=False)
 
 
 def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
@@ -261,14 +308,16 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
             continue
         if name in _FLOAT_COLUMNS:
             missing = _MISSING.get(name, np.nan)
-            columns[name] = np.array([missing if v is None else v for v in fields[name]], dtype=np.float64)
+            columns[name] = _reals([missing if v is None else v for v in fields[name]])
         else:
             columns[name] = _ints(fields[name])
+    if len(columns["tenant"]) != len(columns["profile"]):
+        raise ValueError("tenant and profile have different lengths")
     jobs = Jobs(
         profiles=tuple(fields["profiles"]),
         tenants=tuple(fields["tenants"]),
         gpu_types=gpu_types(len(columns["profile"]), fields.get("allowed_types")),
-        names=np.array(fields["names"], dtype=object) if "names" in fields else None,
+        names=np.array([*fields["names"], None], dtype=object)[:-1] if "names" in fields else None,
         **columns,
     )
     return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)
@@ -293,7 +342,7 @@ def _planned(fields: Mapping[str, Any], last: Placement | None) -> Planned:
     else:
         names = ("first", "second", "type", "gpus", "slot_start", "slot_server", "slot_gpus")
         columns: dict[str, Any] = {name: _ints(fields[name]) for name in names}
-        columns |= {name: np.array(fields[name], dtype=np.float64) for name in _PARTS if name in fields}
+        columns |= {name: _reals(fields[name]) for name in _PARTS if name in fields}
         placement = Placement(kept=_ints(fields["kept"]).astype(np.bool_), **columns)
     if fields.get("same") and not placement.kept.all():
         placement = _kept(placement)
@@ -310,7 +359,9 @@ def _allocated(fields: Mapping[str, Any]) -> Allocated:
     jobs, types = _ints(fields["jobs"]), tuple(fields["types"])
     first, second, gpus = (_ints(v) for v in fields.get("extras", ([], [], [])))
     extras = Options(first=first, second=second, gpus=gpus) if len(first) else NO_OPTIONS
-    share = np.array(fields.get("share", [[0.0] * len(types)] * len(jobs)), dtype=np.float64).reshape(-1, len(types))
+    share = np.zeros((len(jobs), len(types)))
+    if fields.get("share"):
+        share = _numbers(fields["share"], "uif", np.float64).reshape(-1, len(types))
     objective = fields["objective"]
     allocation = Allocation(
         jobs=jobs,
@@ -330,22 +381,22 @@ def _wishes(fields: Any, types: int) -> Wishes | None:
     """None for wishes as they were written once: numbers of a table that nobody has any more."""
     if not isinstance(fields, dict):
         return None
-    cpus, memory_gb, speed = (np.array(column, dtype=np.float64) for column in fields["menu"])
-    return Wishes(cpus, memory_gb, speed, _ints(fields["which"]).reshape(-1, types))
+    cpus, memory_gb, speed = (_reals(column) for column in fields["menu"])
+    return Wishes(cpus, memory_gb, speed, _numbers(fields["which"], "ui", np.int64).reshape(-1, types))
 
 
 def _ran(fields: Mapping[str, Any]) -> RoundsRan:
-    steps = np.array(fields["steps"], dtype=np.float64)
+    steps = _reals(fields["steps"])
     partner = fields.get("partner_steps")
     return RoundsRan(
         at=fields["at"],
         start=fields["start"],
         rounds=fields["rounds"],
         steps=steps,
-        partner_steps=np.zeros(len(steps)) if partner is None else np.array(partner, dtype=np.float64),
-        seconds=np.array(fields["seconds"], dtype=np.float64),
+        partner_steps=np.zeros(len(steps)) if partner is None else _reals(partner),
+        seconds=_reals(fields["seconds"]),
         lost=_ints(fields.get("lost", [])),
-        alone=np.array(fields["alone"], dtype=np.float64) if "alone" in fields else None,
+        alone=_reals(fields["alone"]) if "alone" in fields else None,
     )
 
 
@@ -354,18 +405,14 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Event]] = {
     "JobsSubmitted": _submitted,
     "JobsRejected": lambda f: JobsRejected(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
     "JobsDropped": lambda f: JobsDropped(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
-    "JobsFinished": lambda f: JobsFinished(
-        at=f["at"], jobs=_ints(f["jobs"]), finished_at=np.array(f["finished_at"], dtype=np.float64)
-    ),
+    "JobsFinished": lambda f: JobsFinished(at=f["at"], jobs=_ints(f["jobs"]), finished_at=_reals(f["finished_at"])),
     "Allocated": _allocated,
     "SolveFailed": lambda f: SolveFailed(at=f["at"], reason=f["reason"]),
     "RoundsRan": _ran,
     "PlacementFailed": lambda f: PlacementFailed(at=f["at"], reason=f["reason"]),
     "CapacityChanged": lambda f: CapacityChanged(at=f["at"], capacity=_ints(f["capacity"])),
     "RunEnded": lambda f: RunEnded(at=f["at"], reason=f["reason"]),
-    "ProgressMade": lambda f: ProgressMade(
-        at=f["at"], jobs=_ints(f["jobs"]), steps=np.array(f["steps"], dtype=np.float64)
-    ),
+    "ProgressMade": lambda f: ProgressMade(at=f["at"], jobs=_ints(f["jobs"]), steps=_reals(f["steps"])),
     "JobsParked": lambda f: JobsParked(at=f["at"], jobs=_ints(f["jobs"]), reason=f["reason"]),
     "SpeedsLearned": _learned,
     "JobsPinned": lambda f: JobsPinned(at=f["at"], jobs=_ints(f["jobs"]), pinned=bool(f["pinned"])),

@@ -20,6 +20,8 @@ from rota.kernels.plain_types import by_chance as by_chance
 from rota.kernels.plain_types import by_speed as by_speed
 from rota.kernels.queues import queue_up as queue_up
 
+SIGNATURES: dict[str, tuple[tuple[str, str, str | None, str, int], ...]]
+"""Of every kernel, its arguments: name, kind, shape, in which dimension numbers are positions, the smallest of them."""
 SOURCES: int
 """See `sources`; built before there was such a number, a module does not have it."""
 

@@ -119,12 +119,29 @@ static int64_t without_share(const Queue *q, int64_t kind, const char *unchosen,
     return found;
 }
 
+static const Parameter choose_ones_parameters[] = {
+    {"order", 'q', "O", 'T', 0},
+    {"capacity", 'q', "T", 0, 0},
+    {"runs_on", 'b', "CT", 0, 0},
+    {"job_class", 'q', "J", 'C', 0},
+    {"jobs", 'q', "J", 0, 0},
+    {"share", 'd', "TJ", 0, 0},
+    {"received", 'd', "TJ", 0, 0},
+    {"owed", 'd', "TJ", 0, 0},
+    {"throughput", 'd', "CT", 0, 0},
+    {"type_time", 'd', "T", 0, 0},
+    {"rows", 'Q', ">J", 0, 0},
+    {"gpu_types", 'Q', ">J", 0, 0},
+    {"flags", 'n', NULL, 0, 0},
+};
+SIGNATURE(choose_ones);
+
 KERNEL(choose_ones)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqbqqdddddQQ", 1) < 0)
+    if (!TAKE(held, choose_ones))
         return NULL;
-    int64_t flags = PyLong_AsLongLong(args[12]);
+    int64_t flags = WHOLE(held, 12);
     const int64_t *order = INTS(held, 0), *capacity = INTS(held, 1);
     Queue q = {
         .runs_on = BOOLS(held, 2), .job_class = INTS(held, 3), .jobs = INTS(held, 4), .share = FLOATS(held, 5),
@@ -166,10 +183,20 @@ KERNEL(choose_ones)
     return Py_BuildValue("LO", (long long)at, crowded ? Py_True : Py_False);
 }
 
+static const Parameter stay_parameters[] = {
+    {"rows", 'q', "K", 'J', 0},
+    {"gpu_types", 'q', "K", 0, 0},
+    {"last_task", 'q', "J", 'L', -1},
+    {"last_type", 'q', "L", 0, 0},
+    {"row", 'Q', "K", 0, 0},
+    {"kept", 'B', "K", 0, 0},
+};
+SIGNATURE(stay);
+
 KERNEL(stay)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqQB", 0) < 0)
+    if (!TAKE(held, stay))
         return NULL;
     const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *last_task = INTS(held, 2), *last_type = INTS(held, 3);
     int64_t *row = INTS(held, 4), tasks = LENGTH(held, 0);
@@ -185,10 +212,27 @@ KERNEL(stay)
     return PyBool_FromLong(same);
 }
 
+static const Parameter arrange_parameters[] = {
+    {"rows", 'q', "N", 'J', 0},
+    {"gpu_types", 'q', "N", 0, 0},
+    {"put", 'q', "K", 'N', 0},
+    {"config", 'q', "K", 'C', 0},
+    {"jobs", 'q', "J", 0, 0},
+    {"gpus", 'q', "J", 0, 0},
+    {"last", 'q', "J", 0, 0},
+    {"cpus", 'd', "C", 0, 0},
+    {"memory", 'd', "C", 0, 0},
+    {"speed", 'd', "C", 0, 0},
+    {"out", 'Q', "4K", 0, 0},
+    {"beside", 'D', "3K", 0, 0},
+    {"kept", 'B', "K", 0, 0},
+};
+SIGNATURE(arrange);
+
 KERNEL(arrange)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqqqqdddQDB", 0) < 0)
+    if (!TAKE(held, arrange))
         return NULL;
     const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *put = INTS(held, 2), *config = INTS(held, 3);
     const int64_t *jobs = INTS(held, 4), *gpus = INTS(held, 5), *last = INTS(held, 6);
@@ -219,16 +263,26 @@ KERNEL(arrange)
         kept[at++] = last[row] >= 0;
     }
     PyMem_Free(place);
+    if (at < tasks)
+        return arrays_refuse(&held, PyExc_ValueError, "put names two tasks of one job");
     arrays_release(&held);
     Py_RETURN_NONE;
 }
 
+static const Parameter by_gpus_parameters[] = {
+    {"queue", 'q', "Q", 'J', 0},
+    {"gpus", 'q', "J", COUNT, 0},
+    {"taken", 'Q', ">Q", 0, 0},
+    {"free", 'n', NULL, 0, 0},
+};
+SIGNATURE(by_gpus);
+
 KERNEL(by_gpus)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqQ", 1) < 0)
+    if (!TAKE(held, by_gpus))
         return NULL;
-    int64_t free = PyLong_AsLongLong(args[3]);
+    int64_t free = WHOLE(held, 3);
     const int64_t *queue = INTS(held, 0), *gpus = INTS(held, 1);
     int64_t *taken = INTS(held, 2), at = 0;
     for (int64_t i = 0; i < LENGTH(held, 0) && free > 0; i++)
@@ -240,13 +294,19 @@ KERNEL(by_gpus)
     return PyLong_FromLongLong(at);
 }
 
+static const Parameter is_permutation_parameters[] = {
+    {"order", 'q', "K", 0, 0},
+    {"count", 'n', NULL, 0, 0},
+};
+SIGNATURE(is_permutation);
+
 KERNEL(is_permutation)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "q", 1) < 0)
+    if (!TAKE(held, is_permutation))
         return NULL;
     const int64_t *order = INTS(held, 0);
-    int64_t length = LENGTH(held, 0), wanted = PyLong_AsLongLong(args[1]), good = length == wanted;
+    int64_t length = LENGTH(held, 0), wanted = WHOLE(held, 1), good = length == wanted;
     char *seen = good ? PyMem_Calloc((size_t)length + 1, 1) : NULL;
     if (good && seen == NULL) {
         arrays_release(&held);

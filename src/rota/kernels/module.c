@@ -2,62 +2,17 @@
    mechanisms. */
 #include "arrays.h"
 
-#include <string.h>
-
 #define KERNELS(EACH) \
     EACH(append) EACH(arrange) EACH(book) EACH(by_chance) EACH(by_gpus) EACH(by_speed) EACH(charge) EACH(choose_ones) \
     EACH(is_permutation) EACH(look_up) EACH(queue_up) EACH(seat) EACH(slowest_full) EACH(slowest_many) \
     EACH(slowest_one) EACH(stay) EACH(walk) EACH(whole) EACH(without)
 
-#define DECLARE(name) KERNEL(name);
+#define DECLARE(name) \
+    KERNEL(name); \
+    extern const Signature name##_signature;
 KERNELS(DECLARE)
 
-/* Read-only memory of an array whose items do not lie one after the other: a copy. */
-static int take_copy(PyObject *array, Py_buffer *view)
-{
-    PyErr_Clear();
-    PyObject *copy = PyMemoryView_GetContiguous(array, PyBUF_READ, 'C');
-    if (copy == NULL)
-        return -1;
-    int taken = PyObject_GetBuffer(copy, view, PyBUF_SIMPLE);
-    Py_DECREF(copy);
-    return taken;
-}
-
-int arrays_take(Arrays *held, PyObject *const *args, Py_ssize_t count, const char *letters, Py_ssize_t numbers)
-{
-    Py_ssize_t wanted = (Py_ssize_t)strlen(letters) + numbers;
-    held->count = 0;
-    if (count != wanted) {
-        PyErr_Format(PyExc_TypeError, "%zd arguments instead of %zd", count, wanted);
-        return -1;
-    }
-    for (const char *letter = letters; *letter; letter++, args++) {
-        int writable = *letter < 'a';
-        Py_ssize_t size = (*letter | 32) == 'b' ? 1 : 8;
-        Py_buffer *view = &held->view[held->count];
-        if (PyObject_GetBuffer(*args, view, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0 &&
-            (writable || take_copy(*args, view) < 0)) {
-            arrays_release(held);
-            return -1;
-        }
-        held->count++;
-        if (view->itemsize != size) {
-            PyErr_Format(PyExc_TypeError, "argument %d has items of %zd bytes instead of %zd", held->count - 1,
-                         view->itemsize, size);
-            arrays_release(held);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-void arrays_release(Arrays *held)
-{
-    while (held->count > 0)
-        PyBuffer_Release(&held->view[--held->count]);
-}
-
+#define SIGNATURE_OF(name) &name##_signature,
 #define ENTRY(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL},
 
 static PyMethodDef methods[] = {KERNELS(ENTRY){NULL, NULL, 0, NULL}};
@@ -71,10 +26,45 @@ static struct PyModuleDef definition = {
 #define ROTA_SOURCES 0
 #endif
 
+/* What a kernel takes: (name, kind, shape, below, least) of every argument, as arrays.h says. */
+static PyObject *described(const Signature *signature)
+{
+    PyObject *all = PyTuple_New(signature->count);
+    for (int n = 0; all != NULL && n < signature->count; n++) {
+        const Parameter *p = &signature->parameters[n];
+        const char below[2] = {p->below, 0};
+        PyObject *one = Py_BuildValue("sCzsi", p->name, p->kind, p->shape, below, p->least);
+        if (one == NULL)
+            Py_CLEAR(all);
+        else
+            PyTuple_SET_ITEM(all, n, one);
+    }
+    return all;
+}
+
+/* The same of all kernels, by name; tests make calls from it that have to be refused. */
+static int add_signatures(PyObject *module)
+{
+    static const Signature *const signatures[] = {KERNELS(SIGNATURE_OF) NULL};
+    PyObject *by_name = PyDict_New();
+    for (const Signature *const *each = signatures; by_name != NULL && *each != NULL; each++) {
+        PyObject *parameters = described(*each);
+        if (parameters == NULL || PyDict_SetItemString(by_name, (*each)->name, parameters) < 0)
+            Py_CLEAR(by_name);
+        Py_XDECREF(parameters);
+    }
+    int added = by_name == NULL ? -1 : PyModule_AddObjectRef(module, "SIGNATURES", by_name);
+    Py_XDECREF(by_name);
+    return added;
+}
+
 PyMODINIT_FUNC PyInit__compiled(void)
 {
+    if (arrays_prepare() < 0)
+        return NULL;
     PyObject *module = PyModule_Create(&definition);
-    if (module != NULL && PyModule_AddIntConstant(module, "SOURCES", ROTA_SOURCES) < 0)
+    if (module != NULL &&
+        (PyModule_AddIntConstant(module, "SOURCES", ROTA_SOURCES) < 0 || add_signatures(module) < 0))
         Py_CLEAR(module);
     return module;
 }

@@ -17,13 +17,14 @@ typedef struct {
     /* Tasks in the order of serving. */
     const int64_t *sizes, *wishes, *fair;
     int64_t tasks;
-    /* What has been put. */
-    int64_t *task_of, *config_of, *start_of, *server_of, *part_of, rows, most;
+    /* What has been put; room for so many tasks and slots. */
+    int64_t *task_of, *config_of, *start_of, *server_of, *part_of, rows, most, most_slots;
+    int full_up; /* there was no room for a task or slot, or a server has not the GPUs that a task should have there */
     /* Who is on a server: in the order in which they were put, and from the first use on in that in which they came.
        NULL as long as nobody had to make room. */
     int64_t *here, *here_count, *here_seen, most_here, changes;
     double *came;
-    int64_t *target; /* servers and GPUs of slots, and rows on a server */
+    int64_t *target; /* [servers] and [servers] servers and GPUs of slots, and rows on a server */
 } Packing;
 
 static inline double part_of_whole(double whole, int64_t part, int64_t size)
@@ -47,6 +48,21 @@ static void skip_full(Packing *p)
         p->full++;
 }
 
+/* Whether another task with so many slots can be written down. */
+static int has_room(Packing *p, int64_t slots)
+{
+    p->full_up |= p->rows >= p->most || slots > p->most_slots - p->start_of[p->rows];
+    return !p->full_up;
+}
+
+/* So many, or fewer if there is not enough for them. */
+static inline int64_t fewer(int64_t part, double enough)
+{
+    if (enough < (double)part)
+        return enough > 0 ? (int64_t)enough : 0;
+    return part;
+}
+
 /* Where a task would go, behind the slots of those that are there; how many slots, 0 if there is no room. */
 static int64_t fit(Packing *p, int64_t size, int64_t wish)
 {
@@ -54,6 +70,8 @@ static int64_t fit(Packing *p, int64_t size, int64_t wish)
     if (p->hints[wish] >= p->servers)
         return 0; /* it has failed before */
     skip_full(p);
+    if (!has_room(p, 1))
+        return 0;
     if (size == 1) {
         server_of[0] = first_server(p, wish);
         part_of[0] = 1;
@@ -62,12 +80,14 @@ static int64_t fit(Packing *p, int64_t size, int64_t wish)
     double cpus = p->hold_cpus[wish] / (double)size, memory = p->hold_memory[wish] / (double)size;
     for (int64_t server = p->full; server < p->servers; server++) {
         int64_t part = p->gpus[server] < size ? p->gpus[server] : size;
-        if (part > 0 && cpus > 0 && p->cpus[server] / cpus < (double)part)
-            part = (int64_t)(p->cpus[server] / cpus);
-        if (part > 0 && memory > 0 && p->memory[server] / memory < (double)part)
-            part = (int64_t)(p->memory[server] / memory);
+        if (part > 0 && cpus > 0)
+            part = fewer(part, p->cpus[server] / cpus);
+        if (part > 0 && memory > 0)
+            part = fewer(part, p->memory[server] / memory);
         if (part <= 0)
             continue;
+        if (!has_room(p, slots + 1))
+            return 0;
         server_of[slots] = server;
         part_of[slots++] = part;
         size -= part;
@@ -84,6 +104,10 @@ static void put(Packing *p, int64_t task, int64_t size, int64_t wish, int64_t sl
     int64_t begin = p->start_of[p->rows], end = begin + slots;
     for (int64_t slot = begin; slot < end; slot++) {
         int64_t server = p->server_of[slot], part = p->part_of[slot];
+        if (part > p->gpus[server]) {
+            p->full_up = 1;
+            return;
+        }
         p->gpus[server] -= part;
         p->cpus[server] -= part_of_whole(p->hold_cpus[wish], part, size);
         p->memory[server] -= part_of_whole(p->hold_memory[wish], part, size);
@@ -209,7 +233,7 @@ static int64_t emptied(Packing *p, int64_t size, int64_t *server_of, int64_t *pa
 /* What happens to a task whose wish does not fit. */
 static void squeeze(Packing *p, int64_t task, int64_t size, int64_t wish)
 {
-    int64_t slots = 0, *servers = p->target, *parts = servers + p->most, *chosen = parts + p->most;
+    int64_t slots = 0, *servers = p->target, *parts = servers + p->servers, *chosen = parts + p->servers;
     if (beyond(p, size, wish)) {
         wish = p->fair[task];
         slots = fit(p, size, wish);
@@ -221,6 +245,8 @@ static void squeeze(Packing *p, int64_t task, int64_t size, int64_t wish)
                       part_of_whole(p->hold_memory[wish], parts[i], size), chosen);
         slots = fit(p, size, wish);
         if (slots == 0) {
+            if (!has_room(p, count))
+                return;
             memcpy(p->server_of + p->start_of[p->rows], servers, (size_t)count * sizeof(int64_t));
             memcpy(p->part_of + p->start_of[p->rows], parts, (size_t)count * sizeof(int64_t));
             slots = count;
@@ -243,7 +269,9 @@ static int64_t *prepare(Packing *p)
     for (int64_t server = 0; server < p->servers; server++)
         p->most_here = gpus[server] > p->most_here ? gpus[server] : p->most_here;
     PyMem_Free(gpus);
-    size_t items = (size_t)(p->servers * (p->most_here + 2) + 3 * p->most + p->most_here);
+    if (p->most_here > MOST_COUNT)
+        return NULL;
+    size_t items = (size_t)(p->servers * (p->most_here + 4) + p->most + p->most_here);
     int64_t *memory = PyMem_Malloc(items * sizeof(int64_t));
     if (memory == NULL)
         return NULL;
@@ -279,6 +307,8 @@ static int fits_there(const Packing *p, int64_t size, int64_t wish, int64_t slot
 static int stay_there(Packing *p, int64_t task, const int64_t *server, const int64_t *part, int64_t slots, int squeezes)
 {
     int64_t size = p->sizes[task], wish = p->wishes[task], begin = p->start_of[p->rows];
+    if (!has_room(p, slots))
+        return 0;
     memcpy(p->server_of + begin, server, (size_t)slots * sizeof(int64_t));
     memcpy(p->part_of + begin, part, (size_t)slots * sizeof(int64_t));
     if (!fits_there(p, size, wish, slots))
@@ -311,32 +341,91 @@ static int go_anywhere(Packing *p, int64_t task, int squeezes)
     return 1;
 }
 
+static const Parameter walk_parameters[] = {
+    {"gpus", 'Q', "S", COUNT, 0},
+    {"cpus", 'D', "S", 0, 0},
+    {"memory", 'D', "S", 0, 0},
+    {"hold_cpus", 'd', "C", 0, 0},
+    {"hold_memory", 'd', "C", 0, 0},
+    {"sizes", 'q', "N", COUNT, 1},
+    {"wishes", 'q', "N", 'C', 0},
+    {"cut", 'q', "N", 'C', 0},
+    {"task_of", 'Q', "M", 0, 0},
+    {"config_of", 'Q', "M", 0, 0},
+    {"start_of", 'Q', "U", 0, 0},
+    {"server_of", 'Q', "P", 0, 0},
+    {"part_of", 'Q', "P", 0, 0},
+    {"stay_start", 'q', "Y", 0, 0},
+    {"stay_server", 'q', "Z", 'S', 0},
+    {"stay_part", 'q', "Z", COUNT, 1},
+    {"at", 'n', NULL, 0, 0},
+    {"rows", 'n', NULL, 0, 0},
+    {"free", 'n', NULL, 0, 0},
+    {"fair_cpus", 'f', NULL, 0, 0},
+    {"fair_memory", 'f', NULL, 0, 0},
+    {"squeezes", 't', NULL, 0, 0},
+};
+SIGNATURE(walk);
+
+/* Whether starts of slots ascend within so many slots. */
+static int ascends(const int64_t *start, int64_t tasks, int64_t slots)
+{
+    int fine = start[0] >= 0 && start[tasks] <= slots;
+    for (int64_t task = 0; task < tasks; task++)
+        fine &= start[task] <= start[task + 1];
+    return fine;
+}
+
+/* Whether what has been put before makes sense. */
+static int is_sound(const Packing *p)
+{
+    if (p->start_of[0] != 0 || !ascends(p->start_of, p->rows, p->most_slots))
+        return 0;
+    int fine = 1;
+    for (int64_t row = 0; row < p->rows; row++)
+        fine &= p->task_of[row] >= 0 && p->task_of[row] < p->tasks && p->config_of[row] >= 0 &&
+                p->config_of[row] < p->configs;
+    for (int64_t slot = 0; slot < p->start_of[p->rows]; slot++)
+        fine &= p->server_of[slot] >= 0 && p->server_of[slot] < p->servers && p->part_of[slot] > 0 &&
+                p->part_of[slot] <= MOST_COUNT;
+    return fine;
+}
+
 KERNEL(walk)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "QDDddqqqQQQQQqqq", 6) < 0)
+    if (!TAKE(held, walk))
         return NULL;
-    int64_t at = PyLong_AsLongLong(args[16]), staying = LENGTH(held, 13) - 1;
-    int squeezes = PyObject_IsTrue(args[21]), fine = 1;
-    Packing p = {.rows = PyLong_AsLongLong(args[17]), .free = PyLong_AsLongLong(args[18]),
-                 .fair_cpus = PyFloat_AsDouble(args[19]), .fair_memory = PyFloat_AsDouble(args[20])};
+    int64_t at = WHOLE(held, 16), staying = LENGTH(held, 13) - 1;
+    int squeezes = WHOLE(held, 21) != 0, fine = 1;
+    Packing p = {.rows = WHOLE(held, 17), .free = WHOLE(held, 18), .fair_cpus = NUMBER(held, 19),
+                 .fair_memory = NUMBER(held, 20)};
     p.gpus = INTS(held, 0), p.cpus = FLOATS(held, 1), p.memory = FLOATS(held, 2), p.servers = LENGTH(held, 0);
     p.hold_cpus = FLOATS(held, 3), p.hold_memory = FLOATS(held, 4), p.configs = LENGTH(held, 3);
     p.sizes = INTS(held, 5), p.wishes = INTS(held, 6), p.fair = INTS(held, 7), p.tasks = LENGTH(held, 6);
     p.most = LENGTH(held, 8), p.task_of = INTS(held, 8), p.config_of = INTS(held, 9), p.start_of = INTS(held, 10);
-    p.server_of = INTS(held, 11), p.part_of = INTS(held, 12);
+    p.server_of = INTS(held, 11), p.part_of = INTS(held, 12), p.most_slots = LENGTH(held, 11);
     const int64_t *start = INTS(held, 13), *server = INTS(held, 14), *part = INTS(held, 15);
+    if (LENGTH(held, 10) != p.most + 1 || p.rows < 0 || p.rows > p.most || !is_sound(&p))
+        return arrays_refuse(&held, PyExc_ValueError, "task_of, config_of, start_of, server_of and part_of are not %lld tasks",
+                             (long long)p.rows);
+    if (staying < 0 || staying > p.tasks || at < 0 || !ascends(start, staying, LENGTH(held, 14)))
+        return arrays_refuse(&held, PyExc_ValueError, "stay_start has not the slots of the first tasks");
+    if (p.free < 0 || p.free > p.servers * MOST_COUNT)
+        return arrays_refuse(&held, PyExc_ValueError, "free is %lld GPUs", (long long)p.free);
     p.hints = PyMem_Calloc((size_t)p.configs, sizeof(int64_t));
     fine = p.hints != NULL;
-    for (; at < staying && fine; at++)
+    for (; at < staying && fine && !p.full_up; at++)
         if (!stay_there(&p, at, server + start[at], part + start[at], start[at + 1] - start[at], squeezes)) {
             fine = !squeezes;
             break;
         }
-    for (; at >= staying && at < p.tasks && p.free > 0 && fine; at++)
+    for (; at >= staying && at < p.tasks && p.free > 0 && fine && !p.full_up; at++)
         fine = go_anywhere(&p, at, squeezes);
     PyMem_Free(p.hints);
     PyMem_Free(p.here);
+    if (p.full_up)
+        return arrays_refuse(&held, PyExc_ValueError, "the slots of tasks need more GPUs or room than there is");
     arrays_release(&held);
     if (!fine)
         return PyErr_NoMemory();

@@ -3,6 +3,7 @@
 #include "arrays.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct {
     double distance;
@@ -12,7 +13,7 @@ typedef struct {
 typedef struct {
     int64_t jobs, types, known;  /* `known`: jobs that have a place */
     const double *seconds;       /* [jobs, types] */
-    const int64_t *workers;      /* [types] */
+    int64_t *workers, *order;    /* [types], and [jobs] who comes first: copies, because signals are heeded between jobs */
     int64_t *first, *queued;     /* [types] the node of the first place; jobs in queues of that type */
     int64_t **queue, **every;    /* [types] those jobs, and all that have a place; longest on that type first */
     int64_t **ahead;             /* [types] of every job, how many of `every` come before it */
@@ -23,6 +24,7 @@ typedef struct {
     int64_t *leaver, *to;        /* [nodes] who leaves, and where to, on the shortest way to a place with room */
     int64_t *touched, touches;
     double dearer, nearest;      /* `nearest`: the shortest way found so far */
+    int starved;                 /* there was no memory */
     Entry *heap;
     int64_t heaped, room;
 } Queues;
@@ -37,8 +39,10 @@ static int push(Queues *q, Entry entry)
     if (q->heaped == q->room) {
         int64_t room = q->room ? 2 * q->room : 1024;
         Entry *heap = PyMem_Realloc(q->heap, (size_t)room * sizeof(Entry));
-        if (heap == NULL)
+        if (heap == NULL) {
+            q->starved = 1;
             return 0;
+        }
         q->heap = heap;
         q->room = room;
     }
@@ -193,7 +197,7 @@ static double least_cost(Queues *q, int64_t job, int64_t *best_type, int *has_ro
     return least;
 }
 
-/* The place at which the shortest way of a job to a place with room begins, -1 without memory; prices follow. */
+/* The place at which the shortest way of a job to a place with room begins, -1 if there is none; prices follow. */
 static int64_t entry_of(Queues *q, int64_t job, double least)
 {
     int64_t entry = -1;
@@ -277,10 +281,14 @@ static int64_t *prepare(Queues *q)
     int64_t nodes = 0, types = q->types, jobs = q->jobs;
     for (int64_t type = 0; type < types; type++)
         nodes += places_of(q, type);
-    size_t items = (size_t)(7 * nodes + 7 * types + 2 * jobs + 3 * types * (jobs + 1));
+    size_t items = (size_t)(7 * nodes + 8 * types + 3 * jobs + 3 * types * (jobs + 1));
     int64_t *memory = PyMem_Calloc(items, sizeof(int64_t)), *next = memory;
     if (memory == NULL)
         return NULL;
+    memcpy(next, q->workers, (size_t)types * sizeof(int64_t));
+    q->workers = next, next += types;
+    memcpy(next, q->order, (size_t)jobs * sizeof(int64_t));
+    q->order = next, next += jobs;
     q->first = next, next += types;
     q->queued = next, next += types;
     q->low = next, next += types;
@@ -311,17 +319,32 @@ static int64_t *prepare(Queues *q)
     return memory;
 }
 
+static const Parameter queue_up_parameters[] = {
+    {"seconds", 'd', "JT", 0, 0},
+    {"workers", 'q', "T", COUNT, 0},
+    {"order", 'q', "J", 'J', 0},
+    {"types", 'Q', "J", 0, 0},
+    {"places", 'Q', "J", 0, 0},
+};
+SIGNATURE(queue_up);
+
 KERNEL(queue_up)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "dqqQQ", 0) < 0)
+    if (!TAKE(held, queue_up))
         return NULL;
-    Queues q = {.seconds = FLOATS(held, 0), .workers = INTS(held, 1), .jobs = LENGTH(held, 2), .types = LENGTH(held, 1)};
-    const int64_t *order = INTS(held, 2);
-    int64_t *types = INTS(held, 3), *places = INTS(held, 4), *memory = prepare(&q);
+    Queues q = {.seconds = FLOATS(held, 0), .workers = INTS(held, 1), .order = INTS(held, 2), .jobs = LENGTH(held, 2),
+                .types = LENGTH(held, 1)};
+    int64_t *types = INTS(held, 3), *places = INTS(held, 4), workers = 0;
+    for (int64_t type = 0; type < q.types; type++)
+        workers += q.workers[type];
+    if (workers == 0 && q.jobs > 0)
+        return arrays_refuse(&held, PyExc_ValueError, "workers has nobody");
+    int64_t *memory = prepare(&q);
     int fine = memory != NULL, stopped = 0;
+    q.starved = !fine;
     for (int64_t i = 0; i < q.jobs && fine && !stopped; i++) {
-        fine = place_job(&q, order[i]);
+        fine = q.type_of[q.order[i]] < 0 && place_job(&q, q.order[i]);
         stopped = i % 64 == 0 && PyErr_CheckSignals() < 0;
     }
     for (int64_t type = 0; type < q.types && fine && !stopped; type++)
@@ -334,7 +357,9 @@ KERNEL(queue_up)
     arrays_release(&held);
     if (stopped)
         return NULL;
-    if (!fine)
+    if (q.starved)
         return PyErr_NoMemory();
+    if (!fine)
+        return arrays_refuse(&held, PyExc_ValueError, "order has a job twice, or seconds are no numbers or too large");
     Py_RETURN_NONE;
 }

@@ -3,20 +3,42 @@
 
 #include <math.h>
 
+static const Parameter look_up_parameters[] = {
+    {"first", 'q', "K", 0, 0},
+    {"gpu_types", 'q', "K", 'T', 0},
+    {"jobs", 'q', "J", 0, 0},
+    {"job_class", 'q', "J", 'C', 0},
+    {"throughput", 'd', "CT", 0, 0},
+    {"total", 'd', "J", 0, 0},
+    {"done", 'd', "J", 0, 0},
+    {"speed", 'd', "K?", 0, 0},
+    {"seconds", 'd', "CT", 0, 0},
+    {"rate", 'D', "K", 0, 0},
+    {"left", 'D', "K", 0, 0},
+    {"chunk", 'D', "K?", 0, 0},
+    {"types", 'n', "T", 0, 0},
+    {"length", 'f', NULL, 0, 0},
+};
+SIGNATURE(look_up);
+
 KERNEL(look_up)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqdddddDDD", 2) < 0)
+    if (!TAKE(held, look_up))
         return NULL;
-    int64_t types = PyLong_AsLongLong(args[12]);
-    double length = PyFloat_AsDouble(args[13]);
+    int64_t types = WHOLE(held, 12);
+    double length = NUMBER(held, 13);
     const int64_t *first = INTS(held, 0), *kinds = INTS(held, 1), *jobs = INTS(held, 2), *job_class = INTS(held, 3);
     const double *rates = FLOATS(held, 4), *total = FLOATS(held, 5), *done = FLOATS(held, 6);
     const double *speed = LENGTH(held, 7) ? FLOATS(held, 7) : NULL, *seconds = FLOATS(held, 8);
     double *rate = FLOATS(held, 9), *left = FLOATS(held, 10), *chunk = LENGTH(held, 11) ? FLOATS(held, 11) : NULL;
     int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 2);
     for (int64_t i = 0; i < tasks; i++) {
-        int64_t at = position(jobs, active, first[i]), cell = job_class[at] * types + kinds[i];
+        int64_t at = position(jobs, active, first[i]);
+        if (at == active || jobs[at] != first[i])
+            return arrays_refuse(&held, PyExc_IndexError, "first[%lld] is job %lld, which is not among jobs", (long long)i,
+                                 (long long)first[i]);
+        int64_t cell = job_class[at] * types + kinds[i];
         left[i] = total[at] - done[at];
         rate[i] = speed == NULL ? rates[cell] : rates[cell] * speed[i];
         if (chunk != NULL) {
@@ -50,15 +72,34 @@ static double product(const double *one, const double *two, int64_t count)
     return sum;
 }
 
+static const Parameter charge_parameters[] = {
+    {"first", 'q', "K", ANY_NUMBER, 0},
+    {"second", 'q', "K", ANY_NUMBER, -1},
+    {"gpu_types", 'q', "K", 'T', 0},
+    {"gpus", 'q', "K", 0, 0},
+    {"seconds", 'd', "K", 0, 0},
+    {"prices", 'd', "T", 0, 0},
+    {"cpus", 'd', "K?", 0, 0},
+    {"memory", 'd', "K?", 0, 0},
+    {"gpu_s", 'D', "N", 0, 0},
+    {"price", 'D', "N", 0, 0},
+    {"by_type", 'D', "T", 0, 0},
+    {"unsaid", 'D', "T", 0, 0},
+    {"beside", 'D', "2", 0, 0},
+};
+SIGNATURE(charge);
+
 KERNEL(charge)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqddddDDDDD", 0) < 0)
+    if (!TAKE(held, charge))
         return NULL;
     const int64_t *first = INTS(held, 0), *second = INTS(held, 1), *kinds = INTS(held, 2), *gpus = INTS(held, 3);
     const double *seconds = FLOATS(held, 4), *prices = FLOATS(held, 5);
     double *gpu_s = FLOATS(held, 8), *price = FLOATS(held, 9), *beside = FLOATS(held, 12);
     int64_t tasks = LENGTH(held, 0), types = LENGTH(held, 10), room = LENGTH(held, 8);
+    if (LENGTH(held, 6) != LENGTH(held, 7))
+        return arrays_refuse(&held, PyExc_ValueError, "cpus and memory have different lengths");
     for (int64_t i = 0; i < tasks; i++)
         if (first[i] >= room || second[i] >= room) {
             arrays_release(&held);
@@ -84,15 +125,31 @@ KERNEL(charge)
     Py_RETURN_TRUE;
 }
 
+static const Parameter book_parameters[] = {
+    {"rows", 'q', "K", 'J', 0},
+    {"gpu_types", 'q', "K", 'T', 0},
+    {"gpus", 'q', "K", 0, 0},
+    {"steps", 'd', "K", 0, 0},
+    {"seconds", 'd', "K", 0, 0},
+    {"each", 'd', "rK", 0, 0},
+    {"done", 'D', "J", 0, 0},
+    {"attained", 'D', "J", 0, 0},
+    {"last_ran", 'D', "J", 0, 0},
+    {"received", 'D', "TJ", 0, 0},
+    {"type_time", 'D', "T?", 0, 0},
+    {"now", 'f', NULL, 0, 0},
+};
+SIGNATURE(book);
+
 KERNEL(book)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqdddDDDDD", 1) < 0)
+    if (!TAKE(held, book))
         return NULL;
     const int64_t *rows = INTS(held, 0), *kinds = INTS(held, 1), *gpus = INTS(held, 2);
     const double *steps = FLOATS(held, 3), *seconds = FLOATS(held, 4), *each = FLOATS(held, 5);
     double *done = FLOATS(held, 6), *attained = FLOATS(held, 7), *last_ran = FLOATS(held, 8);
-    double *received = FLOATS(held, 9), *type_time = FLOATS(held, 10), now = PyFloat_AsDouble(args[11]);
+    double *received = FLOATS(held, 9), *type_time = FLOATS(held, 10), now = NUMBER(held, 11);
     int64_t tasks = LENGTH(held, 0), active = LENGTH(held, 6), types = LENGTH(held, 10);
     int64_t rounds = tasks && types ? LENGTH(held, 5) / tasks : 0;
     for (int64_t i = 0; i < tasks; i++) {
@@ -107,12 +164,19 @@ KERNEL(book)
     Py_RETURN_NONE;
 }
 
+static const Parameter slowest_full_parameters[] = {
+    {"rate", 'd', "K", 0, 0},
+    {"left", 'd', "K", 0, 0},
+    {"length", 'f', NULL, 0, 0},
+};
+SIGNATURE(slowest_full);
+
 KERNEL(slowest_full)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "dd", 1) < 0)
+    if (!TAKE(held, slowest_full))
         return NULL;
-    double length = PyFloat_AsDouble(args[2]);
+    double length = NUMBER(held, 2);
     const double *rate = FLOATS(held, 0), *left = FLOATS(held, 1);
     double fewest = INFINITY, longest = 0.0;
     for (int64_t i = 0; i < LENGTH(held, 0); i++) {
@@ -130,12 +194,24 @@ KERNEL(slowest_full)
     return Py_BuildValue("dd", fewest > 0 ? fewest : 0.0, longest);
 }
 
+static const Parameter slowest_many_parameters[] = {
+    {"rate", 'd', "K", 0, 0},
+    {"left", 'D', "K", 0, 0},
+    {"starts", 'd', "R", 0, 0},
+    {"each", 'D', ">RK", 0, 0},
+    {"steps", 'D', "K", 0, 0},
+    {"seconds", 'D', "K", 0, 0},
+    {"length", 'f', NULL, 0, 0},
+    {"start", 'f', NULL, 0, 0},
+};
+SIGNATURE(slowest_many);
+
 KERNEL(slowest_many)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "dDdDDD", 2) < 0)
+    if (!TAKE(held, slowest_many))
         return NULL;
-    double length = PyFloat_AsDouble(args[6]), start = PyFloat_AsDouble(args[7]);
+    double length = NUMBER(held, 6), start = NUMBER(held, 7);
     const double *rate = FLOATS(held, 0), *starts = FLOATS(held, 2);
     double *left = FLOATS(held, 1), *each = FLOATS(held, 3), *steps = FLOATS(held, 4), *seconds = FLOATS(held, 5);
     int64_t tasks = LENGTH(held, 0), rounds = LENGTH(held, 2);
@@ -154,13 +230,27 @@ KERNEL(slowest_many)
     Py_RETURN_NONE;
 }
 
+static const Parameter slowest_one_parameters[] = {
+    {"rate", 'd', "K", 0, 0},
+    {"left", 'D', "K", 0, 0},
+    {"gpus", 'q', "K", 0, 0},
+    {"steps", 'D', "K", 0, 0},
+    {"seconds", 'D', "K", 0, 0},
+    {"finish", 'D', "K", 0, 0},
+    {"length", 'f', NULL, 0, 0},
+    {"now", 'f', NULL, 0, 0},
+    {"start", 'f', NULL, 0, 0},
+    {"split_fails", 't', NULL, 0, 0},
+};
+SIGNATURE(slowest_one);
+
 KERNEL(slowest_one)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "dDqDDD", 4) < 0)
+    if (!TAKE(held, slowest_one))
         return NULL;
-    double length = PyFloat_AsDouble(args[6]), now = PyFloat_AsDouble(args[7]), start = PyFloat_AsDouble(args[8]);
-    int split_fails = PyObject_IsTrue(args[9]);
+    double length = NUMBER(held, 6), now = NUMBER(held, 7), start = NUMBER(held, 8);
+    int split_fails = WHOLE(held, 9) != 0;
     const double *rate = FLOATS(held, 0);
     const int64_t *gpus = INTS(held, 2);
     double *left = FLOATS(held, 1), *steps = FLOATS(held, 3), *seconds = FLOATS(held, 4), *finish = FLOATS(held, 5);
@@ -186,12 +276,20 @@ KERNEL(slowest_one)
     return Py_BuildValue("dL", end, (long long)through);
 }
 
+static const Parameter whole_parameters[] = {
+    {"chunk", 'd', "K", 0, 0},
+    {"left", 'D', "K", 0, 0},
+    {"steps", 'D', "K", 0, 0},
+    {"rounds", 'f', NULL, 0, 0},
+};
+SIGNATURE(whole);
+
 KERNEL(whole)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "dDD", 1) < 0)
+    if (!TAKE(held, whole))
         return NULL;
-    double rounds = PyFloat_AsDouble(args[3]);
+    double rounds = NUMBER(held, 3);
     const double *chunk = FLOATS(held, 0);
     double *left = FLOATS(held, 1), *steps = FLOATS(held, 2);
     int64_t through = 0;

@@ -18,6 +18,7 @@ typedef struct {
 
 enum { NOBODY = -1 };
 #define LEAST_GAIN 1e-9
+#define MOST_VALUE 1000.0 /* so that no rounding error of a sum is taken for a gain, for ever */
 
 /* A round of exchanges between types among jobs of `size` GPUs that raises the sum of values: nodes are the types and,
    last, GPUs that are free. Whether there was one. */
@@ -64,8 +65,10 @@ static int exchange_once(const Exchange *x, int64_t size)
         if (met < 0)
             return 0;
     }
-    for (int64_t turn = 0; turn < nodes; turn++)
+    for (int64_t turn = 0; turn < nodes && met >= 0; turn++)
         met = from[met];
+    if (met < 0)
+        return 0;
     int64_t most = INT64_MAX, b = met;
     do {
         int64_t a = from[b], there = INT64_MAX;
@@ -102,6 +105,8 @@ static int64_t make_way(const Exchange *x, const int64_t *wish, int64_t size, in
     if (!room)
         return -1;
     for (int64_t i = 0; i < types && wish[i] >= 0; i++) {
+        if (from[wish[i]] != NOBODY)
+            continue;
         line[length++] = wish[i];
         from[wish[i]] = wish[i];
     }
@@ -133,10 +138,25 @@ static int64_t make_way(const Exchange *x, const int64_t *wish, int64_t size, in
     return -1;
 }
 
+static const Parameter by_speed_parameters[] = {
+    {"queue", 'q', "Q", 'J', 0},
+    {"gpus", 'q', "J", COUNT, 1},
+    {"job_class", 'q', "J", 'C', 0},
+    {"wish", 'q', "CT", 'T', -1},
+    {"value", 'd', "CET", 0, 0},
+    {"last", 'q', "J", 'T', -1},
+    {"free", 'Q', "T", COUNT, 0},
+    {"rows", 'Q', ">Q", 0, 0},
+    {"gpu_types", 'Q', ">Q", 0, 0},
+    {"placed", 'Q', "CET", 0, 0},
+    {"size_of", 'Q', "CE", 0, 0},
+};
+SIGNATURE(by_speed);
+
 KERNEL(by_speed)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqdqQQQQQ", 0) < 0)
+    if (!TAKE(held, by_speed))
         return NULL;
     const int64_t *queue = INTS(held, 0), *gpus = INTS(held, 1), *job_class = INTS(held, 2), *wish = INTS(held, 3);
     const double *value = FLOATS(held, 4);
@@ -145,6 +165,15 @@ KERNEL(by_speed)
     int64_t *placed = INTS(held, 9), *size_of = INTS(held, 10);
     int64_t length = LENGTH(held, 0), types = LENGTH(held, 6), all = LENGTH(held, 10), spare = 0, goes_on = 0, at = 0;
     int64_t nodes = types + 1, edges = nodes * nodes, moved = 0;
+    if (DIMENSION(held, 'E') != nodes)
+        return arrays_refuse(&held, PyExc_ValueError, "value has %lld last types for %lld types",
+                             (long long)DIMENSION(held, 'E') - 1, (long long)types);
+    for (int64_t i = 0; i < LENGTH(held, 4); i++)
+        if (!(value[i] <= MOST_VALUE && (value[i] >= -MOST_VALUE || value[i] == -INFINITY)))
+            return arrays_refuse(&held, PyExc_ValueError, "value has an entry that is neither -inf nor within %d of 0",
+                                 (int)MOST_VALUE);
+    memset(placed, 0, (size_t)LENGTH(held, 9) * sizeof(int64_t));
+    memset(size_of, 0, (size_t)all * sizeof(int64_t));
     int64_t *idle = PyMem_Calloc((size_t)(2 * types + 2 * all + edges + nodes), sizeof(int64_t));
     int64_t *present = idle + types, *stuck = present + all /* by class */, *who = stuck + all, *from = who + edges;
     double *gain = PyMem_Malloc((size_t)(edges + nodes) * sizeof(double));
@@ -212,17 +241,23 @@ KERNEL(by_speed)
                 again = moved = 1;
         }
     }
-    for (int64_t i = 0; moved && i < at; i++) {
+    int found = 1;
+    for (int64_t i = 0; moved && found && i < at; i++) {
         int64_t job = rows[i], group = job_class[job];
         const int64_t *wishes = wish + group * types;
         int64_t *there = placed + (group * (types + 1) + last[job] + 1) * types, choice = 0;
-        while (there[wishes[choice]] == 0)
+        while (choice < types && wishes[choice] >= 0 && there[wishes[choice]] == 0)
             choice++;
+        found = choice < types && wishes[choice] >= 0;
+        if (!found)
+            break;
         kinds[i] = wishes[choice];
         there[wishes[choice]]--;
     }
     PyMem_Free(idle);
     PyMem_Free(gain);
+    if (!found)
+        return arrays_refuse(&held, PyExc_ValueError, "a job ran last on a type that is not among those of wish");
     arrays_release(&held);
     return Py_BuildValue("LO", (long long)at, moved ? Py_True : Py_False);
 }
@@ -255,15 +290,29 @@ static int64_t some_type(const int64_t *there, const char *runs_on, int64_t type
     return kind;
 }
 
+static const Parameter by_chance_parameters[] = {
+    {"queue", 'q', "Q", 'J', 0},
+    {"gpus", 'q', "J", COUNT, 0},
+    {"job_class", 'q', "J", 'C', 0},
+    {"jobs", 'q', "J", 0, 0},
+    {"runs_on", 'b', "CT", 0, 0},
+    {"last", 'q', "J", 'T', -1},
+    {"free", 'Q', "T", COUNT, 0},
+    {"rows", 'Q', ">Q", 0, 0},
+    {"gpu_types", 'Q', ">Q", 0, 0},
+    {"seed", 'n', NULL, 0, 0},
+};
+SIGNATURE(by_chance);
+
 KERNEL(by_chance)
 {
     Arrays held;
-    if (arrays_take(&held, args, count, "qqqqbqQQQ", 1) < 0)
+    if (!TAKE(held, by_chance))
         return NULL;
     const int64_t *queue = INTS(held, 0), *gpus = INTS(held, 1), *job_class = INTS(held, 2), *jobs = INTS(held, 3);
     const char *runs_on = BOOLS(held, 4);
     const int64_t *last = INTS(held, 5);
-    int64_t *free = INTS(held, 6), *rows = INTS(held, 7), *kinds = INTS(held, 8), seed = PyLong_AsLongLong(args[9]);
+    int64_t *free = INTS(held, 6), *rows = INTS(held, 7), *kinds = INTS(held, 8), seed = WHOLE(held, 9);
     int64_t length = LENGTH(held, 0), types = LENGTH(held, 6), spare = 0, stays = 0, at = 0;
     int64_t *idle = PyMem_Malloc((size_t)types * sizeof(int64_t));
     if (idle == NULL) {

@@ -140,7 +140,8 @@ def test_what_tasks_do(seed):
 @compiled
 def test_a_round_in_which_nobody_ran():
     none, times = np.zeros(0, dtype=int), np.zeros(0)
-    same("book", none, none, none, times, times, times, np.ones(4), np.ones(4), times, np.ones((3, 4)), np.ones(3), 1.0)
+    columns = (np.ones(4), np.ones(4), np.ones(4), np.ones((3, 4)), np.ones(3))
+    same("book", none, none, none, times, times, times, *columns, 1.0)
 
 
 @compiled

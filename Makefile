@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions soak test venv
+.PHONY: bench chaos clean demo emulation faults format fuzz help lint parity reproductions soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -15,6 +15,8 @@ help:
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
+	@echo "make fuzz    inputs that nobody would write, for every reader and every call (MINUTES=20; 5 by default)"
+	@echo "make lock    requirements/release.txt again: the exact versions of a release, with their hashes"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
@@ -69,6 +71,10 @@ soak: $(STAMP)
 faults: $(STAMP)
 	@echo "== faults =="
 	$(BIN)/python -m pytest -m "long or not long" tests/e2e --ignore tests/e2e/test_chaos.py
+
+fuzz: $(STAMP)
+	@echo "== fuzz =="
+	$(BIN)/python tests/fuzzing/run.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(foreach target,$(TARGET),--target $(target))
 
 bench: $(STAMP)
 	@echo "== bench =="

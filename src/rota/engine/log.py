@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from rota.core import packed
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, SolveReport, Traits, Wishes
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import cluster_fields, cluster_from
@@ -41,6 +42,7 @@ from rota.core.events import (
 )
 from rota.core.gpu_types import gpu_types
 from rota.core.jobs import COLUMNS, Jobs
+from rota.core.parsing import parse_json_line
 from rota.core.placement import Placement, Plan
 
 _FLOAT_COLUMNS = {"total_steps", "submitted", "weight", "deadline", "duration", "slo"}
@@ -98,12 +100,9 @@ def read_events(path: str | Path) -> Iterator[Event]:
     """The events of a log, in order. Raises ConfigError with the line that cannot be read."""
     text = str(path)
     try:
-        with Path(path).open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        opener: Callable[..., Any] = gzip.open if packed else open
-        with opener(path, "rt", encoding="utf-8") as lines:
-            yield from _read_lines(lines, text)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        with packed.open_text(path) as file:
+            yield from _read_lines(packed.lines(file, text), text)
+    except (*packed.DAMAGED, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {text}: {error}") from error
 
 
@@ -113,8 +112,8 @@ def _read_lines(lines: Iterator[str], path: str) -> Iterator[Event]:
     for number, line in enumerate(lines, start=1):
         empty = False
         try:
-            event = reader.read(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            event = reader.read(parse_json_line(line))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             what = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{path}:{number}: not an event of a Rota log ({what})") from error
         yield event

@@ -171,7 +171,13 @@ def _seconds(value: object) -> float:
 
 
 def _text(value: object) -> str | None:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else None
+    """A text in a message, cut.
+
+    Halves of characters, which JSON may hold and nothing else, become question marks.
+    """
+    if not isinstance(value, str):
+        return None
+    return value[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
 def _inside(value: object) -> str | None:

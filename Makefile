@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format fuzz help lint parity reproductions soak test venv
+.PHONY: bench chaos clean demo emulation faults format fuzz help lock lint parity reproductions soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -75,6 +75,13 @@ faults: $(STAMP)
 fuzz: $(STAMP)
 	@echo "== fuzz =="
 	$(BIN)/python tests/fuzzing/run.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(foreach target,$(TARGET),--target $(target))
+
+lock: $(STAMP)
+	@echo "== lock =="
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra deploy --extra plot --python-version 3.11 --generate-hashes \
+	  --upgrade --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements/release.txt
 
 bench: $(STAMP)
 	@echo "== bench =="

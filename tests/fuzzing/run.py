@@ -5,7 +5,7 @@
     python tests/fuzzing/run.py --replay FILE         one input that was kept, again; its name begins with its target
 
 A target runs in a process of its own. An input is a fault if anything but an error meant for people comes out, if it
-takes longer than five seconds, if the process holds more than 1 GB, or if it dies. Inputs with faults are kept.
+takes longer than five seconds of the processor, if the process holds more than 1 GB, or if it dies. Inputs with faults are kept.
 """
 
 import argparse
@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 LATER = frozenset({"replay"})
 """Targets that run only when they are named: they have faults that are known and not mended yet."""
-_SILENT_S = 30.0
+_SILENT_S = 120.0
 """After this long without a word of a target its process is ended: it hangs where no signal is heard."""
 _MOST_KEPT = 5
 """Inputs of one and the same fault."""
@@ -168,7 +168,7 @@ class _Watched:
         import select
 
         while True:
-            ready, _, _ = select.select([self._child.stdout], [], [], _SILENT_S + 30)
+            ready, _, _ = select.select([self._child.stdout], [], [], _SILENT_S)
             if not ready:
                 self.ended = True
                 self._child.kill()

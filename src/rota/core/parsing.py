@@ -20,7 +20,6 @@ DEEPEST = 64
 """Levels of tables and lists within each other."""
 MOST_BITS = 1023
 """Of a whole number: every such number is also a float."""
-_MOST_DIGITS = 308
 
 
 def is_count(text: str, digits: int = 18) -> bool:
@@ -53,22 +52,21 @@ def parse_json_line(text: str | bytes) -> Any:
     """The same for a line of many, as fast as can be: nesting is limited by the parser alone. Raises ValueError."""
     text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
     try:
-        value = json.loads(text, parse_int=_whole)
+        value = json.loads(text)
     except RecursionError:
         raise _too_deep() from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # Python reads no longer ones
+        raise ValueError("a whole number has thousands of digits") from None
     if _may_have_halves(text) and not _whole_characters(value):
         raise ValueError("a text holds half of a character (a lone surrogate)")
     return value
 
 
-def _whole(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS:
-        raise ValueError(f"a whole number has {len(digits):,} digits; at most {_MOST_DIGITS} are read")
-    return int(digits)
-
-
 def _may_have_halves(text: str) -> bool:
-    return "\\ud" in text or "\\uD" in text or not text.isascii()
+    """What was decoded from bytes has them only as escapes."""
+    return "\\ud" in text or "\\uD" in text
 
 
 def _whole_characters(value: Any) -> bool:

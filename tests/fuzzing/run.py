@@ -5,13 +5,15 @@
     python tests/fuzzing/run.py --replay FILE         one input that was kept, again; its name begins with its target
 
 A target runs in a process of its own. An input is a fault if anything but an error meant for people comes out, if it
-takes longer than five seconds of the processor, if the process holds more than 1 GB, or if it dies. Inputs with faults are kept.
+takes longer than five seconds of the processor, if the process holds more than 1 GB, or if it dies. Inputs with faults
+are kept.
 """
 
 import argparse
 import collections
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
@@ -195,7 +197,8 @@ def _replay(path):
     with tempfile.TemporaryDirectory(prefix="rota-fuzz-") as scratch:
         target = every[name](Path(scratch))
         try:
-            rejected, fault = oracle.judge(target.feed, path.read_bytes())
+            data = path.read_bytes()
+            rejected, fault = oracle.judge(target.feed, lzma.decompress(data) if path.suffix == ".xz" else data)
         finally:
             target.close()
         if fault is None and oracle.peak_rss() > oracle.MOST_RSS:

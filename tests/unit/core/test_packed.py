@@ -5,6 +5,7 @@ import zlib
 
 import pytest
 
+from rota.cli.main import main
 from rota.clusters import load as load_cluster
 from rota.core import packed
 from rota.core.errors import ConfigError
@@ -85,3 +86,16 @@ def test_several_members_and_padding_are_one_file(tmp_path):
     path.write_bytes(gzip.compress(b"a") + gzip.compress(b"b") + bytes(100))
 
     assert packed.read_bytes(path) == gzip.decompress(path.read_bytes()) == b"ab"
+
+
+def test_the_command_line_sets_the_limit(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(packed.VARIABLE, "256")  # so that it is put back in the end
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"arrival_s,profile,gpus,steps\n" + b"0,LM,1,5\n" * 100))
+
+    refused = main(["--max-unpacked-mb", "0.0001", "trace", "info", str(path)])
+    said = capsys.readouterr().err
+    taken = main(["--max-unpacked-mb", "1", "trace", "info", str(path)])
+
+    assert (refused, taken) == (2, 0)
+    assert "when it is unpacked" in said

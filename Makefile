@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions sanitize soak test venv
+.PHONY: bench chaos clean demo emulation faults format fuzz help lock lint parity reproductions sanitize soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -16,6 +16,8 @@ help:
 	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make sanitize  the compiled kernels under AddressSanitizer and UBSan: wrong calls, damaged logs, 50 simulations, unit tests"
+	@echo "make fuzz    inputs that nobody would write, for every reader and every call (MINUTES=20; 5 by default)"
+	@echo "make lock    requirements/release.txt again: the exact versions of a release, with their hashes"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
@@ -74,6 +76,17 @@ faults: $(STAMP)
 sanitize: $(STAMP)
 	@echo "== sanitize =="
 	scripts/sanitize.sh $(abspath $(BIN))/python
+
+fuzz: $(STAMP)
+	@echo "== fuzz =="
+	$(BIN)/python tests/fuzzing/run.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(foreach target,$(TARGET),--target $(target))
+
+lock: $(STAMP)
+	@echo "== lock =="
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra deploy --extra plot --python-version 3.11 --generate-hashes \
+	  --upgrade --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements/release.txt
 
 bench: $(STAMP)
 	@echo "== bench =="

@@ -10,7 +10,6 @@ import csv
 import gzip
 import io
 import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TextIO, cast
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.analysis.output import writing
+from rota.core import packed
 from rota.core.errors import ConfigError
 
 COLUMNS = (
@@ -76,16 +76,10 @@ def read_jobs_csv(path: str | Path) -> dict[str, NDArray[Any]]:
     Raises ConfigError with the line and column that cannot be used.
     """
     try:
-        with Path(path).open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
         # A byte order mark, which spreadsheets write, is no part of the first name.
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if packed
-            else Path(path).open(encoding="utf-8-sig", newline="") as file
-        ):
-            return _columns(csv.reader(file), str(path))
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        text = packed.read_bytes(path).decode("utf-8-sig")
+        return _columns(csv.reader(io.StringIO(text, newline="")), str(path))
+    except (*packed.DAMAGED, UnicodeDecodeError, csv.Error) as error:
         fix = "give a file written with --jobs-csv"
         raise ConfigError(f"cannot read {path}: {error}; {fix}") from error
 
@@ -116,7 +110,7 @@ def _value(name: str, text: str, path: str, line: int) -> Any:
         return text
     try:
         if name in _WHOLE:
-            return int(text)
+            return _whole(text)
         value = float(text) if text or name == "arrival_s" else math.nan
     except ValueError:
         wanted = "a whole number" if name in _WHOLE else "a number"
@@ -124,6 +118,14 @@ def _value(name: str, text: str, path: str, line: int) -> Any:
     if text and not (math.isfinite(value) and (value >= 0 or name != "jct_s")):
         fix = "leave it empty if there is none"
         raise ConfigError(f"{path}:{line}, column {name}: {text!r} is not a possible value; {fix}")
+    return value
+
+
+def _whole(text: str) -> int:
+    """Raises ValueError if it is none, or one that no column holds."""
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(text)
     return value
 
 

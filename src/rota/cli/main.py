@@ -64,6 +64,8 @@ RUN_THREAD = "rota-run"
 """The thread in which a simulation runs (`session`, which is slow to import)."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Of an output that is full. Where it is a file it has a name; without one it is standard output."""
+_LONGEST_MESSAGE = 20_000
+"""Characters: what a file holds may be shown in a message, and a file may hold anything."""
 ISSUES = "the project's issue tracker"
 
 
@@ -92,6 +94,12 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
+def _allow_unpacked(ctx: click.Context, param: click.Parameter, value: float | None) -> None:  # noqa: ARG001 - click's
+    """For this process and those that it starts."""
+    if value is not None:
+        os.environ["ROTA_MAX_UNPACKED_MB"] = repr(value)
+
+
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -103,6 +111,14 @@ class Verbs(click.Group):
     is_flag=True,
     expose_value=False,
     help="Print the traceback of an error (or ROTA_DEBUG=1).",
+)
+@click.option(
+    "--max-unpacked-mb",
+    type=click.FloatRange(0.0, 1e9, min_open=True, max_open=True),
+    metavar="MB",
+    expose_value=False,
+    callback=_allow_unpacked,
+    help="Most that a compressed file may hold (or ROTA_MAX_UNPACKED_MB; default 256).",
 )
 def cli() -> None:
     """Schedule jobs on clusters of several types of GPUs: simulated, emulated or real."""
@@ -208,5 +224,6 @@ def _blame(error: BaseException) -> str | None:
 
 
 def _say(message: str, code: int) -> int:
-    click.echo(f"rota: {message}", err=True)
+    shown = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} ..."
+    click.echo(f"rota: {shown}", err=True)
     return code

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from rota.core.parsing import is_count
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 json_option = click.option(
@@ -29,7 +31,7 @@ def measure(
     if value is None or value.strip() == "auto":
         return value if value is None else value.strip()
     first, colon, last = value.partition(":")
-    if not (colon and first.strip().isdecimal() and last.strip().isdecimal()):
+    if not (colon and is_count(first.strip()) and is_count(last.strip())):
         fix = "write it as A:B, e.g. 4000:5000, or auto"
         raise click.BadParameter(f"{value!r} is not a range of job ids; {fix}", param=param)
     if int(first) >= int(last):

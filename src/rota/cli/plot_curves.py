@@ -22,6 +22,7 @@ from rota.cli.plot_output import (
     sweep_option,
     where_option,
 )
+from rota.core.parsing import is_count
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -225,7 +226,7 @@ def solve_time_vs_jobs(
     if bool(files) == bool(policies):
         raise click.UsageError("give either files of `rota bench solve --json` or --policy NAME")
     sizes = [part.strip() for part in jobs.split(",")]
-    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+    if not all(is_count(size) and int(size) > 0 for size in sizes):
         raise click.UsageError(f"--jobs {jobs!r}: write whole numbers > 0 as N,N,...")
     style = style_of(out)
     check(**out)

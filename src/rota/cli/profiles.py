@@ -10,6 +10,7 @@ import click
 from rota.cli import names
 from rota.cli.listing import show_list
 from rota.cli.options import completes, echo_json, json_option, settings_option
+from rota.core.parsing import is_count
 
 if TYPE_CHECKING:
     from rota.core.sensitivity import Sensitivity
@@ -24,7 +25,7 @@ RULES = {"extended": " by a model of those who measured", "derived": " by a stat
 def gpu_counts(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
     """Callback for `16,32`."""
     parts = [part.strip() for part in value.split(",")] if value else []
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(is_count(part) and int(part) > 0 for part in parts):
         raise click.BadParameter(f"{value!r} is not a list of numbers of GPUs, e.g. 16,32", param=param)
     return tuple(int(part) for part in parts)
 

@@ -18,6 +18,8 @@ from rota.core import files
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
+_LARGEST_MANIFEST = 64 * 1024 * 1024
+"""Bytes: 500,000 files."""
 
 
 class SavedCheckpoint(NamedTuple):
@@ -50,6 +52,8 @@ def latest(folder: str | os.PathLike[str], below: int | None = None) -> SavedChe
 
 def read(path: Path) -> SavedCheckpoint | None:
     """The checkpoint in this very folder, or None when it is damaged or none."""
+    if path.is_symlink():
+        return None
     if (path / MANIFEST).is_file():
         return _read_part(path, path)
     first = _read_part(path / "rank-0", path)
@@ -84,8 +88,7 @@ class CheckpointStore:
         name = name_of(step) if not self._part else f"{name_of(step)}/{self._part}"
         final = self.folder / name
         draft = self.folder / f"{name}.tmp"
-        _remove(draft)
-        draft.mkdir(parents=True)
+        self._make_folder(draft)
         self._synced = 0
         self._draft = draft
         try:
@@ -96,9 +99,8 @@ class CheckpointStore:
                 "position": position,
                 "world_size": self._world_size,
             }
-            (draft / MANIFEST).write_text(
-                json.dumps(_sealed({**body, "files": _files(draft)})), encoding="utf-8"
-            )
+            text = json.dumps(_sealed({**body, "files": _files(draft)}))
+            _write_new(draft / MANIFEST, text.encode())
             self._sync_all(draft)
         except BaseException:
             _remove(draft)
@@ -110,6 +112,19 @@ class CheckpointStore:
         files.sync_folder(final.parent)
         files.sync_folder(self.folder)
         return name
+
+    def _make_folder(self, draft: Path) -> None:
+        """A new folder to fill; links that somebody put in its place, or in the way, are removed.
+
+        Whatever they lead to is left alone.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self._part:
+            if draft.parent.is_symlink():
+                _remove(draft.parent)
+            draft.parent.mkdir(exist_ok=True)
+        _remove(draft)
+        draft.mkdir()  # raises if it is there again: nothing that exists is written to
 
     def amount_written(self) -> int:
         """Bytes, files and flushed files of the checkpoint that is being written.
@@ -129,7 +144,9 @@ class CheckpointStore:
         """Put a folder and everything in it on the disk: the rename of the whole comes after."""
         for root, _, names in os.walk(folder):
             for name in names:
-                _sync_file(Path(root, name))
+                path = Path(root, name)
+                if path.is_file() and not path.is_symlink():
+                    _sync_file(path)
                 self._synced += 1
             files.sync_folder(root)
 
@@ -159,6 +176,8 @@ class CheckpointStore:
 
 def _read_part(part: Path, whole: Path) -> SavedCheckpoint | None:
     try:
+        if part.is_symlink() or (part / MANIFEST).stat().st_size > _LARGEST_MANIFEST:
+            return None
         manifest = json.loads((part / MANIFEST).read_text(encoding="utf-8"))
         body = {key: value for key, value in manifest.items() if key not in {"format", "checksum"}}
         intact = manifest == _sealed(body) and manifest["files"] == _files(part)
@@ -167,7 +186,7 @@ def _read_part(part: Path, whole: Path) -> SavedCheckpoint | None:
             if intact
             else None
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -204,8 +223,18 @@ def _sync_file(path: Path) -> None:
         os.close(handle)
 
 
+def _write_new(path: Path, content: bytes) -> None:
+    """A file that was not there before, not even as a link to another place. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
+        file.write(content)
+
+
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    """Take away a folder with all in it, or a link, but not what it leads to."""
+    if path.is_symlink():
+        path.unlink(missing_ok=True)
+    elif path.is_dir():
         import shutil  # slow to import, and outside Rota never needed
 
         shutil.rmtree(path, ignore_errors=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rota.core.errors import ConfigError
+from rota.core.parsing import is_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,14 +85,14 @@ def _outside_rota(environ: Mapping[str, str]) -> JobEnvironment:
 def _lenient(environ: Mapping[str, str], name: str, default: int) -> int:
     """Outside Rota nobody promised these names to us, so nonsense is not an error."""
     text = environ.get(name, "")
-    return int(text) if text.isdecimal() else default
+    return int(text) if is_count(text) else default
 
 
 def _whole(environ: Mapping[str, str], name: str, default: _Default) -> int | _Default:
     text = environ.get(name, "").strip()
     if not text:
         return default
-    if not text.isdecimal():
+    if not is_count(text):
         raise ConfigError(
             f"{name}={text!r}: expected a whole number, 0 or more; the agent sets it."
         )

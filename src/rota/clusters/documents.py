@@ -25,13 +25,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rota.core.cluster import AcceleratorType, Resources, Server
+from rota.core.cluster import MOST_SERVERS, AcceleratorType, Resources, Server, too_many_servers
 from rota.core.errors import ConfigError, UnknownName
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from rota.core.parsing import parse_toml
 
 Document: TypeAlias = Mapping[str, Any]
 
@@ -40,8 +36,7 @@ TOP_KEYS = ("name", "server", "accelerator")
 SERVER_KEYS = ("type", "count", "gpus", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack")
 ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price", "source")
 MOST = 10**7
-"""Of GPUs in a server, and of all servers: more is a slip of the keyboard, and takes a while to
-build."""
+"""Of GPUs in a server: more is a slip of the keyboard."""
 LARGEST = sys.float_info.max
 """A whole number in TOML may be larger."""
 
@@ -49,11 +44,13 @@ LARGEST = sys.float_info.max
 def read_toml(path: Path) -> Document:
     """A TOML document with only the keys of a cluster at its top."""
     try:
-        document: Document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         fix = "check the path"
         raise ConfigError(f"cannot read cluster file {str(path)!r}: {problem}; {fix}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+    try:
+        document: Document = parse_toml(text)
+    except ValueError as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
     _check_keys(document, TOP_KEYS, str(path))
     return document
@@ -71,9 +68,8 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
         )
         rack = _text(entry, "rack", place) if "rack" in entry else "rack0"
         count = _whole(entry, "count", place) if "count" in entry else 1
-        if len(servers) + count > MOST:
-            problem = f"{place}: count = {count} makes more than {MOST} servers; give fewer"
-            raise ConfigError(problem)
+        if len(servers) + count > MOST_SERVERS:
+            raise ConfigError(f"{place}: count = {count} makes {too_many_servers()}")
         for _ in range(count):
             servers.append(
                 Server(

@@ -19,7 +19,7 @@ import configparser
 from collections.abc import Mapping
 from pathlib import Path
 
-from rota.core.cluster import Resources, Server
+from rota.core.cluster import MOST_SERVERS, Resources, Server, too_many_servers
 from rota.core.errors import ConfigError, UnknownName
 
 GPU_TYPE = "v100"
@@ -35,7 +35,7 @@ DEFAULTS = {
 }
 AT_LEAST_ONE = ("racks", "servers_per_rack", "gpus_per_server")
 MOST = 10**7
-"""Of any number, and of all servers: more is a slip of the keyboard."""
+"""Of any number: more is a slip of the keyboard."""
 SECTIONS = ("CLUSTER", "SCHEDULER")
 
 
@@ -46,10 +46,10 @@ def read_ini(path: Path) -> tuple[Server, ...]:
     """
     size = {key: _whole(key, text, path) for key, text in _cluster_section(path).items()}
     size = {**DEFAULTS, **size}
-    if size["racks"] * size["servers_per_rack"] > MOST:
+    if size["racks"] * size["servers_per_rack"] > MOST_SERVERS:
         raise ConfigError(
             f"{path}, [CLUSTER]: racks = {size['racks']} with servers_per_rack = "
-            f"{size['servers_per_rack']} are more than {MOST} servers; give fewer"
+            f"{size['servers_per_rack']} makes {too_many_servers()}"
         )
     capacity = Resources(
         size["gpus_per_server"],

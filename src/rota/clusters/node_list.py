@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import io
 import math
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from rota.core import packed
 from rota.core.cluster import Resources, Server
 from rota.core.errors import ConfigError
 
@@ -31,6 +31,13 @@ def is_node_list(text: str) -> bool:
 def read_node_list(path: Path) -> tuple[Server, ...]:
     """The servers of a list. Raises ConfigError with the line and column that cannot be used."""
     reader = csv.reader(io.StringIO(_text(path), newline=""))
+    try:
+        return _servers(reader, path)
+    except csv.Error as problem:
+        raise ConfigError(f"{path}:{reader.line_num}: not valid CSV: {problem}") from None
+
+
+def _servers(reader: Any, path: Path) -> tuple[Server, ...]:
     header = [name.strip() for name in next(reader, [])]
     _check_header(header, path)
     servers: dict[str, Server] = {}
@@ -80,7 +87,6 @@ def _check_header(header: list[str], path: Path) -> None:
 
 def _text(path: Path) -> str:
     try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
+        return packed.read_bytes(path).decode("utf-8-sig")
+    except (*packed.DAMAGED, UnicodeDecodeError) as problem:
         raise ConfigError(f"cannot read the list of servers {str(path)!r}: {problem}; check the path") from None

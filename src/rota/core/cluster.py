@@ -12,6 +12,14 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray, frozen
 from rota.core.errors import ConfigError
 
+MOST_SERVERS = 250_000
+"""Of a cluster: more is a slip of the keyboard, and takes long to build."""
+
+
+def too_many_servers() -> str:
+    """The end of a message."""
+    return f"more than {MOST_SERVERS:,} servers; give fewer"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorType:
@@ -188,8 +196,10 @@ def uniform(
 
     `beside` says by type what each server has beside its GPUs; the last server has it in full, too.
     """
-    servers = []
+    servers: list[Server] = []
     for gpu_type, count, per_server in groups:
+        if len(servers) + count // per_server >= MOST_SERVERS:
+            raise ConfigError(f"cluster {name!r}: {gpu_type}={count}/{per_server} makes {too_many_servers()}")
         remainder = count % per_server
         sizes = [per_server] * (count // per_server)
         if remainder:
@@ -240,12 +250,17 @@ def _amount(value: Any) -> float:
     return value
 
 
+def _amounts(capacity: Resources) -> tuple[float, ...]:
+    """The same as astuple, which copies every number."""
+    return capacity.gpus, capacity.cpus, capacity.memory_gb, capacity.storage_mbps, capacity.network_gbps
+
+
 def cluster_fields(cluster: Cluster) -> dict[str, Any]:
     """A cluster as plain values; the order of types only where it is not that of their names."""
     alphabetical = list(cluster.types) == sorted(cluster.types)
     return {
         "name": cluster.name,
-        "servers": [[s.id, s.type, *astuple(s.capacity), s.rack] for s in cluster.servers],
+        "servers": [[s.id, s.type, *_amounts(s.capacity), s.rack] for s in cluster.servers],
         "accelerators": [list(astuple(a)) for a in cluster.accelerators],
         **({} if alphabetical else {"types": list(cluster.types)}),
     }

@@ -20,6 +20,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST_NAME = 200
+"""Characters of a name that are looked at and shown: the search for the nearest one takes the square of it."""
+
 
 class RotaError(Exception):
     """Base of every error a user of Rota may want to catch."""
@@ -34,6 +37,7 @@ class UnknownName(ConfigError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
+        name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
         same = [known for known in names if known.lower() == name.lower()]  # H100 is nearer to h100 than to v100
         near = same or difflib.get_close_matches(name, names, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else "."

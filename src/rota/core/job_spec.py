@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -262,7 +261,7 @@ def _check_range(label: str, name: str, value: Any) -> None:
     if name not in _RANGES:
         return
     least, most, advice = _RANGES[name]
-    if not (math.isfinite(value) and least <= value <= most):
+    if not least <= value <= most:
         raise ConfigError(f"{label}: {name} is {value!r}; {advice}")
 
 

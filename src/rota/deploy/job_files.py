@@ -6,19 +6,14 @@ import difflib
 import os
 import re
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
 from rota.core.job_spec import JobSpec, spec_from
+from rota.core.parsing import parse_toml
 from rota.deploy.variables import given_secret, merged, read_env_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _NUMBER = (int, float)
 _KEYS: dict[str, tuple[str, Any]] = {
@@ -52,6 +47,8 @@ _KEYS: dict[str, tuple[str, Any]] = {
 }
 """Key in the file to field of a job and its type."""
 KEYS = tuple(_KEYS)
+MOST_JOBS = 1_000_000
+"""In a file: more is a slip of the keyboard."""
 _SECRET = frozenset({"env", "secrets"})
 """Keys whose values are not shown."""
 
@@ -60,10 +57,10 @@ def read_jobs(path: str | Path) -> list[JobSpec]:
     """The jobs of a file, ready for `Client.submit`. Raises ConfigError with file, line and key."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     other = sorted(set(document) - {"job"})
     tables = document.get("job")
@@ -72,7 +69,10 @@ def read_jobs(path: str | Path) -> list[JobSpec]:
         raise ConfigError(f"{path}: {what}; give [[job]] tables, each with gpus and a command or emulated = true")
     jobs: list[JobSpec] = []
     for number, table in enumerate(tables):
-        jobs += _jobs(table, _Place(str(path), text, number))
+        place = _Place(str(path), text, number)
+        jobs += _jobs(table, place)
+        if len(jobs) > MOST_JOBS:
+            raise ConfigError(f"{place.of('count')}: these are more than {MOST_JOBS:,} jobs; give several files")
     return jobs
 
 
@@ -113,8 +113,8 @@ def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
         raise ConfigError(f'{place.of("env")}: values of env are texts; write them in quotes, e.g. {{ SEED = "1" }}')
     _add_variables(job, place)
     count = job.pop("count", 1)
-    if count < 1:
-        raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 on")
+    if not 1 <= count <= MOST_JOBS:
+        raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 to {MOST_JOBS:,}")
     try:
         return [spec_from(job)] * count
     except ConfigError as error:

@@ -13,18 +13,13 @@ from __future__ import annotations
 
 import difflib
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from rota.core.parsing import parse_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +57,10 @@ class Tenants:
 def read_tenants(path: str | Path) -> Tenants:
     """The tenants of a TOML file. Raises ConfigError with the file and the key."""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        document = parse_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     _check_keys(document, ("tenants", "default"), str(path))
     default = _settings(document.get("default", {}), TenantSettings(), f"{path}: default")

@@ -1,12 +1,14 @@
 """A run in the middle, saved to go on later.
 
-The file is a pickle that holds nothing but Rota's own values and NumPy arrays; the reader refuses anything else. It is
-written beside its place and renamed, so a crash leaves the last good one. A checkpoint belongs to one configuration
-and one version of Rota.
+The file is a SHA-256 and a pickle that holds nothing but Rota's own values and NumPy arrays; the reader refuses
+anything else. It is written beside its place and renamed, so a crash leaves the last good one. A checkpoint belongs to
+one configuration and one version of Rota.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ _NUMPY = {
 """All that arrays need. Much else in NumPy opens files or starts programs when it is called."""
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
 _MAGIC = "rota-checkpoint-5"
+_MARK = b"rota-checkpoint"
 _MAY_DIFFER = {"until"}
 """Settings that say how far a run goes, not how."""
 
@@ -52,8 +55,10 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
     if there.exists() and not there.is_file():
         raise OutputError(f"cannot write checkpoint {path}: it is not a file to go on from; give a file name")
     try:
+        body = pickle.dumps((_MAGIC, __version__, dict(checkpoint.config), dict(checkpoint.parts)), protocol=5)
         with replacing(path) as file:
-            pickle.dump((_MAGIC, __version__, dict(checkpoint.config), dict(checkpoint.parts)), file, protocol=5)
+            file.write(_head(body))
+            file.write(body)
     except OSError as error:
         raise OutputError(f"cannot write checkpoint {path}: {error.strerror or error}") from error
 
@@ -61,8 +66,7 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
 def load(path: str | Path, config: Mapping[str, Any]) -> Checkpoint:
     """Read a checkpoint of the same run; anything else is refused with the reason."""
     try:
-        with Path(path).open("rb") as file:
-            magic, version, saved, parts = SafeReader(file).load()
+        magic, version, saved, parts = SafeReader(io.BytesIO(_body(Path(path).read_bytes()))).load()
     except OSError as error:
         raise ConfigError(f"cannot read checkpoint {path}: {error.strerror or error}") from error
     except Exception as error:
@@ -78,6 +82,19 @@ def load(path: str | Path, config: Mapping[str, Any]) -> Checkpoint:
                 "Give the options of the run that wrote it."
             )
     return Checkpoint(config=saved, parts=parts)
+
+
+def _head(body: bytes) -> bytes:
+    """What stands before the values: damage is found before any of them is made."""
+    return b"%s %s\n" % (_MARK, hashlib.sha256(body).hexdigest().encode())
+
+
+def _body(content: bytes) -> bytes:
+    """The values, still packed. Raises UnpicklingError if they are not as they were written."""
+    head, _, body = content.partition(b"\n")
+    if head + b"\n" != _head(body):
+        raise pickle.UnpicklingError("the checksum is wrong")
+    return body
 
 
 class SafeReader(pickle.Unpickler):

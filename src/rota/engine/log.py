@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from rota.core import packed
 from rota.core.allocation import NO_OPTIONS, Allocation, Options, SolveReport, Traits, Wishes
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.cluster import cluster_fields, cluster_from
@@ -43,11 +43,10 @@ from rota.core.events import (
 )
 from rota.core.gpu_types import gpu_types
 from rota.core.jobs import COLUMNS, Jobs
+from rota.core.parsing import parse_json_line
 from rota.core.placement import Placement, Plan
 from rota.engine.log_check import LogCheck
 
-LONGEST_LINE = 1 << 28
-"""Bytes; a million jobs that are submitted at once need less."""
 LONGEST_REASON = 300
 """Characters of a message about what is wrong with a line."""
 
@@ -109,23 +108,20 @@ def read_events(path: str | Path) -> Iterator[Event]:
     """
     text = str(path)
     try:
-        with Path(path).open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-        opener: Callable[..., Any] = gzip.open if packed else open
-        with opener(path, "rb") as lines:
-            yield from _read_lines(lines, text)
-    except (OSError, EOFError, zlib.error) as error:
+        with packed.open_text(path) as file:
+            yield from _read_lines(packed.lines(file, text), text)
+    except (*packed.DAMAGED, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {text}: {error}") from error
 
 
-def _read_lines(lines: BinaryIO, path: str) -> Iterator[Event]:
+def _read_lines(lines: Iterator[str], path: str) -> Iterator[Event]:
     reader = LineReader()
     check = LogCheck()
     number = 0
-    while line := lines.readline(LONGEST_LINE + 1):
+    for line in lines:
         number += 1
         try:
-            event = reader.read(_json(line))
+            event = reader.read(parse_json_line(line, constants=False))
             check.take(event)
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             what = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
@@ -135,17 +131,6 @@ def _read_lines(lines: BinaryIO, path: str) -> Iterator[Event]:
         yield event
     if number == 0:
         raise ConfigError(f"{path}: the log is empty; give a file written with --events")
-
-
-def _json(line: bytes) -> Any:
-    if len(line) > LONGEST_LINE:
-        raise ValueError(f"longer than {LONGEST_LINE} bytes")
-    return json.loads(line, parse_constant=_no_constant)
-
-
-def _no_constant(name: str) -> None:
-    """NaN and Infinity are null in a log."""
-    raise ValueError(f"{name} is no number")
 
 
 class LineReader:

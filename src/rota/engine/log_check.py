@@ -33,6 +33,7 @@ from rota.core.events import (
     RunEnded,
     RunStarted,
     SolveFailed,
+    SpeedsLearned,
 )
 from rota.core.jobs import Jobs
 from rota.core.placement import Placement
@@ -131,6 +132,17 @@ class LogCheck:
     def _named(self, event: JobsParked | JobsPinned | JobsReturned) -> None:
         self._known("jobs", event.jobs)
 
+    def _speeds_learned(self, event: SpeedsLearned) -> None:
+        count = len(event.profiles)
+        for name, texts in (("profiles", event.profiles), ("beliefs", event.beliefs), ("types", event.types)):
+            _texts(name, texts)
+            if len(texts) != count:
+                raise ValueError(f"{name} has {len(texts)} entries where profiles has {count}")
+        _column("gpus", event.gpus, count)
+        _column("rates", event.rates, count)
+        if not np.all((event.rates > 0) & np.isfinite(event.rates)):
+            raise ValueError("rates has an entry that is not above 0")
+
     # Decisions and rounds
 
     def _allocated(self, event: Allocated) -> None:
@@ -187,6 +199,7 @@ class LogCheck:
         Allocated: _allocated,
         Planned: _planned,
         RoundsRan: _ran,
+        SpeedsLearned: _speeds_learned,
         CapacityChanged: _capacity_changed,
         RunEnded: _ended,
         SolveFailed: _ended,

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rota.core.packed import unpacked_zlib
+
 COLUMNS = (
     ("job_id", "<i8"),
     ("arrival_s", "<f8"),
@@ -39,11 +41,13 @@ def pack(jobs: Mapping[str, NDArray[Any]], measure: tuple[int, int] | None) -> b
 
 def unpack(blob: bytes) -> dict[str, NDArray[Any]]:
     """The columns again, and `jct_s`, finish minus arrival."""
-    data = zlib.decompress(blob)
+    data = unpacked_zlib(blob, "the record of a run")
     count = int.from_bytes(data[:8], "little")
     columns = {
         name: np.frombuffer(data, dtype=dtype, count=count, offset=8 + 8 * count * i)
         for i, (name, dtype) in enumerate(COLUMNS)
         if 8 + 8 * count * (i + 1) <= len(data)
     }
+    if "finish_s" not in columns:
+        raise ValueError(f"{len(data):,} bytes do not hold the times of {count:,} jobs")
     return {**columns, "jct_s": columns["finish_s"] - columns["arrival_s"]}

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import math
-from typing import Any
 
 import numpy as np
 
+from rota.core import packed
 from rota.core.arrays import FloatArray
 from rota.core.errors import ConfigError
 
 
 def column_of(path: str, column: str) -> FloatArray:
     """The values of measured jobs; NaN where there is none. Raises ConfigError if there is nothing to draw."""
-    opener: Any = gzip.open if path.endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
+        with packed.open_text(path, newline="") as file:
+            reader = csv.DictReader(packed.lines(file, path))
             if column not in (reader.fieldnames or ()):
                 fix = "give a file written with --jobs-csv"
                 raise ConfigError(f"{path}:1: there is no column {column}; {fix}")
@@ -27,7 +25,7 @@ def column_of(path: str, column: str) -> FloatArray:
                 for line in reader
                 if line.get("measured") in {None, "", "1"}
             ]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (*packed.DAMAGED, UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
     if not np.isfinite(column_values).any():
         raise ConfigError(f"{path}: no measured job has finished with a known {column}, so there is nothing to draw")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,14 +14,10 @@ from typing import Any
 
 from rota.analysis.overload import MODES
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.parsing import parse_toml
 from rota.core.tolerance import TOLERANCE
 from rota.experiments.keys import LOAD, RANGE_KEYS, flat, plain
 from rota.experiments.own_names import spelled
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Values = dict[str, Any]
 DEFAULT_STORE = "rota-results.db"
@@ -141,11 +136,13 @@ def matches(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def read_spec(path: str | Path) -> Spec:
     """The sweep of a TOML file."""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         fix = "check the path"
         raise ConfigError(f"cannot read the sweep {str(path)!r}: {problem}; {fix}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+    try:
+        document = parse_toml(text)
+    except ValueError as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
     document.setdefault("sweep", {})
     if isinstance(document["sweep"], dict):

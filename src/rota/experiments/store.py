@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError, OutputError
+from rota.core.parsing import parse_json
 from rota.experiments.execution import UNSTABLE, RunOutcome, without_means
 
 SCHEMA = 1
@@ -149,8 +150,8 @@ class ResultStore:
         if not {"meta", "runs", "members"} <= tables:
             fix = "give another file"
             raise ConfigError(f"{self.path} is a database, but not a store of Rota; {fix}")
-        (value,) = self._db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
-        return int(value)
+        row = self._db.execute("SELECT value FROM meta WHERE name = 'schema'").fetchone()
+        return int(row[0]) if row is not None else -1
 
     def __enter__(self) -> ResultStore:  # noqa: PYI034 - Self is not in Python 3.10
         return self
@@ -179,6 +180,9 @@ class ResultStore:
         except sqlite3.DatabaseError as error:
             fix = "give another file"
             raise ConfigError(f"{self.path} is not a store of Rota ({error}); {fix}") from error
+        except (ValueError, TypeError, OverflowError) as error:  # a value that Rota did not write
+            fix = "give another file, or run the sweep into a new one"
+            raise ConfigError(f"the store {self.path} is damaged ({error}); {fix}") from error
 
     @contextlib.contextmanager
     def _change(self) -> Iterator[None]:
@@ -228,7 +232,7 @@ class ResultStore:
         """
         with self._explained():
             rows = self._db.execute(query).fetchall()
-        return [SweepCounts(name, at, *(n or 0 for n in counts)) for name, at, *counts in rows]
+            return [SweepCounts(_text(name), _seconds(at), *(n or 0 for n in counts)) for name, at, *counts in rows]
 
     # Runs
 
@@ -260,9 +264,9 @@ class ResultStore:
         query = f"SELECT key, '{{}}', status, {_COLUMNS} FROM runs {where}"
         with self._explained():
             rows = self._db.execute(query, (key, key + "g")).fetchall()
-        if len(rows) > 1:
-            raise ConfigError(f"several runs of {self.path} begin with {key!r}; give more digits")
-        return _run(rows[0]) if rows else None
+            if len(rows) > 1:
+                raise ConfigError(f"several runs of {self.path} begin with {key!r}; give more digits")
+            return _run(rows[0]) if rows else None
 
     def runs(self, *, sweep: str | None = None, status: str | None = None) -> Iterator[Run]:
         """Runs of one sweep in the order of its points, those without a result included.
@@ -287,7 +291,9 @@ class ResultStore:
         """The packed completion times of a run."""
         with self._explained():
             row = self._db.execute("SELECT data FROM jobs WHERE key = ?", (key,)).fetchone()
-        return None if row is None else bytes(row[0])
+            if row is not None and not isinstance(row[0], bytes):
+                raise TypeError(f"the completion times of run {key[:12]} are no bytes")
+        return None if row is None else row[0]
 
     # Claims
 
@@ -312,6 +318,10 @@ class ResultStore:
         with self._change():
             query = "UPDATE claims SET until = ? WHERE host = ? AND pid = ?"
             self._db.execute(query, (_until(), *self._me))
+
+
+_SHOWN = 40
+"""Characters of a value in a message."""
 
 
 def _until() -> float:
@@ -349,14 +359,37 @@ def _finite(value: Any) -> Any:
 
 def _run(row: tuple[Any, ...]) -> Run:
     key, point, status, config, metrics, error, *rest = row
-    known = json.loads(metrics) if metrics else {}
-    names = ("started", "cpu_s", "wall_s", "host", "version")
+    known = _object(metrics)
+    started, cpu_s, wall_s, host, version = rest
     return Run(
-        key=key,
-        point=json.loads(point),
-        status=status,
+        key=_text(key),
+        point=_object(point),
+        status=None if status is None else _text(status),
         metrics=without_means(known) if status == UNSTABLE else known,  # older stores have them in one
-        error=error,
-        config=json.loads(config) if config else {},
-        **dict(zip(names, rest, strict=True)),
+        error=None if error is None else _text(error),
+        config=_object(config),
+        started=None if started is None else _seconds(started),
+        cpu_s=None if cpu_s is None else _seconds(cpu_s),
+        wall_s=None if wall_s is None else _seconds(wall_s),
+        host=None if host is None else _text(host),
+        version=None if version is None else _text(version),
     )
+
+
+def _object(text: Any) -> dict[str, Any]:
+    value = parse_json(text) if text else {}
+    if not isinstance(value, dict):
+        raise TypeError(f"{str(text)[:_SHOWN]!r} is no table of values")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:_SHOWN]!r} is no text")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if not isinstance(value, float | int):
+        raise TypeError(f"{str(value)[:_SHOWN]!r} is no number of seconds")
+    return float(value)

@@ -10,7 +10,6 @@ beside it that it imports, wherever they are and whatever the file is called.
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import hashlib
 import json
 import uuid
@@ -25,7 +24,7 @@ from rota import clusters, workloads
 from rota._version import __version__
 from rota.analysis.warmup import AUTO
 from rota.assembly import Request, default_seed, describe, make_rules, priced
-from rota.core import own_code
+from rota.core import own_code, packed
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.registry import Registry
@@ -266,7 +265,7 @@ def _described(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def _catalogue_digest(path: Path) -> str:
     """Of a catalogue and of the files beside it that it mentions (its pairs)."""
     data = path.read_bytes()
-    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode(errors="replace")
+    text = packed.read_bytes(path).decode(errors="replace")
     files = [file for file in path.parent.iterdir() if file.is_file() and file != path]
     beside = sorted(file for file in files if file.name in text)
     return hashlib.sha256(b"".join([data, *(p.read_bytes() for p in beside)])).hexdigest()

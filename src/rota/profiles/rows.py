@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import json
 import math
-import sys
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rota.core import packed
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.parsing import parse_json, parse_toml
 from rota.profiles.catalogue import ORIGINS
 from rota.profiles.models import AXES
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 COLUMNS = ("profile", "gpus", "type", "spread", "partner", "rate", "origin", "watts")
 SLOWEST = 1e-9
@@ -64,11 +57,10 @@ def read_rows(path: Path) -> ProfileRows:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, decompressed if its name ends in .gz."""
+    """The text of a file, decompressed if it was compressed with gzip."""
     try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
+        return packed.read_bytes(path).decode("utf-8-sig")
+    except (*packed.DAMAGED, UnicodeDecodeError) as problem:
         fix = "check the path and the file"
         raise ConfigError(f"cannot read catalogue file {str(path)!r}: {problem}; {fix}") from None
 
@@ -153,10 +145,13 @@ def _from_csv(text: str, path: str) -> ProfileRows:
             about[key.strip()] = value.strip()
         skipped += 1
         first = lines.readline()
-    header = [name.strip() for name in next(csv.reader([first]), [])]
+    try:
+        header = [name.strip() for name in next(csv.reader([first]), [])]
+        reader = csv.reader(lines)
+        rows = [(row, reader.line_num) for row in reader if row]
+    except csv.Error as problem:
+        raise ConfigError(f"{path} is not valid CSV: {problem}") from None
     _check_columns(header, path, f"line {skipped + 1}")
-    reader = csv.reader(lines)
-    rows = [(row, reader.line_num) for row in reader if row]
     for row, line in rows:
         if len(row) != len(header):
             raise ConfigError(
@@ -170,16 +165,18 @@ def _from_csv(text: str, path: str) -> ProfileRows:
 
 def _from_toml(text: str, path: str) -> ProfileRows:
     try:
-        return _from_entries(tomllib.loads(text), path)
-    except (tomllib.TOMLDecodeError, RecursionError) as problem:
+        document = parse_toml(text)
+    except ValueError as problem:
         raise ConfigError(f"{path} is not valid TOML: {problem}") from None
+    return _from_entries(document, path)
 
 
 def _from_json(text: str, path: str) -> ProfileRows:
     try:
-        return _from_entries(json.loads(text), path)
-    except (json.JSONDecodeError, RecursionError) as problem:
+        document = parse_json(text)
+    except ValueError as problem:
         raise ConfigError(f"{path} is not valid JSON: {problem}") from None
+    return _from_entries(document, path)
 
 
 def _from_entries(document: Any, path: str) -> ProfileRows:

@@ -20,7 +20,9 @@ import numpy as np
 
 from rota.analysis.fairness import fairness
 from rota.analysis.jobs_csv import read_jobs_csv
+from rota.core import packed
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.parsing import parse_json
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK
 from rota.experiments.keys import plain
@@ -162,7 +164,7 @@ def _read_run(name: str, files: dict[str, tuple[str, bool]], window: TimeWindow 
     given = name if any(flag for _, flag in files.values()) else None
     path = {kind: file for kind, (file, _) in files.items()}
     said = _read_json(path["json"]) if "json" in path else None
-    config: dict[str, Any] = dict(said.get("config") or {}) if said else {}
+    config = _config_of(said)
     if "log" in path:
         content = read_log(path["log"], window)
         return _of_log(name, given, content, said)
@@ -182,6 +184,11 @@ def _read_run(name: str, files: dict[str, tuple[str, bool]], window: TimeWindow 
         config=config,
     )
     return Record(run=run, name=given or (None if said else name), jobs=jobs)
+
+
+def _config_of(said: dict[str, Any] | None) -> dict[str, Any]:
+    config = (said or {}).get("config")
+    return dict(config) if isinstance(config, dict) else {}
 
 
 def _of_log(
@@ -213,11 +220,9 @@ def _of_log(
 
 
 def _read_json(path: str) -> dict[str, Any]:
-    opener: Any = gzip.open if path.endswith(".gz") else open
     try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            summary = json.load(file)
-    except (OSError, ValueError) as error:
+        summary = parse_json(packed.read_bytes(path))
+    except (*packed.DAMAGED, ValueError) as error:
         fix = "give what `rota simulate --json` printed"
         raise ConfigError(f"cannot read {path}: {error}; {fix}") from error
     if not isinstance(summary, dict) or "mean_jct_s" not in summary:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import gzip
-import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from rota.core import packed
 from rota.core.errors import ConfigError
 from rota.workloads.problems import Problems
 
@@ -53,12 +52,11 @@ class TraceFile:
 def opened(path: str | Path, problems: Problems) -> TraceFile:
     """A file, compressed with gzip or not. Raises ConfigError if it cannot be read."""
     try:
-        data = Path(path).read_bytes()
-        unpacked = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        unpacked = packed.read_bytes(path)
         if unpacked[:2] in UTF_16_MARKS:
             unpacked = unpacked.decode("utf-16").encode()
         return TraceFile(str(path), unpacked, problems)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
+    except (*packed.DAMAGED, UnicodeDecodeError) as problem:
         raise _unreadable(str(path), problem) from None
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import TraceError
 from rota.core.jobs import Launch
+from rota.core.parsing import is_count
 from rota.workloads.files import TraceFile
 from rota.workloads.problems import Problems
 from rota.workloads.times import EXAMPLE, moment
@@ -57,7 +58,7 @@ class TraceRows:
         counts = np.ones(len(cells), dtype=np.int64)
         for row, cell in enumerate(cells):
             text = cell.strip()
-            if text.isdecimal() and least <= int(text) <= MOST_GPUS:
+            if is_count(text) and least <= int(text) <= MOST_GPUS:
                 counts[row] = int(text)
             else:
                 self.refuse(row, column, f"a number of GPUs; give a whole number >= {least}")

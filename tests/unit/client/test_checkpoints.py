@@ -159,3 +159,57 @@ def test_parts_of_a_gang_count_only_when_all_are_there(tmp_path):
         rank.prune(30)
     assert latest(tmp_path).step == 30
     assert names(tmp_path) == ["step-000020", "step-000030"]
+
+
+def test_a_link_in_the_place_of_a_draft_is_not_written_through(store, tmp_path):
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "step-000005.tmp").symlink_to(elsewhere)
+    (tmp_path / "step-000005").symlink_to(elsewhere)
+
+    store.write(5, 0, 0, saver())
+
+    assert list(elsewhere.iterdir()) == []
+    assert not (tmp_path / "step-000005").is_symlink()
+    assert latest(tmp_path).step == 5
+
+
+def test_a_link_in_the_place_of_a_gangs_checkpoint_is_not_written_through(tmp_path):
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "step-000005").symlink_to(elsewhere)
+
+    for rank in (0, 1):
+        CheckpointStore(tmp_path, f"rank-{rank}", 2).write(5, 0, 0, saver())
+
+    assert list(elsewhere.iterdir()) == []
+    assert latest(tmp_path).step == 5
+
+
+def test_a_link_in_the_place_of_the_manifest_is_not_written_through(store, tmp_path):
+    target = tmp_path.parent / f"{tmp_path.name}-target"
+
+    def plant(folder):
+        target.write_text("before")
+        (folder / MANIFEST).symlink_to(target)
+
+    with pytest.raises(OSError, match="File exists"):
+        store.write(5, 0, 0, plant)
+
+    assert target.read_text() == "before"
+    assert latest(tmp_path) is None
+
+
+def test_a_checkpoint_that_is_a_link_to_another_place_does_not_count(store, tmp_path):
+    store.write(5, 0, 0, saver())
+    (tmp_path / "step-000005").rename(tmp_path.parent / f"{tmp_path.name}-moved")
+    (tmp_path / "step-000005").symlink_to(tmp_path.parent / f"{tmp_path.name}-moved")
+
+    assert latest(tmp_path) is None
+
+
+def test_a_manifest_with_endless_nesting_is_damaged(store, tmp_path):
+    store.write(5, 0, 0, saver())
+    (tmp_path / "step-000005" / MANIFEST).write_text("[" * 100_000)
+
+    assert latest(tmp_path) is None

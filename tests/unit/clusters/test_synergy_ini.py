@@ -79,7 +79,7 @@ def test_comments_signs_and_the_section_of_the_scheduler_do_no_harm(tmp_path):
         ("[CLUSTER]\ncpus_per_server = 2.5", "cpus_per_server = '2.5' is not a whole number from 0"),
         ("[CLUSTER]\ncpus_per_server =", "cpus_per_server = ''"),
         ("[CLUSTER]\nracks = 99999999999", "racks = '99999999999'"),
-        ("[CLUSTER]\nracks = 9999999\nservers_per_rack = 9999999", "more than 10000000 servers; give fewer"),
+        ("[CLUSTER]\nracks = 9999999\nservers_per_rack = 9999999", "makes more than 250,000 servers; give fewer"),
         ("[CLUSTER]\nracks = 1\n  net_per_server = 4", r"'1\\nnet_per_server = 4'.*begin each key in the first column"),
         ("[CLUSTER]\nracks = 1\nracks = 2", r"my\.ini, line 3: 'racks' is given twice in \[CLUSTER\]; keep one"),
         ("[CLUSTER]\n[SCHEDULER]\n[CLUSTER]", r"line 3: section \[CLUSTER\] is there twice"),

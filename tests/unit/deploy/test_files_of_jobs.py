@@ -54,3 +54,21 @@ def test_how_a_job_may_be_stopped_can_be_said_in_a_file(tmp_path):
     path.write_text('[[job]]\ncommand = "train"\npreemptible = "maybe"\n')
     with pytest.raises(ConfigError, match="preemptible is 'maybe'; give yes, no or auto"):
         read_jobs(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[[job]]\nemulated = true\nsteps = 5\ncount = 1000000000", ":4: count = 1000000000; give a number from 1 to"),
+        ("[[job]]\nemulated = true\nsteps = 5\ncount = 700000\n" * 2, ":8: these are more than 1,000,000 jobs"),
+        (f"[[job]]\nsteps = {'9' * 5000}", "is not a TOML file: a whole number has thousands of digits"),
+        (f"[[job]]\ncommand = {'[' * 5000}", "is not a TOML file: tables and lists are nested"),
+    ],
+    ids=["count", "several counts", "digits", "nesting"],
+)
+def test_numbers_and_nesting_beyond_reason_are_refused_with_a_message(tmp_path, text, says):
+    path = tmp_path / "jobs.toml"
+    path.write_text(text)
+
+    with pytest.raises(ConfigError, match=says):
+        read_jobs(path)

@@ -7,6 +7,7 @@ import pytest
 
 from rota._version import __version__
 from rota.core.errors import ConfigError, OutputError
+from rota.engine import checkpoint
 from rota.engine.checkpoint import Checkpoint, load, save
 
 CONFIG = {"seed": 1, "policy": "fifo", "cluster": {"servers": [["a", 1]]}}
@@ -100,7 +101,8 @@ class Trap:
 
 @pytest.mark.parametrize("function", [eval, exec, print, __import__, pickle.loads])
 def test_foreign_functions_are_not_called_while_reading(tmp_path, function):
-    (tmp_path / "c").write_bytes(pickle.dumps(("rota-checkpoint-1", __version__, CONFIG, Trap(function, "1"))))
+    body = pickle.dumps(("rota-checkpoint-1", __version__, CONFIG, Trap(function, "1")))
+    (tmp_path / "c").write_bytes(checkpoint._head(body) + body)
 
     with pytest.raises(ConfigError, match="UnpicklingError"):
         load(tmp_path / "c", CONFIG)

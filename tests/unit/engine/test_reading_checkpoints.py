@@ -9,7 +9,8 @@ from rota.engine import checkpoint
 def crafted(module, name, *arguments):
     """A pickle that calls module.name with texts."""
     words = b"".join(b"V" + word.encode() + b"\n" for word in arguments)
-    return b"c" + module.encode() + b"\n" + name.encode() + b"\n(" + words + b"tR."
+    body = b"c" + module.encode() + b"\n" + name.encode() + b"\n(" + words + b"tR."
+    return checkpoint._head(body) + body
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,16 @@ mounts = ["/datasets:ro", "/scratch"]
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
+from rota.core.parsing import parse_toml
 from rota.deploy.security.subjects import check_name
 from rota.deploy.worker.container_rules import ContainerRules, check_mount
 from rota.deploy.worker.users import UidRange
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _KEYS = ("uids", "refuse_others", "tenants", "containers")
 _OF_CONTAINERS = ("images", "mounts")
@@ -50,10 +45,10 @@ class AgentFile:
 def read_agent_file(path: str | Path) -> AgentFile:
     """What a file says. Raises ConfigError with the file and the key."""
     try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        document = parse_toml(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     where = str(path)
     _check_keys(document, _KEYS, where)

@@ -11,6 +11,7 @@ from typing import Any
 
 from rota.core.errors import ConfigError, ProfileMissing, UnknownName
 from rota.core.job_spec import UNPROFILED
+from rota.core.parsing import is_count
 from rota.core.ports import Listed, Sensitivities, StorageDependent, Throughputs
 from rota.core.sensitivity import Sensitivity
 
@@ -125,7 +126,7 @@ def _plain(name: str) -> str:
 
 def _batch(name: str) -> int:
     size = name.partition(" (batch size")[2].strip(" )")
-    return int(size) if size.isdecimal() else 0
+    return int(size) if is_count(size) else 0
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rota.core.errors import ConfigError
+from rota.core.parsing import is_count
 from rota.deploy.scheduler import archive
 
 MARK = 0x524F5441
@@ -80,7 +81,7 @@ def check_ours(db: sqlite3.Connection, path: Path) -> int:
 
 def _check_event_format(db: sqlite3.Connection, path: Path) -> None:
     written = read_meta(db).get(EVENT_FORMAT_NAME, str(EVENT_FORMAT))
-    if not written.isdecimal() or int(written) > EVENT_FORMAT:
+    if not is_count(written) or int(written) > EVENT_FORMAT:
         raise ConfigError(
             f"{path} has events of format {written}; this version of Rota reads format {EVENT_FORMAT} and older ones. "
             "Start the version that wrote it, or a newer one."
@@ -129,7 +130,10 @@ def _has_table(db: sqlite3.Connection, name: str) -> bool:
 
 def read_meta(db: sqlite3.Connection) -> dict[str, str]:
     """Facts about the file."""
-    return dict(db.execute("SELECT name, value FROM meta"))
+    try:
+        return {str(name): str(value) for name, value in db.execute("SELECT name, value FROM meta")}
+    except UnicodeDecodeError as error:  # of a name in the list of tables, with which sqlite3 makes its message
+        raise sqlite3.DatabaseError("the list of tables is damaged") from error
 
 
 def write_meta(db: sqlite3.Connection, facts: Mapping[str, str]) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from rota.core.errors import ConfigError
+from rota.core.parsing import is_count
 from rota.deploy.scheduler import archive, journal_layout, write_ahead_log
 from rota.deploy.scheduler.journal import StoredSnapshot
 
 _AT_ONCE = 1000
 """Rows that are asked for together; where that fails, each is asked for by itself."""
-_MOST_MISSING = 1_000_000
-"""Gaps are looked into, up to so many numbers beyond the last row that was found."""
+_LARGEST_GAP = 20_000
+"""Rows that may be missing one after another; behind a larger gap are numbers that nobody gave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,7 @@ def salvage(path: Path) -> SalvagedFile:
             _read_events(db, found)
             _read_jobs(db, found)
             return found
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a state file of Rota, or nothing of it can be read ({error})") from error
 
 
@@ -102,7 +103,7 @@ def _layout(db: sqlite3.Connection, path: Path) -> int:
 def _page_problems(db: sqlite3.Connection) -> list[str]:
     try:
         lines = [str(line) for (line,) in db.execute("PRAGMA integrity_check(20)")]
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return [str(error)]
     return [] if lines == ["ok"] else lines
 
@@ -115,21 +116,51 @@ def _facts(db: sqlite3.Connection) -> dict[str, str]:
 
 def _number(facts: dict[str, str], name: str) -> int:
     text = facts.get(name, "0")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if is_count(text) else 0
 
 
 # Rows
 
 
-def _rows(db: sqlite3.Connection, query: str, first: int, last: int) -> Iterator[tuple[int, tuple[Any, ...] | None]]:
-    """Rows by number from `first` to `last`; None for those that cannot be reached."""
-    for start in range(first, last + 1, _AT_ONCE):
-        end = min(start + _AT_ONCE - 1, last)
-        there: dict[int, tuple[Any, ...]] = {}
-        if not _several(db, query, (start, end), there):
-            for number in range(start, end + 1):
-                _several(db, query, (number, number), there)
-        yield from ((number, there.get(number)) for number in range(start, end + 1))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """Rows by number."""
+
+    name: str
+    column: str
+    query: str
+    """Rows from one number to another."""
+    gaps_through: int
+    """Up to this number rows may be missing on purpose."""
+
+    def rows(self, db: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, tuple[Any, ...] | None]]:
+        """Rows from `first` to `last`; None for those that cannot be reached and should be there.
+
+        Ends where so many are missing that the numbers that follow make no sense.
+        """
+        missing = 0
+        number = first
+        while number <= last and missing <= _LARGEST_GAP:
+            end = min(number + _AT_ONCE - 1, last)
+            there: dict[int, tuple[Any, ...]] = {}
+            if not _several(db, self.query, (number, end), there):
+                for one in range(number, end + 1):
+                    _several(db, self.query, (one, one), there)
+            elif not there:
+                number = max(self._next(db, number, last), end + 1) if end <= self.gaps_through else number
+            for one in range(number, end + 1):
+                missing = 0 if one in there else missing + (one > self.gaps_through)
+                if one in there or one > self.gaps_through:
+                    yield one, there.get(one)
+            number = max(number, end + 1)
+
+    def _next(self, db: sqlite3.Connection, number: int, last: int) -> int:
+        """The first row from a number on, at most the one after the last."""
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
+            query = f"SELECT min({self.column}) FROM {self.name} WHERE {self.column} >= ?"  # noqa: S608 - fixed texts
+            (found,) = db.execute(query, (number,)).fetchone()
+            return found if isinstance(found, int) and found <= last else last + 1
+        return number
 
 
 def _several(db: sqlite3.Connection, query: str, numbers: tuple[int, int], there: dict[int, tuple[Any, ...]]) -> bool:
@@ -145,7 +176,7 @@ def _several(db: sqlite3.Connection, query: str, numbers: tuple[int, int], there
 
 
 def _bound(db: sqlite3.Connection, table: str, column: str, function: str) -> int:
-    with contextlib.suppress(sqlite3.Error):
+    with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
         (number,) = db.execute(f"SELECT {function}({column}) FROM {table}").fetchone()  # noqa: S608 - fixed texts
         return int(number) if isinstance(number, int) else 0
     return 0
@@ -157,10 +188,8 @@ def _read_events(db: sqlite3.Connection, found: SalvagedFile) -> None:
     last = max(_bound(db, "events", "seq", "max"), newest)
     crc = "crc" if found.layout == journal_layout.LAYOUT else "NULL"
     query = f"SELECT seq, at, kind, body, {crc} FROM events WHERE seq BETWEEN ? AND ?"  # noqa: S608 - fixed texts
-    first = found.removed_through + 1
-    for number, row in _rows(db, query, first, min(last, first + _MOST_MISSING)):
-        if row is None and number <= found.rounds_removed_through:
-            continue  # it was removed on purpose, or nobody needs it
+    table = _Table(name="events", column="seq", query=query, gaps_through=found.rounds_removed_through)
+    for number, row in table.rows(db, found.removed_through + 1, last):
         found.events.append(SalvagedEvent(number=number, problem="missing") if row is None else _event(row))
 
 
@@ -175,7 +204,7 @@ def _event(row: tuple[Any, ...]) -> SalvagedEvent:
         fields = json.loads(body)
         if fields["event"] != kind or not isinstance(fields["at"], float | int):
             return SalvagedEvent(**known, problem="it contradicts itself")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         return SalvagedEvent(**known, problem=f"not JSON of an event ({error})")
     return SalvagedEvent(**known)
 
@@ -184,7 +213,7 @@ def _read_snapshots(db: sqlite3.Connection, found: SalvagedFile) -> None:
     if found.layout != journal_layout.LAYOUT:
         return
     numbers: list[int] = []
-    with contextlib.suppress(sqlite3.Error):
+    with contextlib.suppress(sqlite3.Error, UnicodeDecodeError, TypeError, ValueError):
         numbers = [int(number) for (number,) in db.execute("SELECT seq FROM snapshots ORDER BY seq DESC")]
     for number in numbers:
         stored = _snapshot(db, number)
@@ -206,9 +235,10 @@ def _read_jobs(db: sqlite3.Connection, found: SalvagedFile) -> None:
     new = found.layout == journal_layout.LAYOUT
     columns = "crc, ended" if new else "NULL, json_extract(body, '$.ended')"
     query = f"SELECT job, tenant, phase, request, body, {columns} FROM finished_jobs WHERE job BETWEEN ? AND ?"  # noqa: S608 - fixed texts
-    for number, row in _rows(db, query, 0, last):
+    table = _Table(name="finished_jobs", column="job", query=query, gaps_through=last)
+    for number, row in table.rows(db, 0, last):
         if row is None:
-            continue  # never archived, or gone; the events of the journal say which
+            continue  # cannot be reached; the events of the journal say what it was
         good = isinstance(row[4], str) and (row[5] is None or row[5] == archive.checksum(row[4]))
         if good:
             found.jobs.append(row)

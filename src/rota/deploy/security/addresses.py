@@ -10,6 +10,7 @@ import socket
 from urllib.parse import unquote
 
 from rota.core.errors import ConfigError
+from rota.core.parsing import is_count
 
 DEFAULT_PORT = 7070
 
@@ -29,7 +30,7 @@ def split(address: str) -> tuple[str, int]:
         raise ConfigError(
             f"{address!r} is not an address; write an IPv6 address as [::1]:{DEFAULT_PORT}"
         )
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    if not colon or not is_count(port) or int(port) > 65535:
         raise ConfigError(
             f"{address!r} is not an address; write it as HOST:PORT, e.g. localhost:{DEFAULT_PORT}"
         )

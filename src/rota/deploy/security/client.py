@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 import grpc
 
 from rota.core.errors import ConfigError
+from rota.core.parsing import parse_toml
 from rota.deploy.security import secret_files
 from rota.deploy.security.addresses import require_loopback
 from rota.deploy.security.bundles import Bundle, load_bundle
@@ -33,11 +33,6 @@ from rota.deploy.security.subjects import Role, check_name
 from rota.deploy.security.tokens import looks_like_a_token
 from rota.deploy.security.transport import open_channel
 from rota.deploy.stopping import STOPPING
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _KEYS = {"scheduler", "certs", "token_file"}
 
@@ -205,12 +200,12 @@ def nearest_file(start: Path | None = None) -> Path | None:
 
 def _read_settings(path: Path) -> Mapping[str, str]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = parse_toml(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     wrong = sorted(k for k, v in document.items() if k not in _KEYS or not isinstance(v, str))
     if wrong:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from rota.core.errors import ConfigError
+from rota.core.parsing import parse_json
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import Role, Subject, check_name
 from rota.deploy.security.watched_file import WatchedFile
@@ -65,7 +66,7 @@ class Revocations:
         if not self._path.exists():
             return {}
         try:
-            document = json.loads(secret_files.read(self._path, ""))
+            document = parse_json(secret_files.read(self._path, ""))
             if document["version"] != _VERSION:
                 raise ConfigError(
                     f"{self._path} has version {document['version']!r}, this Rota reads {_VERSION}"
@@ -74,7 +75,7 @@ class Revocations:
                 k: datetime.fromisoformat(v).astimezone(timezone.utc)
                 for k, v in document["revoked"].items()
             }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ConfigError(
                 f"{self._path} is not a list of revoked certificates ({error}); restore it"
             ) from error

@@ -13,6 +13,8 @@ from rota.core.errors import ConfigError, OutputError
 
 PRIVATE = 0o600
 PUBLIC = 0o644
+_MOST_BYTES = 64 * 1024 * 1024
+"""Of a key, a certificate, or a list of tokens: 150,000 of them."""
 _OTHERS = stat.S_IRWXO
 Stamp = tuple[int, int, int]
 
@@ -50,11 +52,17 @@ def make_private_folder(path: Path) -> None:
 def read(path: Path, hint: str) -> bytes:
     """The content; ConfigError with what to do if it cannot be had."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist; {hint}") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} cannot be the name of a file ({error})") from error
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(f"{path} has more than {_MOST_BYTES:,} bytes; name another file")
+    return content
 
 
 def read_secret(path: Path, hint: str) -> bytes:

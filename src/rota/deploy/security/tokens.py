@@ -13,14 +13,16 @@ import fcntl
 import hashlib
 import hmac
 import json
+import math
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.parsing import parse_json
 from rota.deploy.clocks import wall_s
 from rota.deploy.security import secret_files
 from rota.deploy.security.subjects import check_name
@@ -127,12 +129,10 @@ class TokenFile:
             return {}
         content = secret_files.read_secret(self._path, "make it with `rota tokens create`")
         try:
-            document = json.loads(content)
+            document = parse_json(content)
             version = document["version"]
             records = (
-                [TokenRecord(**entry) for entry in document["tokens"]]
-                if version == _VERSION
-                else []
+                [_record(entry) for entry in document["tokens"]] if version == _VERSION else []
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
@@ -161,6 +161,22 @@ class TokenFile:
             }
             text = json.dumps(document, indent=1) + "\n"
             secret_files.write_whole(self._path, text.encode(), secret_files.PRIVATE)
+
+
+def _record(entry: Mapping[str, object]) -> TokenRecord:
+    """The record of an entry of the file. Raises TypeError or ValueError if it is none."""
+    record = TokenRecord(**entry)  # type: ignore[arg-type]
+    texts = (record.id, record.tenant, record.salt, record.hash, record.note)
+    times = (record.created, record.expires or 0.0, record.revoked or 0.0)
+    numbers = (int, float)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(record.admin, bool):
+        raise TypeError("an entry has a value of another type than it should")
+    if not all(
+        isinstance(at, numbers) and not isinstance(at, bool) and math.isfinite(at) for at in times
+    ):
+        raise ValueError("a time of an entry is no number of seconds since 1970")
+    record.hash.encode("ascii")
+    return record
 
 
 def _digest(salt: str, secret: str) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from rota.core.errors import TraceError
 from rota.core.jobs import Jobs
+from rota.core.parsing import parse_json
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import read_only
@@ -92,12 +93,12 @@ class PhillyJsonTrace:
 
 def _parsed(text: str, path: str) -> list[Any]:
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except json.JSONDecodeError as problem:
         fix = "is the file complete?"
         raise TraceError(path, problem.lineno, f"not JSON: {problem.msg}; {fix}") from None
-    except RecursionError:
-        raise TraceError(path, 1, "the JSON is nested too deeply; give a list of jobs") from None
+    except ValueError as problem:
+        raise TraceError(path, 1, f"the JSON cannot be used: {problem}; give a list of jobs") from None
     if not isinstance(document, list):
         raise TraceError(path, 1, f"a JSON {type(document).__name__} instead of a list of jobs")
     return document

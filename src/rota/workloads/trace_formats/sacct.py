@@ -25,6 +25,7 @@ from rota.core.arrays import FloatArray
 from rota.core.errors import TraceError
 from rota.core.gpu_types import ANY, NOT_SAID, TypeSet
 from rota.core.jobs import Jobs, requests
+from rota.core.parsing import is_count
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, names_of, read_only
@@ -172,15 +173,15 @@ def _asked(alloc: str, req: str, alloc_gres: str, req_gres: str) -> tuple[int, f
     parts = (alloc.strip() or req.strip()).split(",")
     tres = dict(part.partition("=")[::2] for part in parts if part)
     gpus = tres.get("gres/gpu", "")
-    if not gpus.isdecimal():
+    if not is_count(gpus):
         by_type = [count for name, count in tres.items() if name.startswith("gres/gpu:")]
-        typed = [count for count in by_type if count.isdecimal()]
+        typed = [count for count in by_type if is_count(count)]
         gres = GRES.findall(alloc_gres.strip() or req_gres.strip())
-        gpus = str(sum(map(int, typed or gres)))
+        gpus = str(sum(int(count) for count in typed or gres if is_count(count)))
     memory = AMOUNT.match(tres.get("mem", ""))
     cpus = tres.get("cpu", "")
     return (
         int(gpus),
-        float(cpus) if cpus.isdecimal() and int(cpus) > 0 else np.nan,
+        float(cpus) if is_count(cpus) and int(cpus) > 0 else np.nan,
         float(memory[1]) * GB[memory[2]] if memory else np.nan,
     )

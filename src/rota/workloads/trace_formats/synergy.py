@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from rota.core.errors import OutputError
 from rota.core.jobs import Jobs, table
+from rota.core.parsing import is_count
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
 from rota.workloads.registry import Holds, formats
@@ -61,4 +62,4 @@ class SynergyTrace:
 
 
 def _whole(cell: str) -> bool:
-    return cell.strip().isdecimal()
+    return is_count(cell.strip())

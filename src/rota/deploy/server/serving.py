@@ -16,6 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from rota.core.errors import RotaError
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.admission import Admission
 from rota.deploy.security.audit import Audit, Refusal, to_the_log
 from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, USER, AuthInterceptor
 from rota.deploy.security.handshakes import HandshakeWatch
@@ -89,7 +90,15 @@ def _server(scheduler: Scheduler, port: Port, logs: LogService) -> tuple[Any, in
     audit = Audit(_trail(scheduler))
     tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
-    guard = AuthInterceptor(RULES, tokens, audit, revoked=revoked, insecure=port.insecure, check=bounds.check)
+    guard = AuthInterceptor(
+        RULES,
+        tokens,
+        audit,
+        revoked=revoked,
+        insecure=port.insecure,
+        check=bounds.check,
+        admission=Admission(scheduler.options.tenants),
+    )
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
 
     def who(_: Any) -> _Caller:

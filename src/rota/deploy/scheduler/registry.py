@@ -116,8 +116,7 @@ class Registry:
         return {name: value for name, value in self.__dict__.items() if name != "_apply"}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        self.__dict__.update(saved)
-        self._apply = self._handlers()
+        self.__dict__.update(saved, _apply=self._handlers())
 
     def apply(self, event: Any) -> None:
         """Take over what happened. After IllegalTransition the job that it names is in the phase in which it was."""

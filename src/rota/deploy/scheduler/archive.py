@@ -103,6 +103,12 @@ class JobArchive:
         with self._open() as db:
             return dict(db.execute(query, (json.dumps(list(numbers)),)))
 
+    def counts(self, tenant: str) -> dict[str, int]:
+        """Jobs of a tenant that are there, by phase."""
+        query = "SELECT phase, count(*) FROM finished_jobs WHERE tenant = ? GROUP BY phase"
+        with self._open() as db:
+            return dict(db.execute(query, (tenant,)))
+
     def ends(self) -> dict[int, float]:
         """When the jobs that are there ended, engine seconds."""
         with self._open() as db:

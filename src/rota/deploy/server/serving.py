@@ -37,13 +37,16 @@ __all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
 
 log = logging.getLogger(__name__)
 
+_OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs")
+_OF_USERS = ("Submit", "ListJobs", "GetJob", "Cancel", "ListNodes", "Events", "Logs", "Status")
+_OF_ADMINS = ("Drain", "RemoveNode")
 RULES = {
     **HEALTH,
-    "/rota.v1.Fleet/*": frozenset({AGENT}),
-    "/rota.v1.Control/*": frozenset({USER, ADMIN}),
-    "/rota.v1.Control/Drain": frozenset({ADMIN}),
-    "/rota.v1.Control/RemoveNode": frozenset({ADMIN}),
+    **{f"/rota.v1.Fleet/{name}": frozenset({AGENT}) for name in _OF_AGENTS},
+    **{f"/rota.v1.Control/{name}": frozenset({USER, ADMIN}) for name in _OF_USERS},
+    **{f"/rota.v1.Control/{name}": frozenset({ADMIN}) for name in _OF_ADMINS},
 }
+"""Every call by name: a new one is refused until it is said here who may make it."""
 
 
 @dataclass(frozen=True, kw_only=True)

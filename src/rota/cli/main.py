@@ -208,5 +208,7 @@ def _blame(error: BaseException) -> str | None:
 
 
 def _say(message: str, code: int) -> int:
-    click.echo(f"rota: {message}", err=True)
+    from rota.core.control_characters import visible  # not for --help
+
+    click.echo(f"rota: {visible(message)}", err=True)
     return code

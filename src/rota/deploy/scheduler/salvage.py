@@ -209,8 +209,7 @@ def _read_jobs(db: sqlite3.Connection, found: SalvagedFile) -> None:
     for number, row in _rows(db, query, 0, last):
         if row is None:
             continue  # never archived, or gone; the events of the journal say which
-        good = isinstance(row[4], str) and (row[5] is None or row[5] == archive.checksum(row[4]))
-        if good:
+        if archive.whole(row):
             found.jobs.append(row)
         else:
             found.bad_jobs.append(number)

@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 
 _CHECKPOINTS_LOOKED_FOR = 1000
+_MOST_DAMAGE = 20
+"""Damaged rows of the state file that are named in the log."""
 _LOOK_S = 60.0
 """Wall seconds that the owner may take to answer."""
 
@@ -85,7 +87,7 @@ class Scheduler:
         try:
             self._secrets = SecretStore(secrets_file(options.state))
             self._recovery = Recovery(self.journal, self._catalogue, self.rules, self._make_state)
-            self._recovered: Recovered = self._recovery.recover()
+            self._recovered: Recovered = self._recover()
         except BaseException:
             self.journal.close()
             raise
@@ -100,6 +102,17 @@ class Scheduler:
         self._usage = None if self._claimed is None else CheckpointUsage(self._claimed.folder, self._tenants_of)
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    def _recover(self) -> Recovered:
+        """What the state file says. What is damaged of it and not needed is named."""
+        recovered = self._recovery.recover()
+        path = self.journal.path
+        damage = self.journal.damage(self.journal.last)
+        for what in damage[:_MOST_DAMAGE]:
+            log.error("%s: %s is damaged and left out; `rota journal repair %s` removes it", path, what, path)
+        if len(damage) > _MOST_DAMAGE:
+            log.error("%s: ... and %d more; see `rota journal check %s`", path, len(damage) - _MOST_DAMAGE, path)
+        return recovered
 
     def _make_policy(self) -> TimeLimitedPolicy:
         options = self.options

@@ -253,3 +253,24 @@ def test_a_tenant_is_told_the_number_of_its_own_jobs_and_an_administrator_of_all
     assert (mine.queued, mine.running, mine.finished, mine.cancelled) == (0, 0, 1, 1)
     assert (everything.finished >= 2, everything.cancelled >= 2) == (True, True)
     assert mine.last_failed_decision == ""
+
+
+def test_values_of_variables_are_shown_to_nobody_not_even_to_administrators(site):
+    value = "the-value-of-a-secret"
+    owner = site.clients["vision"]
+    (job,) = owner.submit([{"argv": ["true"], "env": {"API_KEY": value}, "max_restarts": 0}])
+    site.done(job)
+
+    for client in (owner, site.client):
+        stub = client._stub
+        told = [
+            MessageToJson(stub.ListJobs(pb.ListJobsRequest(jobs=[job]))),
+            MessageToJson(stub.GetJob(pb.JobRequest(job=job))),
+            *(line.json for line in stub.Events(pb.EventsRequest())),
+            *(line.json for line in stub.Events(pb.EventsRequest(job=job))),
+        ]
+        assert all('"API_KEY": "***"' in text for text in told[:2])
+        assert value not in "".join(told)
+    assert value not in (site.folder / "scheduler.log").read_text()
+    for name in ("state.db", "state.db-wal"):
+        assert value.encode() not in (site.folder / name).read_bytes()

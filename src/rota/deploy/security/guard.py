@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -224,26 +223,15 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
         A certificate or token that was revoked, or has ended, ends also a silent stream.
         """
-        looked = time.monotonic()
-        coming: asyncio.Future[Any] | None = None
+        watch = _StreamWatch(lambda: self.check(context, method))
         try:
             while True:
-                coming = coming or asyncio.ensure_future(_next(answers))
-                left_s = looked + RECHECK_S - time.monotonic()
-                await asyncio.wait({coming}, timeout=max(left_s, 0.0))
-                if time.monotonic() - looked >= RECHECK_S:
-                    self.check(context, method)
-                    looked = time.monotonic()
-                if coming.done():
-                    answer = coming.result()
-                    coming = None
-                    if answer is _END:
-                        return
-                    yield answer
+                answer = await watch.awaited(anext(answers, _END))
+                if answer is _END:
+                    return
+                yield answer
         finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.gather(coming, return_exceptions=True)
+            watch.end()
             if inspect.isasyncgen(answers):
                 await answers.aclose()
 
@@ -266,8 +254,46 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         return strictly
 
 
-async def _next(answers: AsyncIterator[Any]) -> Any:
-    return await anext(answers, _END)
+class _StreamWatch:
+    """Looks from time to time whether the caller of a stream is still accepted.
+
+    A timer and not a task: a stream of many small answers costs no more for it.
+    """
+
+    def __init__(self, check: Callable[[], object]) -> None:
+        self._check = check
+        self._task = asyncio.current_task()
+        self._denied: Denied | None = None
+        self._waiting = False
+        self._timer = asyncio.get_running_loop().call_later(RECHECK_S, self._look)
+
+    async def awaited(self, coming: Awaitable[Any]) -> Any:
+        """What is coming, unless the caller is not accepted any more. Raises Denied."""
+        self._waiting = True
+        try:
+            answer = await coming
+        except asyncio.CancelledError:
+            if self._denied is None:
+                raise
+        finally:
+            self._waiting = False
+        if self._denied is not None:
+            raise self._denied
+        return answer
+
+    def end(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        try:
+            self._check()
+        except Denied as denied:
+            self._denied = denied
+            if self._waiting and self._task is not None:
+                self._task.cancel()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(RECHECK_S, self._look)
 
 
 def _abilities(identity: Identity) -> frozenset[str]:

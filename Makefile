@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format fuzz help lock lint parity reproductions sanitize soak test venv
+.PHONY: access-matrix bench chaos clean demo emulation faults format fuzz help lock lint parity reproductions sanitize soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
+	@echo "make access-matrix  the table of callers and calls in docs/security.md, from a real scheduler"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"
 
@@ -56,6 +57,9 @@ test: lint
 	@timeout 600 scripts/system-packages.sh || true
 	@echo "== tests: pytest =="
 	scripts/run-tests.sh $(BIN)/python -n $(JOBS) -m "not parity and not long"
+
+access-matrix: $(STAMP)
+	ROTA_REWRITE_ACCESS_MATRIX=1 $(BIN)/python -m pytest -q -n 0 tests/e2e/test_access.py -k documentation
 
 parity: $(STAMP)
 	@echo "== parity =="

@@ -169,9 +169,14 @@ def renew(folder: str | None, *, within: int, days: int, as_json: bool) -> None:
 @click.argument("role", type=click.Choice(["agent", "client"]))
 @click.argument("name")
 @_dir
+@click.option("--force", is_flag=True, help="Also if no certificate of that name is known to have been made.")
 @json_option
-def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
+def revoke(role: str, name: str, *, folder: str | None, force: bool, as_json: bool) -> None:
     """Refuse every certificate that a holder has now. One that is made later is good again."""
+    import difflib
+
+    from rota.core.errors import ConfigError
+    from rota.deploy.security import certs
     from rota.deploy.security.certificates import read_certificate
     from rota.deploy.security.places import revoked_file
     from rota.deploy.security.revocations import Revocations
@@ -180,6 +185,12 @@ def revoke(role: str, name: str, *, folder: str | None, as_json: bool) -> None:
     place = _place(folder)
     now = _now()
     read_certificate(place / "ca.pem")  # a wrong folder is noticed, not filled
+    known = {holder.partition(":")[2] for holder in certs.holders(place) if holder.startswith(f"{role}:")}
+    if name not in known and not force:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}? Else " if near else ""
+        problem = f"nothing was revoked: {place} has made no certificate for {role} {name!r}"
+        raise ConfigError(f"{problem}; {hint}give --force to refuse that name all the same")
     Revocations(revoked_file(place)).revoke(Role(role), name, now)
     if as_json:
         echo_json({"holder": f"{role}:{name}", "made_until": now.isoformat()})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from rota.core.control_characters import visible
 from rota.core.job_spec import UNPROFILED
 from rota.core.lifecycle import JobPhase
 
@@ -94,7 +95,7 @@ def profile(spec: Any) -> str:
 
 def printable(text: str) -> str:
     """A text of a user's in one line, without characters by which it could command a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    return text if text.isprintable() else visible(" ".join(text.split("\n")))
 
 
 def how(info: Any) -> str:

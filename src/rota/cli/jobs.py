@@ -87,7 +87,7 @@ def command(
         click.echo(f"... and {more:,} more; --limit {page.total} or --limit 0 lists them", err=True)
     for info in () if as_json else page.jobs:
         if info.warning:
-            click.echo(f"warning: job {info.job}: {info.warning}", err=True)
+            click.echo(f"warning: job {info.job}: {job_text.printable(info.warning)}", err=True)
 
 
 def _show(info: Any, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import click
 
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.options import echo_json, json_option
+from rota.core.control_characters import visible
 from rota.core.lifecycle import JobPhase
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _since(ctx: click.Context, param: click.Parameter, value: str) -> float:
 )
 @click.option("-t", "--timestamps", is_flag=True, help="Begin each line with the time at which it was written.")
 @click.option("--no-headings", is_flag=True, help="Print no lines between attempts.")
-@click.option("--raw", is_flag=True, help="Print control characters to a terminal as they are.")
+@click.option("--raw", is_flag=True, help="Print control characters to a terminal as they are, not only colours.")
 @connection
 @json_option
 def command(*, job: int, as_json: bool, **options: Any) -> int:
@@ -117,7 +118,7 @@ def _items(client: Client, query: LogQuery, *, by_line: bool) -> Iterator[LogIte
 
     def tell(what: str) -> None:
         if what not in told:
-            click.echo(f"rota: {what}; waiting for it", err=True)
+            click.echo(f"rota: {visible(what)}; waiting for it", err=True)
         told.add(what)
 
     items = client.log_items(query, tell)
@@ -148,8 +149,10 @@ def _print(client: Client, query: LogQuery, options: dict[str, Any]) -> int:
         if isinstance(item, CaughtUp):
             out.flush()
         if isinstance(item, JobOver):
+            text.close()
             out.flush()
             code = _say_outcome(query.job, item.outcome)
+    text.close()
     out.flush()
     return code
 

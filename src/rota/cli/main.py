@@ -224,6 +224,8 @@ def _blame(error: BaseException) -> str | None:
 
 
 def _say(message: str, code: int) -> int:
+    from rota.core.control_characters import visible  # not for --help
+
     shown = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]} ..."
-    click.echo(f"rota: {shown}", err=True)
+    click.echo(f"rota: {visible(shown)}", err=True)
     return code

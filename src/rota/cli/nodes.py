@@ -8,6 +8,7 @@ import click
 
 from rota.cli.connection import connection, open_client
 from rota.cli.options import echo_json, json_option
+from rota.core.control_characters import visible
 
 EXAMPLES = """
 \b
@@ -47,7 +48,7 @@ def command(context: click.Context, /, *, as_json: bool, **options: Any) -> None
     show_table(None, header, rows, numbers=4)
     for node in nodes:
         if node.remark:
-            click.echo(f"{node.node}: {node.remark}")
+            click.echo(visible(f"{node.node}: {node.remark}"))
 
 
 @command.command("remove", epilog="Example: rota nodes remove v100-3")

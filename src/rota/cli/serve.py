@@ -77,7 +77,7 @@ certificate may.
     "--tenants",
     type=click.Path(resolve_path=True),
     metavar="FILE",
-    help="TOML file with weights of tenants and the largest weights of their jobs.",
+    help="TOML file with weights and limits of tenants.",
 )
 @click.option(
     "--fair-by",

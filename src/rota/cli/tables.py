@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.core.control_characters import visible
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -55,6 +57,7 @@ def show_table(
     With `one_line` what does not fit into the window is cut off, instead of broken into several lines.
     """
     right_aligned = range(len(header) - numbers, len(header)) if isinstance(numbers, int) else numbers
+    rows = [[visible(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         _print_plain(title, [header, *rows], right_aligned)
         return
@@ -62,7 +65,7 @@ def show_table(
 
     table = _table(title)
     if one_line:
-        rows = _cut(header, list(rows))
+        rows = _cut(header, rows)
         table.padding = (0, 0)
     for i, name in enumerate(header):
         right = i in right_aligned
@@ -93,8 +96,10 @@ def _cut(header: Sequence[str], rows: list[Sequence[str]]) -> list[list[str]]:
 
 def show_pairs(title: str, rows: Iterable[Row]) -> None:
     """A table of names and values."""
+    title = visible(title)
+    rows = [(visible(name), visible(value)) for name, value in rows]
     if not sys.stdout.isatty():
-        _print_plain(title, list(rows), right_aligned=())
+        _print_plain(title, rows, right_aligned=())
         return
     from rich.text import Text
 

@@ -76,7 +76,7 @@ _KEPT = (
     "--tenants",
     type=click.Path(resolve_path=True),
     metavar="FILE",
-    help="TOML file with weights of tenants and the largest weights of their jobs.",
+    help="TOML file with weights and limits of tenants.",
 )
 @click.option(
     "--fair-by",

@@ -28,6 +28,7 @@ from rota.core.errors import ConfigError, RotaError
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
+from rota.deploy.patience import patient_stream, patiently
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -112,7 +113,7 @@ class Client:
         with self._explained():
             for left in range(tries - 1, -1, -1):
                 try:
-                    return list(self._stub.Submit(message).jobs)
+                    return list(patiently(lambda: self._stub.Submit(message)).jobs)
                 except grpc.RpcError as error:  # noqa: PERF203 - it is about trying again
                     if left == 0 or error.code() not in _LOST:
                         raise
@@ -207,7 +208,8 @@ class Client:
         while True:
             try:
                 with self._explained():
-                    for item in feed.items(self._stub.Logs(feed.request())):
+                    request = feed.request()
+                    for item in feed.items(patient_stream(lambda: self._stub.Logs(request))):  # noqa: B023 - used here
                         lost_at = None
                         yield item
                 if feed.over or not query.follow:
@@ -249,14 +251,15 @@ class Client:
     def event_lines(self, after: int = 0, *, follow: bool = False, job: int | None = None) -> Iterator[tuple[int, str]]:
         """The same as JSON, as it was written; with `job` only what concerns that job."""
         with self._explained():
-            for line in self._stub.Events(pb.EventsRequest(after=after, follow=follow, job=job)):
+            request = pb.EventsRequest(after=after, follow=follow, job=job)
+            for line in patient_stream(lambda: self._stub.Events(request)):
                 yield line.sequence, line.json
 
     # Inside
 
     def _call(self, method: Callable[[Any], Any], request: Any) -> Any:
         with self._explained():
-            return method(request)
+            return patiently(lambda: method(request))
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from rota.core.control_characters import NO_COLOUR, has_colours, visible
 from rota.deploy.log_feed import AttemptBegins, AttemptEnds, LogItem, Missing, Output
 from rota.rpc import rota_pb2 as pb
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""All but tab and line feed: escape codes begin with one of them. Also what changes the direction of text."""
-_FIRST_PRINTABLE = 0x20
-_DELETE = 0x7F
 
-
-def printable(data: bytes) -> bytes:
+def printable(data: bytes, *, colours: bool = False) -> bytes:
     """Output that a terminal shows and does not obey: `^[` in the place of an escape, and so on."""
-    text = data.decode("utf-8", "replace")
-    return _CONTROL.sub(lambda found: _caret(found[0]), text).encode("utf-8", "replace")
-
-
-def _caret(character: str) -> str:
-    code = ord(character)
-    if code < _FIRST_PRINTABLE:
-        return f"^{chr(code + 64)}"
-    return "^?" if code == _DELETE else f"<U+{code:04X}>"
+    return visible(data.decode("utf-8", "replace"), colours=colours).encode("utf-8", "replace")
 
 
 def stamp(at: float) -> str:
@@ -73,9 +60,11 @@ class LogText:
     timestamps: bool = False
     headings: bool = True
     raw: bool = True
-    """Bytes as they are; else what would drive a terminal is shown instead."""
+    """Bytes as they are; else what would drive a terminal is shown instead, all but colours."""
     _at_start: bool = True
     _shown: bool = False
+    _coloured: bool = False
+    """Whether output since the last line of ours may have left a colour behind."""
     _pending: pb.LogAttempt | None = field(default=None)
     """An attempt that has ended, if nobody was told yet."""
 
@@ -87,8 +76,7 @@ class LogText:
     def show_one(self, item: LogItem) -> None:
         """One of them."""
         if isinstance(item, Output):
-            data = item.data if self.raw else printable(item.data)
-            self._put(self._prefix(item) + data)
+            self._put(self._prefix(item) + (item.data if self.raw else self._tame(item.data)))
         elif isinstance(item, Missing):
             of = f" of rank {item.rank}" if self.rank is None else ""
             self._say(f"... {item.size:,} bytes{of} are missing here: there was more output than is kept")
@@ -96,6 +84,17 @@ class LogText:
             self._begin(item.info)
         elif isinstance(item, AttemptEnds):
             self._end(item.info)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._coloured:
+            self.write(NO_COLOUR.encode())
+            self._coloured = False
+
+    def _tame(self, data: bytes) -> bytes:
+        shown = printable(data, colours=True)
+        self._coloured = self._coloured or has_colours(shown.decode())
+        return shown
 
     def _prefix(self, item: Output) -> bytes:
         at = f"{stamp(item.at)} " if self.timestamps else ""
@@ -120,6 +119,7 @@ class LogText:
 
     def _say(self, text: str) -> None:
         """A line of ours, at the start of a line."""
+        self.close()
         shown = printable(text.encode())
         self._put(shown + b"\n" if self._at_start else b"\n" + shown + b"\n")
 

@@ -1,12 +1,14 @@
-"""What an operator says about tenants: their parts of the cluster, and how far their jobs may outweigh each other.
+"""What an operator says about tenants: their parts of the cluster, and limits that keep one from harming another.
 
 [tenants.vision]
 weight = 2            # twice the part of a tenant with weight 1, when both have work
 max_job_weight = 4    # the largest --weight of its jobs
+max_running = 16      # jobs that run at the same time
 
 [default]             # all other tenants
-weight = 1
-max_job_weight = 1
+max_queued = 5000     # jobs that wait
+
+Every number that is not given is that of `[default]`, and there that of `TenantSettings`.
 """
 
 from __future__ import annotations
@@ -30,6 +32,22 @@ class TenantSettings:
     """Its part of the cluster, relative to other tenants."""
     max_job_weight: float = 1.0
     """The largest weight that its jobs may have."""
+    max_queued: int = 20_000
+    """Jobs that are not over and do not run."""
+    max_queued_mb: float = 512.0
+    """Their commands and variables, MB (10^6 bytes)."""
+    max_running: int = 10_000
+    """Jobs that run at the same time."""
+    requests_per_s: float = 200.0
+    """Requests per second, over longer times ..."""
+    request_burst: int = 2_000
+    """... and requests that it may make at once before that."""
+    max_streams: int = 64
+    """Readers of logs and events at the same time."""
+    max_log_gb: float = 1.0
+    """Output of its jobs that is kept, GB (10^9 bytes)."""
+    max_checkpoint_gb: float = 1_000.0
+    """Checkpoints of its jobs, GB (10^9 bytes), beyond which none of its jobs starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,16 +91,21 @@ def read_tenants(path: str | Path) -> Tenants:
 
 def _settings(table: Any, default: TenantSettings, where: str) -> TenantSettings:
     if not isinstance(table, dict):
-        raise ConfigError(f"{where} is {table!r}; give a table with weight and max_job_weight")
+        raise ConfigError(f"{where} is {table!r}; give a table, such as weight = 2")
     known = tuple(setting.name for setting in fields(TenantSettings))
     _check_keys(table, known, where)
     values = {name: getattr(default, name) for name in known}
     for name, value in table.items():
-        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
-        if not 0 < number < math.inf:
-            raise ConfigError(f"{where}: {name} is {value!r}; give a number above 0")
-        values[name] = number
+        values[name] = _number(value, f"{where}: {name}", whole=isinstance(values[name], int))
     return TenantSettings(**values)
+
+
+def _number(value: Any, what: str, *, whole: bool) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ConfigError(f"{what} is {value!r}; give a number above 0")
+    if whole and value != int(value):
+        raise ConfigError(f"{what} is {value!r}; give a whole number above 0")
+    return int(value) if whole else float(value)
 
 
 def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

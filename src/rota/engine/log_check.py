@@ -138,7 +138,7 @@ class LogCheck:
             _texts(name, texts)
             if len(texts) != count:
                 raise ValueError(f"{name} has {len(texts)} entries where profiles has {count}")
-        _column("gpus", event.gpus, count)
+        _length("gpus", event.gpus, count)
         _column("rates", event.rates, count)
         if not np.all((event.rates > 0) & np.isfinite(event.rates)):
             raise ValueError("rates has an entry that is not above 0")

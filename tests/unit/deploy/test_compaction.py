@@ -16,7 +16,7 @@ import pytest
 
 from deployed import PlayedAgent, a_scheduler, jobs_of, look, submit, until
 from rota.core.errors import ConfigError
-from rota.deploy.scheduler import housekeeping
+from rota.deploy.scheduler import housekeeping, journal_layout
 from rota.deploy.scheduler.compaction import ROUND_EVENTS, Compaction, Limits
 from rota.deploy.scheduler.journal import Journal
 from rota.deploy.scheduler.journal_repair import check
@@ -295,7 +295,7 @@ def test_a_snapshot_of_a_later_format_is_refused_and_the_one_before_it_serves(tm
     journal = scheduler.journal
     journal.save_snapshot(9, zlib.compress(b'{"format":9}'))
     journal._db.execute("DELETE FROM snapshots WHERE seq < (SELECT max(seq) FROM snapshots)")
-    journal._db.execute("INSERT OR REPLACE INTO meta VALUES ('removed_through', '1')")
+    journal_layout.write_meta(journal._db, {journal_layout.REMOVED: "1"})
     journal.close()
 
     with pytest.raises(ConfigError, match=r"it has format 9; this version reads format 1.*a newer version of Rota"):

@@ -12,6 +12,8 @@ from deployed import PlayedAgent, a_scheduler, jobs_of, running_jobs, submit, un
 from rota.cli.main import cli, main
 from rota.core.errors import ConfigError
 from rota.core.lifecycle import JobPhase
+from rota.deploy.scheduler import journal_layout
+from rota.deploy.scheduler.archive import JobFilter
 from rota.deploy.scheduler.journal import Journal
 from rota.deploy.scheduler.journal_repair import check, repair
 from rota.deploy.scheduler.options import Retention
@@ -187,7 +189,10 @@ def test_snapshots_and_all_events_before_them_are_gone(path):
         assert at
     scheduler.journal.close()
     change(path, "DELETE FROM events WHERE seq <= 60")
-    change(path, "INSERT OR REPLACE INTO meta VALUES ('removed_through', '60')")
+    db = sqlite3.connect(path)
+    journal_layout.write_meta(db, {journal_layout.REMOVED: "60"})
+    db.commit()
+    db.close()
     change(path, "UPDATE snapshots SET body = x'00'")
 
     with pytest.raises(ConfigError, match="no snapshot after them can be read"):
@@ -216,6 +221,62 @@ def test_whatever_bit_is_wrong_it_is_found_if_it_matters_and_repaired(path, seed
     repair(path)
     assert check(path).healthy
     a_scheduler(path).journal.close()
+
+
+def content_of(path):
+    """Everything that somebody can be told from a file after a start."""
+    scheduler = a_scheduler(path)
+    try:
+        registry = scheduler.registry
+        return {
+            "jobs": {number: repr(job) for number, job in registry.jobs.items()},
+            "nodes": repr(registry.nodes),
+            "numbers": (registry.next_job, registry.counts, registry.archived, scheduler.journal.id),
+            "events": scheduler.journal.read(0, 10**6),
+            "archive": [repr(job) for job in scheduler.archive.select(JobFilter())[0]],
+            "of tenant": [job.id for job in scheduler.archive.select(JobFilter(tenant="default"))[0]],
+        }
+    finally:
+        scheduler.journal.close()
+
+
+@pytest.fixture(scope="module")
+def with_snapshot(whole, tmp_path_factory):
+    """The same with a snapshot in the middle, so that a start reads neither all events nor all finished jobs."""
+    path = tmp_path_factory.mktemp("snapshot") / "s.db"
+    shutil.copy(whole, path)
+    scheduler = a_scheduler(path)
+    scheduler._recovery.save(scheduler._recovered, scheduler.clock.now())
+    row = (0.0, "Audited", json.dumps({"event": "Audited", "at": 0.0, "who": "x", "what": "y"}))
+    scheduler.journal.append([row])
+    scheduler._recovery.save(scheduler._recovered, scheduler.clock.now())
+    scheduler.journal.close()
+    return path, content_of(path)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_single_bit_changes_what_is_told_without_being_named_at_the_start(with_snapshot, tmp_path, caplog, part):
+    source, before = with_snapshot
+    draw = random.Random(part)
+    told = []
+    for _ in range(15):
+        path = tmp_path / "s.db"
+        shutil.copy(source, path)
+        position = draw.randrange(path.stat().st_size)
+        flip(path, position, draw.randrange(8))
+        caplog.clear()
+        try:
+            after = content_of(path)
+        except ConfigError:
+            told.append(position)
+            continue
+        if any("is damaged and left out" in record.getMessage() for record in caplog.records):
+            assert not check(path).healthy
+            told.append(position)
+        else:
+            assert after == before, f"byte {position}"
+
+    assert told, "some of them matter"
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -249,3 +249,17 @@ def test_a_folder_among_the_segments_keeps_nobody(tmp_path):
     (piece,) = LogSpool(tmp_path, lambda _: True).load()
 
     assert (piece.segment.number, piece.data) == (1, frame(b"hello"))
+
+
+def test_a_tenant_beyond_its_bound_loses_its_own_output_alone(tmp_path):
+    limits = LogLimits(least_free_bytes=0, segment_bytes=100)
+    archive = LogArchive(tmp_path / "logs", limits, lambda: 1000.0, {"a": 500, "b": 5000}.__getitem__)
+    archive.open()
+    put(archive, b"b" * 900, rank=(1, 1, 0), tenant="b", end=True)
+
+    for job in range(2, 12):
+        put(archive, b"a" * 100, rank=(job, 1, 0), tenant="a", end=True)
+
+    assert len(kept(archive, (1, 1, 0))) == 900
+    assert 300 <= sum(len(kept(archive, (job, 1, 0))) for job in range(2, 12)) <= 500
+    assert kept(archive, (11, 1, 0)) == b"a" * 100

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core.lifecycle import AttemptOutcome
+from rota.deploy.scheduler.agent_reports import pause_s
 
 NODES = ("a", "b")
 OUTCOMES = [outcome.value for outcome in AttemptOutcome]
@@ -150,3 +151,10 @@ def test_from_every_prefix_every_job_can_be_brought_to_an_end(history):
 
         assert again.registry.live == again.registry.running == {}
         assert all(job.over for job in again.registry.jobs.values())
+
+
+def test_the_pause_after_any_number_of_failures_is_a_number():
+    pauses = [pause_s(failures) for failures in (1, 2, 1024, 2**31 - 1)]
+
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] < pauses[-1] < 10**4

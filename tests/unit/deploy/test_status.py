@@ -1,12 +1,14 @@
 """Decisions that failed are counted, kept over a restart, and told."""
 
+from types import SimpleNamespace
+
 from harness import Harness
 
 from deployed import PlayedAgent, a_scheduler, look, running_jobs, submit, until
 from rota.cli.status import _failed_decisions, _jobs
 from rota.core.errors import SolveError
 from rota.core.events import SolveFailed
-from rota.deploy.server.messages import status_message
+from rota.deploy.server.messages import job_counts, status_message
 from rota.rpc import rota_pb2 as pb
 
 
@@ -18,7 +20,8 @@ class Stubborn:
 
 
 def status(scheduler):
-    return look(scheduler, lambda registry: status_message(scheduler, registry, tenant="me", admin=False))
+    me = SimpleNamespace(tenant="me", admin=True)
+    return look(scheduler, lambda registry: status_message(scheduler, registry, job_counts(registry, None, {}), me))
 
 
 def test_failed_decisions_are_told_by_the_status(tmp_path):

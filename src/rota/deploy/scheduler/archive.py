@@ -6,12 +6,14 @@ Everything is read through a connection of its own, so that any thread may ask.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rota.core.lifecycle import JobPhase
 from rota.deploy.scheduler.records import Job, job_from, job_values
@@ -24,6 +26,9 @@ CREATE INDEX IF NOT EXISTS finished_jobs_by_request ON finished_jobs (request) W
 CREATE INDEX IF NOT EXISTS finished_jobs_by_tenant ON finished_jobs (tenant, phase);
 CREATE INDEX IF NOT EXISTS finished_jobs_by_end ON finished_jobs (ended);
 """
+_ROWS = "SELECT job, tenant, phase, request, body, crc, ended FROM finished_jobs"
+TEXT = functools.partial(str, encoding="utf-8", errors="replace")
+"""How texts are read: a damaged one is another text, whose checksum says so, and not an exception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +51,8 @@ class JobFilter:
 def insert(db: sqlite3.Connection, archived: Iterable[Job]) -> None:
     """Write jobs into the table, within the transaction of the caller."""
     jobs = list(archived)
-    rows = [(job.id, job.tenant, job.phase.value, job.request, _body(job)) for job in jobs]
-    checked = [(*row, checksum(row[-1]), job.ended) for row, job in zip(rows, jobs, strict=True)]
+    rows = [(job.id, job.tenant, job.phase.value, job.request, _body(job), None, job.ended) for job in jobs]
+    checked = [(*row[:5], row_checksum(row), row[6]) for row in rows]
     db.executemany("INSERT OR REPLACE INTO finished_jobs VALUES (?, ?, ?, ?, ?, ?, ?)", checked)
 
 
@@ -60,15 +65,26 @@ def _body(job: Job) -> str:
     return json.dumps(job_values(job), separators=(",", ":"))
 
 
-def checksum(body: str) -> int:
-    """CRC-32 of a job."""
-    return zlib.crc32(body.encode("utf-8", "surrogatepass"))
+def row_checksum(row: Sequence[Any]) -> int:
+    """CRC-32 of a row but for the column that holds it."""
+    job, tenant, phase, request, body, _, ended = row
+    text = f"{job} {tenant} {phase} {request} {float(ended or 0.0)!r} {body}"
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def whole(row: Sequence[Any]) -> bool:
+    """Whether a row is as it was written; those of earlier versions have a checksum of the body alone, or none."""
+    body, crc = row[4], row[5]
+    if not isinstance(body, str) or not isinstance(row[6], float | int | None):
+        return False
+    return crc is None or crc in (row_checksum(row), zlib.crc32(body.encode("utf-8", "surrogatepass")))
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection to a state file that cannot change it, for any thread."""
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    db.text_factory = TEXT
     try:
         yield db
     finally:
@@ -76,7 +92,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 class JobArchive:
-    """Reads the table."""
+    """Reads the table. A row that is damaged is left out: `Journal.damage` names it when a scheduler starts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
@@ -87,8 +103,8 @@ class JobArchive:
     def job(self, number: int) -> Job | None:
         """One job; None if it is not there."""
         with self._open() as db:
-            row = db.execute("SELECT body FROM finished_jobs WHERE job = ?", (number,)).fetchone()
-        return None if row is None else job_from(json.loads(row[0]))
+            row = db.execute(f"{_ROWS} WHERE job = ?", (number,)).fetchone()
+        return job_from(json.loads(row[4])) if row is not None and whole(row) else None
 
     def request(self, request: str) -> list[int] | None:
         """Jobs of a submission, by the name that the submitter gave it."""
@@ -102,6 +118,17 @@ class JobArchive:
         query = "SELECT job, tenant FROM finished_jobs WHERE job IN (SELECT value FROM json_each(?))"
         with self._open() as db:
             return dict(db.execute(query, (json.dumps(list(numbers)),)))
+
+    def damaged(self) -> list[int]:
+        """Numbers of the jobs whose rows are not as they were written."""
+        with self._open() as db:
+            return [int(row[0]) for row in db.execute(_ROWS) if not whole(row)]
+
+    def counts(self, tenant: str) -> dict[str, int]:
+        """Jobs of a tenant that are there, by phase."""
+        query = "SELECT phase, count(*) FROM finished_jobs WHERE tenant = ? GROUP BY phase"
+        with self._open() as db:
+            return dict(db.execute(query, (tenant,)))
 
     def ends(self) -> dict[int, float]:
         """When the jobs that are there ended, engine seconds."""
@@ -120,11 +147,12 @@ class JobArchive:
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         values = list(conditions.values())
         count = f"SELECT count(*) FROM finished_jobs {where}"  # noqa: S608 - conditions are fixed texts with marks
-        query = f"SELECT body FROM finished_jobs {where} ORDER BY job DESC LIMIT ?"  # noqa: S608 - likewise
+        query = f"{_ROWS} {where} ORDER BY job DESC LIMIT ?"
         with self._open() as db:
             (total,) = db.execute(count, values).fetchone()
-            bodies = [body for (body,) in db.execute(query, [*values, limit or -1])]
-        return [job_from(json.loads(body)) for body in bodies], int(total)
+            rows = [row for row in db.execute(query, [*values, limit or -1]) if whole(row)]
+        jobs = [job_from(json.loads(row[4])) for row in rows]
+        return [job for job in jobs if wanted.tenant in ("", job.tenant)], int(total)
 
 
 def _conditions(wanted: JobFilter) -> dict[str, str | int]:

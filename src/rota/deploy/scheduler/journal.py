@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +27,8 @@ _SNAPSHOTS = 2
 
 _LARGEST_LOG = 4 << 20
 """Bytes to which SQLite's own write-ahead log is cut back."""
+_DAMAGED = '{"event":"Damaged","at":0.0}'
+"""What readers get of an event that is not as it was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class Journal:
             if fresh:
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
             db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            db.text_factory = archive.TEXT
             self._prepare(db, fresh=fresh)
         except BaseException as error:
             if db is not None:
@@ -87,6 +90,8 @@ class Journal:
         else:
             layout = journal_layout.check_ours(db, self.path)
             journal_layout.check_pages(db, self.path)
+            if layout == journal_layout.LAYOUT:
+                journal_layout.check_facts(db, self.path)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
@@ -138,7 +143,7 @@ class Journal:
                 expected += 1
                 if number != expected:
                     raise ValueError("it is missing")  # noqa: TRY301 - the same message as below
-                if crc is not None and crc != journal_layout.event_checksum(at, kind, body):
+                if not _whole((number, at, kind, body, crc)):
                     raise ValueError("its checksum is another one")  # noqa: TRY301 - the same message as below
                 yield number, json.loads(body)
         except (ValueError, TypeError, sqlite3.Error) as error:
@@ -149,10 +154,17 @@ class Journal:
             raise ConfigError(f"{self.path}: events after {expected} are missing; {advice}")
 
     def read(self, after: int, limit: int) -> list[tuple[int, str]]:
-        """(number, JSON) of some events, for other threads."""
-        query = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+        """(number, JSON) of some events, for other threads. One that is damaged says only that."""
+        query = "SELECT seq, at, kind, body, crc FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
         with archive.reading(self.path) as db:
-            return [(int(number), str(body)) for number, body in db.execute(query, (after, limit))]
+            rows = db.execute(query, (after, limit))
+            return [(int(row[0]), row[3] if _whole(row) else _DAMAGED) for row in rows]
+
+    def damage(self, through: int) -> list[str]:
+        """What is not as it was written, of that on which nothing depends: events up to a number, and finished jobs."""
+        query = "SELECT seq, at, kind, body, crc FROM events WHERE seq <= ? ORDER BY seq"
+        events = [f"event {row[0]}" for row in self._db.execute(query, (through,)) if not _whole(row)]
+        return events + [f"job {number} in the archive" for number in archive.JobArchive(self.path).damaged()]
 
     # Snapshots
 
@@ -197,6 +209,14 @@ class Journal:
         """Let go of the file."""
         self._db.close()
         self._lock.close()
+
+
+def _whole(row: Sequence[Any]) -> bool:
+    """Whether a row of events is as it was written; those of earlier layouts have no checksum."""
+    _, at, kind, body, crc = row
+    if not (isinstance(at, float | int) and isinstance(kind, str) and isinstance(body, str)):
+        return False
+    return crc is None or crc == journal_layout.event_checksum(at, kind, body)
 
 
 def removed_through(facts: Mapping[str, str]) -> tuple[int, int]:

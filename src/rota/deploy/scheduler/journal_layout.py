@@ -5,7 +5,7 @@
 | `events` | one row per event: number, engine second, kind, JSON, CRC-32 of the three (NULL: written before layout 3) |
 | `snapshots` | the last two states: number of the last event in it, format, SHA-256, compressed JSON (`snapshots.py`) |
 | `finished_jobs` | jobs that left memory (`archive.py`) |
-| `meta` | facts about the file by name: its id, the format of its events, up to where events were removed |
+| `meta` | facts about the file by name: id, format of events, up to where events were removed, CRC-32 of them |
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ REMOVED = "removed_through"
 """Number of the last event before which all events were removed."""
 ROUNDS_REMOVED = "rounds_removed_through"
 """The same for events that every round has."""
+FACTS_CHECKSUM = "crc"
+"""CRC-32 of all other facts."""
+_FACTS = frozenset({ID, EVENT_FORMAT_NAME, REMOVED, ROUNDS_REMOVED, FACTS_CHECKSUM})
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS events (
@@ -89,10 +92,30 @@ def _check_event_format(db: sqlite3.Connection, path: Path) -> None:
 
 
 def check_pages(db: sqlite3.Connection, path: Path) -> None:
-    """ConfigError if SQLite finds the file damaged."""
-    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != "ok":
-        raise ConfigError(f"{path} is damaged ({verdict}); {what_to_do(path)}")
+    """ConfigError if SQLite finds the file damaged; indices, by which jobs are found, are compared with their rows."""
+    checks = ["PRAGMA quick_check(1)"]
+    checks += ["PRAGMA integrity_check(finished_jobs)"] if _has_table(db, "finished_jobs") else []
+    for check in checks:
+        (verdict,) = db.execute(check).fetchone()
+        if verdict != "ok":
+            raise ConfigError(f"{path} is damaged ({verdict}); {what_to_do(path)}")
+
+
+def check_facts(db: sqlite3.Connection, path: Path) -> None:
+    """ConfigError if what the file says about itself is not as it was written."""
+    if facts_damaged(read_meta(db)):
+        raise ConfigError(f"{path} is damaged (the table of facts about the file); {what_to_do(path)}")
+
+
+def facts_damaged(facts: Mapping[str, str]) -> bool:
+    """Whether facts are not as they were written; earlier versions wrote no checksum."""
+    written = facts.get(FACTS_CHECKSUM)
+    return ID not in facts or not facts.keys() <= _FACTS or written not in (None, _facts_checksum(facts))
+
+
+def _facts_checksum(facts: Mapping[str, str]) -> str:
+    text = "\n".join(f"{name}={facts[name]}" for name in sorted(facts) if name != FACTS_CHECKSUM)
+    return str(zlib.crc32(text.encode("utf-8", "surrogatepass")))
 
 
 def what_to_do(path: Path) -> str:
@@ -138,4 +161,6 @@ def read_meta(db: sqlite3.Connection) -> dict[str, str]:
 
 def write_meta(db: sqlite3.Connection, facts: Mapping[str, str]) -> None:
     """Change some of them, within the transaction of the caller."""
-    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(facts.items()))
+    statement = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+    db.executemany(statement, list(facts.items()))
+    db.execute(statement, (FACTS_CHECKSUM, _facts_checksum(read_meta(db))))

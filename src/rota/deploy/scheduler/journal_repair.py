@@ -119,7 +119,7 @@ def _report(path: Path, found: SalvagedFile) -> Report:
     report.problems += [f"event {e.number}{f' ({e.kind})' if e.kind else ''}: {e.problem}" for e in bad]
     report.problems += [f"{found.bad_snapshots} damaged snapshots"] if found.bad_snapshots else []
     report.problems += [f"job {number} in the archive: its checksum is another one" for number in found.bad_jobs]
-    if found.layout == journal_layout.LAYOUT and journal_layout.ID not in found.facts:
+    if found.layout == journal_layout.LAYOUT and journal_layout.facts_damaged(found.facts):
         report.problems.append("the table of facts about the file is damaged")
     return report
 

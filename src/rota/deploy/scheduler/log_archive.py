@@ -5,13 +5,15 @@
     FOLDER/JOB/EPOCH.RANK/done   there once all of it is here
 
 What is too much goes: the oldest segments of a job beyond its bound, from the rank and attempt that has most; whole
-jobs beyond the bound of all or too old, from the tenant that has most. One thread writes; any thread reads.
+jobs of a tenant beyond its bound, of the same tenant; those beyond the bound of all, from the tenant that has most;
+what is too old. One thread writes; any thread reads.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 from collections import Counter
@@ -99,9 +101,19 @@ class StoredLogs:
 class LogArchive(StoredLogs):
     """Takes pieces in and keeps the bounds. Used by one thread."""
 
-    def __init__(self, folder: Path, limits: LogLimits, clock: Callable[[], float] = wall_s) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: LogLimits,
+        clock: Callable[[], float] = wall_s,
+        tenant_bytes: Callable[[str], float] = lambda _: math.inf,
+    ) -> None:
+        """`tenant_bytes` says how much a tenant may have."""
         super().__init__(folder)
         self._limits = limits
+        self._tenant_bytes = tenant_bytes
+        self._held: Counter[str] = Counter()
+        """Bytes by tenant."""
         self._clock = clock
         self._jobs: dict[int, _JobLogs] = {}
         self._newest: dict[Rank, tuple[Segment, int]] = {}
@@ -115,6 +127,8 @@ class LogArchive(StoredLogs):
         for place in self.folder.iterdir():
             if place.name.isdigit() and place.is_dir():
                 self._jobs[int(place.name)] = _found(place)
+        for logs in self._jobs.values():
+            self._held[logs.tenant] += logs.size
         self.size = sum(logs.size for logs in self._jobs.values())
         self.expire()
 
@@ -163,8 +177,7 @@ class LogArchive(StoredLogs):
             logs = self._jobs.setdefault(piece.rank[0], _JobLogs(tenant))
         self._check_room(len(piece.data))
         _append(place / piece.segment.name, piece.data, size)
-        logs.size += len(piece.data)
-        self.size += len(piece.data)
+        self._count(logs, len(piece.data))
         logs.written_at = self._clock()
         self._newest[piece.rank] = (piece.segment, size + len(piece.data))
         if piece.end:
@@ -184,25 +197,35 @@ class LogArchive(StoredLogs):
     def _keep_bounds(self, job: int) -> None:
         if self._jobs[job].size > self._limits.job_bytes:
             self._shrink(job, int(self._limits.job_bytes * _ROOM))
+        tenant = self._jobs[job].tenant
+        limit = self._tenant_bytes(tenant)
+        if self._held[tenant] > limit:
+            while self._held[tenant] > limit * _ROOM and self._take_from(tenant):
+                pass
         if self.size > self._limits.total_bytes:
             self._shrink_all(int(self._limits.total_bytes * _ROOM))
 
     def _shrink_all(self, goal: int) -> None:
-        """Take from the tenant that has most: its job that was silent longest, else part of its largest one."""
+        """Take from the tenant that has most."""
         while self._jobs and self.size > goal:
-            held = Counter[str]()
-            for logs in self._jobs.values():
-                held[logs.tenant] += logs.size
-            tenant = max(held, key=lambda name: held[name])
-            theirs = {number: logs for number, logs in self._jobs.items() if logs.tenant == tenant}
-            oldest = min(theirs, key=lambda number: theirs[number].written_at)
-            if theirs[oldest].written_at < self._clock() - _ACTIVE_S:
-                self._remove(oldest)
-                continue
-            largest = max(theirs, key=lambda number: theirs[number].size)
-            before = theirs[largest].size
-            if self._shrink(largest, before // 2) == before:
+            if not self._take_from(max(self._held, key=lambda name: self._held[name])):
                 return
+
+    def _take_from(self, tenant: str) -> bool:
+        """Drop the job of a tenant that was silent longest, else part of its largest one; whether there was any."""
+        theirs = {number: logs for number, logs in self._jobs.items() if logs.tenant == tenant}
+        oldest = min(theirs, key=lambda number: theirs[number].written_at)
+        if theirs[oldest].written_at < self._clock() - _ACTIVE_S:
+            self._remove(oldest)
+            return True
+        largest = max(theirs, key=lambda number: theirs[number].size)
+        before = theirs[largest].size
+        return self._shrink(largest, before // 2) < before
+
+    def _count(self, logs: _JobLogs, more: int) -> None:
+        logs.size += more
+        self.size += more
+        self._held[logs.tenant] += more
 
     def _shrink(self, job: int, goal: int) -> int:
         """Drop the oldest segments of whatever rank has most, but the one that is written; what is left, in bytes."""
@@ -215,8 +238,7 @@ class LogArchive(StoredLogs):
             place = max(ready, key=lambda one: sum(ranks[one].values()))
             oldest = min(ranks[place])
             dropped = ranks[place].pop(oldest)
-            logs.size -= dropped
-            self.size -= dropped
+            self._count(logs, -dropped)
             if not ranks[place]:
                 _leave_count(place, oldest)
             (place / oldest.name).unlink(missing_ok=True)
@@ -224,8 +246,8 @@ class LogArchive(StoredLogs):
 
     def _remove(self, job: int) -> None:
         logs = self._jobs.pop(job)
-        self.size -= logs.size
         log.info("the output of job %d (%d bytes) is not kept any more", job, logs.size)
+        self._count(logs, -logs.size)
         for rank in [rank for rank in self._newest if rank[0] == job]:
             del self._newest[rank]
         shutil.rmtree(self.folder / str(job), ignore_errors=True)

@@ -9,13 +9,15 @@ older than the question. The codes:
     no-servers             no server is up
     no-server-fits         no type of GPU has as many that are up as it asks for
     profile-unknown-there  the types with enough GPUs that are up have no speed for its profile
+    tenant-limit           its tenant runs as many jobs as it may at the same time
+    checkpoint-limit       checkpoints of its tenant take more disk than they may
     queued                 some GPUs are free that it could use
     outranked              all GPUs that it could use are busy
     stopping               it was asked to save and end
     held-by-lease          its server is silent, and nothing may start elsewhere before its lease ends
 
 The phase is `waiting` as long as no placement could start the job: the codes from `secrets-missing` to
-`profile-unknown-there`.
+`checkpoint-limit`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from rota.core.lifecycle import JobPhase
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.tenant_limits import TenantLimits
+from rota.deploy.tenants import Tenants
 
 OLD_BACK_OFF = "; tried again after a pause"
 """End of the reason in journals of older versions."""
@@ -48,6 +52,8 @@ class ReasonCode(str, Enum):
     NO_SERVERS = "no-servers"
     NO_SERVER_FITS = "no-server-fits"
     PROFILE_UNKNOWN_THERE = "profile-unknown-there"
+    TENANT_LIMIT = "tenant-limit"
+    CHECKPOINT_LIMIT = "checkpoint-limit"
     QUEUED = "queued"
     OUTRANKED = "outranked"
     STOPPING = "stopping"
@@ -153,13 +159,20 @@ class Reasons:
     """Explains jobs, all against the same cluster."""
 
     def __init__(
-        self, cluster: ClusterNow, catalogue: OpenCatalogue, missing: Callable[[Job], Sequence[str]] = lambda _: ()
+        self,
+        cluster: ClusterNow,
+        catalogue: OpenCatalogue,
+        missing: Callable[[Job], Sequence[str]] = lambda _: (),
+        limits: TenantLimits | None = None,
+        registry: Registry | None = None,
     ) -> None:
-        """`missing` gives the names of variables whose values are lost."""
+        """`missing` gives the names of variables whose values are lost; limits are those of jobs in `registry`."""
         self._cluster = cluster
         self._catalogue = catalogue
         self._missing = missing
         self._fitting: dict[tuple[str, int], _Fit] = {}
+        self._limits = limits or TenantLimits(Tenants())
+        self._held = {} if registry is None else self._limits.held_back(registry, self._ready)
 
     def explain(self, job: Job) -> Explanation:
         """How a job is, and why."""
@@ -175,7 +188,7 @@ class Reasons:
         phase = shown_phase(job)
         if phase.final or job.attempt is not None:
             return phase
-        stuck = self._fit(job).code is not ReasonCode.NONE
+        stuck = self._fit(job).code is not ReasonCode.NONE or job.id in self._held
         waits = stuck or job.wait_until > self._cluster.now or bool(self._missing(job))
         return JobPhase.WAITING if waits else JobPhase.QUEUED
 
@@ -225,6 +238,9 @@ class Reasons:
         fit = self._fit(job)
         if fit.code is not ReasonCode.NONE:
             return Explanation(JobPhase.WAITING, fit.code, fit.sentence)
+        if job.id in self._held:
+            hold = self._held[job.id]
+            return Explanation(JobPhase.WAITING, ReasonCode(hold.value), self._limits.sentence(hold, job.tenant))
         gpu_type, free = max(((name, self._cluster.free.get(name, 0)) for name in fit.types), key=lambda pair: pair[1])
         asks = job.spec.gpus
         if free >= asks:
@@ -241,6 +257,10 @@ class Reasons:
         """Who else there is. The order in which jobs start is the policy's."""
         older = bisect.bisect_left(self._cluster.pending, job.id)
         return f"{_count(self._cluster.running, 'job')} running, {_count(older, 'job')} before it"
+
+    def _ready(self, job: Job) -> bool:
+        """Whether a placement could start it."""
+        return job.wait_until <= self._cluster.now and self._fit(job).code is ReasonCode.NONE
 
     def _fit(self, job: Job) -> _Fit:
         key = (job.spec.scheduled_profile, job.spec.gpus)

@@ -232,6 +232,16 @@ class Job:
 
 
 @dataclass(slots=True, kw_only=True)
+class FailedDecisions:
+    """How often a policy or mechanism failed, and the last time."""
+
+    count: int = 0
+    last_at: float = 0.0
+    """Engine seconds."""
+    last_reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class Node:
     """A server and its agent."""
 

@@ -7,6 +7,7 @@ says from moment to moment (steps on the way, signs of life) is in `heartbeats` 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,20 +19,15 @@ from rota.deploy import events as deploy_events
 from rota.deploy.scheduler import attempt_accounts
 from rota.deploy.scheduler.attempt_accounts import RestartTimes
 from rota.deploy.scheduler.clock import ClockReading
-from rota.deploy.scheduler.records import MOST_ATTEMPTS, Attempt, AttemptRecord, Job, Node, places_of
-
-DECISION_FAILURES: tuple[type[Any], ...] = (engine_events.SolveFailed, engine_events.PlacementFailed)
-"""Events by which the engine says that a policy or a mechanism gave no answer that can be used."""
-
-
-@dataclass(slots=True, kw_only=True)
-class FailedDecisions:
-    """How often a policy or mechanism failed, and the last time."""
-
-    count: int = 0
-    last_at: float = 0.0
-    """Engine seconds."""
-    last_reason: str = ""
+from rota.deploy.scheduler.records import (
+    MOST_ATTEMPTS,
+    Attempt,
+    AttemptRecord,
+    FailedDecisions,
+    Job,
+    Node,
+    places_of,
+)
 
 
 @dataclass(kw_only=True)
@@ -74,6 +70,8 @@ class Registry:
 
     def __post_init__(self) -> None:
         self._apply = self._handlers()
+        # Number of the jobs of each tenant that are not over.
+        self.live_by_tenant = Counter(job.tenant for job in self.live.values())
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -109,7 +107,8 @@ class Registry:
             engine_events.Planned: self._decided,
             engine_events.RoundsRan: self._decided,
             engine_events.ProgressMade: self._progressed,
-            **dict.fromkeys(DECISION_FAILURES, self._decision_failed),
+            engine_events.SolveFailed: self._decision_failed,
+            engine_events.PlacementFailed: self._decision_failed,
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -117,8 +116,7 @@ class Registry:
         return {name: value for name, value in self.__dict__.items() if name != "_apply"}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        self.__dict__.update(saved)
-        self._apply = self._handlers()
+        self.__dict__.update(saved, _apply=self._handlers())
 
     def apply(self, event: Any) -> None:
         """Take over what happened. After IllegalTransition the job that it names is in the phase in which it was."""
@@ -155,6 +153,7 @@ class Registry:
         )
         self.jobs[event.job] = job
         self.live[event.job] = job
+        self.live_by_tenant[job.tenant] += 1
         self.next_job = max(self.next_job, event.job + 1)
         if event.request:
             self.requests.setdefault(event.request, []).append(event.job)
@@ -197,6 +196,9 @@ class Registry:
             job.admitted = False  # the engine has let go of it all the same
             raise
         del self.live[number]
+        self.live_by_tenant[job.tenant] -= 1
+        if not self.live_by_tenant[job.tenant]:
+            del self.live_by_tenant[job.tenant]
         self.ended[number] = job
         job.reason = job.reason if job.final_phase else reason
         job.ended = at if job.ended < 0 else job.ended

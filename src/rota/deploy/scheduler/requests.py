@@ -24,6 +24,8 @@ from rota.deploy.scheduler.node_remarks import address_remark, type_remark
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.secrets import SecretStore
+from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
+from rota.deploy.tenants import Tenants
 from rota.emulate.catalogue import DeviceTimes
 
 __all__ = ["Answer", "Archive", "OfferedNode", "Refused", "Requests"]
@@ -57,6 +59,7 @@ class Requests:
         time_scale: float = 1.0,
         secrets: SecretStore | None = None,
         dead_after_s: float = 10.0,
+        limits: QueueLimits | None = None,
     ) -> None:
         self._registry = registry
         self._heartbeats = heartbeats
@@ -67,6 +70,7 @@ class Requests:
         self._time_scale = time_scale
         self._secrets = secrets or SecretStore()
         self._dead_after_s = dead_after_s
+        self._limits = limits or QueueLimits(registry=registry, limits=TenantLimits(Tenants()), secrets=self._secrets)
 
     # Users
 
@@ -75,6 +79,7 @@ class Requests:
         known = self._jobs_of_request(request) if request else None
         if known is not None:
             return [], lambda: known
+        self._limits.check(specs)
         first = self._registry.next_job
         checked = {first + i: self._checked(spec) for i, spec in enumerate(specs)}
         kept = self._keep_secrets(checked)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from rota.core.ports import Throughputs
 from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.tenant_limits import Hold, TenantLimits
+from rota.deploy.tenants import Tenants
 from rota.engine.live_state import LiveState
 
 
@@ -78,7 +81,15 @@ def has_servers(registry: Registry) -> bool:
 class RoundReport:
     """Says what happened since the last round."""
 
-    def __init__(self, registry: Registry, catalogue: Throughputs, declared: Cluster | None, round_s: float) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        catalogue: Throughputs,
+        declared: Cluster | None,
+        round_s: float,
+        limits: TenantLimits | None = None,
+    ) -> None:
+        self._limits = limits or TenantLimits(Tenants())
         self._registry = registry
         self._catalogue = catalogue
         self._declared = declared
@@ -98,12 +109,14 @@ class RoundReport:
         cluster = cluster_now(self._registry, self._declared, self._catalogue)
         target = state.cluster if cluster is None else cluster
         events: list[Event] = [*self._ran(state, now, since), *self._progress(known, now), *_ended(over, now)]
-        events += self._aside(rest, cluster, now)
+        held = self._held_back(cluster, now)
+        events += self._aside(rest, cluster, held, now)
         if target != state.cluster:
             events.append(ClusterChanged(at=now, cluster=target))
         if cluster is not None:
-            events += self._back(rest, target, now)
-            events += self._new(rest, target, now)
+            allowed = [job for job in rest if job.id not in held]
+            events += self._back(allowed, target, now)
+            events += self._new(allowed, target, now)
         events += self._pins(now)
         later = [job.wait_until for job in rest if job.wait_until > now]
         self.next_return = min(later, default=math.inf)
@@ -146,14 +159,29 @@ class RoundReport:
         steps = np.array([job.saved_step - job.reported_steps for job in news], dtype=np.float64)
         return [ProgressMade(at=now, jobs=_ids(news), steps=steps)]
 
-    def _aside(self, jobs: list[Job], cluster: Cluster | None, now: float) -> list[Event]:
+    def _held_back(self, cluster: Cluster | None, now: float) -> Mapping[int, Hold]:
+        """Jobs that could start and must not, as their tenant has all that it may have."""
+
+        def ready(job: Job) -> bool:
+            return job.wait_until <= now and cluster is not None and self._fits(job, cluster)
+
+        return self._limits.held_back(self._registry, ready)
+
+    def _aside(self, jobs: list[Job], cluster: Cluster | None, held: Mapping[int, Hold], now: float) -> list[Event]:
         """Jobs that wait for something no policy should know about."""
         inside = [job for job in jobs if job.admitted and not job.parked]
         stuck = [job for job in inside if cluster is None or not self._fits(job, cluster)]
         ids = {job.id for job in stuck}
         paused = [job for job in inside if job.wait_until > now and job.id not in ids]
+        ids |= {job.id for job in paused}
+        beyond = [job for job in inside if job.id in held and job.id not in ids]
+        groups = (
+            (stuck, "no server that is up could hold it"),
+            (paused, "it waits after a failure"),
+            (beyond, "its tenant has all that it may have"),
+        )
         events: list[Event] = []
-        for group, reason in ((stuck, "no server that is up could hold it"), (paused, "it waits after a failure")):
+        for group, reason in groups:
             if group:
                 events.append(JobsParked(at=now, jobs=_ids(group), reason=reason))
         return events

@@ -239,8 +239,7 @@ def _read_jobs(db: sqlite3.Connection, found: SalvagedFile) -> None:
     for number, row in table.rows(db, 0, last):
         if row is None:
             continue  # cannot be reached; the events of the journal say what it was
-        good = isinstance(row[4], str) and (row[5] is None or row[5] == archive.checksum(row[4]))
-        if good:
+        if archive.whole(row):
             found.jobs.append(row)
         else:
             found.bad_jobs.append(number)

@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
 from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim
 from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
+from rota.deploy.scheduler.checkpoint_usage import CheckpointUsage
 from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.gang_stops import GangStops
@@ -41,6 +42,7 @@ from rota.deploy.scheduler.requests import Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
 from rota.deploy.scheduler.starting import events_of_start
+from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.scheduler.world import DeploymentWorld
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
@@ -51,6 +53,8 @@ log = logging.getLogger(__name__)
 
 
 _CHECKPOINTS_LOOKED_FOR = 1000
+_MOST_DAMAGE = 20
+"""Damaged rows of the state file that are named in the log."""
 _LOOK_S = 60.0
 """Wall seconds that the owner may take to answer."""
 
@@ -83,10 +87,11 @@ class Scheduler:
         try:
             self._secrets = SecretStore(secrets_file(options.state))
             self._recovery = Recovery(self.journal, self._catalogue, self.rules, self._make_state)
-            self._recovered: Recovered = self._recovery.recover()
+            self._recovered: Recovered = self._recover()
         except BaseException:
             self.journal.close()
             raise
+        self._limits = TenantLimits(options.tenants, lambda: self._usage.by_tenant() if self._usage else {})
         self._put_together(self._recovered.registry)
         try:
             self._claimed = self._claim_checkpoints()
@@ -94,8 +99,20 @@ class Scheduler:
             self.journal.close()
             raise
         self._removal = self._make_removal(self._claimed)
+        self._usage = None if self._claimed is None else CheckpointUsage(self._claimed.folder, self._tenants_of)
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    def _recover(self) -> Recovered:
+        """What the state file says. What is damaged of it and not needed is named."""
+        recovered = self._recovery.recover()
+        path = self.journal.path
+        damage = self.journal.damage(self.journal.last)
+        for what in damage[:_MOST_DAMAGE]:
+            log.error("%s: %s is damaged and left out; `rota journal repair %s` removes it", path, what, path)
+        if len(damage) > _MOST_DAMAGE:
+            log.error("%s: ... and %d more; see `rota journal check %s`", path, len(damage) - _MOST_DAMAGE, path)
+        return recovered
 
     def _make_policy(self) -> TimeLimitedPolicy:
         options = self.options
@@ -125,6 +142,7 @@ class Scheduler:
             time_scale=options.time_scale,
             secrets=self._secrets,
             dead_after_s=options.timing.dead_after_s,
+            limits=QueueLimits(registry=registry, limits=self._limits, secrets=self._secrets),
         )
         gang_stops = GangStops(generation)
         self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
@@ -152,7 +170,7 @@ class Scheduler:
             retention=options.retention,
         )
         self._loop.housekeeping = self._housekeeping.step
-        report = RoundReport(registry, self._catalogue, options.cluster, round_s)
+        report = RoundReport(registry, self._catalogue, options.cluster, round_s, self._limits)
         self._world = DeploymentWorld(
             clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules
         )
@@ -202,6 +220,16 @@ class Scheduler:
         memory: JobsOfFolder = self.look("checkpoints", _jobs_in_memory).result(_LOOK_S)
         return dataclasses.replace(memory, ended={**self.archive.ends(), **memory.ended})
 
+    def _tenants_of(self, numbers: Iterable[int]) -> Mapping[int, str]:
+        """Whose jobs are, for the thread that counts checkpoints."""
+        asked = list(numbers)
+        if not self.alive():
+            return {}
+        known: dict[int, str] = self.look(
+            "checkpoints", lambda registry: {n: registry.jobs[n].tenant for n in asked if n in registry.jobs}
+        ).result(_LOOK_S)
+        return {**self.archive.tenants(set(asked) - known.keys()), **known}
+
     # Any thread
 
     def start(self) -> None:
@@ -212,14 +240,16 @@ class Scheduler:
             self._record_claim(self._claimed)
         self.board.publish()
         self._thread.start()
-        if self._removal is not None:
-            self._removal.start()
+        for thread in (self._removal, self._usage):
+            if thread is not None:
+                thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the loop and let go of the state file; jobs keep running until their leases end."""
         self._loop.stop()
-        if self._removal is not None:
-            self._removal.stop()
+        for thread in (self._removal, self._usage):
+            if thread is not None:
+                thread.stop()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         self.journal.close()
@@ -243,7 +273,7 @@ class Scheduler:
         silent = {node: seconds for node, seconds in silent_s.items() if seconds > self.options.timing.dead_after_s}
         scale = self.clock.scale
         cluster = cluster_as_it_is(self.registry, self.clock.now(), time_scale=scale, silent_s=silent)
-        return Reasons(cluster, self._catalogue, self._secrets.missing)
+        return Reasons(cluster, self._catalogue, self._secrets.missing, limits=self._limits, registry=self.registry)
 
     @property
     def published(self) -> Mapping[str, NodeOrders]:

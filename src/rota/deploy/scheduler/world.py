@@ -11,7 +11,7 @@ import time
 
 from rota.core.events import Event
 from rota.core.horizon import Horizon
-from rota.core.placement import Plan
+from rota.core.placement import Placement, Plan
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.deploy.scheduler.clock import WallClock
@@ -151,14 +151,16 @@ class DeploymentWorld:
 
     def apply(self, plan: Plan, view: View) -> None:
         """Remember how fast tasks should be; orders follow from the placement in force."""
-        self._rates = {}
-        placement = plan.placement
+        with self._loop.surviving("rates of tasks"):  # if it fails, those of before are as good as any
+            self._rates = self._rates_of(plan.placement, view)
+
+    def _rates_of(self, placement: Placement, view: View) -> dict[int, float]:
         if self._state is None or len(placement) == 0:
-            return
+            return {}
         tasks = make_tasks(placement, view, spread_costs=True)
-        self._rates.update(zip(placement.first.tolist(), tasks.rate.tolist(), strict=True))
+        rates = dict(zip(placement.first.tolist(), tasks.rate.tolist(), strict=True))
         partners = zip(placement.second.tolist(), tasks.partner_rate.tolist(), strict=True)
-        self._rates.update((partner, rate) for partner, rate in partners if partner >= 0)
+        return {**rates, **{partner: rate for partner, rate in partners if partner >= 0}}
 
     def close(self) -> None:
         """Jobs go on without us."""

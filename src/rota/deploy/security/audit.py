@@ -33,6 +33,7 @@ class RefusalReason(str, enum.Enum):
     UNKNOWN_METHOD = "unknown-method"
     MALFORMED = "malformed"
     CERTIFICATE_IN_USE = "certificate-in-use"
+    TOO_MANY = "too-many"
 
 
 @dataclass(frozen=True)

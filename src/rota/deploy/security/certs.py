@@ -13,6 +13,7 @@ unless asked.
 from __future__ import annotations
 
 import ipaddress
+import json
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,7 @@ def issue(
         .sign(authority_key, hashes.SHA256())
     )
     _write_pair(certificate, key, built, private)
+    _remember(folder, subject)
     if out is not None:
         secret_files.write_whole(out / "ca.pem", _pem(authority), secret_files.PUBLIC)
     return Issued(subject, certificate, key, ends)
@@ -128,6 +130,34 @@ def _place(folder: Path, subject: Subject, out: Path | None) -> tuple[Path, Path
     else:
         base = folder / f"{subject.role.value}s" / subject.name
     return base.with_name(f"{base.name}.pem"), base.with_name(f"{base.name}.key")
+
+
+def holders(folder: Path) -> frozenset[str]:
+    """Everybody (`role:name`) for whom a certificate was made, as far as the folder knows."""
+    there = (path.relative_to(folder) for path in certificates_in(folder))
+    kept = {f"{path.parent.name[:-1]}:{path.stem}" for path in there if len(path.parts) > 1}
+    return frozenset(_issued(folder) | kept)
+
+
+def _issued(folder: Path) -> set[str]:
+    path = folder / "issued.json"
+    if not path.exists():  # made by an earlier version
+        return set()
+    try:
+        return set(json.loads(secret_files.read(path, ""))["holders"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is not a list of holders ({error}); remove it") from error
+
+
+def _remember(folder: Path, subject: Subject) -> None:
+    """Write down for whom a certificate was made, also if it is handed over and not kept here."""
+    path = folder / "issued.json"
+    with secret_files.changing(path):
+        known = _issued(folder)
+        holder = f"{subject.role.value}:{subject.name}"
+        if holder not in known:
+            text = json.dumps({"holders": sorted({*known, holder})}, indent=1) + "\n"
+            secret_files.write_whole(path, text.encode(), secret_files.PUBLIC)
 
 
 def certificates_in(folder: Path) -> list[Path]:

@@ -9,18 +9,23 @@ else.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from rota.core.errors import ConfigError
+from rota.deploy.security.admission import RETRY_AFTER, Admission, TooMany
 from rota.deploy.security.audit import Audit, RefusalReason
 from rota.deploy.security.identity import Denied, Identity, identify, set_current
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.subjects import Role
 from rota.deploy.security.tokens import TokenVerifier
+from rota.deploy.tenants import Tenants
 
 # What a rule can ask for.
 AGENT = "agent"
@@ -35,10 +40,15 @@ ADMIN = "admin"
 HEALTH = {"/grpc.health.v1.Health/*": frozenset({AGENT, CLIENT})}
 """Rule for the standard health service: whoever has a certificate may ask."""
 
-_OF_STRANGERS = {
+_STATUS_OF_REASON = {
     RefusalReason.UNKNOWN_METHOD: grpc.StatusCode.UNIMPLEMENTED,
     RefusalReason.MALFORMED: grpc.StatusCode.INVALID_ARGUMENT,
+    RefusalReason.TOO_MANY: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
+
+RECHECK_S = 2.0
+"""Seconds after which it is looked again whether the caller of an open stream is still accepted."""
+_END = object()
 
 
 class _Malformed(Exception):
@@ -57,6 +67,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         revoked: Revocations | None = None,
         insecure: bool = False,
         check: Callable[[Any], None] = lambda _: None,
+        admission: Admission | None = None,
     ) -> None:
         """`check` looks at every decoded request and raises ConfigError if it is out of bounds."""
         unknown = sorted(
@@ -69,6 +80,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self._revoked = revoked
         self._insecure = insecure
         self._check_bounds = check
+        self._admission = admission or Admission(Tenants())
         self.audit = audit or Audit()
         self._guarded: dict[str, tuple[Any, Any]] = {}
 
@@ -108,18 +120,24 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     def _identify(self, context: Any) -> Identity:
         return identify(context, self._tokens, self._revoked, insecure=self._insecure)
 
-    async def _enter(self, context: Any, method: str) -> None:
-        try:
-            set_current(self.check(context, method))
-        except Denied as denied:
-            await self._refuse(context, method, denied)
+    def _enter(self, request: Any, context: Any, method: str) -> Identity:
+        """Who calls, if they may, now. Raises Denied."""
+        identity = self.check(context, method)
+        self._admission.request(identity)
+        if isinstance(request, bytes):
+            self._admission.charge(identity, len(request))
+        set_current(identity)
+        return identity
 
     async def _refuse(self, context: Any, method: str, denied: Denied) -> None:
         self.audit.refused(str(context.peer()), method, denied.reason, denied.why)
         refused = (
             grpc.StatusCode.PERMISSION_DENIED if denied.known else grpc.StatusCode.UNAUTHENTICATED
         )
-        await context.abort(_OF_STRANGERS.get(denied.reason, refused), denied.why)
+        waits = (
+            ((RETRY_AFTER, f"{denied.retry_after_s:.3f}"),) if isinstance(denied, TooMany) else ()
+        )
+        await context.abort(_STATUS_OF_REASON.get(denied.reason, refused), denied.why, waits)
 
     def _nobody(self, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
         async def call(_request: Any, context: Any) -> None:
@@ -153,33 +171,69 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self, inner: Callable[..., Any], decode: Any, method: str
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         async def call(request: Any, context: Any) -> Any:
-            await self._enter(context, method)
             try:
+                identity = self._enter(request, context, method)
                 answer = inner(self._strict(decode)(request), context)
-                return await answer if inspect.isawaitable(answer) else answer
-            except _Malformed as error:
-                denied = Denied(RefusalReason.MALFORMED, str(error))
+                return self._counted(
+                    identity, await answer if inspect.isawaitable(answer) else answer
+                )
+            except Denied as denied:
                 await self._refuse(context, method, denied)
+            except _Malformed as error:
+                malformed = Denied(RefusalReason.MALFORMED, str(error))
+                await self._refuse(context, method, malformed)
 
         return call
+
+    def _counted(self, identity: Identity, answer: Any) -> Any:
+        if isinstance(answer, Message):
+            self._admission.charge(identity, answer.ByteSize())
+        return answer
 
     def _streaming(
         self, inner: Callable[..., Any], decode: Any, method: str
     ) -> Callable[[Any, Any], AsyncIterator[Any]]:
         async def call(request: Any, context: Any) -> AsyncIterator[Any]:
-            await self._enter(context, method)
             try:
-                answers = inner(self._strict(decode)(request), context)
-                if inspect.isawaitable(answers):  # a handler that writes through the context itself
-                    await answers
-                    return
-                async for answer in answers:
-                    yield answer
-            except _Malformed as error:
-                denied = Denied(RefusalReason.MALFORMED, str(error))
+                identity = self._enter(request, context, method)
+                with self._admission.stream(identity):
+                    answers = inner(self._strict(decode)(request), context)
+                    if inspect.isawaitable(
+                        answers
+                    ):  # a handler that writes through the context itself
+                        await answers
+                        return
+                    async with contextlib.aclosing(
+                        self._while_allowed(answers, context, method)
+                    ) as allowed:
+                        async for answer in allowed:
+                            yield answer
+            except Denied as denied:
                 await self._refuse(context, method, denied)
+            except _Malformed as error:
+                malformed = Denied(RefusalReason.MALFORMED, str(error))
+                await self._refuse(context, method, malformed)
 
         return call
+
+    async def _while_allowed(
+        self, answers: AsyncIterator[Any], context: Any, method: str
+    ) -> AsyncGenerator[Any, None]:
+        """The answers of a stream for as long as its caller may have them. Raises Denied.
+
+        A certificate or token that was revoked, or has ended, ends also a silent stream.
+        """
+        watch = _StreamWatch(lambda: self.check(context, method))
+        try:
+            while True:
+                answer = await watch.awaited(anext(answers, _END))
+                if answer is _END:
+                    return
+                yield answer
+        finally:
+            watch.end()
+            if inspect.isasyncgen(answers):
+                await answers.aclose()
 
     def _strict(self, decode: Callable[[bytes], Any] | None) -> Callable[[Any], Any]:
         """A decoder with one exception for whatever fails, and for what is out of bounds."""
@@ -198,6 +252,48 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             return message
 
         return strictly
+
+
+class _StreamWatch:
+    """Looks from time to time whether the caller of a stream is still accepted.
+
+    A timer and not a task: a stream of many small answers costs no more for it.
+    """
+
+    def __init__(self, check: Callable[[], object]) -> None:
+        self._check = check
+        self._task = asyncio.current_task()
+        self._denied: Denied | None = None
+        self._waiting = False
+        self._timer = asyncio.get_running_loop().call_later(RECHECK_S, self._look)
+
+    async def awaited(self, coming: Awaitable[Any]) -> Any:
+        """What is coming, unless the caller is not accepted any more. Raises Denied."""
+        self._waiting = True
+        try:
+            answer = await coming
+        except asyncio.CancelledError:
+            if self._denied is None:
+                raise
+        finally:
+            self._waiting = False
+        if self._denied is not None:
+            raise self._denied
+        return answer
+
+    def end(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        try:
+            self._check()
+        except Denied as denied:
+            self._denied = denied
+            if self._waiting and self._task is not None:
+                self._task.cancel()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(RECHECK_S, self._look)
 
 
 def _abilities(identity: Identity) -> frozenset[str]:

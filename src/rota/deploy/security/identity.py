@@ -11,10 +11,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from rota.deploy.clocks import wall_date
 from rota.deploy.security import subjects
 from rota.deploy.security.addresses import peer_is_local
 from rota.deploy.security.audit import RefusalReason
-from rota.deploy.security.revocations import Revocations
+from rota.deploy.security.revocations import Revocations, validity
 from rota.deploy.security.subjects import Role, Subject
 from rota.deploy.security.tokens import TokenVerifier
 
@@ -90,11 +91,7 @@ def identify(
         return _local(str(context.peer()), metadata)
     properties = context.auth_context()
     subject = _subject(properties)
-    if revoked is not None and revoked.covers(subject, properties["x509_pem_cert"][0]):
-        raise Denied(
-            RefusalReason.BAD_CERTIFICATE,
-            f"the certificate of {subject} is revoked; ask for a new one",
-        )
+    _check_certificate(subject, properties["x509_pem_cert"][0], revoked)
     if subject.role is Role.SCHEDULER:
         raise Denied(
             RefusalReason.WRONG_ROLE, "the certificate of a scheduler cannot call", known=True
@@ -103,6 +100,21 @@ def identify(
     if subject.role is Role.AGENT or not given:
         return Identity(subject.role, subject.name)
     return _with_token(subject, given, tokens)
+
+
+def _check_certificate(subject: Subject, pem: bytes, revoked: Revocations | None) -> None:
+    """Raises Denied if a certificate is revoked, or has ended since its connection was made."""
+    if revoked is not None and revoked.covers(subject, pem):
+        raise Denied(
+            RefusalReason.BAD_CERTIFICATE,
+            f"the certificate of {subject} is revoked; ask for a new one",
+        )
+    ends = validity(pem)[1]
+    if wall_date() >= ends:
+        raise Denied(
+            RefusalReason.BAD_CERTIFICATE,
+            f"the certificate of {subject} ended on {ends:%Y-%m-%d %H:%M} UTC; ask for a new one",
+        )
 
 
 def _with_token(subject: Subject, given: list[str], tokens: TokenVerifier | None) -> Identity:

@@ -5,7 +5,10 @@ Readable by their owner only, whole or not there, and refused when others can re
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from rota.core import files
@@ -39,6 +42,19 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
         raise OutputError(
             f"cannot write {path}: {error.strerror}; nothing was changed there"
         ) from error
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """For reading a file and writing it again: one process at a time."""
+    make_private_folder(path.parent)
+    try:
+        lock = path.with_name(f".{path.name}.lock").open("w")
+    except OSError as error:
+        raise OutputError(f"cannot change {path}: {error.strerror}") from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def make_private_folder(path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import hmac
 import json
@@ -150,9 +149,7 @@ class TokenFile:
 
         One writer at a time, also between processes.
         """
-        secret_files.make_private_folder(self._path.parent)
-        with self._path.with_name(f".{self._path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with secret_files.changing(self._path):
             records = self._read()
             yield records
             document = {

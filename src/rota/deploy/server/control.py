@@ -23,7 +23,7 @@ from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, st
 from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
-from rota.deploy.server.messages import job_message, node_message, status_message
+from rota.deploy.server.messages import job_counts, job_message, node_message, status_message
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -43,7 +43,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
     def _visible_tenant(self, context: Any) -> str | None:
         """The tenant whose jobs the caller may see; None for all."""
-        caller = self._identify(context)
+        caller = self.identify(context)
         return None if caller.admin else caller.tenant
 
     # Jobs
@@ -51,7 +51,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     @answered
     async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitReply:
         """Accept jobs."""
-        caller = self._identify(context)
+        caller = self.identify(context)
         specs = [_for_tenant(spec_of(message), caller) for message in request.jobs]
         for spec in specs:
             _check_weight(spec, caller, self._scheduler.options.tenants)
@@ -126,7 +126,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     @answered
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:
         """End jobs."""
-        caller = self._identify(context)
+        caller = self.identify(context)
         tenant = self._visible_tenant(context)
         numbers = list(request.jobs)
         requests = self._scheduler.requests
@@ -139,20 +139,22 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     @answered
     async def ListNodes(self, request: pb.Empty, context: Any) -> pb.NodeList:
         """All servers."""
-        del request, context
+        del request
+        tenant = self._visible_tenant(context)
         nodes = await self._look(
-            "ListNodes", lambda registry: [self._node_message(registry, name) for name in sorted(registry.nodes)]
+            "ListNodes",
+            lambda registry: [self._node_message(registry, name, tenant) for name in sorted(registry.nodes)],
         )
         return pb.NodeList(nodes=nodes)
 
-    def _node_message(self, registry: Registry, name: str) -> pb.NodeInfo:
+    def _node_message(self, registry: Registry, name: str, tenant: str | None) -> pb.NodeInfo:
         """Called by the owner."""
-        return node_message(registry, self._scheduler.heartbeats, name, self._scheduler.requests.remark(name))
+        return node_message(registry, self._scheduler.heartbeats, name, self._scheduler.requests.remark(name), tenant)
 
     @answered
     async def RemoveNode(self, request: pb.RemoveNodeRequest, context: Any) -> pb.Empty:
         """Forget a lost server."""
-        caller = self._identify(context)
+        caller = self.identify(context)
         if not caller.admin:
             raise Refused("PERMISSION_DENIED", "only an admin may remove a node")
         requests = self._scheduler.requests
@@ -163,25 +165,28 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     @answered
     async def Drain(self, request: pb.DrainRequest, context: Any) -> pb.NodeInfo:
         """Keep jobs away from a server."""
-        caller = self._identify(context)
+        caller = self.identify(context)
         if not caller.admin:
             raise Refused("PERMISSION_DENIED", "only an admin may drain a node")
         requests = self._scheduler.requests
         what = f"Drain of {request.node} by {caller.name}"
         await self._do(what, lambda now: requests.drain(request.node, caller.name, now, undo=request.undo))
-        node: pb.NodeInfo = await self._look(what, lambda registry: self._node_message(registry, request.node))
+        node: pb.NodeInfo = await self._look(what, lambda registry: self._node_message(registry, request.node, None))
         return node
 
     @answered
     async def Status(self, request: pb.Empty, context: Any) -> pb.StatusReply:
         """The scheduler itself."""
         del request
-        caller = self._identify(context)
+        caller = self.identify(context)
+        tenant = self._visible_tenant(context)
         scheduler = self._scheduler
-        reply: pb.StatusReply = await self._look(
-            "Status",
-            lambda registry: status_message(scheduler, registry, tenant=caller.tenant, admin=caller.admin),
-        )
+        archived = {} if tenant is None else await asyncio.to_thread(scheduler.archive.counts, tenant)
+
+        def question(registry: Registry) -> pb.StatusReply:
+            return status_message(scheduler, registry, job_counts(registry, tenant, archived), caller)
+
+        reply: pb.StatusReply = await self._look("Status", question)
         return reply
 
     # Streams
@@ -233,10 +238,9 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
             return facts
 
         reading = LogReading(question=question, logs=self._logs, clock=clock, ask=ask)
-        with self._logs.one_reader(self._identify(context).tenant):
-            async with contextlib.aclosing(reading.chunks()) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+        async with contextlib.aclosing(reading.chunks()) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
 
 def _check_weight(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:

@@ -48,7 +48,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
 
     def _check(self, node: str, context: Any) -> None:
         """An agent speaks for the node of its certificate and for no other."""
-        own = self._identify(context).node
+        own = self.identify(context).node
         if own is not None and own != node:
             raise Refused("PERMISSION_DENIED", f"this certificate is for {own}, not for {node}")
 

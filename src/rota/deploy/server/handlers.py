@@ -44,7 +44,7 @@ class Handlers:
 
     def __init__(self, scheduler: Scheduler, identify: Identify) -> None:
         self._scheduler = scheduler
-        self._identify = identify
+        self.identify = identify
 
     async def _do(self, what: str, work: Work) -> Any:
         """Let the owner do it; Refused if it cannot be done."""
@@ -65,7 +65,7 @@ def answered(method: Callable[[Any, Any, Any], Coroutine[Any, Any, T]]) -> Calla
         try:
             return await method(self, request, context)
         except Exception as error:
-            await _abort(method.__name__, request, context, error)
+            await _abort(self, method.__name__, request, context, error)
             raise
 
     return handler
@@ -81,7 +81,7 @@ def streamed(method: Callable[[Any, Any, Any], AsyncGenerator[T, None]]) -> Call
                 async for message in messages:
                     yield message
         except Exception as error:  # noqa: BLE001 - everything gets an answer
-            await _abort(method.__name__, request, context, error)
+            await _abort(self, method.__name__, request, context, error)
 
     return handler
 
@@ -93,7 +93,7 @@ def _shown(request: Any) -> str:
     return " ".join(str(request).split())[:_LONGEST_REQUEST]
 
 
-async def _abort(name: str, request: Any, context: Any, error: Exception) -> None:
+async def _abort(handlers: Handlers, name: str, request: Any, context: Any, error: Exception) -> None:
     """Answer with an error; always raises."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
@@ -103,5 +103,7 @@ async def _abort(name: str, request: Any, context: Any, error: Exception) -> Non
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
     shown = _shown(request)
     log.error("%s failed: %s", name, shown, exc_info=error)
-    what = f"{name} failed inside the scheduler ({type(error).__name__}: {error}); its log has more"
+    # Words of an exception may be about anybody's jobs.
+    why = f"{type(error).__name__}: {error}" if handlers.identify(context).admin else type(error).__name__
+    what = f"{name} failed inside the scheduler ({why}); its log has more"
     await context.abort(grpc.StatusCode.INTERNAL, what)

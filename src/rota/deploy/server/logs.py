@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rota.core.errors import OutputError
 from rota.deploy.scheduler.log_archive import LogArchive, Pacing, Piece, Rank
@@ -26,8 +26,6 @@ _BYTES_PER_S = 16e6
 """Output that is taken in, from all agents together: the scheduler has other things to do."""
 _MOST_PIECES = 256
 """In one upload."""
-_MOST_READERS = 64
-"""Users who read output at the same time, of one tenant."""
 _PERMISSIONS_KEPT = 10_000
 _REFUSAL_S = 10.0
 """A refusal is looked at again after so many seconds."""
@@ -54,14 +52,17 @@ class LogService:
 
     def __init__(self, scheduler: Scheduler) -> None:
         options = scheduler.options
-        self.archive = LogArchive(options.logs_folder, options.log_limits)
+        self.archive = LogArchive(
+            options.logs_folder,
+            options.log_limits,
+            tenant_bytes=lambda tenant: options.tenants.of(tenant).max_log_gb * 1e9,
+        )
         self._scheduler = scheduler
         self._writer = ThreadPoolExecutor(1, "log-writer")
         self._readers = ThreadPoolExecutor(2, "log-reader")
         self._pacing = Pacing(_BYTES_PER_S)
         self._news: dict[int, asyncio.Event] = {}
         self._permissions: dict[tuple[int, int, str], _Permission] = {}
-        self._reading: dict[str, int] = {}
 
     async def run(self) -> None:
         """Look at what is there, then remove what is too old from time to time; until cancelled."""
@@ -129,20 +130,6 @@ class LogService:
         return _Permission(tenant=self._scheduler.requests.job(job, None).tenant, place=place)
 
     # Users
-
-    @contextlib.contextmanager
-    def one_reader(self, tenant: str) -> Any:
-        """Count somebody who reads; too many of a tenant are refused."""
-        if self._reading.get(tenant, 0) >= _MOST_READERS:
-            message = f"{_MOST_READERS} readers of logs of tenant {tenant!r} are at it already; end one of them"
-            raise Refused("RESOURCE_EXHAUSTED", message)
-        self._reading[tenant] = self._reading.get(tenant, 0) + 1
-        try:
-            yield
-        finally:
-            self._reading[tenant] -= 1
-            if not self._reading[tenant]:
-                del self._reading[tenant]
 
     async def read(self, work: Callable[[], T]) -> T:
         """Let a thread read files."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from rota._version import __version__
 from rota.core.job_spec import with_hidden_values
@@ -20,6 +21,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import OfferedNode
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.audit import harmless
+from rota.deploy.server.handlers import Caller
 from rota.rpc import rota_pb2 as pb
 from rota.rpc.convert import spec_message
 
@@ -170,8 +172,10 @@ def _part_message(part: Part) -> pb.Part:
     return pb.Part(node=part.node, devices=part.devices, cpus=part.cpus, memory_gb=part.memory_gb)
 
 
-def node_message(registry: Registry, heartbeats: Heartbeats, name: str, remark: str = "") -> pb.NodeInfo:
-    """A server, as it is now."""
+def node_message(
+    registry: Registry, heartbeats: Heartbeats, name: str, remark: str = "", tenant: str | None = None
+) -> pb.NodeInfo:
+    """A server, as it is now; with a tenant, of the jobs there only its own are named."""
     node = registry.nodes[name]
     joined = node.joined
     attempts = registry.attempts_on(name)
@@ -186,7 +190,7 @@ def node_message(registry: Registry, heartbeats: Heartbeats, name: str, remark: 
         storage_mbps=joined.storage_mbps,
         state=node.state(busy=bool(attempts)).value,
         last_seen_s=heartbeats.silent_s(name),
-        jobs=sorted(job.id for job, _ in attempts),
+        jobs=sorted(job.id for job, _ in attempts if tenant in (None, job.tenant)),
         emulated=joined.emulated,
         limits=joined.limits,
         lateness_s=heartbeats.of(name).lateness_s,
@@ -195,11 +199,30 @@ def node_message(registry: Registry, heartbeats: Heartbeats, name: str, remark: 
     )
 
 
-def status_message(scheduler: Scheduler, registry: Registry, *, tenant: str, admin: bool) -> pb.StatusReply:
-    """The scheduler itself, for a caller who speaks for this tenant."""
+def job_counts(registry: Registry, tenant: str | None, archived: Mapping[str, int]) -> Counter[str]:
+    """Jobs by phase, and those that left memory as `archived`; with a tenant, only its own.
+
+    `archived` has the tenant's jobs that left memory, by phase; of all jobs the registry knows it by itself.
+    """
+    live = [job for job in registry.live.values() if tenant in (None, job.tenant)]
+    running = [job for job in registry.running.values() if tenant in (None, job.tenant)]
+    ending = Counter(shown_phase(job).value for job in live if job.ending and job.attempt is None)
+    if tenant is None:
+        over = Counter({phase.value: count for phase, count in registry.counts.items()})
+    else:
+        over = Counter(job.phase.value for job in registry.ended.values() if job.tenant == tenant) + Counter(archived)
+    counts = over + ending
+    counts["archived"] = registry.archived if tenant is None else sum(archived.values())
+    counts[JobPhase.RUNNING.value] = len(running)
+    counts[JobPhase.QUEUED.value] = len(live) - len(running) - ending.total()
+    return counts
+
+
+def status_message(
+    scheduler: Scheduler, registry: Registry, counts: Mapping[str, int], caller: Caller
+) -> pb.StatusReply:
+    """The scheduler itself, with as many jobs as the caller may know of."""
     failed = registry.failed_decisions
-    ending = Counter(shown_phase(job) for job in registry.live.values() if job.ending and job.attempt is None)
-    over = Counter(registry.counts) + ending
     clock_set = registry.last_clock_set
     return pb.StatusReply(
         version=__version__,
@@ -209,12 +232,12 @@ def status_message(scheduler: Scheduler, registry: Registry, *, tenant: str, adm
         policy=scheduler.options.policy,
         mechanism=scheduler.mechanism_name,
         rounds=int(scheduler.round_start / scheduler.rules.round_s),
-        queued=len(registry.live) - len(registry.running) - ending.total(),
-        running=len(registry.running),
-        finished=over[JobPhase.FINISHED],
-        failed=over[JobPhase.FAILED],
-        cancelled=over[JobPhase.CANCELLED],
-        archived=registry.archived,
+        queued=counts[JobPhase.QUEUED.value],
+        running=counts[JobPhase.RUNNING.value],
+        finished=counts[JobPhase.FINISHED.value],
+        failed=counts[JobPhase.FAILED.value],
+        cancelled=counts[JobPhase.CANCELLED.value],
+        archived=counts["archived"],
         events=scheduler.journal.last,
         events_removed=scheduler.journal.removed[0],
         rounds_removed=scheduler.journal.removed[1],
@@ -222,9 +245,10 @@ def status_message(scheduler: Scheduler, registry: Registry, *, tenant: str, adm
         late_solves=scheduler.late_solves,
         failed_decisions=failed.count,
         last_failed_decision_s=failed.last_at,
-        last_failed_decision=failed.last_reason,
-        tenant=tenant,
-        admin=admin,
+        # Words of a policy or a solver may be about anybody's jobs.
+        last_failed_decision=failed.last_reason if caller.admin else "",
+        tenant=caller.tenant,
+        admin=caller.admin,
         clock_sets=registry.clock_sets,
         last_clock_set_s=0.0 if clock_set is None else clock_set.at,
         last_clock_set_by_s=0.0 if clock_set is None else clock_set.by_s,

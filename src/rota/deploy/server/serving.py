@@ -16,6 +16,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from rota.core.errors import RotaError
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.admission import Admission
 from rota.deploy.security.audit import Audit, Refusal, to_the_log
 from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, USER, AuthInterceptor
 from rota.deploy.security.handshakes import HandshakeWatch
@@ -36,13 +37,16 @@ __all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
 
 log = logging.getLogger(__name__)
 
+_OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs")
+_OF_USERS = ("Submit", "ListJobs", "GetJob", "Cancel", "ListNodes", "Events", "Logs", "Status")
+_OF_ADMINS = ("Drain", "RemoveNode")
 RULES = {
     **HEALTH,
-    "/rota.v1.Fleet/*": frozenset({AGENT}),
-    "/rota.v1.Control/*": frozenset({USER, ADMIN}),
-    "/rota.v1.Control/Drain": frozenset({ADMIN}),
-    "/rota.v1.Control/RemoveNode": frozenset({ADMIN}),
+    **{f"/rota.v1.Fleet/{name}": frozenset({AGENT}) for name in _OF_AGENTS},
+    **{f"/rota.v1.Control/{name}": frozenset({USER, ADMIN}) for name in _OF_USERS},
+    **{f"/rota.v1.Control/{name}": frozenset({ADMIN}) for name in _OF_ADMINS},
 }
+"""Every call by name: a new one is refused until it is said here who may make it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +93,15 @@ def _server(scheduler: Scheduler, port: Port, logs: LogService) -> tuple[Any, in
     audit = Audit(_trail(scheduler))
     tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
-    guard = AuthInterceptor(RULES, tokens, audit, revoked=revoked, insecure=port.insecure, check=bounds.check)
+    guard = AuthInterceptor(
+        RULES,
+        tokens,
+        audit,
+        revoked=revoked,
+        insecure=port.insecure,
+        check=bounds.check,
+        admission=Admission(scheduler.options.tenants),
+    )
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
 
     def who(_: Any) -> _Caller:

@@ -81,6 +81,7 @@ class ProcessRunner:
         self._folder: Path | None = None
         self._asked_meanwhile = ""
         self._wait_for_line_until = 0.0
+        self._job_over = False
 
     # What `Tasks` asks for
 
@@ -114,6 +115,7 @@ class ProcessRunner:
 
     def update(self, order: pb.TaskOrder) -> None:
         """A longer lease, and messages for a gang."""
+        self._job_over = self._job_over or order.job_over
         if self._ended:
             return
         self._lease_end = machine_s() + order.lease_s
@@ -162,6 +164,16 @@ class ProcessRunner:
             with contextlib.suppress(RotaError):
                 self._shared.host.forget(task)
         self._shared.drop(self)
+
+    @property
+    def memory_gb(self) -> float:
+        """What it was given, all ranks here together; 0: no limit."""
+        return float(self._order.memory_gb)
+
+    @property
+    def job_over(self) -> bool:
+        """Whether the job will not go on after this attempt, as far as is known."""
+        return self._job_over or (self._ended and self._outcome()[0] is AttemptOutcome.COMPLETED)
 
     def state(self) -> pb.TaskState:
         """How it is."""

@@ -127,6 +127,7 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
         rate=order.rate * clock.scale,
         messages=[pb.GangMessage(id=message.id, rank=message.rank, json=message.json) for message in order.messages],
         grace_s=order.grace_s,
+        job_over=order.job_over,
     )
 
 

@@ -38,6 +38,8 @@ def test_a_job_that_comes_back_starts_warm_and_leaves_nothing_when_it_is_over(tm
     info, output, kept = asyncio.run(asyncio.wait_for(run(), 60))
 
     assert info.phase == "finished", output
+    assert info.compute_s > 0  # what its loop spent, both attempts together
+    assert info.prepare_s + info.storage_s > 0
     second = output.split("from step ")[2].split()  # each attempt prints its own line
     assert int(second[0]) == 261
     assert 0.5 <= int(second[2]) / (330 - 261) <= 0.7  # 60 of 100 items are in the cached set

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rota.client import checkpoints
+from rota.client.stalls import mean_times
 from rota.core.errors import OutputError, RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskPhase, outcome_named
 from rota.deploy.agent.descriptions import share
@@ -179,6 +180,7 @@ class ProcessRunner:
         """How it is."""
         outcome, code, detail = self._outcome() if self._ended else (None, 0, "")
         ranks = self._shared.endpoint.ranks(self.task)
+        spent = mean_times([rank.spent for rank in ranks])
         return pb.TaskState(
             job=self.key[0], epoch=self.key[1], phase=self._phase().value, step=self._step, saved_step=self._saved[0],
             saved_path=self._saved[1], outcome="" if outcome is None else outcome.value, exit_code=code, detail=detail,
@@ -187,6 +189,7 @@ class ProcessRunner:
             save_progress=self._stop.signs,
             save_s=max((rank.longest_save_s for rank in ranks), default=0.0),
             start_s=self._start.seconds(talks=any(rank.pid is not None for rank in ranks)),
+            compute_s=spent.compute_s, prepare_s=spent.prepare_s, storage_s=spent.storage_s,
         )  # fmt: skip
 
     def _phase(self) -> TaskPhase:

@@ -357,6 +357,7 @@ class Registry:
         attempt_accounts.remember_end(job, attempt, event)
         attempt_accounts.count_outcome(job, event)
         attempt_accounts.count_lost_work(job, event)
+        attempt_accounts.count_stalls(job, event)
         attempt_accounts.learn_times(self.restart_times, job, attempt, event)
 
     def _extended(self, event: deploy_events.LeasesExtended) -> None:

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions soak test venv
+.PHONY: bench chaos clean demo emulation faults format help lint parity profile-checks reproductions soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -16,6 +16,7 @@ help:
 	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make bench   what we claim about speed"
+	@echo "make profile-checks  what the data path promises: bytes from disk, cost of timing, jobs that prepare together"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make lint    style, types, import rules"
@@ -53,6 +54,11 @@ test: lint
 	@timeout 600 scripts/system-packages.sh || true
 	@echo "== tests: pytest =="
 	scripts/run-tests.sh $(BIN)/python -n $(JOBS) -m "not parity and not long"
+
+profile-checks: $(STAMP)
+	@echo "== data path =="
+	$(BIN)/python -m pytest tests/unit/data tests/unit/client/test_stalls.py tests/unit/deploy/test_data_folders.py tests/e2e/test_kept_data.py
+	$(BIN)/python benchmarks/data_path.py
 
 parity: $(STAMP)
 	@echo "== parity =="

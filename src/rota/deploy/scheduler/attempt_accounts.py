@@ -34,6 +34,15 @@ def _smoothed(usual: float, value: float) -> float:
     return value if usual == 0.0 else usual + _NEWEST_PART * (value - usual)
 
 
+def close_account(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:
+    """All that a job learns from the end of an attempt."""
+    remember_end(job, attempt, event)
+    count_outcome(job, event)
+    count_lost_work(job, event)
+    count_stalls(job, event)
+    learn_times(usual, job, attempt, event)
+
+
 def count_lost_work(job: Job, event: AttemptEnded) -> None:
     """Work that has to be done again, and how often a stop or the loss of a server was the reason."""
     job.lost_steps += event.lost_steps

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: access-matrix bench chaos clean demo emulation faults format fuzz help lock lint parity reproductions sanitize soak test venv
+.PHONY: access-matrix bench chaos clean demo emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -19,6 +19,7 @@ help:
 	@echo "make fuzz    inputs that nobody would write, for every reader and every call (MINUTES=20; 5 by default)"
 	@echo "make lock    requirements/release.txt again: the exact versions of a release, with their hashes"
 	@echo "make bench   what we claim about speed"
+	@echo "make profile-checks  what the data path promises: bytes from disk, cost of timing, jobs that prepare together"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make access-matrix  the table of callers and calls in docs/security.md, from a real scheduler"
@@ -60,6 +61,11 @@ test: lint
 
 access-matrix: $(STAMP)
 	ROTA_REWRITE_ACCESS_MATRIX=1 $(BIN)/python -m pytest -q -n 0 tests/e2e/test_access.py -k documentation
+
+profile-checks: $(STAMP)
+	@echo "== data path =="
+	$(BIN)/python -m pytest tests/unit/data tests/unit/client/test_stalls.py tests/unit/deploy/test_data_folders.py tests/e2e/test_kept_data.py
+	$(BIN)/python benchmarks/data_path.py
 
 parity: $(STAMP)
 	@echo "== parity =="

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rota.core.errors import ConfigError
-from rota.core.parsing import is_count
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CHECKPOINT_EVERY_S = 60.0
 
+_MOST_DIGITS = 18
 _Default = TypeVar("_Default", int, float, None)
 
 
@@ -82,17 +82,22 @@ def _outside_rota(environ: Mapping[str, str]) -> JobEnvironment:
     )
 
 
+def _is_count(text: str) -> bool:
+    """Whether a text is a whole number from 0 on that fits into 64 bits (as core.parsing, which loads too much)."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
 def _lenient(environ: Mapping[str, str], name: str, default: int) -> int:
     """Outside Rota nobody promised these names to us, so nonsense is not an error."""
     text = environ.get(name, "")
-    return int(text) if is_count(text) else default
+    return int(text) if _is_count(text) else default
 
 
 def _whole(environ: Mapping[str, str], name: str, default: _Default) -> int | _Default:
     text = environ.get(name, "").strip()
     if not text:
         return default
-    if not is_count(text):
+    if not _is_count(text):
         raise ConfigError(
             f"{name}={text!r}: expected a whole number, 0 or more; the agent sets it."
         )

@@ -34,6 +34,15 @@ def _smoothed(usual: float, value: float) -> float:
     return value if usual == 0.0 else usual + _NEWEST_PART * (value - usual)
 
 
+def close_account(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:
+    """All that a job learns from the end of an attempt."""
+    remember_end(job, attempt, event)
+    count_outcome(job, event)
+    count_lost_work(job, event)
+    count_stalls(job, event)
+    learn_times(usual, job, attempt, event)
+
+
 def count_lost_work(job: Job, event: AttemptEnded) -> None:
     """Work that has to be done again, and how often a stop or the loss of a server was the reason."""
     job.lost_steps += event.lost_steps
@@ -42,6 +51,13 @@ def count_lost_work(job: Job, event: AttemptEnded) -> None:
     if by_us and (event.lost_s > 0 or event.lost_steps > 0):
         job.thrown_back += 1
     job.thrown_back_to_zero = max(job.thrown_back_to_zero, event.times_to_zero)
+
+
+def count_stalls(job: Job, event: AttemptEnded) -> None:
+    """What its training loop spent its time on."""
+    job.compute_s += event.compute_s
+    job.prepare_s += event.prepare_s
+    job.storage_s += event.storage_s
 
 
 def learn_times(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:

@@ -83,7 +83,7 @@ def _outside_rota(environ: Mapping[str, str]) -> JobEnvironment:
 
 
 def _is_count(text: str) -> bool:
-    """Whether a text is a whole number from 0 on that fits into 64 bits (as core.parsing, which loads too much)."""
+    """As in core.parsing, which loads more than training code should have to wait for."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 

@@ -16,6 +16,7 @@ from rota.client.stalls import mean_times
 from rota.core.errors import OutputError, RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskPhase, outcome_named
 from rota.deploy.agent.descriptions import share
+from rota.deploy.agent.outcome import EndedTask, LastWords
 from rota.deploy.agent.start_time import StartTime
 from rota.deploy.agent.task_stop import StopHost, TaskStop
 from rota.deploy.agent.tasks import Key
@@ -32,8 +33,6 @@ log = logging.getLogger(__name__)
 
 _LINE_BACK_S = 3.0
 """Seconds in which training code comes back to an agent that was started again, before it counts as not listening."""
-_LAST_WORDS_S = 5.0
-"""Wall seconds for which the line of a rank that has ended may stay open before it counts as silent."""
 
 
 class ProcessHost(StopHost, Protocol):
@@ -61,14 +60,10 @@ class ProcessRunner:
         self._shared = shared
         self._order = order
         self._changed = changed
-        self._ids = [
-            TaskId(str(order.job), int(order.epoch), rank)
-            for rank in range(order.first_rank, order.first_rank + order.ranks)
-        ]
+        self._ids = _ids(order)
         self._status: dict[TaskId, Status] = {}
-        self._stop = TaskStop(
-            shared, self.task, self._ids, gang=order.world_size > 1, spread=order.world_size > order.ranks
-        )
+        spread = order.world_size > order.ranks
+        self._stop = TaskStop(shared, self.task, self._ids, gang=order.world_size > 1, spread=spread)
         self._stop.grace_s = order.grace_s
         self._lease_end = machine_s() + order.lease_s
         self._start = StartTime()
@@ -85,8 +80,7 @@ class ProcessRunner:
         self._folder: Path | None = None
         self._asked_meanwhile = ""
         self._wait_for_line_until = 0.0
-        self._silent_since: float | None = None
-        """When all ranks had ended, if the line of one was still open then."""
+        self._last_words = LastWords()
         self._job_over = False
 
     # What `Tasks` asks for
@@ -279,7 +273,7 @@ class ProcessRunner:
         self._stop.note_time_over()
         over = [task for task, status in statuses.items() if status.phase is Phase.ENDED]
         if len(over) == len(statuses):
-            if self._awaits_last_words():
+            if self._last_words.awaited(self._shared.endpoint.ranks(self.task)):
                 return
             self._ended = True
             self._changed()
@@ -292,14 +286,6 @@ class ProcessRunner:
             how = "" if exit_ is None else f"exit code {exit_.code}, signal {exit_.signal}"
             self._failure = (AttemptOutcome.FAILED, f"rank {bad[0].rank} died ({how}); the others were ended")
             self._stop.end_now()
-
-    def _awaits_last_words(self) -> bool:
-        """Whether a rank that has ended may still be heard: its last words are on the way until its line is closed."""
-        if not any(rank.connected and not rank.over for rank in self._shared.endpoint.ranks(self.task)):
-            return False
-        if self._silent_since is None:
-            self._silent_since = time.monotonic()
-        return time.monotonic() < self._silent_since + _LAST_WORDS_S
 
     def _left_well(self, task: TaskId) -> bool:
         exit_ = self._status[task].exit
@@ -332,29 +318,18 @@ class ProcessRunner:
             self._answers[rank, str(message.get("op"))] = json.dumps(message)
             self._changed()
 
-    def _was_stopping(self) -> bool:
-        """Whether it may have been asked to stop: by this agent, by its lease, or by one that died."""
-        return self._adopted or self._stop.began
-
-    def _saved_too_little(self) -> bool:
-        """Whether its last checkpoint has fewer steps than the job: it stopped with its lease, and nobody was there."""
-        return 0 < self._saved[0] < int(self._order.spec.steps)
-
     def _outcome(self) -> tuple[AttemptOutcome, int, str]:
-        """What became of the task, from the exits of its processes and the last words of the training code."""
-        exits = [status.exit for status in self._status.values() if status.exit is not None]
-        code = next((e.code if e.code is not None else 128 + (e.signal or 0) for e in exits if e.code != 0), 0)
-        if self._failure is not None:
-            return self._failure[0], code, self._failure[1]
-        worst = next((e for e in exits if e.reason is not ExitReason.COMPLETED), None)
-        phases = {rank.phase for rank in self._shared.endpoint.ranks(self.task)}
-        if worst is None:
-            asked = any(status.stop_requested for status in self._status.values())
-            unheard = (self._adopted and asked) or (self._was_stopping() and self._saved_too_little())
-            stopped = (RankPhase.STOPPED in phases or self._stop.forced or unheard) and RankPhase.DONE not in phases
-            if stopped:
-                return AttemptOutcome.STOPPED, 0, self._stop.reason
-            return AttemptOutcome.COMPLETED, 0, ""
-        if self._stop.began and worst.reason is ExitReason.KILLED:
-            return AttemptOutcome.STOPPED, code, self._stop.reason
-        return AttemptOutcome(worst.reason.value), code, worst.detail
+        ended = EndedTask(
+            statuses=self._status.values(),
+            phases={rank.phase for rank in self._shared.endpoint.ranks(self.task)},
+            stop=self._stop,
+            adopted=self._adopted,
+            saved_step=self._saved[0],
+            steps=int(self._order.spec.steps),
+        )
+        return ended.outcome() if self._failure is None else (self._failure[0], ended.code(), self._failure[1])
+
+
+def _ids(order: pb.TaskOrder) -> list[TaskId]:
+    ranks = range(order.first_rank, order.first_rank + order.ranks)
+    return [TaskId(str(order.job), int(order.epoch), rank) for rank in ranks]

@@ -107,6 +107,8 @@ class _RunningEndpoint:
         """Stop listening."""
         asyncio.run_coroutine_threadsafe(self.endpoint.close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
 
 
 def _hello(keys, rank):

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -89,7 +89,7 @@ def subject_of(certificate: x509.Certificate, path: Path) -> Subject:
         holders = [
             subjects.parse(uri) for uri in names.get_values_for_type(x509.UniformResourceIdentifier)
         ]
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, ValueError):  # none, or extensions that cannot be read
         holders = []
     if len(holders) != 1 or holders[0] is None:
         raise ConfigError(
@@ -123,7 +123,7 @@ def _check_issuer(
 ) -> None:
     try:
         certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature) as error:
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:
         raise ConfigError(
             f"{path} was not signed by {authority_path}; take both from the same folder of `rota "
             "certs init`"
@@ -135,7 +135,7 @@ def _check_key(
 ) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(secret, password=None)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise ConfigError(f"{key_path} is not an unencrypted private key in PEM form") from error
     if (
         not isinstance(key, ec.EllipticCurvePrivateKey)

@@ -164,7 +164,7 @@ def _record(entry: Mapping[str, object]) -> TokenRecord:
     """The record of an entry of the file. Raises TypeError or ValueError if it is none."""
     record = TokenRecord(**entry)  # type: ignore[arg-type]
     texts = (record.id, record.tenant, record.salt, record.hash, record.note)
-    times = (record.created, record.expires or 0.0, record.revoked or 0.0)
+    times = [at for at in (record.created, record.expires, record.revoked) if at is not None]
     numbers = (int, float)
     if not all(isinstance(text, str) for text in texts) or not isinstance(record.admin, bool):
         raise TypeError("an entry has a value of another type than it should")

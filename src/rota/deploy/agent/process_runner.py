@@ -62,9 +62,14 @@ class ProcessRunner:
         self._changed = changed
         self._ids = _ids(order)
         self._status: dict[TaskId, Status] = {}
-        spread = order.world_size > order.ranks
-        self._stop = TaskStop(shared, self.task, self._ids, gang=order.world_size > 1, spread=spread)
-        self._stop.grace_s = order.grace_s
+        self._stop = TaskStop(
+            shared,
+            self.task,
+            self._ids,
+            gang=order.world_size > 1,
+            spread=order.world_size > order.ranks,
+            grace_s=order.grace_s,
+        )
         self._lease_end = machine_s() + order.lease_s
         self._start = StartTime()
         self._starting: asyncio.Task[None] | None = None

@@ -36,11 +36,20 @@ class StopHost(Protocol):
 class TaskStop:
     """Ends the ranks of one task. `spread`: others of the gang are elsewhere, so somebody else asks them."""
 
-    def __init__(self, shared: StopHost, attempt: AttemptId, ids: list[TaskId], *, gang: bool, spread: bool) -> None:
+    def __init__(
+        self,
+        shared: StopHost,
+        attempt: AttemptId,
+        ids: list[TaskId],
+        *,
+        gang: bool,
+        spread: bool,
+        grace_s: float = 0.0,
+    ) -> None:
         self.began = False
         self.reason = ""
         """Why it ends, for people."""
-        self.grace_s = 0.0
+        self.grace_s = grace_s
         """Seconds that it may take to save, as the scheduler says; 0: nothing was said."""
         self._shared = shared
         self._attempt = attempt

@@ -146,8 +146,7 @@ class Iterator(LoopStatus, Generic[Item]):
         for part in (passing, getattr(passing, "sampler", passing)):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(self._epoch)
-        if skip and hasattr(passing, "set_position"):
-            passing.set_position(skip)
+        if skip and _moved_to(passing, skip, by_sampler=not self._stateful):
             skip = 0
         source = iter(passing)
         if not self._stateful:
@@ -194,3 +193,16 @@ class Iterator(LoopStatus, Generic[Item]):
             load(path)
 
         return load_both
+
+
+def _moved_to(passing: Any, items: int, *, by_sampler: bool) -> bool:
+    """Whether the loader, or its sampler, could go there without reading what is before it."""
+    if hasattr(passing, "set_position"):
+        passing.set_position(items)
+        return True
+    sampler = getattr(passing, "sampler", None)
+    if not by_sampler or not hasattr(sampler, "set_position"):
+        return False
+    # A sampler counts what it draws: a DataLoader makes an item of `batch_size` of them.
+    cast("Any", sampler).set_position(items * (getattr(passing, "batch_size", None) or 1))
+    return True

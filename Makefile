@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions soak test venv
+.PHONY: bench chaos clean demo emulation faults format help lint parity profile-checks reproductions soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
+	@echo "make profile-checks  how true rota profile is on this machine; 8 minutes (ONLY=known,storage,burners)"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"
@@ -77,6 +78,11 @@ bench: $(STAMP)
 emulation: $(STAMP)
 	@echo "== emulation =="
 	$(BIN)/python benchmarks/emulation.py $(if $(QUICK),--quick)
+
+profile-checks: $(STAMP)
+	@echo "== profile-checks =="
+	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
+
 reproductions: $(STAMP)
 	@echo "== reproductions =="
 	$(BIN)/rota repro all --store rota-repro.db -j $(JOBS) -o reproductions

@@ -6,13 +6,15 @@ steps). While neighbours are alike (lag-1 correlation above 0.3) two blocks beco
 believed with 8 blocks and a 95 % interval of at most +-3 %.
 
 A block is thrown away if the hypervisor took more than 2 % of the CPUs (steal), or if the job may
-have been denied more than 5 % of the CPU time it wanted. Three things each bound what it was denied,
-so the least of them does:
+have been denied more than 5 %. Three things each bound what it was denied, so the least of them does;
+the first two relative to the CPU time it may use (of one CPU at most), the third to the time that
+passed:
 
     foreign   what other programs used of its CPUs (/proc/stat less the CPU time of its group)
     unused    what it was allowed and did not use
-    waiting   how long its threads were ready to run and did not (run delay), less the time in which
-              its own quota held them up
+    waiting   how long threads of one of its processes were ready to run and did not (run delay), less
+              the time in which its own quota held them up; of the process that waited most: stages of
+              a pipeline work at the same time, so the slowest of them sets the pace
 
 A job that waits for its device has threads that rarely wait for a CPU; one that lacks CPUs uses all
 it is allowed. In both a busy neighbour does no harm, and is not held against the measurement.
@@ -22,8 +24,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,6 +41,8 @@ CONFIDENCE = 0.95
 ALIKE = 0.3
 MOST_STOLEN = 0.02
 MOST_DENIED = 0.05
+TRIED_BLOCKS = 12
+"""After so many, of which three quarters were disturbed, a run is given up."""
 PREFETCH = 2
 """Batches that a worker of PyTorch's DataLoader makes ahead."""
 
@@ -53,8 +57,8 @@ class Usage:
     """CPU time of everybody on the CPUs of the job."""
     stolen_s: float = 0.0
     """Of these CPUs, taken by the hypervisor."""
-    waiting_s: float = 0.0
-    """In which threads of the job were ready to run and did not, summed over threads."""
+    waiting_s: Mapping[int, float] = field(default_factory=dict)
+    """By process, in which its threads were ready to run and did not."""
     throttled_s: float = 0.0
     """In which its quota held it up."""
 
@@ -65,7 +69,7 @@ class Tick:
 
     at: float
     step: float
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +132,23 @@ def _block(first: Tick, last: Tick, cpus: float, cpu_count: int) -> Block:
     foreign_s = last.usage.busy_s - first.usage.busy_s - own_s
     unused_s = cpus * wall_s - own_s
     throttled_s = last.usage.throttled_s - first.usage.throttled_s
-    waiting_s = last.usage.waiting_s - first.usage.waiting_s - throttled_s
-    denied_s = max(0.0, min(foreign_s, unused_s, waiting_s))
+    before = first.usage.waiting_s
+    waits = (total - before.get(process, 0.0) for process, total in last.usage.waiting_s.items())
+    waiting_s = max(waits, default=0.0) - throttled_s
+    allowed_s = wall_s * min(1.0, cpus)
+    denied = min(foreign_s / allowed_s, unused_s / allowed_s, waiting_s / wall_s)
     return Block(
         seconds=wall_s,
         steps=last.step - first.step,
         stolen=(last.usage.stolen_s - first.usage.stolen_s) / (wall_s * max(cpu_count, 1)),
-        denied=denied_s / (wall_s * min(1.0, cpus)),
+        denied=max(0.0, denied),
         own_s=own_s,
     )
+
+
+def hopeless(blocks: Sequence[Block]) -> bool:
+    """Whether others disturb so much that waiting for better blocks does not pay."""
+    return len(blocks) >= TRIED_BLOCKS and sum(block.clean for block in blocks) < len(blocks) / 4
 
 
 def after_start(ticks: Sequence[Tick], workers: int) -> list[Tick]:

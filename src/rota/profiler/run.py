@@ -22,7 +22,7 @@ from rota.deploy.worker.ranks import AttemptId, Rank
 from rota.deploy.worker.spec import TaskId, TaskSpec, logs_of
 from rota.deploy.worker.status import ExitReason, Phase, Status
 from rota.deploy.worker.tasks import Lease
-from rota.profiler.blocks import Block, Estimate, Tick, after_start, blocks_of, estimate
+from rota.profiler.blocks import Block, Estimate, Tick, after_start, blocks_of, estimate, hopeless
 from rota.profiler.cell import CONTAMINATED, FAILED, MEASURED, WIDE, Cell, DataSide, JobToProfile, RunRecord
 from rota.profiler.environment import variables
 from rota.profiler.steps import OutputSteps, StepCount, compiled, of_rank
@@ -136,6 +136,7 @@ class CellRunner:
         try:
             self._host.start(self._spec(cell, task, data_folder), self._lease())
             watch = self._watch(cell, task)
+            watch.usage.take_in()
             reason = await self._until_believed(watch, task, data_folder, progress)
             return self._record(watch, reason)
         finally:
@@ -228,6 +229,8 @@ class CellRunner:
             return f"it hangs: no step in {patience_s:g} s, after {watch.count.step:g} steps"
         if not watch.filled or not watch.measuring_since:
             return ""
+        if hopeless(watch.blocks):
+            return "disturbed"
         step_s = (now - watch.measuring_since) / max(watch.steps, 1.0)
         allowed_s = min(max(self._rules.measure_s, _SLOW_STEPS * step_s), LONGEST_S)
         return "time is up" if now - watch.measuring_since > allowed_s else ""
@@ -338,15 +341,15 @@ def _contamination(watch: _Watch) -> str:
 
 
 def _why_ended(watch: _Watch, host: Host, task: TaskId) -> str:
-    left = len(host.enclosure(task).members())
     watch.output.poll()
     status = host.status(task)
     told = watch.output.last_error or watch.output.last_line
     said = f"; its last line: {told[:200]!r}" if told else "; it printed nothing"
     after = (status.ended_at or 0.0) - (status.started_at or 0.0)
     how = f"after {watch.count.step:g} steps in {after:.1f} s"
-    if left:
-        said = f"; it left {left} processes behind, which were ended: the command must stay until its job is done{said}"
+    ended_well = status.exit is not None and status.exit.reason is ExitReason.COMPLETED
+    if ended_well and not watch.count.step:
+        said += "; what it left running was ended with it: the command must stay until its job is done"
     return f"{_exit(status)} {how}{said}"
 
 

@@ -27,6 +27,7 @@ from rota.profiler.devices import Devices, choose, serving
 from rota.profiler.journal import Journal
 from rota.profiler.run import CellRunner, RunRules
 from rota.profiler.search import NextRun, Plan, next_run
+from rota.profiler.steps import compiled
 
 GROUP = "rota-profile"
 """Control group of profiled jobs: apart from those of agents, because it goes before them."""
@@ -61,6 +62,8 @@ def prepare(job: JobToProfile, storage_mbps: Sequence[float]) -> Bench:
     machine = inspect()
     backend = pick(folder=GROUP)
     _check_amounts(job, machine, backend)
+    if job.steps_regex:
+        compiled(job.steps_regex)
     devices = choose(job.device, job.gpus, machine)
     if job.type:
         devices = replace(devices, type=job.type)

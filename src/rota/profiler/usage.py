@@ -9,6 +9,7 @@ from pathlib import Path
 from rota.deploy.worker.limits import Enclosure
 from rota.deploy.worker.procs import Process
 from rota.profiler.blocks import Usage
+from rota.profiler.slices import shorten
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _BUSY = (0, 1, 2, 5, 6)
@@ -27,7 +28,7 @@ class UsageReader:
         self._enclosure = enclosure
         self._cpus = cpus
         self._delay_of: dict[tuple[int, int], int] = {}
-        self._waiting_ns = 0
+        self._waiting_ns: dict[int, int] = {}
         self.resident_bytes = 0
         """The most memory that was seen in use beside page cache and shared memory."""
 
@@ -35,6 +36,10 @@ class UsageReader:
     def complete(self) -> bool:
         """Whether the job can be told from its neighbours: only in a group of its own."""
         return "cpu" in self._enclosure.groups or "cpuacct" in self._enclosure.groups
+
+    def take_in(self) -> None:
+        """Give the first threads short slices before they start others."""
+        self._add_waiting(self._enclosure.members())
 
     def read(self) -> Usage:
         """All counters now."""
@@ -46,7 +51,7 @@ class UsageReader:
             own_s=self._enclosure.usage().cpu_seconds,
             busy_s=busy_s,
             stolen_s=stolen_s,
-            waiting_s=self._waiting_ns / 1e9,
+            waiting_s={process: ns / 1e9 for process, ns in self._waiting_ns.items()},
             throttled_s=self._throttled_s(),
         )
 
@@ -61,7 +66,10 @@ class UsageReader:
             text = Path(f"/proc/{process.pid}/task/{thread}/schedstat").read_text(encoding="ascii")
             delay = int(text.split()[1])
             key = (process.start, int(thread))
-            self._waiting_ns += max(0, delay - self._delay_of.get(key, 0))
+            if key not in self._delay_of:
+                shorten(int(thread))
+            more = max(0, delay - self._delay_of.get(key, 0))
+            self._waiting_ns[process.pid] = self._waiting_ns.get(process.pid, 0) + more
             self._delay_of[key] = delay
 
     def _throttled_s(self) -> float:

@@ -80,8 +80,8 @@ def _explain(job: JobToProfile, journal: Journal) -> int:
     """No profile without the first cell: say what to do, and leave no file."""
     last = journal.records[-1]
     journal.path.unlink(missing_ok=True)
-    what = f"{job.name} cannot be profiled: with {last.cell} the run {outcome(last)}"
-    click.echo(f"rota: error: {what.replace('the run failed: ', '')}", err=True)
+    what = f"{job.name} cannot be profiled with {last.cell}: {last.reason}"
+    click.echo(f"rota: error: {what}", err=True)
     return FAILED
 
 

@@ -19,6 +19,7 @@ _PLAIN = (
     "phase", "reason", "reason_code", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
     "preemptions", "epoch", "exit_code", "submitted_s", "ended_s", "can_save", "can_save_why", "thrown_back",
     "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "last_cut", "warning",
+    "compute_s", "prepare_s", "storage_s",
 )  # fmt: skip
 _OR_NULL = ("started_at", "ended_at", "ended_s")
 
@@ -135,8 +136,19 @@ def _progress(info: Any) -> list[tuple[str, str]]:
     moments = {"submitted": info.submitted_at, "started": info.started_at, "ended": info.ended_at}
     for name, at in moments.items():
         rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
+    rows += _stalls(info)
     rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
     return rows
+
+
+def _stalls(info: Any) -> list[tuple[str, str]]:
+    """What its training loop spent its time on, if it was measured."""
+    spent = {"computing": info.compute_s, "waiting for preparation": info.prepare_s, "for storage": info.storage_s}
+    total_s = sum(spent.values())
+    if total_s <= 0:
+        return []
+    parts = ", ".join(f"{seconds / total_s:.0%} {name}" for name, seconds in spent.items())
+    return [("time", f"{parts} (of {total_s:,.0f} s)")]
 
 
 def _wishes(info: Any) -> list[tuple[str, str]]:

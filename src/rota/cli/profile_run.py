@@ -12,7 +12,7 @@ import click
 
 from rota.analysis.output import check_writable, write_file
 from rota.cli.options import echo_json
-from rota.cli.profile_progress import RunProgress, outcome
+from rota.cli.profile_progress import RunProgress
 from rota.cli.profile_text import model_fields, show_model
 from rota.profiler.cell import JobToProfile
 from rota.profiler.document import Where, document

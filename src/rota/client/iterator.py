@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sized
 from collections.abc import Iterator as Items
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from rota.client import environment
+from rota.client import environment, stalls
 from rota.client.loop_status import LoopStatus
 from rota.client.session import Hook, Hooks, TrainingSession
 from rota.core.errors import ConfigError
@@ -51,6 +51,8 @@ class Iterator(LoopStatus, Generic[Item]):
             load = load and self._after_loader_state(load)
         hooks = Hooks(save, load, save_on, every_steps)
         self._session = TrainingSession(environment.read(os.environ), hooks, steps, self._place)
+        self._meter = stalls.StallMeter() if stalls.is_on() else None
+        self._session.meter = self._meter
         self._session.open()
         resumed = self._session.resumed
         if resumed is not None:
@@ -62,6 +64,11 @@ class Iterator(LoopStatus, Generic[Item]):
     def epoch(self) -> int:
         """The pass over the data that is under way, from 0."""
         return self._epoch
+
+    @property
+    def stall_times(self) -> stalls.StallTimes | None:
+        """Seconds of computing and waiting in this attempt so far; None if nothing is timed."""
+        return None if self._meter is None else self._meter.times()
 
     def abandon(self) -> None:
         """Do not count the step that is under way: its item comes again when the job goes on."""
@@ -109,7 +116,8 @@ class Iterator(LoopStatus, Generic[Item]):
     def __iter__(self) -> Items[Item]:
         session = self._session
         while session.going():
-            source = self._open_pass()
+            meter = self._meter
+            source = self._open_pass() if meter is None else meter.opened(self._open_pass)
             while True:
                 # A loader with a state counts what is drawn as gone: draw only what is used.
                 if self._stateful and not session.begin():

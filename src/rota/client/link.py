@@ -34,8 +34,16 @@ LONGEST_PAUSE_S = 1.0
 class AgentLink:
     """The connection of one rank to its agent."""
 
-    def __init__(self, path: str, gate: Gate, identity: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        path: str,
+        gate: Gate,
+        identity: dict[str, Any],
+        account: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """`account` says what goes along with every report of progress; the link's thread asks."""
         self._path = path
+        self._account = account
         self._gate = gate
         self._identity = identity
         self._saved: dict[str, Any] | None = None
@@ -179,7 +187,7 @@ class AgentLink:
         ):
             self._told["step"] = step
             self._told_at = now
-            yield {"op": "progress", "step": step, "at": round(step_at, 6)}
+            yield {"op": "progress", "step": step, "at": round(step_at, 6), **self._account()}
         yield from self._news_of_saving(now)
         if saved != self._told.get("saved"):
             yield saved or {}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from rota.client.checkpoints import CheckpointStore, SavedCheckpoint
     from rota.client.link import AgentLink
+    from rota.client.stalls import StallMeter
 
 Hook = Callable[["Path"], Any]
 
@@ -54,6 +55,8 @@ class TrainingSession:
         self.total = steps if env.steps is None else env.steps
         self.resumed: SavedCheckpoint | None = None
         self.gate = Gate(lease_s=env.lease_s)
+        self.meter: StallMeter | None = None
+        """Times the loop; None: nobody does."""
         self._hooks = hooks
         self._place = place
         self._alone = env.job is None  # outside Rota nobody else looks at the gate
@@ -98,7 +101,7 @@ class TrainingSession:
             "pid": os.getpid(),
             "saves": self._hooks.save is not None and self._hooks.load is not None,
         }
-        self._link = AgentLink(path, self.gate, identity)
+        self._link = AgentLink(path, self.gate, identity, self._account)
         self._link.open()
         atexit.register(self._link.close)
         self._old_excepthook = sys.excepthook
@@ -171,10 +174,16 @@ class TrainingSession:
 
     def _conclude(self, message: dict[str, Any]) -> None:
         if self._link is not None:
-            self._link.conclude(message)
+            self._link.conclude({**message, **self._account()})
             self._link.close()
         if self._old_excepthook is not None and sys.excepthook == self._on_uncaught:
             sys.excepthook = self._old_excepthook
+
+    def _account(self) -> dict[str, Any]:
+        """What the loop spent its time on, for the agent."""
+        if self.meter is None:
+            return {}
+        return {name: round(spent, 3) for name, spent in self.meter.times()._asdict().items()}
 
     def _saves(self) -> bool:
         return self._hooks.save_on == "all" or self.env.rank == 0
@@ -200,6 +209,8 @@ class TrainingSession:
             raise
         self._saved_step = step
         self._saved_at = time.monotonic()
+        if self.meter is not None:
+            self.meter.leave_out(self._saved_at - began)
         if self._link is not None:
             self._link.saved(step, name, self._saved_at - began)
         self._store.prune(step)

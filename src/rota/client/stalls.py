@@ -32,6 +32,17 @@ class StallTimes(NamedTuple):
     """Waited for data that was being read."""
 
 
+NOTHING_SPENT = StallTimes()
+
+
+def mean_times(times: list[StallTimes]) -> StallTimes:
+    """Of several loops that run together; those that do not say are left out."""
+    said = [one for one in times if any(one)]
+    if not said:
+        return NOTHING_SPENT
+    return StallTimes(*(sum(column) / len(said) for column in zip(*said, strict=True)))
+
+
 def add_source(reader: Reader, times: Callable[[Reader], tuple[float, float]]) -> None:
     """`times(reader)` says the seconds of reading and decoding so far, while `reader` lives."""
     own = weakref.ref(reader)
@@ -50,7 +61,7 @@ def is_on(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 class StallMeter:
-    """Times one loop. `over` wraps what it iterates; `times` may be asked from another thread."""
+    """Times one loop over what `opened` gives; `times` may be asked from another thread."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -58,10 +69,6 @@ class StallMeter:
         self._wait_s = 0.0
         self._handed_out: float | None = None
         self._read_before = _read_so_far()
-
-    def over(self, source: Items[Any]) -> Items[Any]:
-        """The items of `source`, with the waits for them timed."""
-        return _TimedItems(self, source)
 
     def next(self, source: Items[Any]) -> Any:
         """The next item of `source`."""
@@ -74,6 +81,14 @@ class StallMeter:
         finally:
             self._handed_out = clock()
             self._wait_s += self._handed_out - asked
+
+    def opened(self, open_pass: Callable[[], Items[Any]]) -> Items[Any]:
+        """The items of a pass, whose opening counts as waiting: workers start, files are found."""
+        self.pause()
+        asked = self._clock()
+        source = open_pass()
+        self._wait_s += self._clock() - asked
+        return _TimedItems(self, source)
 
     def leave_out(self, seconds: float) -> None:
         """Time that belongs to neither, such as a checkpoint, has passed since the last item."""

@@ -40,7 +40,17 @@ def _accepted(f: Mapping[str, Any]) -> str:
 def _ended(f: Mapping[str, Any]) -> str:
     detail = f": {f['detail']}" if f.get("detail") else ""
     code = f", exit code {f['exit_code']}" if f.get("exit_code") else ""
-    return f"job {f['job']} attempt {f['epoch']} {f['outcome']}{code}{detail}{_lost(f)}"
+    return f"job {f['job']} attempt {f['epoch']} {f['outcome']}{code}{detail}{_lost(f)}{_waited(f)}"
+
+
+def _waited(f: Mapping[str, Any]) -> str:
+    """How much of its time the training loop waited for data, if that was measured."""
+    waits = {"preparation": float(f.get("prepare_s", 0.0)), "storage": float(f.get("storage_s", 0.0))}
+    total_s = float(f.get("compute_s", 0.0)) + sum(waits.values())
+    if total_s <= 0:
+        return ""
+    parts = " and ".join(f"{seconds / total_s:.0%} for {what}" for what, seconds in waits.items())
+    return f"; of {total_s:,.0f} s it waited {parts}"
 
 
 def _lost(f: Mapping[str, Any]) -> str:

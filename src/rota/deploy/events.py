@@ -230,6 +230,12 @@ class AttemptEnded:
     """How often the job was thrown back to its start by now, if it was so by this end; else 0."""
     start_s: float = 0.0
     """Engine seconds from the order to the first step; 0: not known."""
+    compute_s: float = 0.0
+    """Wall seconds of its training loop, in the mean over ranks; all 0: not measured."""
+    prepare_s: float = 0.0
+    """Wall seconds in which the loop waited for data that was being decoded."""
+    storage_s: float = 0.0
+    """Wall seconds in which the loop waited for data that was being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

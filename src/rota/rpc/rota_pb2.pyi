@@ -94,7 +94,7 @@ class Desired(_message.Message):
     def __init__(self, version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ..., heard: _Optional[int] = ..., heard_ago_s: _Optional[float] = ...) -> None: ...
 
 class TaskOrder(_message.Message):
-    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages", "grace_s")
+    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages", "grace_s", "job_over")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class TaskOrder(_message.Message):
     RATE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    JOB_OVER_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     state: str
@@ -131,7 +132,8 @@ class TaskOrder(_message.Message):
     rate: float
     messages: _containers.RepeatedCompositeFieldContainer[GangMessage]
     grace_s: float
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., messages: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., grace_s: _Optional[float] = ...) -> None: ...
+    job_over: bool
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., messages: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., grace_s: _Optional[float] = ..., job_over: bool = ...) -> None: ...
 
 class GangMessage(_message.Message):
     __slots__ = ("id", "rank", "json")
@@ -221,7 +223,7 @@ class Observed(_message.Message):
     def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class TaskState(_message.Message):
-    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s")
+    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s", "compute_s", "prepare_s", "storage_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -237,6 +239,9 @@ class TaskState(_message.Message):
     SAVE_PROGRESS_FIELD_NUMBER: _ClassVar[int]
     SAVE_S_FIELD_NUMBER: _ClassVar[int]
     START_S_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_S_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_S_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     phase: str
@@ -252,7 +257,10 @@ class TaskState(_message.Message):
     save_progress: int
     save_s: float
     start_s: float
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., can_save: bool = ..., saving: bool = ..., save_progress: _Optional[int] = ..., save_s: _Optional[float] = ..., start_s: _Optional[float] = ...) -> None: ...
+    compute_s: float
+    prepare_s: float
+    storage_s: float
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., can_save: bool = ..., saving: bool = ..., save_progress: _Optional[int] = ..., save_s: _Optional[float] = ..., start_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("known",)
@@ -429,7 +437,7 @@ class JobRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut")
+    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -457,6 +465,9 @@ class JobInfo(_message.Message):
     RESTART_COST_S_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     LAST_CUT_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_S_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_S_FIELD_NUMBER: _ClassVar[int]
     job: int
     spec: JobSpec
     phase: str
@@ -484,7 +495,10 @@ class JobInfo(_message.Message):
     restart_cost_s: float
     warning: str
     last_cut: str
-    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ...) -> None: ...
+    compute_s: float
+    prepare_s: float
+    storage_s: float
+    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("node", "devices", "cpus", "memory_gb")

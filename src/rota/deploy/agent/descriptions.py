@@ -29,6 +29,8 @@ class Place:
     user: JobUser | None = None
     """Whom they run as; None: the agent's own."""
     containers: ContainerRules = field(default_factory=ContainerRules)
+    data: tuple[str, ...] = ()
+    """Folders in memory that the job may fill."""
 
 
 def describe(order: pb.TaskOrder, task: TaskId, place: Place, env: Mapping[str, str]) -> TaskSpec:
@@ -68,11 +70,13 @@ def _environment(order: pb.TaskOrder, spec: JobSpec, rank: int, local: int, root
         **counted,
         "ROTA_WORLD_SIZE": str(order.world_size),
         "ROTA_LOCAL_RANK": str(local),
+        "ROTA_LOCAL_WORLD_SIZE": str(order.ranks),
         "ROTA_RESUME": resume_from(root, order),
         "ROTA_CHECKPOINT_EVERY_S": f"{spec.checkpoint_every_s or 60.0:g}",
         "RANK": str(rank),
         "WORLD_SIZE": str(order.world_size),
         "LOCAL_RANK": str(local),
+        "LOCAL_WORLD_SIZE": str(order.ranks),
         "MASTER_ADDR": order.master_addr,
         "MASTER_PORT": str(order.master_port),
     }
@@ -86,7 +90,7 @@ def _mounts(order: pb.TaskOrder, place: Place) -> tuple[str, ...]:
     """
     job = place.root / str(order.job)
     home = [place.user.home] if place.user is not None and Path(place.user.home).is_dir() else []
-    return (str(place.run), *home, *place.containers.mounted(), f"{job}:ro")
+    return (str(place.run), *home, *place.containers.mounted(), f"{job}:ro", *place.data)
 
 
 def resume_from(root: Path, order: pb.TaskOrder) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rota.client import checkpoints
+from rota.client.stalls import mean_times
 from rota.core.errors import OutputError, RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskPhase, outcome_named
 from rota.deploy.agent.descriptions import share
@@ -81,6 +82,7 @@ class ProcessRunner:
         self._folder: Path | None = None
         self._asked_meanwhile = ""
         self._wait_for_line_until = 0.0
+        self._job_over = False
 
     # What `Tasks` asks for
 
@@ -114,6 +116,7 @@ class ProcessRunner:
 
     def update(self, order: pb.TaskOrder) -> None:
         """A longer lease, and messages for a gang."""
+        self._job_over = self._job_over or order.job_over
         if self._ended:
             return
         self._lease_end = machine_s() + order.lease_s
@@ -163,10 +166,21 @@ class ProcessRunner:
                 self._shared.host.forget(task)
         self._shared.drop(self)
 
+    @property
+    def memory_gb(self) -> float:
+        """What it was given, all ranks here together; 0: no limit."""
+        return float(self._order.memory_gb)
+
+    @property
+    def job_over(self) -> bool:
+        """Whether the job will not go on after this attempt, as far as is known."""
+        return self._job_over or (self._ended and self._outcome()[0] is AttemptOutcome.COMPLETED)
+
     def state(self) -> pb.TaskState:
         """How it is."""
         outcome, code, detail = self._outcome() if self._ended else (None, 0, "")
         ranks = self._shared.endpoint.ranks(self.task)
+        spent = mean_times([rank.spent for rank in ranks])
         return pb.TaskState(
             job=self.key[0], epoch=self.key[1], phase=self._phase().value, step=self._step, saved_step=self._saved[0],
             saved_path=self._saved[1], outcome="" if outcome is None else outcome.value, exit_code=code, detail=detail,
@@ -175,6 +189,7 @@ class ProcessRunner:
             save_progress=self._stop.signs,
             save_s=max((rank.longest_save_s for rank in ranks), default=0.0),
             start_s=self._start.seconds(talks=any(rank.pid is not None for rank in ranks)),
+            compute_s=spent.compute_s, prepare_s=spent.prepare_s, storage_s=spent.storage_s,
         )  # fmt: skip
 
     def _phase(self) -> TaskPhase:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from rota.core import files
 from rota.core.errors import ConfigError
+from rota.deploy.agent.data_folders import KEEP_S, DataFolders
 from rota.deploy.agent.descriptions import Place, check_resume, describe
 from rota.deploy.agent.log_spool import LogSpool
 from rota.deploy.agent.process_runner import ProcessRunner
@@ -72,6 +73,7 @@ class Processes:
         self._containers = containers or ContainerRules(everything=True)
         make_folder(folder, 0o711 if self._tenancy.separate else 0o700)
         self.host = Host(folder / "work", machine or inspect())
+        self.data = DataFolders(folder, self.host.machine.memory_bytes, separate=self._tenancy.separate)
         self.devices = devices
         self.root = folder / "checkpoints"
         self._logs = folder / "logs"
@@ -108,6 +110,7 @@ class Processes:
         self.use_checkpoints(root)
         self._changed = changed
         await self.endpoint.start()
+        self.data.open(int(task.job) for task in self.host.table.ids() if task.job.isdecimal())
         for task in self.host.table.ids():  # they come back to their sockets
             with contextlib.suppress(ConfigError):
                 await self._open_door(self.host.table.spec(task).user)
@@ -119,6 +122,7 @@ class Processes:
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
         await self.endpoint.close()
+        await asyncio.to_thread(self.data.close)
         self.host.close()
 
     def make(self, order: pb.TaskOrder, changed: Callable[[], None]) -> Runner:
@@ -126,7 +130,12 @@ class Processes:
         check_resume(self.root, order)
         runner = ProcessRunner(self, order, changed)
         self._add(runner)
+        self._sweep_data()
         return runner
+
+    def _sweep_data(self) -> None:
+        """Bound what is kept of jobs that do not run here."""
+        self.data.sweep({runner.key[0]: runner.memory_gb for runner in self._runners.values()})
 
     def _add(self, runner: ProcessRunner) -> None:
         self._runners[runner.task] = runner
@@ -158,9 +167,13 @@ class Processes:
 
     def drop(self, runner: ProcessRunner) -> None:
         """Its end was acknowledged."""
+        job_over = runner.job_over  # before its last words are forgotten
         (self._orders / f"{runner.key[0]}.{runner.key[1]}.order").unlink(missing_ok=True)
         self.endpoint.forget(runner.task)
         self._runners.pop(runner.task, None)
+        if runner.key[0] not in {other.key[0] for other in self._runners.values()}:
+            self.data.left(runner.key[0], over=job_over)
+            asyncio.get_running_loop().call_later(KEEP_S + 1.0, self._sweep_data)
         if not self._runners:
             self._some.clear()
 
@@ -192,7 +205,11 @@ class Processes:
         if self.devices is not None:
             own["ROTA_DEVICE_SOCKET"] = str(run / DEVICE_SOCKET)
         own[KEY_VARIABLE] = self._keys.of(RankId(AttemptId(task.job, task.epoch), task.rank))
-        place = Place(root=self.root, logs=self._logs, run=run, user=user, containers=self._containers)
+        data = self.data.prepare(order.job, order.spec.tenant or "default", user)
+        own.update(data.environment)
+        place = Place(
+            root=self.root, logs=self._logs, run=run, user=user, containers=self._containers, data=data.mounts
+        )
         spec = describe(order, task, place, own)
         most, segment = self.log_bytes
         return replace(spec, log_mb=most / 1e6, log_segment_mb=segment / 1e6)

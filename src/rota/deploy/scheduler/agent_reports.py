@@ -5,6 +5,9 @@ Pure: the registry and the heartbeats are read, not changed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from rota.client.stalls import StallTimes, mean_times
 from rota.core.lifecycle import AttemptOutcome, StopReason, TaskPhase
 from rota.deploy.events import (
     AttemptEnded,
@@ -84,8 +87,14 @@ def events_of_attempt(
     if len(ended) == len(tasks):
         lost = _lost_work(heartbeats, job, attempt, worst, ended, now)
         start_s = max(task.start_s for task in ended) * time_scale
-        return _events_of_end(job, attempt, worst, now, time_scale, lost, start_s)
+        spent = mean_times([task.spent for task in ended])
+        events = _events_of_end(job, attempt, worst, now, time_scale, lost, start_s)
+        return [_with_times(event, spent) for event in events]
     return _events_of_first_end(job, attempt, _outcome(worst), now)
+
+
+def _with_times(event: DeployEvent, spent: StallTimes) -> DeployEvent:
+    return replace(event, **spent._asdict()) if isinstance(event, AttemptEnded) and any(spent) else event
 
 
 def _lost_work(

@@ -44,6 +44,13 @@ def count_lost_work(job: Job, event: AttemptEnded) -> None:
     job.thrown_back_to_zero = max(job.thrown_back_to_zero, event.times_to_zero)
 
 
+def count_stalls(job: Job, event: AttemptEnded) -> None:
+    """What its training loop spent its time on."""
+    job.compute_s += event.compute_s
+    job.prepare_s += event.prepare_s
+    job.storage_s += event.storage_s
+
+
 def learn_times(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:
     """How long it took to start, and to stop in order: what the next preemption will cost."""
     stopped = event.outcome is AttemptOutcome.STOPPED and attempt.stopping
@@ -66,6 +73,13 @@ def remember_end(job: Job, attempt: Attempt, event: AttemptEnded) -> None:
             stop_reason="" if attempt.stop_reason is None else attempt.stop_reason.value,
         )
         job.attempts = (*job.attempts[:-1], ended)
+
+
+def count_end(job: Job, event: AttemptEnded) -> None:
+    """All that the end of an attempt adds to the sums of its job."""
+    count_outcome(job, event)
+    count_lost_work(job, event)
+    count_stalls(job, event)
 
 
 def count_outcome(job: Job, event: AttemptEnded) -> None:

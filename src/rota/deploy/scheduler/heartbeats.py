@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from rota.client.stalls import NOTHING_SPENT, StallTimes, mean_times
 from rota.core.lifecycle import AttemptOutcome, TaskPhase
 from rota.deploy.scheduler.records import AttemptKey
 
@@ -41,6 +42,8 @@ class TaskReport:
     """Wall seconds that the longest checkpoint of this attempt took; 0: none yet."""
     start_s: float = 0.0
     """Wall seconds from the order to the first step; 0: not known."""
+    spent: StallTimes = NOTHING_SPENT
+    """Wall seconds of computing and waiting of its ranks, in the mean; nothing if they do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +121,11 @@ class Heartbeats:
         """The last step of an attempt that was heard of; 0 if none was."""
         progress = self._progress.get(key)
         return 0 if progress is None else progress.step
+
+    def live_spent(self, key: AttemptKey) -> StallTimes:
+        """What the ranks of an attempt spent so far, in the mean over its servers."""
+        tasks = (contact.tasks.get(key) for contact in self._contacts.values())
+        return mean_times([task.spent for task in tasks if task is not None])
 
     def take(self, report: AgentReport) -> bool:
         """Take over a report; False if a newer one was there already."""

@@ -42,6 +42,8 @@ class TaskOrder:
     messages: tuple[GangMessage, ...] = ()
     grace_s: float = 0.0
     """Wall seconds that it may take to save once asked to stop; 0: the agent decides."""
+    job_over: bool = False
+    """Whether the job will not go on after this attempt."""
     spec: JobSpec = field(compare=False)
 
 
@@ -147,5 +149,6 @@ class OrderBoard:
             rate=attempt.rate,
             messages=self._gang_stops.messages((job.id, attempt.epoch), part.node),
             grace_s=save_grace_s(job, attempt),
+            job_over=job.ending,
             spec=self._secrets.filled(job),
         )

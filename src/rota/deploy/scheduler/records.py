@@ -173,6 +173,12 @@ class Job:
     """Those of them after which there was no checkpoint."""
     lost_steps: int = 0
     """Steps that had to be done again, failures included."""
+    compute_s: float = 0.0
+    """Wall seconds that its training loop computed in attempts that are over; all 0: not measured."""
+    prepare_s: float = 0.0
+    """... waited for data that was being decoded."""
+    storage_s: float = 0.0
+    """... waited for data that was being read."""
     lost_s: float = 0.0
     """Engine seconds of work that were lost, failures included."""
     last_cut: str = ""

@@ -355,8 +355,7 @@ class Registry:
         job.exit_code = event.exit_code
         del self.running[event.job]
         attempt_accounts.remember_end(job, attempt, event)
-        attempt_accounts.count_outcome(job, event)
-        attempt_accounts.count_lost_work(job, event)
+        attempt_accounts.count_end(job, event)
         attempt_accounts.learn_times(self.restart_times, job, attempt, event)
 
     def _extended(self, event: deploy_events.LeasesExtended) -> None:

@@ -120,8 +120,11 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
     def _message(self, job: Job, explanation: Explanation) -> pb.JobInfo:
         """Called by the owner, or for a job that left memory."""
-        live_step = 0 if job.over else self._scheduler.heartbeats.live_step((job.id, job.epoch))
-        return job_message(job, self._scheduler.clock, explanation, live_step)
+        heartbeats = self._scheduler.heartbeats
+        key = (job.id, job.epoch)
+        live_step = 0 if job.over else heartbeats.live_step(key)
+        live_spent = None if job.attempt is None else heartbeats.live_spent(key)
+        return job_message(job, self._scheduler.clock, explanation, live_step, live_spent)
 
     @answered
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 from rota._version import __version__
+from rota.client.stalls import NOTHING_SPENT, StallTimes
 from rota.core.job_spec import with_hidden_values
 from rota.core.lifecycle import JobPhase, TaskPhase, outcome_named
 from rota.deploy.events import Part
@@ -84,6 +85,7 @@ def _task_report(message: pb.TaskState) -> TaskReport:
         save_progress=message.save_progress,
         save_s=_seconds(message.save_s),
         start_s=_seconds(message.start_s),
+        spent=StallTimes(_seconds(message.compute_s), _seconds(message.prepare_s), _seconds(message.storage_s)),
     )
 
 
@@ -127,14 +129,18 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
         rate=order.rate * clock.scale,
         messages=[pb.GangMessage(id=message.id, rank=message.rank, json=message.json) for message in order.messages],
         grace_s=order.grace_s,
+        job_over=order.job_over,
     )
 
 
 # To users
 
 
-def job_message(job: Job, clock: WallClock, explanation: Explanation, live_step: int = 0) -> pb.JobInfo:
-    """A job; `live_step` is the last one that was heard of, saved or not."""
+def job_message(
+    job: Job, clock: WallClock, explanation: Explanation, live_step: int = 0, live_spent: StallTimes | None = None
+) -> pb.JobInfo:
+    """A job; `live_step` is the last one that was heard of, saved or not, `live_spent` the time of this attempt."""
+    spent = live_spent or NOTHING_SPENT
     return pb.JobInfo(
         job=job.id,
         spec=spec_message(with_hidden_values(job.spec)),
@@ -163,6 +169,9 @@ def job_message(job: Job, clock: WallClock, explanation: Explanation, live_step:
         restart_cost_s=restart_cost_s(job),
         warning=job.warning,
         last_cut=job.last_cut,
+        compute_s=job.compute_s + spent.compute_s,
+        prepare_s=job.prepare_s + spent.prepare_s,
+        storage_s=job.storage_s + spent.storage_s,
     )
 
 

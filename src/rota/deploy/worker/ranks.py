@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+from rota.client.stalls import NOTHING_SPENT, StallTimes
 from rota.client.wire import whole
 
 _LONGEST_TEXT = 4096
 _LONGEST_S = 86400.0
 _LATEST_S = 1e10
+_LONGEST_ATTEMPT_S = 1e9
 
 
 class RankPhase(str, Enum):
@@ -64,6 +66,8 @@ class Rank:
     written: int = 0
     """How much of it is written, in any unit."""
     longest_save_s: float = 0.0
+    spent: StallTimes = NOTHING_SPENT
+    """What its loop spent so far; nothing if it does not say."""
 
     @property
     def over(self) -> bool:
@@ -130,13 +134,19 @@ def after_message(rank: Rank, message: dict[str, Any]) -> Rank | None:
         phase = rank.phase if rank.over else _PHASE_AFTER[operation]
     else:
         return None
-    moved = replace(rank, step=max(step, rank.step), phase=phase)
+    moved = replace(rank, step=max(step, rank.step), phase=phase, spent=_spent(rank, message))
     if operation == "progress":
         moved = replace(moved, step_at=_instant(message.get("at")))
     if operation == "hello":
         saves = message.get("saves") is not False
         return replace(moved, connected=True, pid=whole(message, "pid"), saves=saves)
     return replace(moved, saving=False) if moved.over else moved
+
+
+def _spent(rank: Rank, message: dict[str, Any]) -> StallTimes:
+    """What it says that its loop spent, which never becomes less."""
+    said = (_seconds(message.get(name), _LONGEST_ATTEMPT_S) for name in StallTimes._fields)
+    return StallTimes(*(max(now, before) for now, before in zip(said, rank.spent, strict=True)))
 
 
 def _failed(rank: Rank, message: dict[str, Any]) -> Rank:
@@ -175,11 +185,11 @@ def _instant(value: object) -> float:
     return float(value) if 0 < value < _LATEST_S else 0.0
 
 
-def _seconds(value: object) -> float:
+def _seconds(value: object, longest_s: float = _LONGEST_S) -> float:
     """A duration in a message; 0 when it is missing or cannot be one."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0
-    return float(value) if 0 < value < _LONGEST_S else 0.0
+    return float(value) if 0 < value < longest_s else 0.0
 
 
 def _text(value: object) -> str | None:

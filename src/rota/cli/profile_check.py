@@ -14,9 +14,9 @@ from rota.cli.options import echo_json
 from rota.cli.profile_progress import RunProgress
 from rota.cli.tables import show_table
 from rota.core.errors import ConfigError
-from rota.profiler.cell import Cell, JobToProfile, RunRecord
+from rota.profiler.cell import CONTAMINATED, Cell, JobToProfile, RunRecord
 from rota.profiler.run import CellRunner, RunRules
-from rota.profiler.search import NextRun
+from rota.profiler.search import TRIES, NextRun
 from rota.profiler.session import prepare, run_to_end, runner_of
 from rota.profiles import load
 from rota.profiles.cells import PREDICTED
@@ -63,9 +63,18 @@ def check_profile(path: str, job: JobToProfile, rules: RunRules, count: int, *, 
 async def _measure(runner: CellRunner, chosen: list[HeldBack], records: list[RunRecord], progress: RunProgress) -> None:
     for held in chosen:
         progress.begin(NextRun(held.cell, "check", held.rate), records)
-        record = replace(await runner.run(held.cell, progress.look), check=held.rate)
+        record = await _tried(runner, held, progress)
         records.append(record)
+
+
+async def _tried(runner: CellRunner, held: HeldBack, progress: RunProgress) -> RunRecord:
+    """A cell that others disturb is tried a few times."""
+    for attempt in range(1, TRIES + 1):
+        record = replace(await runner.run(held.cell, progress.look), check=held.rate)
         progress.end(record)
+        if record.outcome != CONTAMINATED or attempt == TRIES:
+            break
+    return record
 
 
 def _profiled(path: str) -> tuple[str, int, str, Model]:
@@ -125,10 +134,13 @@ def _report(path: str, chosen: list[HeldBack], records: list[RunRecord], *, as_j
         f"{path}: cells that were predicted, measured now", header, [_line(row) for row in rows], numbers=range(6)
     )
     worst = max((abs(row["off"]) for row in rows if row["off"] is not None), default=None)
+    measured = sum(row["off"] is not None for row in rows)
     if worst is not None:
-        click.echo(f"\nthe profile is off by at most {100 * worst:.1f} % in {len(rows)} cells")
-    if wrong:
+        click.echo(f"\nthe profile is off by at most {100 * worst:.1f} % in {measured} of {len(rows)} cells")
+    if any(row["good"] is False for row in rows):
         click.echo("rota: the profile does not hold here; profile the job again (rota profile --again)", err=True)
+    elif wrong:
+        click.echo(f"rota: {len(wrong)} cells could not be measured; check them again later", err=True)
     return OFF if wrong else 0
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from rota.core.arrays import FloatArray
 from rota.profiler.cell import CONTAMINATED, WIDE, Cell, JobToProfile, RunRecord
 from rota.profiler.cell import FAILED as RUN_FAILED
-from rota.profiler.fit import per_gpu, predict, stages_of
+from rota.profiler.fit import alike, per_gpu, predict, stages_of
 from rota.profiler.search import DRIFT, Plan, drift_of, memory_axis
 from rota.profiles.cells import FAILED, MEASURED, PREDICTED, CellNotes
 from rota.profiles.stages import Stages
@@ -87,14 +87,14 @@ def _cpu_rows(plan: Plan, stages: Stages) -> tuple[float, ...]:
 
 def _known(stages: Stages, records: Sequence[RunRecord], cell: Cell, plan: Plan) -> tuple[str, float, float, str]:
     """Origin, steps/s, error and reason of a cell."""
-    of_cell = [record for record in records if record.cell == cell]
+    of_cell = [record for record in records if alike(stages, record.cell, cell)]
     failed = [record for record in of_cell if record.outcome == RUN_FAILED]
     if failed and not any(record.usable for record in of_cell):
         return FAILED, math.nan, math.nan, failed[-1].reason
     found = predict(stages, records, cell)
     origin = MEASURED if any(record.usable for record in of_cell) else PREDICTED
     error = found.error
-    if origin == MEASURED and cell == Cell(plan.cpu_axis[-1], plan.memory_gb):
+    if origin == MEASURED and alike(stages, cell, Cell(plan.cpu_axis[-1], plan.memory_gb)):
         error = max(error, drift_of(plan, records) / 2)
     return origin, found.rate, error, ""
 

@@ -27,6 +27,8 @@ SATURATED = 0.9
 """From this part of its CPUs on a job is held up by them."""
 LEAST_ERROR = 0.01
 _NEAR = 0.03
+_ALL = 0.999
+"""Of the data set: all of it is cached."""
 _CLOSE_STAGES = 0.1
 _KNEE_ERROR = 0.03
 _ALLOWANCE = 1.5
@@ -143,10 +145,19 @@ def modelled(stages: Stages, cell: Cell) -> float:
     return float(stages.rate(cell.cpus, _memory(cell), cell.mbps))
 
 
+def alike(stages: Stages, one: Cell, other: Cell) -> bool:
+    """Whether two cells are the same to the job: memory beyond what holds all of its data makes no difference."""
+    if one == other:
+        return True
+    if (one.cpus, one.mbps, one.replay) != (other.cpus, other.mbps, other.replay) or stages.data_gb is None:
+        return False
+    return all(float(stages.cached(_memory(cell))) > _ALL for cell in (one, other))
+
+
 def predict(stages: Stages, records: Sequence[RunRecord], cell: Cell) -> Prediction:
     """The speed of a cell: as measured, or by formula and residuals."""
     points = [record for record in records if record.usable and not record.cell.replay]
-    same = [record for record in points if record.cell == cell]
+    same = [record for record in points if alike(stages, record.cell, cell)]
     if same:
         weights = [1 / max(record.half_width, 1e-3) ** 2 for record in same]
         rate = sum(record.rate * w for record, w in zip(same, weights, strict=True)) / sum(weights)

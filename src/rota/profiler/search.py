@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rota.profiler.cell import CONTAMINATED, Cell, JobToProfile, RunRecord
-from rota.profiler.fit import predict, stages_of
+from rota.profiler.fit import alike, predict, stages_of
 from rota.profiles.stages import Stages
 
 REFERENCE_EVERY = 5
@@ -121,7 +121,11 @@ def _check(plan: Plan, done: Sequence[RunRecord], known: set[Cell]) -> NextRun |
     if len(recent) == CHECKS and max(recent) <= GOOD_CHECK:
         return None
     stages = stages_of(done)
-    open_cells = [cell for cell in grid(plan, stages) if cell not in known and _varies(plan, stages, cell)]
+    open_cells = [
+        cell
+        for cell in grid(plan, stages)
+        if _varies(plan, stages, cell) and not any(alike(stages, cell, other) for other in known)
+    ]
     if not open_cells:
         return None
     cell = max(open_cells, key=lambda candidate: predict(stages, done, candidate).error)

@@ -1,11 +1,13 @@
 """What `rota profile` writes: pipeline parameters, cells with origins and errors, ratios for other types."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
 from rota import profiles
+from rota.cli.main import main
 from rota.core.errors import ConfigError
 from rota.profiles.cells import CellNotes
 from rota.profiles.stages import Stages
@@ -149,6 +151,25 @@ def test_a_damaged_profile_is_refused_with_its_place(tmp_path, old, new, said):
 
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
+
+
+def test_measured_and_predicted_cells_are_told_apart_in_words_and_in_a_figure(tmp_path, capsys):
+    path = written(tmp_path / "r18.toml", a_model())
+
+    assert main(["profiles", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "25 +-2.0 %" in shown
+    assert "25 +-2.0 % p" in shown
+    assert "CPUs beyond which nothing is gained" in shown
+
+    assert main(["profiles", str(path), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["rows"][0]
+    assert row["profiled"]["v100"]["cells"]["origin"][0] == ["measured", "predicted", "predicted"]
+    assert row["profiled"]["v100"]["pipeline"]["device_rate"] == 50.0
+
+    figure = tmp_path / "heat.png"
+    assert main(["plot", "sensitivity", "--profiles", str(path), "-o", str(figure)]) == 0
+    assert figure.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_cell_whose_run_failed_keeps_its_reason(tmp_path):

@@ -159,7 +159,7 @@ def _job(options: dict[str, Any], argv: tuple[str, ...]) -> JobToProfile:
         name=options["name"] or "check",
         argv=argv,
         cpus=options["cpus"] or float(len(allowed_cpus())),
-        memory_gb=options["memory_gb"] or float(int(usable_memory_bytes() / 2e9)),
+        memory_gb=options["memory_gb"] or round(usable_memory_bytes() / 2e9, 1),
         gpus=options["gpus"],
         batch=options["batch"],
         max_iterations=options["max_iterations"],

@@ -17,7 +17,7 @@ help:
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
-	@echo "make profile-checks  how true rota profile is on this machine; 8 minutes (ONLY=known,storage,burners)"
+	@echo "make profile-checks  what the data path and rota profile promise, on this machine (ONLY=known,storage,burners: of rota profile)"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"
@@ -55,6 +55,13 @@ test: lint
 	@echo "== tests: pytest =="
 	scripts/run-tests.sh $(BIN)/python -n $(JOBS) -m "not parity and not long"
 
+profile-checks: $(STAMP)
+	@echo "== data path =="
+	$(BIN)/python -m pytest tests/unit/data tests/unit/client/test_stalls.py tests/unit/deploy/test_data_folders.py tests/e2e/test_kept_data.py
+	$(BIN)/python benchmarks/data_path.py
+	@echo "== rota profile =="
+	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
+
 parity: $(STAMP)
 	@echo "== parity =="
 	$(BIN)/python -m pytest -m parity tests/parity
@@ -78,10 +85,6 @@ bench: $(STAMP)
 emulation: $(STAMP)
 	@echo "== emulation =="
 	$(BIN)/python benchmarks/emulation.py $(if $(QUICK),--quick)
-
-profile-checks: $(STAMP)
-	@echo "== profile-checks =="
-	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
 
 reproductions: $(STAMP)
 	@echo "== reproductions =="

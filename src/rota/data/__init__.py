@@ -13,9 +13,10 @@ What is promised is in docs/data-path.md.
 from __future__ import annotations
 
 from rota.data.batches import Batches
+from rota.data.coordinated import Coordinated, PreparedBatches
 from rota.data.counters import Counters
 from rota.data.dataset import CachedDataset
 from rota.data.sampler import Sampler
 from rota.data.sources import Files
 
-__all__ = ["Batches", "CachedDataset", "Counters", "Files", "Sampler"]
+__all__ = ["Batches", "CachedDataset", "Coordinated", "Counters", "Files", "PreparedBatches", "Sampler"]

@@ -6,7 +6,7 @@ import pytest
 
 import rota.client
 from data_items import NumberedItems, name_and_check
-from rota.data import CachedDataset, Sampler
+from rota.data import CachedDataset, Coordinated, PreparedBatches, Sampler
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (pip install torch)")
 
@@ -61,3 +61,20 @@ def test_a_job_stopped_in_the_middle_of_an_epoch_sees_exactly_the_rest(tmp_path,
 
     assert first + rest == whole
     assert data.counters.misses + data.counters.hits == len(rest)  # nothing before the place was read again
+
+
+def test_a_data_loader_with_workers_takes_what_jobs_prepare_together(tmp_path):
+    def job():
+        batches = PreparedBatches(list(range(40)), 4, seed=2)
+        return Coordinated(batches, group="x", item_bytes=1000, environ={"ROTA_DATA_SHARED": str(tmp_path)})
+
+    items = job()
+    items.sampler.set_epoch(1)
+    loader = torch.utils.data.DataLoader(
+        items, batch_size=None, sampler=items.sampler, num_workers=2, multiprocessing_context="fork"
+    )
+    other = job()
+    other.set_epoch(1)
+
+    assert list(loader) == list(other)
+    assert other.counts.taken == 10

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.data.staging import StagingArea
 from rota.deploy.agent.data_folders import KEEP_S, DataFolders
 
 
@@ -139,6 +140,20 @@ def test_folders_are_for_their_user_alone_and_tenants_have_different_ones(tmp_pa
     assert first.environment["ROTA_DATA_SHARED"] != second.environment["ROTA_DATA_SHARED"]
     for path in (*first.mounts, *second.mounts):
         assert Path(path).stat().st_mode & 0o077 == 0
+
+
+def test_what_jobs_prepared_together_goes_with_the_last_of_them(tmp_path, clock):
+    kept = folders(tmp_path, clock)
+    shared = Path(kept.prepare(1, "a", None).environment["ROTA_DATA_SHARED"])
+    kept.prepare(2, "a", None)
+    area = StagingArea.open("search", 4, 100, shared)
+    file = shared / next(shared.iterdir()).name
+
+    kept.left(1, over=True)
+    assert file.exists()  # job 2 has it open
+    del area
+    kept.left(2, over=True)
+    assert not file.exists()
 
 
 def test_without_memory_to_keep_things_in_jobs_are_told_of_none(tmp_path, clock):

@@ -100,6 +100,10 @@ class DataFolders:
         self._idle_since[job] = self._clock()
         if over or not _bytes_in(self._jobs / str(job)):
             self._remove(job)
+        for path in self._tenants.glob("*/*"):
+            with contextlib.suppress(OSError):
+                if not path.is_symlink() and not _is_locked(path):
+                    path.unlink()
 
     def sweep(self, given_gb: Mapping[int, float]) -> None:
         """Remove what was kept for too long, and then the oldest until the rest fits beside the jobs that run.

@@ -34,6 +34,15 @@ def _smoothed(usual: float, value: float) -> float:
     return value if usual == 0.0 else usual + _NEWEST_PART * (value - usual)
 
 
+def close_account(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:
+    """All that a job learns from the end of an attempt."""
+    remember_end(job, attempt, event)
+    count_outcome(job, event)
+    count_lost_work(job, event)
+    count_stalls(job, event)
+    learn_times(usual, job, attempt, event)
+
+
 def count_lost_work(job: Job, event: AttemptEnded) -> None:
     """Work that has to be done again, and how often a stop or the loss of a server was the reason."""
     job.lost_steps += event.lost_steps
@@ -73,13 +82,6 @@ def remember_end(job: Job, attempt: Attempt, event: AttemptEnded) -> None:
             stop_reason="" if attempt.stop_reason is None else attempt.stop_reason.value,
         )
         job.attempts = (*job.attempts[:-1], ended)
-
-
-def count_end(job: Job, event: AttemptEnded) -> None:
-    """All that the end of an attempt adds to the sums of its job."""
-    count_outcome(job, event)
-    count_lost_work(job, event)
-    count_stalls(job, event)
 
 
 def count_outcome(job: Job, event: AttemptEnded) -> None:

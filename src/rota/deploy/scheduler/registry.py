@@ -354,9 +354,7 @@ class Registry:
         job.attempt = None
         job.exit_code = event.exit_code
         del self.running[event.job]
-        attempt_accounts.remember_end(job, attempt, event)
-        attempt_accounts.count_end(job, event)
-        attempt_accounts.learn_times(self.restart_times, job, attempt, event)
+        attempt_accounts.close_account(self.restart_times, job, attempt, event)
 
     def _extended(self, event: deploy_events.LeasesExtended) -> None:
         for number, epoch in event.attempts:

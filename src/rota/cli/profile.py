@@ -60,11 +60,15 @@ def amounts(_ctx: click.Context, param: click.Parameter, value: str | None) -> t
     "--container-mnt", "mounts", multiple=True, metavar="PATH[:ro]",
     help="Folder that the container sees under the same path; repeatable.",
 )  # fmt: skip
-@click.option("--launcher", default="", metavar="NAME", help="process, docker, podman or runc (default: by the image).")
+@click.option(
+    "--launcher", default="", metavar="NAME", help="Launcher: process, docker, podman or runc (default: by the image)."
+)
 @click.option("--nnodes", type=click.IntRange(1), default=1, show_default=True, help="Servers; only 1 can be profiled.")
 @click.option("--node_rank", type=click.IntRange(0), default=0, hidden=True)
 @click.option("--master_addr", default="127.0.0.1", show_default=True, help="MASTER_ADDR of the job.")
-@click.option("--master_port", type=click.IntRange(1, 65535), default=29500, show_default=True, help="MASTER_PORT.")
+@click.option(
+    "--master_port", type=click.IntRange(1, 65535), default=29500, show_default=True, help="MASTER_PORT of the job."
+)
 @click.option("--max-iterations", "--max_iterations", type=click.IntRange(1), help="Steps of a run at most.")
 @click.option(
     "--steps-regex",
@@ -72,7 +76,9 @@ def amounts(_ctx: click.Context, param: click.Parameter, value: str | None) -> t
     metavar="REGEX",
     help="What the command prints per step, with a group step, rate or seconds.",
 )
-@click.option("--device", default="auto", show_default=True, metavar="NAME", help="auto, gpu, cpu, or emulate:TYPE.")
+@click.option(
+    "--device", default="auto", show_default=True, metavar="NAME", help="Device: auto, gpu, cpu, or emulate:TYPE."
+)
 @click.option(
     "--type", "type_", default="", metavar="NAME", help="Name of the GPU type in the profile (default: as found)."
 )
@@ -96,7 +102,7 @@ def amounts(_ctx: click.Context, param: click.Parameter, value: str | None) -> t
 )
 @json_option
 def command(command_line: tuple[str, ...], *, as_json: bool, check: str | None, **options: Any) -> int:
-    """Measure how the speed of COMMAND depends on CPUs, memory and storage, and write a profile.
+    """Measure how the speed of a command depends on CPUs, memory and storage, and write a profile.
 
     A handful of runs are measured, the other cells are predicted by a model of the job's pipeline, each with its
     error. Interrupted, the same command goes on. See docs/profiler.md.

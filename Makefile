@@ -19,8 +19,8 @@ help:
 	@echo "make fuzz    inputs that nobody would write, for every reader and every call (MINUTES=20; 5 by default)"
 	@echo "make lock    requirements/release.txt again: the exact versions of a release, with their hashes"
 	@echo "make bench   what we claim about speed"
-	@echo "make profile-checks  what the data path promises: bytes from disk, cost of timing, jobs that prepare together"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
+	@echo "make profile-checks  what the data path and rota profile promise, on this machine (ONLY=known,storage,burners: of rota profile)"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make access-matrix  the table of callers and calls in docs/security.md, from a real scheduler"
 	@echo "make lint    style, types, import rules"
@@ -66,6 +66,8 @@ profile-checks: $(STAMP)
 	@echo "== data path =="
 	$(BIN)/python -m pytest tests/unit/data tests/unit/client/test_stalls.py tests/unit/deploy/test_data_folders.py tests/e2e/test_kept_data.py
 	$(BIN)/python benchmarks/data_path.py
+	@echo "== rota profile =="
+	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
 
 parity: $(STAMP)
 	@echo "== parity =="
@@ -105,6 +107,7 @@ bench: $(STAMP)
 emulation: $(STAMP)
 	@echo "== emulation =="
 	$(BIN)/python benchmarks/emulation.py $(if $(QUICK),--quick)
+
 reproductions: $(STAMP)
 	@echo "== reproductions =="
 	$(BIN)/rota repro all --store rota-repro.db -j $(JOBS) -o reproductions

@@ -29,6 +29,7 @@ VERBS = {
     "repro": "Run published experiments again, and put the results beside the printed numbers.",
     "policies": "List scheduling policies, or explain one.",
     "mechanisms": "List mechanisms, or explain one.",
+    "profile": "Measure how the speed of a command depends on CPUs, memory and storage.",
     "profiles": "List throughput catalogues, or show one.",
     "workloads": "List job generators, or explain one.",
     "clusters": "List built-in clusters, or show one.",

@@ -26,17 +26,27 @@ _profile = click.option(
 
 
 @click.command("sensitivity", epilog="Example: rota plot sensitivity synergy -o cpus.pdf")
-@click.argument("catalogue", shell_complete=completes(names.profiles))
+@click.argument("catalogue", required=False, shell_complete=completes(names.profiles))
+@click.option("--profiles", "profiles", metavar="NAME|FILE", help="The catalogue, instead of the argument.")
 @_type
 @_profile
 @output_options
-def sensitivity(catalogue: str, *, type_: str | None, models: tuple[str, ...], **out: Any) -> None:
-    """Heat maps of speed by CPUs and memory, by catalogue."""
+def sensitivity(
+    catalogue: str | None, *, profiles: str | None, type_: str | None, models: tuple[str, ...], **out: Any
+) -> None:
+    """Heat maps of speed by CPUs and memory, by catalogue; of a profiled job with steps/s, and dots where measured."""
+    if (catalogue is None) == (profiles is None):
+        raise click.UsageError("name one catalogue: rota plot sensitivity --profiles resnet18.toml -o heat.png")
+    catalogue = catalogue or profiles or ""
     check(**out)
     from rota.analysis.figures import catalogue as drawing
     from rota.experiments import plotting
 
     tables = plotting.sensitivity(catalogue, type_, models)
+    profiled = plotting.profiled(catalogue, type_, models)
+    if profiled and len(profiled) == len(tables):
+        put(lambda: {"models": drawing.sensitivity_numbers(tables)}, lambda: drawing.profiled(profiled), **out)
+        return
     put(lambda: {"models": drawing.sensitivity_numbers(tables)}, lambda: drawing.sensitivity(tables), **out)
 
 

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from rota.profiles import Catalogue, ProfileRow
 
 
-MARKS = {"extended": "x", "derived": "d", "estimated": "e"}
+MARKS = {"extended": "x", "derived": "d", "estimated": "e", "predicted": "p", "learned": "l"}
 """Behind a rate that was not measured."""
-RULES = {"extended": " by a model of those who measured", "derived": " by a stated ratio"}
+RULES = {
+    "extended": " by a model of those who measured",
+    "derived": " by a stated ratio",
+    "predicted": " by a pipeline model",
+    "learned": " from jobs while they ran",
+}
 
 
 def gpu_counts(_ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
@@ -81,6 +86,8 @@ def _scaling(settings: dict[str, str]) -> str:
 
 def _as_fields(row: ProfileRow) -> dict[str, Any]:
     """A row for a program; fields of sensitivities are named as in a catalogue file."""
+    from rota.cli.profile_text import model_fields
+
     return {
         "profile": row.profile,
         "gpus": row.gpus,
@@ -100,6 +107,7 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
             }
             for gpu_type, s in row.sensitivities.items()
         },
+        "profiled": {gpu_type: model_fields(model) for gpu_type, model in row.models.items() if model.cells},
     }
 
 
@@ -107,6 +115,7 @@ def _show(catalogue: Catalogue, gpus: tuple[int, ...]) -> None:
     rows = catalogue.describe(gpus)
     if any(row.step_s for row in rows):
         _show_models(catalogue.name, rows)
+        _show_profiled(rows)
         _show_fits(catalogue)
     else:
         _show_rates(catalogue, rows)
@@ -138,9 +147,9 @@ def _show_models(name: str, rows: list[ProfileRow]) -> None:
     from rota.cli.tables import show_table
 
     cells = [
-        (row.profile, gpu_type, str(row.gpus or "any"), f"{rate:.3f}", *_ideal(row.sensitivities.get(gpu_type)))
+        (row.profile, gpu_type, str(row.gpus or "any"), _rate(row, gpu_type), *_ideal(row.sensitivities.get(gpu_type)))
         for row in rows
-        for gpu_type, rate in row.rates.items()
+        for gpu_type in row.rates
     ]
     show_table(
         f"{name}: steps/s; CPUs and memory that pay, per GPU",
@@ -148,6 +157,18 @@ def _show_models(name: str, rows: list[ProfileRow]) -> None:
         cells,
         numbers=5,
     )
+
+
+def _show_profiled(rows: list[ProfileRow]) -> None:
+    """The cells of models that `rota profile` measured: which were, which are predicted, with which error."""
+    from rota.cli.profile_text import show_model
+
+    for row in rows:
+        for gpu_type, model in row.models.items():
+            if model.cells is not None:
+                click.echo()
+                how = "" if model.origin == "measured" else f", {model.origin}"
+                show_model(f"{row.profile}: {row.gpus or 'any number'} x {gpu_type}{how}", model)
 
 
 def _show_fits(catalogue: Catalogue) -> None:

@@ -32,6 +32,8 @@ class JobEnvironment(NamedTuple):
     steps: int | None
     checkpoint_every_s: float
     lease_s: float | None
+    replay: int | None = None
+    """Hand out the first items again and again: how fast is the loop without its data?"""
 
 
 def read(environ: Mapping[str, str]) -> JobEnvironment:
@@ -61,6 +63,7 @@ def read(environ: Mapping[str, str]) -> JobEnvironment:
         steps=_whole(environ, "ROTA_STEPS", None),
         checkpoint_every_s=_seconds(environ, "ROTA_CHECKPOINT_EVERY_S", CHECKPOINT_EVERY_S),
         lease_s=_seconds(environ, "ROTA_LEASE_S", None),
+        replay=_whole(environ, "ROTA_REPLAY_ITEMS", None) or None,
     )
 
 

@@ -41,6 +41,8 @@ class Gate:
     ) -> None:
         self.step = step
         self.begun = step
+        self.step_at = clock()
+        """When the last step was finished, in seconds since boot."""
         self.ended: str | None = None
         self._clock = clock
         self._changed = threading.Condition()
@@ -72,6 +74,12 @@ class Gate:
         """The body of the step that was begun is finished."""
         with self._changed:
             self.step = self.begun
+            self.step_at = self._clock()
+
+    def last_step(self) -> tuple[int, float]:
+        """How many steps are finished, and when the last of them was."""
+        with self._changed:
+            return self.step, self.step_at
 
     def abandon(self) -> None:
         """The step that was begun does not count: there was no item, or its body gave up."""

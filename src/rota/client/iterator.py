@@ -165,7 +165,8 @@ class Iterator(LoopStatus, Generic[Item]):
                         "the loader has only "
                         f"{drawn} items now; resume with the data it was made with."
                     )
-        return cast("Items[Item]", source)
+        replay = self._session.env.replay
+        return cast("Items[Item]", source if replay is None else _again_and_again(source, replay))
 
     def _close_pass(self) -> None:
         if self._position == 0 and self._session.total is not None:
@@ -214,3 +215,15 @@ def _moved_to(passing: Any, items: int, *, by_sampler: bool) -> bool:
     # A sampler counts what it draws: a DataLoader makes an item of `batch_size` of them.
     cast("Any", sampler).set_position(items * (getattr(passing, "batch_size", None) or 1))
     return True
+
+
+def _again_and_again(source: Items[Any], count: int) -> Items[Any]:
+    """The first items of a loader, for ever."""
+    items = []
+    for item in source:
+        items.append(item)
+        yield item
+        if len(items) == count:
+            break
+    while items:
+        yield from items

@@ -180,14 +180,14 @@ class AgentLink:
         """What is true and was not told over this connection yet, the last word last."""
         saved = self._saved
         last = self._last
-        step = self._gate.step
+        step, step_at = self._gate.last_step()
         now = time.monotonic()
         if step != self._told.get("step") and (
             now - self._told_at >= PROGRESS_EVERY_S or last is not None
         ):
             self._told["step"] = step
             self._told_at = now
-            yield {"op": "progress", "step": step, **self._account()}
+            yield {"op": "progress", "step": step, "at": round(step_at, 6), **self._account()}
         yield from self._news_of_saving(now)
         if saved != self._told.get("saved"):
             yield saved or {}

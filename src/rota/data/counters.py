@@ -16,6 +16,7 @@ from rota.data.segments import Segment
 
 ROWS = 1024
 _ROW_BYTES = 128
+TABLE_BYTES = ROWS * _ROW_BYTES
 _ROW = struct.Struct("<9Q")
 _PID = struct.Struct("<Q")
 
@@ -48,8 +49,8 @@ class Counters(NamedTuple):
 class CounterTable:
     """Counts of this process and of those it shares the table with."""
 
-    def __init__(self) -> None:
-        self._segment = segments.private("counters", ROWS * _ROW_BYTES)
+    def __init__(self, segment: Segment | None = None) -> None:
+        self._segment = segments.private("counters", TABLE_BYTES) if segment is None else segment
         self._values = [0] * len(Counters._fields)
         self._at = 0
         self._pid = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from rota.client import stalls
 from rota.core.errors import ConfigError
-from rota.data import budget
+from rota.data import budget, report
 from rota.data.cache import THROTTLE_AT, CacheLayout, FixedSetCache, remove_stale
 from rota.data.counters import Counters, CounterTable
 from rota.data.sources import RawItems, sizes_of
@@ -52,7 +52,7 @@ class CachedDataset:
         if cache_bytes is None:
             cache_bytes = int(share * budget.cache_bytes(environ, reserve_gb, shared=place.shared))
         self.cache = place.open(layout, cache_bytes)
-        self._counts = CounterTable()
+        self._counts = CounterTable(report.publish(environ, self.cache, cache_bytes))
         speed = budget.bytes_per_s(environ) if bytes_per_s is None else bytes_per_s
         self._throttle = None if speed is None else Throttle(self.cache.segment, THROTTLE_AT, speed)
         stalls.add_source(self, CachedDataset._times)

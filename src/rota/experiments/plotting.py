@@ -33,6 +33,7 @@ from rota.experiments.execution import OK, UNSTABLE
 from rota.experiments.job_columns import column_of
 from rota.experiments.keys import LOAD, canonical_name, plain
 from rota.experiments.store import ResultStore, Run
+from rota.profiles.models import Model
 
 JOBS = "set.jobs"
 
@@ -175,6 +176,18 @@ def sensitivity(
     for name in names:
         _one_of("profile", name, tables)
     return [table for name, table in tables.items() if not names or name in names]
+
+
+def profiled(catalogue: str, type_: str | None = None, names: Sequence[str] = ()) -> list[Model]:
+    """Models of a catalogue on one type that `rota profile` wrote, with how each cell was found."""
+    rows = [row for row in profiles.load(catalogue).describe() if row.sensitivities]
+    wanted = type_ or max(gpu_type for row in rows for gpu_type in row.sensitivities)
+    found: dict[str, Model] = {}
+    for row in rows:
+        model = row.models.get(wanted)
+        if model is not None and model.cells is not None and (not names or row.profile in names):
+            found.setdefault(row.profile, model)
+    return list(found.values())
 
 
 def colocation(

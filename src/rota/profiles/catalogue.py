@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 MEASURED = "measured"
-ORIGINS = (MEASURED, "extended", "derived")
-"""Of a row: measured point by point, extended by a model of those who measured, derived by a stated ratio."""
+ORIGINS = (MEASURED, "extended", "derived", "predicted", "learned")
+"""Of a row: measured point by point, extended by a model of those who measured, derived by a stated ratio, predicted by
+the pipeline model of a profiler, learned from jobs while they ran."""
 
 RowKey: TypeAlias = tuple[str, int, str, bool]
 """(profile, GPUs, type, spread)."""
@@ -62,6 +63,8 @@ class ProfileRow:
     """By type; empty for jobs that do not care about CPUs and memory."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """How a rate on one server was found, by type, where it was not measured: extended, derived, estimated."""
+    models: Mapping[str, Model] = field(default_factory=dict)
+    """By type, what a profiler found beside the speeds: how each cell was found, and the pipeline."""
     watts: Mapping[str, float] = field(default_factory=dict)
     """Average power of a GPU while the job runs, by type; only where a file says it."""
 
@@ -171,10 +174,13 @@ class Catalogue:
         return rate
 
     def origin(self, profile: str, gpus: int, type_: str) -> str:
-        """How a rate on one server was found: measured, extended, derived or estimated.
+        """How a rate on one server was found: one of ORIGINS, or estimated.
 
         Raises as `rate` does.
         """
+        model = self._model(profile, gpus, type_)
+        if model is not None:
+            return model.origin
         if self.measured(profile, gpus, type_) is not None:
             return self.origins.get((profile, gpus, type_, False), MEASURED)
         self.rate(profile, gpus, type_)
@@ -305,7 +311,8 @@ class Catalogue:
                 spread_rates=apart,
                 step_s={t: m.step_s for t, m in models.items()},
                 sensitivities={t: m.sensitivity for t, m in models.items() if m.sensitivity is not None},
-                origins=_of_row(self.origins, profile, number),
+                origins={**_of_row(self.origins, profile, number), **_not_measured(models)},
+                models=models,
                 watts=_of_row(self.watts, profile, number),
             )
             for (profile, number), (together, apart, models) in rows.items()
@@ -361,6 +368,10 @@ class Catalogue:
     def _types_of(self, profile: str, gpus: int | None) -> list[str]:
         rates = {t for p, g, t, spread in self.alone if p == profile and gpus in (None, g) and not spread}
         return sorted(rates | {t for p, g, t in self.models if p == profile and (None in (gpus, g) or g == gpus)})
+
+
+def _not_measured(models: Mapping[str, Model]) -> dict[str, str]:
+    return {t: model.origin for t, model in models.items() if model.origin != MEASURED}
 
 
 def _of_row(values: Mapping[RowKey, V], profile: str, gpus: int | None) -> dict[str, V]:

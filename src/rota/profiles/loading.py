@@ -6,7 +6,7 @@ header. TOML (`[[rate]]` tables) and JSON (a list `rate` of objects) hold the sa
 keys at the top level, and may hold `[[model]]` tables as well: step times, and how speed depends on
 CPUs and memory (rota.profiles.models). The keys are name, title, source, licence; `base` (a built-in
 catalogue whose rows apply where the file has none); `pairs` (a file beside this one with further
-rows); `reference` (the type that durations in traces are about if the trace names none). Any of them
+rows); `format` (1); `reference` (the type that durations in traces are about if the trace names none). Any of them
 may be compressed (`.gz`).
 """
 
@@ -21,8 +21,10 @@ from rota.core.errors import ConfigError, UnknownName
 from rota.core.jobs import RECORDED
 from rota.profiles import gpemu, pipeline, recorded
 from rota.profiles.catalogue import MEASURED, AloneRates, Catalogue, PairRates, RowKey
+from rota.profiles.cells import DERIVED as DERIVED_ROW
 from rota.profiles.merging import merged
 from rota.profiles.models import Models, read_models
+from rota.profiles.ratios import derived, read_ratios
 from rota.profiles.rows import ProfileRows, gpu_counts, origins, rates, read_rows, spreads, watts
 
 DATA = Path(__file__).parent / "data"
@@ -107,9 +109,13 @@ def _from_file(path: Path) -> Catalogue:
         alone, models = _over(base, alone, models)
     if not alone and not models:
         raise ConfigError(f"{path} has no row without a partner; give the speed of each job alone")
+    further, faster = derived(read_ratios(rows.ratios, rows.path), alone, models, rows.path)
+    alone = {**alone, **further}
+    models = {**models, **faster}
     beside = path.parent / rows.about["pairs"] if "pairs" in rows.about else None
     all_pairs = partial(_all_pairs, base, beside, pairs)
     origin_of, watts_of = _beside_rates(rows)
+    origin_of.update(dict.fromkeys(further, DERIVED_ROW))
     if base is not None:
         origin_of = {**{key: base.origins[key] for key in base.origins if key not in own_rows}, **origin_of}
         watts_of = {**base.watts, **watts_of}

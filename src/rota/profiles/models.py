@@ -17,6 +17,10 @@
 In JSON a cell that was not measured is null. A model with no more than step_s does not care about
 CPUs and memory. What a model leaves out is taken from the same model (profile, gpus, type) of the
 catalogue's base.
+
+A model that `rota profile` wrote also says how each cell was found and how sure it is
+(rota.profiles.cells), and has the parameters of its pipeline (rota.profiles.stages), from which its
+speed with other storage is computed.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,14 +37,19 @@ import numpy as np
 from rota.core.arrays import FloatArray
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.sensitivity import Sensitivity
+from rota.profiles.cells import KEYS as CELL_KEYS
+from rota.profiles.cells import MEASURED, PREDICTED, CellNotes, read_cells
+from rota.profiles.stages import Stages
 
 ModelKey: TypeAlias = tuple[str, int | None, str]
 """(profile, GPUs or None for any number, type)."""
 Entry: TypeAlias = Mapping[str, Any]
 
 AXES = ("cpu_axis", "memory_axis")
+NOTHING_GAINED = 0.01
+"""A profiled job wants no CPUs and no memory for less than this part of its speed."""
 DEMANDS = ("cpus", "memory_gb", "speedup")
-KEYS = ("profile", "type", "gpus", "step_s", *DEMANDS, *AXES, "speed", "relative_to")
+KEYS = ("profile", "type", "gpus", "step_s", *DEMANDS, *AXES, "speed", "relative_to", *CELL_KEYS, "pipeline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,11 @@ class Model:
     with_storage: Callable[[float], Model] | None = None
     """The same with these MB/s per GPU (0: as published); None for one that was measured, or reads
     nothing."""
+    cells: CellNotes | None = None
+    """How each speed was found; None: all of them were measured."""
+    stages: Stages | None = None
+    """Parameters of its pipeline, where a profiler found them."""
+    origin: str = MEASURED
 
 
 Models: TypeAlias = Mapping[ModelKey, Model]
@@ -84,9 +99,10 @@ def read_models(
 
 def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | None) -> Model:
     known = base.sensitivity if base else None
+    stages = Stages.from_table(entry["pipeline"], place) if "pipeline" in entry else None
     step_s = _positive(entry, "step_s", place, base.step_s if base else None)
     if not any(name in entry for name in (*DEMANDS, *AXES, "speed", "relative_to")):
-        return Model(step_s=step_s, sensitivity=known)
+        return Model(step_s=step_s, sensitivity=known, stages=stages)
     if "speed" in entry:
         cpus, memory = (_axis({**axes, **entry}, name, place) for name in AXES)
         speed = _speeds(entry["speed"], cpus, memory, place)
@@ -100,7 +116,7 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
     if "relative_to" in entry:
         speed = _rebased(entry["relative_to"], cpus, memory, speed, place)
     ideal_memory_gb = _positive(entry, "memory_gb", place, known.ideal_memory_gb if known else None)
-    return Model(
+    model = Model(
         step_s=step_s,
         sensitivity=Sensitivity(
             profile=profile,
@@ -111,6 +127,60 @@ def _model(entry: Entry, axes: Entry, place: str, profile: str, base: Model | No
             ideal_memory_gb=ideal_memory_gb,
             speedup=_positive(entry, "speedup", place, known.speedup if known else None),
         ),
+        cells=read_cells(entry, speed.shape, place),
+        stages=stages,
+    )
+    reads = stages is not None and stages.step_mb > 0
+    return replace(model, with_storage=partial(_on_storage, model)) if reads else model
+
+
+def _on_storage(model: Model, mbps: float) -> Model:
+    """A profiled model on servers with these MB/s per GPU; 0: as it was measured."""
+    if not mbps or model.stages is None:
+        return model
+    changed = restaged(model, replace(model.stages, storage_mbps=mbps), PREDICTED)
+    return replace(changed, with_storage=partial(_on_storage, model))
+
+
+def restaged(model: Model, stages: Stages, origin: str) -> Model:
+    """A profiled model with other parameters of its pipeline: every cell is computed anew.
+
+    What was measured beside what the old parameters say (the residual of a cell) is kept where the
+    same stage holds the job up as before.
+    """
+    table = model.sensitivity
+    if table is None or model.stages is None:
+        return replace(model, stages=stages, origin=origin)
+    at = (table.cpus[:, None], table.memory_gb[None, :])
+    before = model.stages.rate(*at)
+    same = np.argmin(model.stages.bounds(*at), axis=0) == np.argmin(stages.bounds(*at), axis=0)
+    residual = np.where(same, table.speed / model.step_s / before, 1.0)
+    rates = np.where(np.isnan(table.speed), np.nan, stages.rate(*at) * residual)
+    notes = model.cells.all_as(origin) if model.cells is not None else None
+    return Model(
+        step_s=1 / float(np.nanmax(rates)),
+        sensitivity=sensitivity_of(table.profile, table.cpus, table.memory_gb, rates),
+        cells=notes,
+        stages=stages,
+        origin=origin,
+    )
+
+
+def sensitivity_of(profile: str, cpus: FloatArray, memory_gb: FloatArray, rates: FloatArray) -> Sensitivity:
+    """A table of steps/s as speeds relative to the best of them, with the least CPUs and memory that reach it."""
+    best = float(np.nanmax(rates))
+    enough = rates >= best * (1 - NOTHING_GAINED)
+    by_memory = np.flatnonzero(enough.any(axis=0))
+    column = int(by_memory[0])
+    row = int(np.flatnonzero(enough[:, column])[0])
+    return Sensitivity(
+        profile=profile,
+        cpus=cpus,
+        memory_gb=memory_gb,
+        speed=rates / best,
+        ideal_cpus=float(cpus[row]),
+        ideal_memory_gb=float(memory_gb[column]),
+        speedup=float(rates[row, column] / best),
     )
 
 

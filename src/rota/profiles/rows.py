@@ -21,7 +21,9 @@ SLOWEST = 1e-9
 FASTEST = 1e18
 """Steps/s. Beyond these, times and sums of steps are too large or too small for a float."""
 REQUIRED = ("profile", "gpus", "type", "rate")
-ABOUT = ("name", "title", "source", "licence", "base", "pairs", "reference")
+ABOUT = ("name", "title", "source", "licence", "base", "pairs", "reference", "command", "machine", "remarks")
+FORMAT = 1
+"""Version of what `rota profile` writes. A file that does not say it is of this one."""
 
 V = TypeVar("V", int, float, bool)
 
@@ -38,6 +40,8 @@ class ProfileRows:
     """Where each row stands, as people say it: a line or an entry."""
     models: Sequence[Any] = ()
     """The entries of `model`, not looked at yet (rota.profiles.models)."""
+    ratios: Sequence[Any] = ()
+    """The entries of `ratio`, not looked at yet (rota.profiles.ratios)."""
     axes: Mapping[str, Any] = field(default_factory=dict)
     """The axes that hold for all models of the file."""
 
@@ -181,15 +185,17 @@ def _from_json(text: str, path: str) -> ProfileRows:
 
 def _from_entries(document: Any, path: str) -> ProfileRows:
     lists = ("rate", "model")
-    if not isinstance(document, dict) or not any(isinstance(document.get(name), list) for name in lists):
+    if not isinstance(document, dict) or not any(isinstance(document.get(name), list) for name in (*lists, "ratio")):
         raise ConfigError(
             f"{path} has no list `rate` of entries with {', '.join(REQUIRED)} and no list `model`; "
             f"see the documented format"
         )
+    _check_format(document, path)
+    known = ("format", *ABOUT, *AXES, *lists, "ratio")
     for key, value in document.items():
-        if key not in (*ABOUT, *AXES, *lists):
-            raise UnknownName(f"key in {path}:", key, (*ABOUT, *AXES, *lists))
-        if key in lists and not isinstance(value, list):
+        if key not in known:
+            raise UnknownName(f"key in {path}:", key, known)
+        if key in (*lists, "ratio") and not isinstance(value, list):
             fix = f"write its entries as [[{key}]] tables"
             raise ConfigError(f"{path}: {key} = {value!r} is not a list; {fix}")
     entries, models = (document.get(name, []) for name in lists)
@@ -201,7 +207,8 @@ def _from_entries(document: Any, path: str) -> ProfileRows:
     about = {key: str(document[key]) for key in ABOUT if key in document}
     columns = {name: [str(e.get(name, "")) for e in entries] for name in COLUMNS}
     places = [f"entry {n}" for n in range(1, len(entries) + 1)]
-    if not models:
+    ratios = document.get("ratio", [])
+    if not models and not ratios:
         return _rows(path, about, columns, places)
     axes = {key: document[key] for key in AXES if key in document}
     return ProfileRows(
@@ -210,8 +217,16 @@ def _from_entries(document: Any, path: str) -> ProfileRows:
         cells=columns,
         places=places,
         models=models,
+        ratios=ratios,
         axes=axes,
     )
+
+
+def _check_format(document: Mapping[str, Any], path: str) -> None:
+    version = document.get("format", FORMAT)
+    if version != FORMAT:
+        fix = "update Rota, or profile the job again with this one"
+        raise ConfigError(f"{path} has format = {version!r}, and this version of Rota reads format {FORMAT}; {fix}")
 
 
 def _check_columns(given: Iterable[str], path: str, place: str) -> None:

@@ -298,8 +298,9 @@ def test_the_files_in_the_documentation_can_be_read(tmp_path):
     )
     catalogues = [load_text(tmp_path, body, f"page.{kind}") for kind, body in blocks]
 
-    assert len(catalogues) == 3
-    rates, models, changed = catalogues
+    assert len(catalogues) == 4
+    rates, models, changed, profiled = catalogues
+    assert profiled.origin("resnet18", 1, "a100") == "derived"
     assert rates.rate("bert", 2, "a100", spread=True) == 18
     assert models.sensitivity("resnet", 4, "v100").at(6, 62.5) == 1.5
     assert models.sensitivity("lm", 2, "v100") is None

@@ -11,6 +11,7 @@ import numpy as np
 from rota.analysis import plots
 from rota.core.arrays import FloatArray
 from rota.core.sensitivity import Sensitivity
+from rota.profiles.models import Model
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,6 +85,50 @@ def sensitivity(tables: Sequence[Sensitivity]) -> Figure:
         bar.ax.tick_params(labelsize=7.5)
         bar.outline.set_visible(False)
     return figure
+
+
+def profiled(models: Sequence[Model]) -> Figure:
+    """One panel per profiled job: steps/s in every cell, a dot where it was measured, a cross where it failed."""
+    columns = min(3, len(models))
+    rows = -(-len(models) // columns)
+    with plots.styled():
+        figure = plots.new_figure(1.2 + 3.4 * columns, 0.8 + 2.4 * rows)
+        grid = np.atleast_1d(figure.subplots(rows, columns)).ravel()
+        for axes, model in zip(grid, models, strict=False):
+            image = _profiled_panel(axes, model)
+            bar = figure.colorbar(image, ax=axes, aspect=22, pad=0.03)
+            bar.set_label("steps/s", fontsize=8)
+            bar.ax.tick_params(labelsize=7)
+            bar.outline.set_visible(False)
+        for axes in grid[len(models) :]:
+            axes.set_visible(False)
+        figure.supxlabel("CPUs per GPU", fontsize=8.5)
+        figure.supylabel("memory per GPU (GB)", fontsize=8.5)
+    return figure
+
+
+def _profiled_panel(axes: Axes, model: Model) -> Any:
+    table = model.sensitivity
+    notes = model.cells
+    assert table is not None
+    assert notes is not None
+    rates = table.speed / model.step_s
+    top = float(np.nanmax(rates))
+    image = _heat(axes, rates.T, top)
+    axes.invert_yaxis()
+    measured = sum(cell == "measured" for row in notes.origin for cell in row)
+    title = f"{_short(table.profile, 24)}: {measured} of {rates.size} cells measured (dots)"
+    axes.set_title(title, fontsize=8, fontweight="normal")
+    _ticks(axes.set_xticks, table.cpus, 12)
+    _ticks(axes.set_yticks, table.memory_gb, 12)
+    for row, origins in enumerate(notes.origin):
+        for column, origin in enumerate(origins):
+            rate = float(rates[row, column])
+            ink = "black" if rate > 0.55 * top else "white"
+            text = "x" if np.isnan(rate) else f"{rate:.3g}"
+            dotted = f"{text}\n\u2022" if origin == "measured" else text
+            axes.text(row, column, dotted, ha="center", va="center", fontsize=6.5, color=ink)
+    return image
 
 
 def colocation(company: Company) -> Figure:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import tempfile
 from dataclasses import dataclass
 
 from rota.core.errors import ConfigError, UnknownName
 from rota.deploy.agent.main import Equipment
-from rota.deploy.worker.inventory import inspect
+from rota.deploy.worker.inventory import inspect, type_name
 from rota.emulate.cards import card
 
 EMULATE = "emulate:"
@@ -101,10 +100,3 @@ def _found(options: MachineOptions) -> Equipment:
         memory_gb=options.memory_gb or machine.memory_bytes / 1e9, storage_mbps=options.storage_mbps or measured,
         network_gbps=options.network_gbps, rack=options.rack, host=options.host,
     )  # fmt: skip
-
-
-def type_name(driver: str) -> str:
-    """The short name of a GPU, as catalogues use it: `Tesla V100-SXM2-16GB` is v100."""
-    words = re.split(r"[^a-z0-9]+", driver.lower())
-    known = [word for word in words if re.fullmatch(r"[a-z]{1,3}\d{1,4}[a-z]?", word)]
-    return known[0] if known else "-".join(words)

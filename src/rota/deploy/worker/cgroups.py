@@ -20,20 +20,24 @@ from rota.deploy.worker.limits import Enclosure, ResourceLimits
 FOLDER = "rota"
 AGENT_GROUP = "rota-agent"
 """Where the agent moves: version 2 allows no processes in a group whose members have limits."""
-PERIOD_US = 100_000
+PERIOD_US = 20_000
+"""Of quotas. With the kernel's 100 ms a job with steps of 20 ms runs in bursts."""
+_FIRST = {1: ("cpu.shares", "262144"), 2: ("cpu.weight", "10000")}
+"""By version, the most weight that there is: such a group runs as soon as it wants to."""
 _V1_LIMIT = "memory.limit_in_bytes"
 _V1_SWAP_LIMIT = "memory.memsw.limit_in_bytes"
 _log = logging.getLogger(__name__)
-_V1 = ("cpuset", "cpu", "cpuacct", "memory")
-_V2 = ("cpuset", "cpu", "memory")
+_V1 = ("cpuset", "cpu", "cpuacct", "memory", "blkio")
+_V2 = ("cpuset", "cpu", "memory", "io")
 
 
 class ControlGroups:
     """Shared by both versions: a base folder per controller, and what each controller is told."""
 
-    def __init__(self, version: int, bases: Mapping[str, Path]) -> None:
+    def __init__(self, version: int, bases: Mapping[str, Path], folder: str = FOLDER) -> None:
         self.version = version
         self.bases: Mapping[str, Path] = dict(bases)
+        self.folder = folder
 
     def describe(self) -> str:
         """One line that says what is limited and by what."""
@@ -44,6 +48,10 @@ class ControlGroups:
         )
         return f"cgroup v{self.version}: {pinned}, {quota}, {memory}"
 
+    def limits_reads(self) -> bool:
+        """Whether it can hold tasks to a storage bandwidth."""
+        return ("blkio" if self.version == 1 else "io") in self.bases
+
     def enclose(self, name: str, limits: ResourceLimits) -> Enclosure:
         """Make the groups of a task and set its limits.
 
@@ -51,7 +59,7 @@ class ControlGroups:
         """
         enclosure = Enclosure(
             name,
-            {controller: base / FOLDER / name for controller, base in self.bases.items()},
+            {controller: base / self.folder / name for controller, base in self.bases.items()},
             () if "cpuset" in self.bases else limits.cpus,
             None if "memory" in self.bases else limits.memory_bytes,
         )
@@ -75,6 +83,21 @@ class ControlGroups:
             self._set_quota(enclosure.groups["cpu"], limits.quota)
         if "memory" in self.bases and limits.memory_bytes is not None:
             self._set_memory(enclosure.groups["memory"], limits.memory_bytes)
+        if limits.read_bytes_per_s is not None and self.limits_reads():
+            self._set_reads(enclosure, limits.read_bytes_per_s, limits.read_disks)
+        if "cpu" in self.bases and limits.first:
+            group = enclosure.groups["cpu"]
+            for folder in (group.parent, group):
+                file, most = _FIRST[self.version]
+                _put(folder / file, most)
+
+    def _set_reads(self, enclosure: Enclosure, bytes_per_s: int, disks: tuple[str, ...]) -> None:
+        for disk in disks:
+            if self.version == 2:
+                _put(enclosure.groups["io"] / "io.max", f"{disk} rbps={bytes_per_s}")
+            else:
+                file = enclosure.groups["blkio"] / "blkio.throttle.read_bps_device"
+                _put(file, f"{disk} {bytes_per_s}")
 
     def resize(self, name: str, limits: ResourceLimits) -> None:
         """Other limits for a task that runs.
@@ -96,7 +119,7 @@ class ControlGroups:
 
     def attach(self, name: str) -> Enclosure:
         """The groups of a task that was started before, as far as they are there."""
-        groups = {controller: base / FOLDER / name for controller, base in self.bases.items()}
+        groups = {controller: base / self.folder / name for controller, base in self.bases.items()}
         return Enclosure(
             name, {controller: path for controller, path in groups.items() if path.is_dir()}
         )
@@ -105,8 +128,9 @@ class ControlGroups:
         """Groups that are there now."""
         names: set[str] = set()
         for base in self.bases.values():
-            if (base / FOLDER).is_dir():
-                names.update(path.name for path in (base / FOLDER).iterdir() if path.is_dir())
+            folder = base / self.folder
+            if folder.is_dir():
+                names.update(path.name for path in folder.iterdir() if path.is_dir())
         return sorted(names)
 
     def _pin(self, group: Path, cpus: tuple[int, ...]) -> None:
@@ -171,7 +195,7 @@ def _inherit_cpuset(group: Path) -> None:
             _put(group / file, _text(group.parent / file))
 
 
-def open_v1(root: Path | None = None) -> ControlGroups | str:
+def open_v1(root: Path | None = None, folder: str = FOLDER) -> ControlGroups | str:
     """Version 1 with the controllers that may be written, or why not.
 
     `root` replaces what the kernel says.
@@ -191,11 +215,11 @@ def open_v1(root: Path | None = None) -> ControlGroups | str:
         else:
             bases[controller] = base
     if "memory" in bases or "cpuset" in bases:
-        return ControlGroups(1, bases)
+        return ControlGroups(1, bases, folder)
     return "cgroup v1: " + (refused[0] if refused else "not mounted")
 
 
-def open_v2(root: Path | None = None) -> ControlGroups | str:
+def open_v2(root: Path | None = None, folder: str = FOLDER) -> ControlGroups | str:
     """Version 2 with the controllers that may be given to children, or why not."""
     base = _mounted("cgroup2").get("") if root is None else root
     if base is None or not (base / "cgroup.controllers").is_file():
@@ -211,7 +235,8 @@ def open_v2(root: Path | None = None) -> ControlGroups | str:
         _make_room(base)
     except OSError as error:
         return f"cgroup v2: {error.filename}: {error.strerror}"
-    return ControlGroups(2, {controller: base for controller in _V2 if controller in offered})
+    bases = {controller: base for controller in _V2 if controller in offered}
+    return ControlGroups(2, bases, folder)
 
 
 def own_groups(controller: str) -> list[Path]:
@@ -220,14 +245,14 @@ def own_groups(controller: str) -> list[Path]:
     return [group for group in groups if group is not None]
 
 
-def tidy() -> None:
+def tidy(folder: str = FOLDER) -> None:
     """Take away our folders where nobody is left in them.
 
     runc makes some below controllers that we do not use.
     """
     for base in {*_mounted("cgroup").values(), *_mounted("cgroup2").values()}:
         with contextlib.suppress(OSError):
-            (base / FOLDER).rmdir()
+            (base / folder).rmdir()
 
 
 def _make_room(base: Path) -> None:

@@ -78,7 +78,7 @@ class EngineLauncher:
         ending = (self.name, "kill", self._container(str(spec.id)))
         command = Command(self.arguments(spec, variables), own, "/", ending=ending)
         plain = replace(
-            spec, cpu_ids=(), memory_gb=None
+            spec, cpu_ids=(), memory_gb=None, read_mbps=None
         )  # the client of the engine needs no limits
         self._process.run(plain, folder, command)
 
@@ -119,6 +119,10 @@ class EngineLauncher:
         argv += [f"--cpus={limits.quota:g}"] if limits.quota else []
         if limits.memory_bytes:
             argv += [f"--memory={limits.memory_bytes}b", f"--memory-swap={limits.memory_bytes}b"]
+        if limits.read_bytes_per_s:
+            disks = (os.path.realpath(f"/dev/block/{disk}") for disk in limits.read_disks)
+            argv += [f"--device-read-bps={disk}:{limits.read_bytes_per_s}" for disk in disks]
+        argv += ["--cpu-shares=262144"] if limits.first else []
         return argv
 
     def status(self, folder: Path) -> Status:

@@ -18,7 +18,7 @@ from rota.deploy.worker.container import EngineLauncher
 from rota.deploy.worker.cpus import CpuAllocator, shares
 from rota.deploy.worker.inventory import Machine
 from rota.deploy.worker.launcher import Launcher, choose
-from rota.deploy.worker.limits import Backend
+from rota.deploy.worker.limits import Backend, Enclosure
 from rota.deploy.worker.mps import Mps
 from rota.deploy.worker.process import ProcessLauncher
 from rota.deploy.worker.runc import RuncLauncher
@@ -172,8 +172,12 @@ class Host:
     def close(self) -> None:
         """Leave: tasks go on, and the next agent finds them."""
         if not self.table.ids():
-            cgroups.tidy()
+            cgroups.tidy(self.backend.folder or cgroups.FOLDER)
         self.table.close()
+
+    def enclosure(self, task: TaskId) -> Enclosure:
+        """The limits of a task in force; without groups if a container engine holds it to them."""
+        return self.backend.attach(self._prefix + str(task))
 
     def _launcher(self, task: TaskId) -> Launcher:
         spec = self._spec(task)

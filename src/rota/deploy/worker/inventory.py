@@ -144,6 +144,13 @@ def find_gpus() -> tuple[tuple[Gpu, ...], str]:
         nvml.nvmlShutdown()
 
 
+def type_name(driver: str) -> str:
+    """The short name of a GPU, as catalogues use it: `Tesla V100-SXM2-16GB` is v100."""
+    words = re.split(r"[^a-z0-9]+", driver.lower())
+    known = [word for word in words if re.fullmatch(r"[a-z]{1,3}\d{1,4}[a-z]?", word)]
+    return known[0] if known else "-".join(words)
+
+
 def _gpu(nvml: Any, index: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     bus = _text(nvml.nvmlDeviceGetPciInfo(handle).busId).lower()

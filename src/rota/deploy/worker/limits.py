@@ -35,6 +35,12 @@ class ResourceLimits:
     cpus: tuple[int, ...] = ()
     memory_bytes: int | None = None
     quota: float | None = None
+    read_bytes_per_s: int | None = None
+    """From each of `read_disks`, all processes of the task together."""
+    read_disks: tuple[str, ...] = ()
+    """As the kernel numbers them, `254:0`."""
+    first: bool = False
+    """Whether its processes go before those of other programs: for measuring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,8 @@ class Backend(Protocol):
     version: int
     bases: Mapping[str, Path]
     """By controller, the group below which those of tasks are made."""
+    folder: str
+    """The group in them that holds all groups of tasks."""
 
     def describe(self) -> str:
         """One line that says what is limited and by what."""
@@ -131,6 +139,7 @@ class RlimitBackend:
     """Affinity and RLIMIT_DATA, set by the process itself before it becomes the command."""
 
     version = 0
+    folder = ""
 
     def __init__(self, why: str = "") -> None:
         self.why = why
@@ -182,14 +191,20 @@ def _pin_threads(process: procs.Process, cpus: tuple[int, ...]) -> None:
         os.sched_setaffinity(int(thread.name), cpus)
 
 
-def pick(root: Path | None = None) -> Backend:
-    """The best backend that this process is allowed to use, found by trying."""
+def pick(root: Path | None = None, folder: str = "") -> Backend:
+    """The best backend that this process is allowed to use, found by trying.
+
+    `folder` names the group that holds those of tasks, if it is not that of agents.
+    """
     from rota.deploy.worker import cgroups  # cgroups needs the types above
 
     reasons: list[str] = []
-    tries: tuple[Callable[[Path | None], Backend | str], ...] = (cgroups.open_v2, cgroups.open_v1)
+    tries: tuple[Callable[[Path | None, str], Backend | str], ...] = (
+        cgroups.open_v2,
+        cgroups.open_v1,
+    )
     for attempt in tries:
-        backend = attempt(root)
+        backend = attempt(root, folder or cgroups.FOLDER)
         if not isinstance(backend, str):
             return backend
         reasons.append(backend)

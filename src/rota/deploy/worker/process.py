@@ -51,7 +51,14 @@ def limits_of(spec: TaskSpec) -> ResourceLimits:
     """Whole CPUs by pinning, fractions by a quota; CPUs that are not there are not limited."""
     fraction = spec.cpus != int(spec.cpus) and not spec.virtual
     size = None if spec.memory_gb is None else int(spec.memory_gb * 1e9)
-    return ResourceLimits(spec.cpu_ids, size, spec.cpus if fraction else None)
+    return ResourceLimits(
+        cpus=spec.cpu_ids,
+        memory_bytes=size,
+        quota=spec.cpus if fraction else None,
+        read_bytes_per_s=None if spec.read_mbps is None else int(spec.read_mbps * 1e6),
+        read_disks=spec.read_disks,
+        first=spec.first,
+    )
 
 
 class ProcessLauncher:

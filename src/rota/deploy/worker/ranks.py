@@ -11,6 +11,7 @@ from rota.client.wire import whole
 
 _LONGEST_TEXT = 4096
 _LONGEST_S = 86400.0
+_LATEST_S = 1e10
 _LONGEST_ATTEMPT_S = 1e9
 
 
@@ -50,6 +51,8 @@ class Rank:
     rank: int
     phase: RankPhase = RankPhase.STARTING
     step: int = 0
+    step_at: float = 0.0
+    """When it finished that step, in seconds since boot; 0 if it did not say."""
     saved: int | None = None
     saved_path: str | None = None
     failure: str | None = None
@@ -132,6 +135,8 @@ def after_message(rank: Rank, message: dict[str, Any]) -> Rank | None:
     else:
         return None
     moved = replace(rank, step=max(step, rank.step), phase=phase, spent=_spent(rank, message))
+    if operation == "progress":
+        moved = replace(moved, step_at=_instant(message.get("at")))
     if operation == "hello":
         saves = message.get("saves") is not False
         return replace(moved, connected=True, pid=whole(message, "pid"), saves=saves)
@@ -171,6 +176,13 @@ def _saved(rank: Rank, step: int, message: dict[str, Any]) -> Rank | None:
     if rank.saved is not None and rank.saved > step:
         return done
     return replace(done, saved=step, saved_path=path)
+
+
+def _instant(value: object) -> float:
+    """A time in a message, seconds since boot; 0 when it is missing or cannot be one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return float(value) if 0 < value < _LATEST_S else 0.0
 
 
 def _seconds(value: object, longest_s: float = _LONGEST_S) -> float:

@@ -127,7 +127,7 @@ class RuncLauncher:
         That is from the root in version 2, and from runc's own in version 1.
         """
         limits = self._process.limits
-        group = f"{FOLDER}/{self.prefix}{task}"
+        group = f"{limits.folder or FOLDER}/{self.prefix}{task}"
         if limits.version != 2:
             return group
         base = next(iter(limits.bases.values()))

@@ -90,6 +90,9 @@ class TaskSpec:
     virtual: bool = False  # the machine has fewer CPUs than were asked for
     log_segment_mb: float = 1.0  # size of a file of output
     user: JobUser | None = None  # None: the agent's own
+    read_mbps: float | None = None  # MB/s of reads from storage, for measuring; None: no limit
+    read_disks: tuple[str, ...] = ()  # which disks that is about, `254:0`
+    first: bool = False  # before other programs of the machine, for measuring
 
     def __post_init__(self) -> None:
         where = f"task {self.id}"
@@ -103,9 +106,9 @@ class TaskSpec:
             raise ConfigError(
                 f"{where}: memory_gb is {self.memory_gb}; give more than 0, or nothing for no limit"
             )
-        for name in ("log_mb", "log_segment_mb"):
+        for name in ("log_mb", "log_segment_mb", "read_mbps"):
             size = getattr(self, name)
-            if not (math.isfinite(size) and size > 0):
+            if size is not None and not (math.isfinite(size) and size > 0):
                 raise ConfigError(f"{where}: {name} is {size}; give more than 0")
         for name in ("cwd", "checkpoints", "logs"):
             value = getattr(self, name)

@@ -54,6 +54,21 @@ def measure(
         Path(name).unlink(missing_ok=True)
 
 
+def disk_of(path: str | Path) -> str:
+    """The disk that holds a path, as the kernel numbers it (`254:0`); empty if it is on none.
+
+    A partition has no limits of its own: its disk has.
+    """
+    device = Path(path).stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    entry = Path("/sys/dev/block") / number
+    if not entry.exists():
+        return ""
+    if (entry / "partition").exists():
+        return (entry.resolve().parent / "dev").read_text(encoding="ascii").strip()
+    return number
+
+
 def _allows_direct(name: str) -> bool:
     if not hasattr(os, "O_DIRECT"):
         return False

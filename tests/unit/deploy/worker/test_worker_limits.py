@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rota.core.errors import ConfigError
 from rota.deploy.worker import limits
 from rota.deploy.worker.cgroups import ControlGroups, open_v1, open_v2
 from rota.deploy.worker.limits import ResourceLimits, RlimitBackend, clear, pick
+from rota.deploy.worker.storage import disk_of
 
 PREFIX = f"test{os.getpid()}-"
 
@@ -58,9 +60,9 @@ def test_version_2_is_told_cpus_quota_and_memory(tmp_path):
 
     group = tmp_path / "rota/t"
     assert made.folders == (group,)
-    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu +cpuset +memory"
+    assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu +cpuset +io +memory"
     assert (group / "cpuset.cpus").read_text() == "0,2"
-    assert (group / "cpu.max").read_text() == "150000 100000"
+    assert (group / "cpu.max").read_text() == "30000 20000"
     assert (group / "memory.max").read_text() == "1000"
     assert "cgroup v2" in backend.describe()
     assert backend.names() == ["t"]
@@ -75,11 +77,11 @@ def test_version_2_is_told_other_limits_of_a_task_that_runs(tmp_path):
 
     backend.resize("t", ResourceLimits((1,), 2000, None))
     assert [(group / name).read_text() for name in ("cpuset.cpus", "cpu.max", "memory.max")] == [
-        "1", "max 100000", "2000",
+        "1", "max 20000", "2000",
     ]  # fmt: skip
 
     backend.resize("t", ResourceLimits((1,), 500, 0.5))
-    assert (group / "cpu.max").read_text() == "50000 100000"
+    assert (group / "cpu.max").read_text() == "10000 20000"
     assert (group / "memory.max").read_text() == "2000", "600 bytes are in use"
 
 
@@ -101,7 +103,7 @@ def test_version_1_really_holds_the_limits(v1):
     if "cpuset" in made.groups:
         assert (made.groups["cpuset"] / "cpuset.cpus").read_text().strip() == "0"
     if "cpu" in made.groups:
-        assert (made.groups["cpu"] / "cpu.cfs_quota_us").read_text().strip() == "50000"
+        assert (made.groups["cpu"] / "cpu.cfs_quota_us").read_text().strip() == "10000"
     assert made.remove()
     assert not made.groups["memory"].exists()
 
@@ -158,3 +160,31 @@ def test_a_group_made_while_its_parent_is_taken_away_is_made_all_the_same(tmp_pa
 
     assert backend.enclose("t", ResourceLimits()).groups["memory"].is_dir()
     assert limits.Enclosure("t").members() == []
+
+
+def test_version_2_is_told_how_fast_a_task_may_read_and_that_it_goes_first(tmp_path):
+    backend = open_v2(imitation_of_v2(tmp_path), "rota-profile")
+
+    backend.enclose("t", ResourceLimits((0,), read_bytes_per_s=5_000_000, read_disks=("254:0",), first=True))
+
+    group = tmp_path / "rota-profile/t"
+    assert (group / "io.max").read_text() == "254:0 rbps=5000000"
+    assert (group / "cpu.weight").read_text() == "10000"
+    assert (group.parent / "cpu.weight").read_text() == "10000"
+
+
+def test_reads_past_the_page_cache_are_really_held_to_their_limit(v1, tmp_path):
+    disk = disk_of(tmp_path)
+    if "blkio" not in v1.bases or not disk:
+        pytest.skip(f"no blkio controller, or {tmp_path} is on no disk")
+    file = tmp_path / "data"
+    file.write_bytes(os.urandom(8 << 20))
+    os.sync()
+    made = v1.enclose(PREFIX + "r", ResourceLimits(read_bytes_per_s=8_000_000, read_disks=(disk,)))
+    enter = f"echo $$ > {made.groups['blkio']}/cgroup.procs"
+
+    begun = time.monotonic()
+    subprocess.run(["sh", "-c", f"{enter}; exec dd if={file} of=/dev/null bs=1M iflag=direct"], check=True)
+
+    assert 0.7 < time.monotonic() - begun < 4.0
+    assert made.remove()

@@ -1,0 +1,221 @@
+"""When to believe a speed: blocks of steps, blocks that other programs disturbed, and the interval of the mean.
+
+The first steps are left out: what the data loader had ready (workers x prefetch + 1), and by MSER
+what else is not steady. The rest is cut into blocks of at least max(1 s, 10 quota periods, 10
+steps). While neighbours are alike (lag-1 correlation above 0.3) two blocks become one. A speed is
+believed with 8 blocks and a 95 % interval of at most +-3 %.
+
+A block is thrown away if the hypervisor took more than 2 % of the CPUs (steal), or if the job may
+have been denied more than 5 %. Three things each bound what it was denied, so the least of them does;
+the first two relative to the CPU time it may use (of one CPU at most), the third to the time that
+passed:
+
+    foreign   what other programs used of its CPUs (/proc/stat less the CPU time of its group)
+    unused    what it was allowed and did not use
+    waiting   how long threads of one of its processes were ready to run and did not (run delay), less
+              the time in which its own quota held them up; of the process that waited most: stages of
+              a pipeline work at the same time, so the slowest of them sets the pace
+
+A job that waits for its device has threads that rarely wait for a CPU; one that lacks CPUs uses all
+it is allowed. In both a busy neighbour does no harm, and is not held against the measurement.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rota.analysis.student import quantile
+from rota.analysis.warmup import mser
+from rota.profiles.stages import QUOTA_PERIOD_S
+
+LEAST_S = max(1.0, 10 * QUOTA_PERIOD_S)
+LEAST_STEPS = 10
+ENOUGH_BLOCKS = 8
+WIDE = 0.03
+CONFIDENCE = 0.95
+ALIKE = 0.3
+MOST_STOLEN = 0.02
+MOST_DENIED = 0.05
+TRIED_BLOCKS = 12
+"""After so many, of which three quarters were disturbed, a run is given up."""
+PREFETCH = 2
+"""Batches that a worker of PyTorch's DataLoader makes ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Seconds counted since some moment."""
+
+    own_s: float = 0.0
+    """CPU time of the job's processes."""
+    busy_s: float = 0.0
+    """CPU time of everybody on the CPUs of the job."""
+    stolen_s: float = 0.0
+    """Of these CPUs, taken by the hypervisor."""
+    waiting_s: Mapping[int, float] = field(default_factory=dict)
+    """By process, in which its threads were ready to run and did not."""
+    throttled_s: float = 0.0
+    """In which its quota held it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A moment of a run: how many steps were finished, and what was used until then."""
+
+    at: float
+    step: float
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some steps that followed each other."""
+
+    seconds: float
+    steps: float
+    stolen: float
+    """Part of the CPUs that the hypervisor took."""
+    denied: float
+    """At most this part of the CPU time it wanted did the job not get, because of others."""
+    own_s: float
+
+    @property
+    def rate(self) -> float:
+        """Steps/s."""
+        return self.steps / self.seconds
+
+    @property
+    def clean(self) -> bool:
+        """Whether it may be believed."""
+        return self.stolen <= MOST_STOLEN and self.denied <= MOST_DENIED
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A speed with how sure it is."""
+
+    rate: float
+    half_width: float
+    """Of the 95 % interval, relative; infinite for fewer than two blocks."""
+    blocks: int
+    thrown_away: int
+    cpu_s: float
+    """CPU seconds of a step."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more has to be measured."""
+        return self.blocks >= ENOUGH_BLOCKS and self.half_width <= WIDE
+
+
+def blocks_of(ticks: Sequence[Tick], cpus: float, cpu_count: int) -> list[Block]:
+    """Blocks of a run with this allowance of CPUs, pinned to so many of them."""
+    found = []
+    first = None
+    for tick in ticks:
+        if first is None:
+            first = tick
+        elif tick.at - first.at >= LEAST_S and tick.step - first.step >= LEAST_STEPS:
+            found.append(_block(first, tick, cpus, cpu_count))
+            first = tick
+    return found
+
+
+def _block(first: Tick, last: Tick, cpus: float, cpu_count: int) -> Block:
+    wall_s = last.at - first.at
+    own_s = last.usage.own_s - first.usage.own_s
+    foreign_s = last.usage.busy_s - first.usage.busy_s - own_s
+    unused_s = cpus * wall_s - own_s
+    throttled_s = last.usage.throttled_s - first.usage.throttled_s
+    before = first.usage.waiting_s
+    waits = (total - before.get(process, 0.0) for process, total in last.usage.waiting_s.items())
+    waiting_s = max(waits, default=0.0) - throttled_s
+    allowed_s = wall_s * min(1.0, cpus)
+    denied = min(foreign_s / allowed_s, unused_s / allowed_s, waiting_s / wall_s)
+    return Block(
+        seconds=wall_s,
+        steps=last.step - first.step,
+        stolen=(last.usage.stolen_s - first.usage.stolen_s) / (wall_s * max(cpu_count, 1)),
+        denied=max(0.0, denied),
+        own_s=own_s,
+    )
+
+
+def hopeless(blocks: Sequence[Block]) -> bool:
+    """Whether others disturb so much that waiting for better blocks does not pay."""
+    return len(blocks) >= TRIED_BLOCKS and sum(block.clean for block in blocks) < len(blocks) / 4
+
+
+def after_start(ticks: Sequence[Tick], workers: int) -> list[Tick]:
+    """Without the steps whose data were ready before the first."""
+    if not ticks:
+        return []
+    least = ticks[0].step + workers * PREFETCH + 1
+    return [tick for tick in ticks if tick.step >= least]
+
+
+def estimate(blocks: Sequence[Block]) -> Estimate | None:
+    """The speed that blocks tell; None without a single clean one."""
+    steady = list(blocks[_warm_up(blocks) :])
+    clean = [block for block in steady if block.clean]
+    if not clean:
+        return None
+    kept = _independent(clean)
+    rates = np.array([block.rate for block in kept])
+    seconds = sum(block.seconds for block in clean)
+    steps = sum(block.steps for block in clean)
+    half = math.inf
+    if len(kept) > 1:
+        spread = float(rates.std(ddof=1)) / math.sqrt(len(kept))
+        half = quantile(CONFIDENCE, len(kept) - 1) * spread / float(rates.mean())
+    return Estimate(
+        rate=steps / seconds,
+        half_width=half,
+        blocks=len(kept),
+        thrown_away=len(steady) - len(clean),
+        cpu_s=sum(block.own_s for block in clean) / steps,
+    )
+
+
+def _warm_up(blocks: Sequence[Block]) -> int:
+    """How many blocks at the beginning are not steady yet."""
+    rates = np.array([block.rate for block in blocks])
+    if len(rates) < 6:
+        return 0
+    cut = mser(rates, batch=1)
+    return len(rates) // 2 if cut is None else cut
+
+
+def _independent(blocks: list[Block]) -> list[Block]:
+    """Blocks that say something new each: neighbours that are alike become one."""
+    while len(blocks) >= ENOUGH_BLOCKS and _lag_1(blocks) > ALIKE:
+        blocks = [_joined(a, b) for a, b in zip(blocks[::2], blocks[1::2], strict=False)]
+    return blocks
+
+
+def _lag_1(blocks: Sequence[Block]) -> float:
+    rates = np.array([block.rate for block in blocks])
+    apart = rates - rates.mean()
+    total = float((apart**2).sum())
+    return 0.0 if total <= 0 else float((apart[1:] * apart[:-1]).sum()) / total
+
+
+def _joined(first: Block, second: Block) -> Block:
+    seconds = first.seconds + second.seconds
+    return Block(
+        seconds=seconds,
+        steps=first.steps + second.steps,
+        stolen=(first.stolen * first.seconds + second.stolen * second.seconds) / seconds,
+        denied=(first.denied * first.seconds + second.denied * second.seconds) / seconds,
+        own_s=first.own_s + second.own_s,
+    )
+
+
+def drifted(rates: Sequence[float], most: float) -> bool:
+    """Whether speeds of the same cell are further apart than this part of them."""
+    return any(abs(a - b) > most * max(a, b) for a, b in itertools.combinations(rates, 2))

@@ -1,0 +1,96 @@
+"""A GPU type that nobody measured, given by a ratio: how many times as fast its device is for one model.
+
+    [[ratio]]
+    profile = "resnet18"
+    type = "a100"            # what is wanted
+    of = "v100"              # what was measured
+    ratio = 1.9              # of the device alone, not of the whole job
+    source = "vendor's figure for fp16"
+
+A model with pipeline parameters keeps its CPUs and storage, which do not care which GPU they feed:
+only its device is faster. A rate, or a model without parameters, is multiplied. All of it is marked
+`derived`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rota.core.errors import ConfigError, UnknownName
+from rota.profiles.catalogue import AloneRates, RowKey
+from rota.profiles.cells import DERIVED
+from rota.profiles.models import Model, ModelKey, Models, restaged
+
+KEYS = ("profile", "type", "of", "ratio", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One entry."""
+
+    profile: str
+    type: str
+    of: str
+    ratio: float
+    source: str
+
+
+def read_ratios(entries: Sequence[Any], path: str) -> list[Ratio]:
+    """The ratios of a file."""
+    return [_read(entry, f"{path}, ratio {number}") for number, entry in enumerate(entries, 1)]
+
+
+def _read(entry: Any, place: str) -> Ratio:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{place}: {entry!r} is not a table with {', '.join(KEYS[:-1])}")
+    for name in entry:
+        if name not in KEYS:
+            raise UnknownName(f"key in {place}:", name, KEYS)
+    for name in ("profile", "type", "of"):
+        if not isinstance(entry.get(name), str) or not entry[name].strip():
+            raise ConfigError(f'{place}: {name} is missing; give e.g. {name} = "v100"')
+    value = entry.get("ratio")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ConfigError(f"{place}: ratio = {value!r} cannot be used; give a number > 0")
+    return Ratio(entry["profile"], entry["type"], entry["of"], float(value), str(entry.get("source", "")))
+
+
+def derived(
+    ratios: Sequence[Ratio], alone: AloneRates, models: Models, path: str
+) -> tuple[dict[RowKey, float], dict[ModelKey, Model]]:
+    """The rows and models that the ratios add; what was measured is never replaced."""
+    rows: dict[RowKey, float] = {}
+    more: dict[ModelKey, Model] = {}
+    for ratio in ratios:
+        own_rows = {
+            (profile, gpus, ratio.type, spread): rate * ratio.ratio
+            for (profile, gpus, type_, spread), rate in alone.items()
+            if (profile, type_) == (ratio.profile, ratio.of)
+        }
+        own_models = {
+            (profile, gpus, ratio.type): _faster(model, ratio.ratio)
+            for (profile, gpus, type_), model in models.items()
+            if (profile, type_) == (ratio.profile, ratio.of)
+        }
+        if not own_rows and not own_models:
+            raise ConfigError(
+                f"{path}: a ratio of {ratio.profile!r} to {ratio.of}, which has no speed there; measure it"
+            )
+        rows.update({key: rate for key, rate in own_rows.items() if key not in alone})
+        more.update({key: model for key, model in own_models.items() if key not in models})
+    return rows, more
+
+
+def _faster(model: Model, ratio: float) -> Model:
+    if model.stages is None or model.stages.device_rate is None:
+        return replace(
+            model,
+            step_s=model.step_s / ratio,
+            with_storage=None,
+            cells=model.cells.all_as(DERIVED) if model.cells else None,
+            origin=DERIVED,
+        )
+    return restaged(model, model.stages.on_device(ratio), DERIVED)

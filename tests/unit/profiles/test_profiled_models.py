@@ -1,0 +1,187 @@
+"""What `rota profile` writes: pipeline parameters, cells with origins and errors, ratios for other types."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from rota import profiles
+from rota.cli.main import main
+from rota.core.errors import ConfigError
+from rota.profiles.cells import CellNotes
+from rota.profiles.stages import Stages
+from rota.profiles.writing import ProfiledModel, ProfileDocument, document_text
+
+STAGES = Stages(
+    device_rate=50.0, cpu_s=0.01, workers=2, prepare_s=0.01, fetch_s=0.002, step_mb=0.2, data_gb=10.0,
+    reserve_gb=0.5, reserve_part=0.25, storage_mbps=100.0,
+)  # fmt: skip
+
+
+def a_model(stages=STAGES, cpus=(0.25, 0.5, 1.0), memory=(0.5, 4.0, 14.0), rates=None, **changes):
+    cpus, memory = np.array(cpus), np.array(memory)
+    rates = stages.rate(cpus[:, None], memory[None, :]) if rates is None else rates
+    notes = CellNotes(
+        origin=tuple(tuple("measured" if c == 0 else "predicted" for c in range(len(memory))) for _ in cpus),
+        error=np.full((len(cpus), len(memory)), 0.02),
+    )
+    given = {"profile": "r18", "type": "v100", "gpus": 1, "cpus": cpus, "memory_gb": memory}
+    return ProfiledModel(**{**given, "rates": rates, "cells": notes, "stages": stages, **changes})
+
+
+def written(path, *models, more="", **about):
+    path.write_text(document_text(ProfileDocument(name="mine", models=models, about=about)) + more)
+    return path
+
+
+def test_the_slowest_stage_sets_the_pace():
+    assert STAGES.limit(2.0, 14.0) == "device"
+    assert float(STAGES.rate(2.0, 14.0)) == 50.0
+    assert float(STAGES.rate(0.25, 14.0)) == pytest.approx(25.0)
+    assert STAGES.limit(0.25, 14.0) == "CPUs"
+    assert STAGES.limit(2.0, 0.5, mbps=5.0) == "storage"
+    assert float(STAGES.rate(2.0, 0.5, mbps=5.0)) == pytest.approx(25.0)
+    assert STAGES.knee_cpus(14.0) == pytest.approx(0.5)
+
+
+def test_a_worker_reads_and_then_prepares():
+    one = Stages(device_rate=1000.0, workers=1, prepare_s=0.01, step_mb=0.1, storage_mbps=10.0)
+
+    assert float(one.rate(8.0, 1.0)) == pytest.approx(50.0)
+
+
+def test_without_workers_the_stages_add_up():
+    alone = Stages(device_rate=50.0, cpu_s=0.01, prepare_s=0.01)
+
+    assert float(alone.rate(1.0, 1.0)) == pytest.approx(1 / 0.03)
+    assert float(alone.rate(0.1, 1.0)) == pytest.approx(10.0, rel=0.15)
+
+
+def test_half_of_the_memory_that_is_not_reserved_caches_half_of_the_data():
+    assert float(STAGES.cached(0.5)) == 0.0
+    assert float(STAGES.cached(20 / 3)) == pytest.approx(0.5)
+    for part in (0.0, 0.05, 0.5, 1.0):
+        assert float(STAGES.cached(STAGES.memory_for(part))) == pytest.approx(part)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    catalogue = profiles.load(written(tmp_path / "r18.toml", a_model(), command='python "train.py"\n'))
+
+    model = catalogue.models["r18", 1, "v100"]
+    assert model.stages == STAGES
+    assert model.cells.origin[1] == ("measured", "predicted", "predicted")
+    assert model.cells.error.max() == 0.02
+    assert catalogue.rate("r18", 1, "v100") == pytest.approx(50.0, rel=1e-5)
+    assert model.sensitivity.ideal_cpus == 0.5
+    assert catalogue.about["command"] == 'python "train.py"\n'
+
+
+def test_another_storage_is_computed_from_the_pipeline_and_marked_predicted(tmp_path):
+    catalogue = profiles.load(written(tmp_path / "r18.toml", a_model()))
+
+    slow = catalogue.with_storage({"v100": 5.0})
+
+    model = slow.models["r18", 1, "v100"]
+    rates = model.sensitivity.speed / model.step_s
+    assert rates[2, 0] == pytest.approx(25.0, rel=1e-4)
+    assert rates[2, 2] == pytest.approx(50.0, rel=1e-4)
+    assert slow.origin("r18", 1, "v100") == "predicted"
+    assert slow.with_storage({"v100": 100.0}).rate("r18", 1, "v100") == pytest.approx(50.0, rel=1e-4)
+
+
+def test_a_type_that_nobody_measured_is_given_by_a_ratio_and_marked(tmp_path):
+    ratio = '\n[[ratio]]\nprofile = "r18"\ntype = "a100"\nof = "v100"\nratio = 2\nsource = "data sheet"\n'
+    catalogue = profiles.load(written(tmp_path / "r18.toml", a_model(), more=ratio))
+
+    model = catalogue.models["r18", 1, "a100"]
+    rates = model.sensitivity.speed / model.step_s
+    assert rates[2, 2] == pytest.approx(100.0, rel=1e-4)
+    assert rates[0, 2] == pytest.approx(25.0, rel=1e-4), "CPUs do not care which GPU they feed"
+    assert catalogue.origin("r18", 1, "a100") == "derived"
+    assert catalogue.origin("r18", 1, "v100") == "measured"
+    row = next(row for row in catalogue.describe() if "a100" in row.rates)
+    assert row.origins == {"a100": "derived"}
+
+
+def test_a_ratio_also_multiplies_rates_of_a_base(tmp_path):
+    path = tmp_path / "more.toml"
+    path.write_text(
+        'base = "gavel"\n[[ratio]]\nprofile = "ResNet-18 (batch size 32)"\ntype = "a100"\nof = "v100"\nratio = 2.0\n'
+    )
+
+    catalogue = profiles.load(path)
+
+    name = "ResNet-18 (batch size 32)"
+    assert catalogue.rate(name, 1, "a100") == 2 * catalogue.rate(name, 1, "v100")
+    assert catalogue.origin(name, 1, "a100") == "derived"
+
+
+def test_a_profile_and_a_built_in_catalogue_go_together(tmp_path):
+    path = written(tmp_path / "r18.toml", a_model())
+
+    both = profiles.load(f"{path},gavel")
+
+    assert both.rate("r18", 1, "v100") == pytest.approx(50.0, rel=1e-4)
+    assert both.sensitivity("r18", 1, "v100") is not None
+    assert both.rate("ResNet-18 (batch size 32)", 1, "v100") > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("format = 1", "format = 2", "format = 2"),
+        ("device_rate = 50.0", "device_rate = nan", "device_rate = nan"),
+        ("device_rate = 50.0", "device_rat = 50.0", "did you mean 'device_rate'"),
+        ("step_s = 0.02", "step_s = nan", "step_s = nan"),
+        ("    [0.02, 0.02, 0.02],\n", "", "error must have 3 rows"),
+        ("    [0.02, 0.02, 0.02],", "    [-1, 0.02, 0.02],", "-1"),
+        ('["measured", "predicted"', '["guessed", "predicted"', "guessed"),
+        ("reserve_part = 0.25", "reserve_part = 1.5", "reserve_part"),
+    ],
+)
+def test_a_damaged_profile_is_refused_with_its_place(tmp_path, old, new, said):
+    text = document_text(ProfileDocument(name="mine", models=[a_model()]))
+    assert old in text
+    path = tmp_path / "r18.toml"
+    path.write_text(text.replace(old, new, 1))
+
+    with pytest.raises(ConfigError) as caught:
+        profiles.load(path)
+
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_measured_and_predicted_cells_are_told_apart_in_words_and_in_a_figure(tmp_path, capsys):
+    path = written(tmp_path / "r18.toml", a_model())
+
+    assert main(["profiles", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "25 +-2.0 %" in shown
+    assert "25 +-2.0 % p" in shown
+    assert "CPUs beyond which nothing is gained" in shown
+
+    assert main(["profiles", str(path), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["rows"][0]
+    assert row["profiled"]["v100"]["cells"]["origin"][0] == ["measured", "predicted", "predicted"]
+    assert row["profiled"]["v100"]["pipeline"]["device_rate"] == 50.0
+
+    figure = tmp_path / "heat.png"
+    assert main(["plot", "sensitivity", "--profiles", str(path), "-o", str(figure)]) == 0
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_cell_whose_run_failed_keeps_its_reason(tmp_path):
+    rates = STAGES.rate(np.array([0.25, 0.5, 1.0])[:, None], np.array([0.5, 4.0, 14.0])[None, :])
+    rates[0, 0] = math.nan
+    cells = CellNotes(
+        origin=(("failed", "predicted", "predicted"), *[("predicted",) * 3] * 2),
+        error=np.full((3, 3), math.nan),
+        reasons=(("out-of-memory", "", ""), *[("",) * 3] * 2),
+    )
+
+    catalogue = profiles.load(written(tmp_path / "r18.toml", a_model(rates=rates, cells=cells)))
+
+    assert catalogue.models["r18", 1, "v100"].cells.reasons[0][0] == "out-of-memory"
+    assert math.isnan(catalogue.sensitivity("r18", 1, "v100").speed[0, 0])

@@ -119,6 +119,13 @@ class Heartbeats:
         progress = self._progress.get(key)
         return 0 if progress is None else progress.step
 
+    def live_steps(self) -> dict[int, int]:
+        """The last steps of all attempts that were heard of, by job. For any thread: a copy of a moment."""
+        steps: dict[int, int] = {}
+        for (job, _), progress in dict(self._progress).items():
+            steps[job] = max(steps.get(job, 0), progress.step)
+        return steps
+
     def take(self, report: AgentReport) -> bool:
         """Take over a report; False if a newer one was there already."""
         contact = self.of(report.node)

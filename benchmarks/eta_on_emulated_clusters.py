@@ -1,6 +1,6 @@
 """How often `rota eta` names the round in which a job starts, on emulated clusters where nobody else comes.
 
-    python benchmarks/eta_on_emulated_clusters.py [--time-scale 5] [--jobs 260] [policy ...]
+    python benchmarks/eta_on_emulated_clusters.py [--time-scale 5] [--jobs 340] [policy ...]
 
 A cluster of its own for every policy (all at the same time), all jobs submitted at once, one question for all that wait
 after a round; then the real starts from the journal. A line of JSON per policy.
@@ -91,7 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("policies", nargs="*", default=list(POLICIES))
     parser.add_argument("--time-scale", type=float, default=5.0)
-    parser.add_argument("--jobs", type=int, default=260)
+    parser.add_argument("--jobs", type=int, default=340)
     parser.add_argument("--longest", type=float, default=2.4, help="rounds that the longest job takes")
     parser.add_argument("--server", default="v100=48/4")
     parser.add_argument("--seed", type=int, default=0)

@@ -101,8 +101,9 @@ class Answers:
     def _what_if(self, question: Mapping[str, Any], _: float) -> Fields:
         tenant = question.get("tenant")
         fields = dict(question["change"])
-        for number in [fields["job"]] if fields.get("job", -1) >= 0 else []:
-            self._job(number, tenant)
+        for number in (fields.get("job", -1), *fields.get("cancel", ())):
+            if number >= 0:
+                self._job(int(number), tenant)
         fork = self._fork(question)
         return {**self._times(fork), **what_if.what_if(fork, change_from(fields), tenant=tenant)}
 

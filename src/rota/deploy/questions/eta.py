@@ -154,7 +154,7 @@ def _too_far(alone: Future) -> str:
 
 def naive_start(fork: Fork, history: History, number: int) -> float | None:
     """The estimate of a queue: jobs that wait before it, over the rate at which jobs started lately."""
-    recent = [at for at in history.ended if at <= fork.now]
+    recent = [at for at in history.starts if at <= fork.now]
     if len(recent) < 2 or recent[-1] <= recent[0]:
         return None
     rate = (len(recent) - 1) / (fork.now - recent[0]) if fork.now > recent[0] else 0.0

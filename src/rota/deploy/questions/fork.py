@@ -30,7 +30,7 @@ from rota.engine.trigger import Trigger
 
 NOBODY_COMES: Jobs = table(profile_names=[], gpus=[], total_steps=[], submitted=[])
 _STUCK_ROUNDS = 100
-"""Rounds in which nothing runs and nobody comes, after which nothing will."""
+"""Rounds in which nothing that runs comes to an end, and nobody starts or comes, after which nothing will."""
 
 
 @dataclass(kw_only=True)
@@ -148,6 +148,7 @@ class _Run:
         )
         self._observers = observers
         self._idle_since = math.inf
+        self._started = 0
 
     def run(self, until: float, finished: Callable[[Story], bool]) -> Future:
         fork = self._fork
@@ -194,7 +195,10 @@ class _Run:
             return False
         if len(self._fork.state) == 0:
             return True
-        self._idle_since = math.inf if world.runs else min(self._idle_since, world.now())
+        started = len(world.story.starts)
+        moves = world.something_ends or started > self._started
+        self._started = started
+        self._idle_since = math.inf if moves else min(self._idle_since, world.now())
         return world.now() - self._idle_since > _STUCK_ROUNDS * self._fork.setup.rules.round_s
 
 

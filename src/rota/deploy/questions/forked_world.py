@@ -105,9 +105,9 @@ class ForkedWorld(World):
         return self._first_news is not None
 
     @property
-    def runs(self) -> bool:
-        """Whether something runs."""
-        return self._tasks is not None
+    def something_ends(self) -> bool:
+        """Whether something runs that comes to its end."""
+        return self._tasks is not None and bool(np.isfinite(self._tasks.left).any())
 
     # Time
 

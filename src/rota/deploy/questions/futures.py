@@ -44,7 +44,7 @@ class History:
     """The first ones first."""
     lengths: tuple[float, ...]
     """Seconds that jobs ran of which nobody had said how long they are."""
-    ended: tuple[float, ...]
+    starts: tuple[float, ...]
     """When jobs started lately, for the rate of service."""
 
     def gaps(self, now: float) -> list[float]:
@@ -71,7 +71,7 @@ def history_of(jobs: Iterable[Job]) -> History:
     return History(
         submissions=submissions,
         lengths=tuple(sorted(job.ended - job.started for job in unsaid)),
-        ended=tuple(sorted(job.started for job in newest if job.started >= 0)),
+        starts=tuple(sorted(job.started for job in newest if job.started >= 0)),
     )
 
 

@@ -134,8 +134,12 @@ def test_only_so_many_questions_are_answered_and_one_at_a_time(live):
         assert refused
         assert all("one at a time" in reason for reason in refused)
         with pytest.raises(ConfigError, match="questions a minute"):
-            for _ in range(70):
-                rivals.ledger()
+            _ask_often(rivals, 70)
+
+
+def _ask_often(somebody, times):
+    for _ in range(times):
+        somebody.ledger()
 
 
 def test_the_process_that_answers_may_die(live):

@@ -51,7 +51,7 @@ def _servers(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 @connection
 @json_option
 def command(*, as_json: bool, files: tuple[str, ...], **options: Any) -> None:
-    """Simulate the coming rounds as they are and with a change, and say who gains and who loses.
+    """Simulate a change to a live cluster: the coming rounds as they are and with it, who gains and who loses.
 
     Nothing is changed. Nobody else comes in either of the two. Of other tenants only sums are shown.
     """

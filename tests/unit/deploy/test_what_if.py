@@ -156,3 +156,14 @@ def test_quantiles():
 def test_a_running_job_has_no_reason_to_wait():
     harness = a_queue(count=2)
     assert why(harness.fork(), 0, tenant=None)["changes"] == []
+
+
+def test_a_scheduler_that_is_started_again_remembers_what_its_policy_did():
+    harness = a_queue(policy="finish-time-fairness", count=4)
+    for _ in range(3):
+        harness.round()
+    again = harness.restarted()
+    before, after = (one.recovered.state.allocation for one in (harness, again))
+    assert after.horizon == before.horizon
+    assert after.state["isolated_time"].tolist() == before.state["isolated_time"].tolist()
+    assert not again.recovered.trigger.due(again.clock.now() + ROUND_S)

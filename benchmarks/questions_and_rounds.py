@@ -107,7 +107,7 @@ def main() -> None:
 
 def measured(admin: Client, clients: list[Client], span_s: float) -> dict[str, Any]:
     specs = [
-        {"emulated": True, "profile": "resnet18-32", "steps": 10_000_000, "gpus": 1 + n % 2, "weight": 1.0}
+        {"emulated": True, "profile": "resnet18-32", "steps": 300_000, "gpus": 1 + n % 2, "weight": 1.0}
         for n in range(20)
     ]
     jobs = [number for client in clients for number in client.submit(specs)]

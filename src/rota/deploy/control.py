@@ -48,6 +48,8 @@ _REFUSED = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
+_LONGEST_ANSWER_S = 300.0
+"""Seconds for which a question is waited for: others may be answered before it."""
 _LOST_FOR_S = 600.0
 """Seconds for which a follower of a log looks for a scheduler that is gone."""
 _AGAIN_S = 0.5
@@ -261,8 +263,9 @@ class Client:
         """GPU-hours by tenant, for the last engine seconds; 0: as far as the journal goes."""
         return self._answer(self._stub.Ledger, pb.LedgerRequest(last_s=last_s))
 
-    def _answer(self, method: Callable[[Any], Any], request: Any) -> dict[str, Any]:
-        reply: pb.Answer = self._call(method, request)
+    def _answer(self, method: Callable[..., Any], request: Any) -> dict[str, Any]:
+        with self._explained():
+            reply: pb.Answer = method(request, timeout=_LONGEST_ANSWER_S)
         return {**json.loads(reply.json), "event": reply.event, "cpu_s": reply.cpu_s}
 
     def events(

@@ -6,7 +6,7 @@ import pytest
 from harness import ROUND_S
 from questions_harness import AN_AGE, PROFILE, AskedHarness, a_busy_scheduler
 
-from rota.deploy.questions.ledger import KINDS, Ledger, as_fields
+from rota.deploy.questions.ledger import KINDS, Ledger, as_fields, before
 
 
 def book_of(harness, *, begins=0.0, weights=None):
@@ -108,3 +108,12 @@ def test_lost_work_counts_with_all_gpus_of_the_job():
     book.read(rows, harness.registry.jobs.values(), 30.0)
     assert book.accounts["a"].lost == 7.0
     assert as_fields(book, tenant=None)["tenants"][0]["cost"] is None
+
+
+def test_servers_and_attempts_whose_events_were_removed_count_from_the_first_that_is_left():
+    harness, _ = two_tenants()
+    whole = book_of(harness, begins=ROUND_S)
+    book = Ledger(weights={}, prices={}, begins=ROUND_S)
+    book.read(before([], harness.registry, ROUND_S), harness.registry.jobs.values(), harness.clock.now())
+    assert book.capacity == pytest.approx(whole.capacity)
+    assert book.accounts["a"].received == pytest.approx(whole.accounts["a"].received)

@@ -1,5 +1,6 @@
 """`rota what-if` and `rota eta` on a scheduler in memory."""
 
+import json
 import math
 
 import pytest
@@ -167,3 +168,21 @@ def test_a_scheduler_that_is_started_again_remembers_what_its_policy_did():
     assert after.horizon == before.horizon
     assert after.state["isolated_time"].tolist() == before.state["isolated_time"].tolist()
     assert not again.recovered.trigger.due(again.clock.now() + ROUND_S)
+
+
+@pytest.mark.parametrize("policy", ["las", "max-min-fairness-perf"])
+def test_the_journal_of_a_run_with_questions_is_that_of_a_run_without(policy):
+    def rows(*, asked):
+        harness = a_queue(policy=policy, count=6, gpus=2)
+        for number in range(8):
+            if asked:
+                fork = harness.fork()
+                why(fork, harness.waiting()[0], tenant="a")
+                estimates(fork, history_of(harness.registry.jobs.values()), harness.waiting(), futures=1)
+                what_if(fork, Change(add_servers=(("v100", 1),)), tenant="b")
+            if number == 4:
+                harness.submit(profile=PROFILE, steps=10_000, tenant="a")
+            harness.round()
+        return json.dumps([{**row, "session": ""} for row in harness.journal.rows])
+
+    assert rows(asked=True) == rows(asked=False)

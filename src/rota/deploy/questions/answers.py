@@ -122,7 +122,8 @@ class Answers:
         begins = max(float(first), until - float(question.get("last_s") or math.inf))
         jobs = {job.id: job for job in self._archive.select(JobFilter())[0]} | dict(follower.recovered.registry.jobs)
         book = ledger.Ledger(weights=setup.tenants.weights(), prices=self._prices(), begins=begins)
-        book.read(_rows(follower.path, ledger.KINDS, follower.event), jobs.values(), until)
+        rows = list(_rows(follower.path, ledger.KINDS, follower.event))
+        book.read([*ledger.before(rows, follower.recovered.registry, begins), *rows], jobs.values(), until)
         times = {"time_scale": setup.time_scale}
         return {**times, **ledger.as_fields(book, tenant=question.get("tenant"))}
 

@@ -2,8 +2,9 @@
 
 Like `sim/world.py`, on which it is built, but in the middle of a run and with what only deployments have: jobs that are
 further than their last checkpoint, jobs that must not be preempted, jobs that come back after a pause, a start and a
-stop that take their time. With `exact` it looks at every round as a deployment does, and credits steps when they would
-be saved; without, it goes over rounds in which nothing is decided, for many futures in little time.
+stop that take their time. With `exact` it looks at every round as a deployment does (for the first few hundred), and
+credits steps when they would be saved; without, it goes over rounds in which nothing is decided, for many futures in
+little time.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from rota.sim.steppers import NO_IDS, NO_TIMES, NOTHING, Heed
 from rota.sim.tasks import Tasks, make_tasks
 from rota.sim.world import World
 
+_EXACT_ROUNDS = 400
+"""Rounds after a fork that are looked at one by one; nobody can name the round of what comes later."""
 _REST_BETWEEN_LOOKS = 5.0
 """Times a decision takes: itself, and the rest that the scheduler keeps after it (`scheduler/world.py`)."""
 
@@ -61,7 +64,7 @@ class ForkedWorld(World):
         super().__init__(source, replace(rules, rounds="grid", restart_s=0.0))  # real starts take what they take
         self.story = Story()
         self._state = state
-        self._exact = exact
+        self._exact_until = now + _EXACT_ROUNDS * rules.round_s if exact else -math.inf
         self._now = now
         self._last_end = now
         self._taken = next_job
@@ -81,6 +84,11 @@ class ForkedWorld(World):
             number: max(0.0, fact.turn_began + fact.start_s - now) for number, fact in facts.items() if fact.runs
         }
         """Seconds that tasks still need until their first step, by job, of all that have a turn."""
+
+    @property
+    def _exact(self) -> bool:
+        """Whether every round is looked at."""
+        return self._now < self._exact_until
 
     @property
     def exhausted(self) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
 
 KINDS = (
     "NodeJoined",
@@ -212,6 +213,25 @@ class Ledger:
         lost_s = float(fields.get("lost_s", 0.0))
         if lost_s > 0 and float(fields["at"]) >= self.begins:
             self._account(self._tenants.get(number, "default")).lost += lost_s * self._gpus.get(number, 1)
+
+
+def before(rows: Iterable[Mapping[str, Any]], registry: Registry, begins: float) -> list[Mapping[str, Any]]:
+    """What is there since before the first event that was kept: servers and attempts as the registry has them."""
+    told = list(rows)
+    joined = {row["node"] for row in told if row["event"] == "NodeJoined"}
+    started = {(row["job"], row["epoch"]) for row in told if row["event"] == "AttemptStarted"}
+    missing: list[Mapping[str, Any]] = [
+        {"event": "NodeJoined", "at": begins, "node": name, "type": node.joined.type, "devices": node.joined.devices}
+        for name, node in registry.nodes.items()
+        if name not in joined and not node.lost
+    ]
+    for job in registry.running.values():
+        attempt = job.attempt
+        if attempt is not None and (job.id, attempt.epoch) not in started:
+            parts = [{"node": part.node, "devices": part.devices} for part in attempt.parts]
+            at = max(attempt.started, begins)
+            missing.append({"event": "AttemptStarted", "at": at, "job": job.id, "epoch": attempt.epoch, "parts": parts})
+    return missing
 
 
 def as_fields(ledger: Ledger, *, tenant: str | None) -> dict[str, Any]:

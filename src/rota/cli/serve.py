@@ -177,6 +177,20 @@ certificate may.
     help="Days for which the output of a job is kept, from the last of it.",
 )
 @click.option(
+    "--questions-per-minute",
+    type=click.IntRange(0),
+    default=60,
+    show_default=True,
+    metavar="N",
+    help="Questions of each tenant that are answered (why, eta, what-if, ledger); 0: none.",
+)
+@seconds_option(
+    "--question-cpu",
+    "CPU seconds of one question; three times as many a minute for each tenant.",
+    default=20.0,
+    show_default=True,
+)
+@click.option(
     "--seed",
     type=int,
     default=0,
@@ -244,7 +258,7 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
 
 def _options(options: dict[str, Any]) -> Any:
     from rota import clusters
-    from rota.deploy.scheduler.options import LogLimits, Options, Timing
+    from rota.deploy.scheduler.options import LogLimits, Options, QuestionLimits, Timing
     from rota.deploy.tenants import Tenants, read_tenants
 
     heartbeat = options.pop("heartbeat")
@@ -263,6 +277,12 @@ def _options(options: dict[str, Any]) -> Any:
     if limits.segment_bytes * 4 > limits.job_bytes:
         problem = f"--log-segment is {limits.segment_bytes:,} bytes; give at most a quarter of --keep-job-logs"
         raise click.UsageError(f"{problem} ({limits.job_bytes:,} bytes)")
+    cpu_s = options.pop("question_cpu")
+    asked = QuestionLimits(
+        per_minute=options.pop("questions_per_minute"),
+        cpu_s=cpu_s,
+        cpu_s_per_minute=3 * cpu_s,
+    )
     spec = options.pop("cluster")
     tenants = options.pop("tenants")
     if options["checkpoints"]:  # agents are told; they run in other folders
@@ -274,6 +294,7 @@ def _options(options: dict[str, Any]) -> Any:
         timing=Timing(heartbeat_s=heartbeat, dead_after_s=dead_after, lease_s=lease),
         retention=retention,
         log_limits=limits,
+        questions=asked,
     )
 
 

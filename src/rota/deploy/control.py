@@ -49,6 +49,8 @@ _REFUSED = (
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
+_LONGEST_ANSWER_S = 300.0
+"""Seconds for which a question is waited for: others may be answered before it."""
 _LOST_FOR_S = 600.0
 """Seconds for which a follower of a log looks for a scheduler that is gone."""
 _AGAIN_S = 0.5
@@ -240,6 +242,33 @@ class Client:
         """The scheduler itself."""
         status: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
         return status
+
+    # Questions
+
+    def why(self, job: int) -> dict[str, Any]:
+        """Why a job waits: a code, a sentence, numbers, and changes that would place it."""
+        return self._answer(self._stub.Why, pb.JobRequest(job=job))
+
+    def eta(self, jobs: Iterable[int] = (), *, futures: int | None = None) -> dict[str, Any]:
+        """When jobs start and end; all that wait if none are named."""
+        return self._answer(self._stub.Eta, pb.EtaRequest(jobs=list(jobs), futures=futures))
+
+    def eta_accuracy(self) -> dict[str, Any]:
+        """How good estimates were so far."""
+        return self._answer(self._stub.Eta, pb.EtaRequest(accuracy=True))
+
+    def what_if(self, request: pb.WhatIfRequest) -> dict[str, Any]:
+        """The coming rounds with and without a change."""
+        return self._answer(self._stub.WhatIf, request)
+
+    def ledger(self, last_s: float = 0.0) -> dict[str, Any]:
+        """GPU-hours by tenant, for the last engine seconds; 0: as far as the journal goes."""
+        return self._answer(self._stub.Ledger, pb.LedgerRequest(last_s=last_s))
+
+    def _answer(self, method: Callable[..., Any], request: Any) -> dict[str, Any]:
+        with self._explained():
+            reply: pb.Answer = method(request, timeout=_LONGEST_ANSWER_S)
+        return {**json.loads(reply.json), "event": reply.event, "cpu_s": reply.cpu_s}
 
     def events(
         self, after: int = 0, *, follow: bool = False, job: int | None = None

@@ -1,18 +1,30 @@
-"""A policy that is asked in a thread of its own, so that a slow one never holds up the round."""
+"""The policy of a deployment, asked in a thread of its own, so that a slow one never holds up the round."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 
 import numpy as np
 
+from rota.assembly import Settings, make_policy
 from rota.core.allocation import Allocation
 from rota.core.errors import SolveLate
 from rota.core.horizon import EVERY_ROUND
 from rota.core.ports import Policy
+from rota.core.rules import Rules
 from rota.core.view import View
+from rota.policies.fair_by_tenant import TenantWeighted, divides_by_weight
+
+
+def deployed_policy(
+    name: str, settings: Settings, seed: int, rules: Rules, *, weights: Mapping[str, float] | None
+) -> Policy:
+    """The policy of that name; fair between tenants first if their `weights` are given and it goes by weights."""
+    policy = make_policy(name, settings, seed, rules)
+    return TenantWeighted(policy, weights) if weights is not None and divides_by_weight(name) else policy
 
 
 class TimeLimitedPolicy:

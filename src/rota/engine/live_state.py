@@ -189,7 +189,7 @@ class LiveState(State):
             "aside": self._aside.saved(types),
             "pairs": self._pairs.saved(),
             "type_time": self._type_time.tolist(),
-            "allocation": None if allocation is None else json.loads(LineWriter().write(allocation)),
+            "allocation": None if allocation is None else json.loads(LineWriter(memory=True).write(allocation)),
             "placement": self._saved_placement(),
             "round": self.round,
             "solved_at": self.solved_at,

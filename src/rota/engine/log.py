@@ -46,6 +46,7 @@ from rota.core.jobs import COLUMNS, Jobs
 from rota.core.parsing import parse_json_line
 from rota.core.placement import Placement, Plan
 from rota.engine.log_check import LogCheck
+from rota.engine.policy_memory import memory_fields, with_memory
 
 LONGEST_REASON = 300
 """Characters of a message about what is wrong with a line."""
@@ -84,8 +85,10 @@ class EventLog:
 class LineWriter:
     """Events as JSON, one line each."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, memory: bool = False) -> None:
+        """`memory`: whether allocations say how long they hold and what their policy remembers, too."""
         self._last: Placement | None = None
+        self._memory = memory
 
     def write(self, event: Event) -> str:
         """The line of an event, without its end."""
@@ -98,6 +101,8 @@ class LineWriter:
             again = self._last is not None and placement == self._last and bool(placement.kept.all())
             self._last = placement
             return {"round": event.plan.round, **({"same": True} if again else _placement_fields(placement))}
+        if self._memory and isinstance(event, Allocated):
+            return {**_allocation_fields(event), "memory": memory_fields(event.allocation)}
         return _WRITERS[type(event)](event)
 
 
@@ -359,6 +364,8 @@ def _allocated(fields: Mapping[str, Any]) -> Allocated:
         traits=Traits(**dict(zip(_TRAITS, fields["traits"], strict=False))),
         report=SolveReport(status=fields["status"], objective=np.nan if objective is None else objective),
     )
+    if "memory" in fields:
+        allocation = with_memory(allocation, fields["memory"])
     return Allocated(at=fields["at"], allocation=allocation)
 
 

@@ -69,6 +69,15 @@ _BOUNDS: Mapping[str, Bound] = {
     "LogUpload.pieces": Bound(bytes=2_048 * _KB, entries=1_000),
     "LogPiece.data": Bound(bytes=1_024 * _KB),
     "LogsRequest.after": Bound(entries=100_000),
+    "EtaRequest.jobs": Bound(entries=500),
+    "WhatIfRequest.add_servers": Bound(entries=64),
+    "WhatIfRequest.drain": _NAME,
+    "WhatIfRequest.undrain": _NAME,
+    "WhatIfRequest.policy": _NAME,
+    "WhatIfRequest.mechanism": _NAME,
+    "WhatIfRequest.submit": Bound(bytes=64 * _KB, entries=100),
+    "WhatIfRequest.cancel": Bound(entries=100),
+    "AddedServer.type": _NAME,
 }
 """By message and field; all others may hold `Bound()`."""
 

@@ -402,6 +402,64 @@ class LogOutcome(_message.Message):
     exit_code: int
     def __init__(self, phase: _Optional[str] = ..., reason: _Optional[str] = ..., exit_code: _Optional[int] = ...) -> None: ...
 
+class Answer(_message.Message):
+    __slots__ = ("json", "event", "cpu_s")
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    event: int
+    cpu_s: float
+    def __init__(self, json: _Optional[str] = ..., event: _Optional[int] = ..., cpu_s: _Optional[float] = ...) -> None: ...
+
+class EtaRequest(_message.Message):
+    __slots__ = ("jobs", "futures", "accuracy")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    FUTURES_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    futures: int
+    accuracy: bool
+    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., futures: _Optional[int] = ..., accuracy: bool = ...) -> None: ...
+
+class WhatIfRequest(_message.Message):
+    __slots__ = ("job", "gpus", "weight", "add_servers", "drain", "undrain", "policy", "mechanism", "submit", "cancel")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    ADD_SERVERS_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    UNDRAIN_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    gpus: int
+    weight: float
+    add_servers: _containers.RepeatedCompositeFieldContainer[AddedServer]
+    drain: str
+    undrain: str
+    policy: str
+    mechanism: str
+    submit: _containers.RepeatedCompositeFieldContainer[JobSpec]
+    cancel: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job: _Optional[int] = ..., gpus: _Optional[int] = ..., weight: _Optional[float] = ..., add_servers: _Optional[_Iterable[_Union[AddedServer, _Mapping]]] = ..., drain: _Optional[str] = ..., undrain: _Optional[str] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., submit: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., cancel: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AddedServer(_message.Message):
+    __slots__ = ("type", "gpus")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    gpus: int
+    def __init__(self, type: _Optional[str] = ..., gpus: _Optional[int] = ...) -> None: ...
+
+class LedgerRequest(_message.Message):
+    __slots__ = ("last_s",)
+    LAST_S_FIELD_NUMBER: _ClassVar[int]
+    last_s: float
+    def __init__(self, last_s: _Optional[float] = ...) -> None: ...
+
 class SubmitRequest(_message.Message):
     __slots__ = ("jobs", "request")
     JOBS_FIELD_NUMBER: _ClassVar[int]

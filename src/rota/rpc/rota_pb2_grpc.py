@@ -340,6 +340,26 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.StatusReply.FromString,
                 _registered_method=True)
+        self.Why = channel.unary_unary(
+                '/rota.v1.Control/Why',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.JobRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.Eta = channel.unary_unary(
+                '/rota.v1.Control/Eta',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.EtaRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.WhatIf = channel.unary_unary(
+                '/rota.v1.Control/WhatIf',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.WhatIfRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.Ledger = channel.unary_unary(
+                '/rota.v1.Control/Ledger',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.LedgerRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
 
 
 class ControlServicer(object):
@@ -408,6 +428,31 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Why(self, request, context):
+        """Questions, answered by a process of its own from the journal at a committed event. docs/questions.md has the fields.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Eta(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WhatIf(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Ledger(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -460,6 +505,26 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.StatusReply.SerializeToString,
+            ),
+            'Why': grpc.unary_unary_rpc_method_handler(
+                    servicer.Why,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.JobRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'Eta': grpc.unary_unary_rpc_method_handler(
+                    servicer.Eta,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.EtaRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'WhatIf': grpc.unary_unary_rpc_method_handler(
+                    servicer.WhatIf,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.WhatIfRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'Ledger': grpc.unary_unary_rpc_method_handler(
+                    servicer.Ledger,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.LedgerRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -734,6 +799,114 @@ class Control(object):
             '/rota.v1.Control/Status',
             rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.StatusReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Why(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Why',
+            rota_dot_rpc_dot_rota__pb2.JobRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Eta(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Eta',
+            rota_dot_rpc_dot_rota__pb2.EtaRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WhatIf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/WhatIf',
+            rota_dot_rpc_dot_rota__pb2.WhatIfRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Ledger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Ledger',
+            rota_dot_rpc_dot_rota__pb2.LedgerRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
             options,
             channel_credentials,
             insecure,

@@ -127,6 +127,13 @@ class Heartbeats:
         tasks = (contact.tasks.get(key) for contact in self._contacts.values())
         return mean_times([task.spent for task in tasks if task is not None])
 
+    def live_steps(self) -> dict[int, int]:
+        """The last steps of all attempts that were heard of, by job. For any thread: a copy of a moment."""
+        steps: dict[int, int] = {}
+        for (job, _), progress in dict(self._progress).items():
+            steps[job] = max(steps.get(job, 0), progress.step)
+        return steps
+
     def take(self, report: AgentReport) -> bool:
         """Take over a report; False if a newer one was there already."""
         contact = self.of(report.node)

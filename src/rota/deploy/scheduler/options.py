@@ -61,6 +61,17 @@ class LogLimits:
     """Free space on the disk that is left for the state file."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionLimits:
+    """How much a tenant may ask (`deploy/questions`)."""
+
+    per_minute: int = 60
+    """Questions; 0: none are answered."""
+    cpu_s: float = 20.0
+    """CPU seconds of one question."""
+    cpu_s_per_minute: float = 60.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """All settings of a scheduler."""
@@ -91,6 +102,7 @@ class Options:
     logs: str = ""
     """Folder of the output of jobs; empty: beside the state file, with `.logs` behind its name."""
     log_limits: LogLimits = field(default_factory=LogLimits)
+    questions: QuestionLimits = field(default_factory=QuestionLimits)
 
     @property
     def logs_folder(self) -> Path:

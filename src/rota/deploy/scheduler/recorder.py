@@ -71,7 +71,7 @@ class Recorder:
         self._registry = registry
         self._heartbeats = heartbeats
         self._journal = journal
-        self._lines = LineWriter()
+        self._lines = LineWriter(memory=True)
         self._applied: list[DeployEvent] = []
         self._archived: list[Job] = []
         self._forgotten: list[int] = []
@@ -146,7 +146,7 @@ class Recorder:
 
     def write_next_plan_in_full(self) -> None:
         """Whoever reads on from a snapshot has not seen the plan before."""
-        self._lines = LineWriter()
+        self._lines = LineWriter(memory=True)
 
     def _give_up(self, error: IllegalTransition, at: float, what: str) -> None:
         log.error("%s was left out: %s", what, error)

@@ -94,7 +94,7 @@ class Recovery:
 
     def recover(self) -> Recovered:
         """Everything that was committed. Raises ConfigError if it cannot be read."""
-        recovered, after = self._start()
+        recovered, after = self.start()
         reader = LineReader()
         for number, fields in self._journal.events(after):
             try:
@@ -106,7 +106,7 @@ class Recovery:
                 ) from error
         return recovered
 
-    def _start(self) -> tuple[Recovered, int]:
+    def start(self) -> tuple[Recovered, int]:
         """The newest snapshot that can be read, else nothing, and the number of the last event in it."""
         problems = []
         for stored in self._journal.snapshots():

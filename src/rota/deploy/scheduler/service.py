@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from rota.assembly import make_policy, make_rules, make_throughputs
+from rota.assembly import make_rules, make_throughputs
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ConfigError, RotaError
 from rota.core.events import Event, RunEnded, RunStarted
 from rota.core.ports import EveryEvent
-from rota.deploy.deciding import TimeLimitedPolicy
+from rota.deploy.deciding import TimeLimitedPolicy, deployed_policy
 from rota.deploy.events import CheckpointsClaimed
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
@@ -47,7 +47,6 @@ from rota.deploy.scheduler.world import DeploymentWorld
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
 from rota.mechanisms.registry import build
-from rota.policies.fair_by_tenant import TenantWeighted, divides_by_weight
 
 log = logging.getLogger(__name__)
 
@@ -116,9 +115,8 @@ class Scheduler:
 
     def _make_policy(self) -> TimeLimitedPolicy:
         options = self.options
-        policy = make_policy(options.policy, options.policy_settings, options.seed, self.rules)
-        if options.fair_by == "tenant" and divides_by_weight(options.policy):
-            policy = TenantWeighted(policy, options.tenants.weights())
+        weights = options.tenants.weights() if options.fair_by == "tenant" else None
+        policy = deployed_policy(options.policy, options.policy_settings, options.seed, self.rules, weights=weights)
         wall_round_s = self.rules.round_s / options.time_scale
         return TimeLimitedPolicy(policy, options.solve_budget_s or max(0.05, min(wall_round_s / 4, 5.0)))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import JobPhase
+from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.archive import JobFilter
 from rota.deploy.scheduler.reasons import Explanation
 from rota.deploy.scheduler.records import Job
@@ -24,6 +25,7 @@ from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import job_counts, job_message, node_message, status_message
+from rota.deploy.server.questions import QuestionDesk
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -37,9 +39,10 @@ _PHASES = {phase.value: phase for phase in JobPhase}
 class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     """For users."""
 
-    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogService) -> None:
+    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogService, questions: Questions) -> None:
         super().__init__(scheduler, identify)
         self._logs = logs
+        self._desk = QuestionDesk(scheduler, questions)
 
     def _visible_tenant(self, context: Any) -> str | None:
         """The tenant whose jobs the caller may see; None for all."""
@@ -191,6 +194,28 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
         reply: pb.StatusReply = await self._look("Status", question)
         return reply
+
+    # Questions
+
+    @answered
+    async def Why(self, request: pb.JobRequest, context: Any) -> pb.Answer:
+        """Why a job waits."""
+        return await self._desk.why(request, self.identify(context))
+
+    @answered
+    async def Eta(self, request: pb.EtaRequest, context: Any) -> pb.Answer:
+        """When jobs start and end."""
+        return await self._desk.eta(request, self.identify(context))
+
+    @answered
+    async def WhatIf(self, request: pb.WhatIfRequest, context: Any) -> pb.Answer:
+        """Who gains and who loses by a change."""
+        return await self._desk.what_if(request, self.identify(context))
+
+    @answered
+    async def Ledger(self, request: pb.LedgerRequest, context: Any) -> pb.Answer:
+        """Who had how much."""
+        return await self._desk.ledger(request, self.identify(context))
 
     # Streams
 

@@ -14,6 +14,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from rota.core.errors import RotaError
+from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.admission import Admission
@@ -76,8 +77,10 @@ async def served(options: Options, port: Port) -> AsyncIterator[tuple[Scheduler,
     try:
         async with contextlib.AsyncExitStack() as stack:
             logs = await stack.enter_async_context(log_service(scheduler))
-            server, number, audit = _server(scheduler, port, logs)
+            asked = Questions(scheduler.journal.path, options.questions)
+            server, number, audit = _server(scheduler, port, logs, asked)
             stack.enter_context(contextlib.nullcontext() if port.insecure else HandshakeWatch(audit))
+            stack.push_async_callback(asked.close)  # before that watch, whose line its process holds
             scheduler.start()
             await server.start()
             try:
@@ -89,7 +92,7 @@ async def served(options: Options, port: Port) -> AsyncIterator[tuple[Scheduler,
         scheduler.stop()
 
 
-def _server(scheduler: Scheduler, port: Port, logs: LogService) -> tuple[Any, int, Audit]:
+def _server(scheduler: Scheduler, port: Port, logs: LogService, asked: Questions) -> tuple[Any, int, Audit]:
     audit = Audit(_trail(scheduler))
     tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
@@ -108,7 +111,7 @@ def _server(scheduler: Scheduler, port: Port, logs: LogService) -> tuple[Any, in
         return _Caller()
 
     stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs, audit), server)
-    stubs.add_ControlServicer_to_server(Control(scheduler, who, logs), server)
+    stubs.add_ControlServicer_to_server(Control(scheduler, who, logs, asked), server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     asyncio.get_running_loop().create_task(_set_healthy(checks))

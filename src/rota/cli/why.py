@@ -1,0 +1,60 @@
+"""`rota why`: why a job waits, and what would place it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rota.cli.connection import connection, open_client
+from rota.cli.options import echo_json, json_option
+
+EXAMPLES = """
+\b
+Examples:
+  rota why 17
+  rota why 17 --json
+"""
+
+
+@click.command("why", epilog=EXAMPLES)
+@click.argument("job", type=int)
+@connection
+@json_option
+def command(*, job: int, as_json: bool, **options: Any) -> None:
+    """Say why a job waits: the reason, the numbers behind it, and the cheapest changes that would place it.
+
+    Every change that is named was tried on a copy of the scheduler's state: with it, the job has a place in the next
+    round.
+    """
+    with open_client(options) as client:
+        answer = client.why(job)
+    if as_json:
+        echo_json(answer)
+        return
+    code = f"{answer['code']}: " if answer["code"] else ""
+    click.echo(f"job {job} is {answer['phase']}; {code}{answer['reason'] or 'nothing keeps it'}")
+    _show_numbers(answer["numbers"])
+    for change in answer["changes"]:
+        who = "you could" if change["by"] == "you" else "an operator could"
+        click.echo(f"{who} {change['what']} ({change['price']})")
+    if not answer["changes"] and answer["phase"] in {"queued", "waiting"} and answer["code"] != "starts-next":
+        click.echo("no single change that was tried would place it in the next round; `rota eta` says when it starts")
+
+
+def _show_numbers(numbers: dict[str, Any]) -> None:
+    from rota.cli.tables import duration, show_table
+
+    ahead = numbers["ahead"]
+    others = ahead["others"]
+    click.echo(
+        f"asks for {numbers['asks']} GPUs, waits for {duration(numbers['waited_s'])}; before it start "
+        f"{len(ahead['jobs'])} jobs with {ahead['gpus']} GPUs that you see, "
+        f"{others['jobs']} with {others['gpus']} GPUs of other tenants"
+    )
+    rows = [
+        (row["type"], *(str(row[name]) for name in ("up", "free", "held_by_tenant", "held_by_others", "away")))
+        for row in numbers["types"]
+    ]
+    if rows:
+        show_table(None, ("type", "up", "free", "its tenant", "others", "away"), rows, numbers=5)

@@ -1,0 +1,192 @@
+"""Changes that somebody could make, made in a fork by the events that they would lead to in the deployment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rota.core.errors import ConfigError, UnknownName
+from rota.core.job_spec import JobSpec
+from rota.core.lifecycle import AttemptOutcome, StopReason
+from rota.deploy.events import AttemptEnded, AttemptStopping, CancelAsked, JobAccepted, NodeDrained, NodeJoined
+from rota.deploy.questions.facts import fact_of
+from rota.deploy.questions.fork import Fork
+from rota.deploy.scheduler.registry import Registry
+from rota.mechanisms.registry import mechanisms
+from rota.policies.registry import policies
+
+ASKER = "what-if"
+_CPUS_PER_GPU = 3.0
+_MEMORY_GB_PER_GPU = 62.5
+"""Of a server that does not exist, where no server of its type says more; as emulated ones have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is done; fields that say nothing are left as they are."""
+
+    job: int = -1
+    """The job that is submitted again, with other GPUs or another weight, and cancelled as it was."""
+    gpus: int = 0
+    weight: float = 0.0
+    cancel: tuple[int, ...] = ()
+    submit: tuple[JobSpec, ...] = ()
+    add_servers: tuple[tuple[str, int], ...] = ()
+    """(type, GPUs) of each."""
+    drain: str = ""
+    undrain: str = ""
+    policy: str = ""
+    policy_settings: Mapping[str, Any] | None = None
+    mechanism: str = ""
+
+    def words(self) -> str:
+        """What is done, for people."""
+        said = []
+        if self.job >= 0:
+            asked = [f"{self.gpus} GPUs"] if self.gpus else []
+            asked += [f"weight {self.weight:g}"] if self.weight else []
+            said.append(f"submit job {self.job} again with {' and '.join(asked)}, and cancel it as it is")
+        said += [f"cancel job {number}" for number in self.cancel]
+        said += [f"submit {spec.label}" for spec in self.submit]
+        said += [f"add a server with {gpus} GPUs of {gpu_type}" for gpu_type, gpus in self.add_servers]
+        said += [f"drain {self.drain}"] if self.drain else []
+        said += [f"let jobs back on {self.undrain} (rota drain {self.undrain} --undo)"] if self.undrain else []
+        said += [f"policy {self.policy}"] if self.policy else []
+        said += [f"mechanism {self.mechanism}"] if self.mechanism else []
+        return "; ".join(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A fork in which a change was made."""
+
+    fork: Fork
+    replaced: Mapping[int, int]
+    """Jobs that were submitted again: their numbers now."""
+    submitted: tuple[int, ...]
+    """Numbers of jobs that are new."""
+
+
+def made(fork: Fork, change: Change) -> Changed:
+    """The change in a copy of the fork. Raises ConfigError if it cannot be made."""
+    fork = fork.copy()
+    registry = fork.registry
+    if registry is None:
+        raise ConfigError("nothing can be changed where there is no deployment")
+    replaced = _submit_again(fork, registry, change)
+    for number in change.cancel:
+        _cancel(fork, registry, number)
+    new = tuple(_submit(fork, registry, spec) for spec in change.submit)
+    for gpu_type, gpus in change.add_servers:
+        _add_server(fork, registry, gpu_type, gpus)
+    for name, drained in ((change.drain, True), (change.undrain, False)):
+        if name:
+            _drain(fork, registry, name, drained=drained)
+    if change.policy or change.mechanism:
+        fork = _decided_otherwise(fork, change)
+    facts = {number: fact for number, fact in fork.facts.items() if number in registry.live}
+    fork = replace(fork, facts=facts, next_job=registry.next_job)
+    return Changed(fork=fork, replaced=replaced, submitted=new)
+
+
+def _submit_again(fork: Fork, registry: Registry, change: Change) -> dict[int, int]:
+    if change.job < 0:
+        return {}
+    job = registry.live.get(change.job)
+    if job is None or job.final_phase is not None:
+        raise ConfigError(f"job {change.job} is over; nothing about it can be changed any more")
+    spec = replace(job.spec, gpus=change.gpus or job.spec.gpus, weight=change.weight or job.spec.weight)
+    fork.setup.catalogue.check(spec.scheduled_profile, spec.gpus)
+    _cancel(fork, registry, change.job)
+    return {change.job: _submit(fork, registry, spec)}
+
+
+def _submit(fork: Fork, registry: Registry, spec: JobSpec) -> int:
+    profile = fork.setup.catalogue.named(spec.scheduled_profile)
+    fork.setup.catalogue.check(profile, spec.gpus)
+    number = registry.next_job
+    registry.apply(JobAccepted(at=fork.now, job=number, spec=replace(spec, profile=profile), by=ASKER))
+    fact = fact_of(registry, registry.jobs[number], fork.now, 0, fork.setup.time_scale, fork.around_s)
+    fork.facts = {**fork.facts, number: fact}
+    return number
+
+
+def _cancel(fork: Fork, registry: Registry, number: int) -> None:
+    job = registry.live.get(number)
+    if job is None or job.final_phase is not None:
+        raise ConfigError(f"job {number} is over already")
+    registry.apply(CancelAsked(at=fork.now, job=number, by=ASKER))
+    if job.attempt is not None:
+        epoch = job.attempt.epoch
+        registry.apply(AttemptStopping(at=fork.now, job=number, epoch=epoch, reason=StopReason.CANCELLED))
+        registry.apply(AttemptEnded(at=fork.now, job=number, epoch=epoch, outcome=AttemptOutcome.STOPPED))
+
+
+def _add_server(fork: Fork, registry: Registry, gpu_type: str, gpus: int) -> None:
+    alike = [node.joined for node in registry.nodes.values() if node.joined.type == gpu_type and node.joined.devices]
+    like = alike[0] if alike else None
+    per_gpu = 1.0 / len(like.devices) if like is not None else 0.0
+    number = sum(1 for name in registry.nodes if name.startswith("what-if-"))
+    registry.apply(
+        NodeJoined(
+            at=fork.now,
+            node=f"what-if-{number}",
+            type=gpu_type,
+            devices=tuple(f"gpu{at}" for at in range(gpus)),
+            cpus=gpus * (like.cpus * per_gpu if like is not None else _CPUS_PER_GPU),
+            memory_gb=gpus * (like.memory_gb * per_gpu if like is not None else _MEMORY_GB_PER_GPU),
+            storage_mbps=0.0 if like is None else like.storage_mbps,
+            network_gbps=0.0 if like is None else like.network_gbps,
+            rack="" if like is None else like.rack,
+            host="",
+            session=ASKER,
+            emulated=True,
+            limits="",
+        )
+    )
+
+
+def _drain(fork: Fork, registry: Registry, name: str, *, drained: bool) -> None:
+    if name not in registry.nodes:
+        raise UnknownName("node", name, registry.nodes)
+    registry.apply(NodeDrained(at=fork.now, node=name, drained=drained, by=ASKER))
+
+
+def _decided_otherwise(fork: Fork, change: Change) -> Fork:
+    """Another policy or mechanism takes over: nobody is moved by that alone, and all accounts stay."""
+    settings: dict[str, Any] = {}
+    if change.policy:
+        _built_in("policy", change.policy, policies.entry(change.policy).built_in if _named(change.policy) else False)
+        settings = {"policy": change.policy, "policy_settings": dict(change.policy_settings or {})}
+    if change.mechanism:
+        known = _named(change.mechanism)
+        _built_in("mechanism", change.mechanism, mechanisms.entry(change.mechanism).built_in if known else False)
+        if change.mechanism == "ideal":
+            raise ConfigError("the mechanism 'ideal' gives jobs fractions of a round; it can only be simulated")
+        settings |= {"mechanism": change.mechanism, "mechanism_settings": {}}
+    setup = fork.setup.changed(**settings)
+    setup.policy()
+    state = setup.state(fork.state.cluster)
+    state.restore({**fork.state.saved(), "allocation": None})
+    fork.trigger.changed = True
+    fork.trigger.asked = False
+    return replace(fork, setup=setup, state=state, _frozen=b"")
+
+
+def _named(name: str) -> bool:
+    """Whether it is a name, and not code in a file: nobody runs that inside the scheduler's machine by a question."""
+    return ":" not in name and "/" not in name and not name.endswith(".py")
+
+
+def _built_in(what: str, name: str, built_in: object) -> None:
+    if not built_in:
+        raise ConfigError(f"{what} {name!r} does not come with Rota; questions are answered with built-in ones only")
+
+
+def as_fields(change: Change) -> dict[str, Any]:
+    """A change as plain values; what says nothing is left out."""
+    values = dataclasses.asdict(change)
+    default = dataclasses.asdict(Change())
+    return {name: value for name, value in values.items() if value != default[name]}

@@ -1,0 +1,85 @@
+"""How a scheduler decides, made again from the settings in its journal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rota.assembly import make_throughputs
+from rota.core.cluster import Cluster
+from rota.core.ports import Policy
+from rota.core.rules import Rules
+from rota.deploy.deciding import deployed_policy
+from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
+from rota.deploy.tenants import Tenants, TenantSettings
+from rota.engine.live_state import LiveState
+from rota.mechanisms.registry import ComposedMechanism, build
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """The settings of a scheduler, and its catalogue of speeds."""
+
+    config: Mapping[str, Any]
+    """As `Options.described` writes it."""
+    rules: Rules
+    catalogue: OpenCatalogue
+    tenants: Tenants
+
+    @property
+    def time_scale(self) -> float:
+        """Engine seconds per wall second."""
+        return float(self.config.get("time_scale", 1.0))
+
+    def policy(self) -> Policy:
+        """A fresh policy, which has as much time as it needs."""
+        config = self.config
+        return deployed_policy(
+            config["policy"],
+            config.get("policy_settings", {}),
+            int(config.get("seed", 0)),
+            self.rules,
+            weights=self.tenants.weights() if config.get("fair_by", "job") == "tenant" else None,
+        )
+
+    def mechanism(self) -> ComposedMechanism:
+        """A fresh mechanism."""
+        config = self.config
+        settings = dict(config.get("mechanism_settings", {}))
+        return build(config["mechanism"], self.rules, int(config.get("seed", 0)), settings, watched=True)
+
+    def state(self, cluster: Cluster) -> LiveState:
+        """An empty state on these servers."""
+        return LiveState(cluster, self.catalogue, self.rules, by_need=self.mechanism().by_need)
+
+    def changed(self, **settings: Any) -> Setup:
+        """The same with other settings."""
+        return dataclasses.replace(self, config={**self.config, **settings})
+
+
+def setup_of(config: Mapping[str, Any]) -> Setup:
+    """The setup of a journal's settings. Raises ConfigError if a file that they name is gone."""
+    fields = dict(config["rules"])
+    known = {known.name for known in dataclasses.fields(Rules)}
+    rules = Rules(
+        **{name: value for name, value in fields.items() if name in known and name != "type_order"},
+        type_order=tuple(fields.get("type_order", ())),
+    )
+    return Setup(
+        config=config,
+        rules=rules,
+        catalogue=opened(make_throughputs(config["profiles"])),
+        tenants=_tenants(config.get("tenants", {})),
+    )
+
+
+def _tenants(described: Mapping[str, Any]) -> Tenants:
+    named = {name: _settings(values) for name, values in described.get("tenants", {}).items()}
+    return Tenants(named=named, default=_settings(described.get("default", {})))
+
+
+def _settings(values: Mapping[str, Any]) -> TenantSettings:
+    known = {known.name for known in dataclasses.fields(TenantSettings)}
+    return TenantSettings(**{name: value for name, value in values.items() if name in known})

@@ -1,0 +1,94 @@
+"""Questions of users: who may ask what, and the way to the process that answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rota.core.errors import ConfigError
+from rota.core.job_spec import JobSpec, spec_values
+from rota.deploy.questions.asking import Questions
+from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.server.handlers import Caller
+from rota.rpc import rota_pb2 as pb
+from rota.rpc.convert import spec_of
+
+_MOST_FUTURES = 100
+_MOST_GPUS = 100_000
+
+
+class QuestionDesk:
+    """Turns requests into questions about the jobs that a caller may see."""
+
+    def __init__(self, scheduler: Scheduler, questions: Questions) -> None:
+        self._scheduler = scheduler
+        self._questions = questions
+
+    async def why(self, request: pb.JobRequest, caller: Caller) -> pb.Answer:
+        """Why a job waits."""
+        return await self._ask(caller, kind="why", job=request.job)
+
+    async def eta(self, request: pb.EtaRequest, caller: Caller) -> pb.Answer:
+        """When jobs start, or how good such estimates were."""
+        if request.accuracy:
+            return await self._ask(caller, kind="accuracy")
+        asked: dict[str, Any] = {"jobs": list(request.jobs)}
+        if request.HasField("futures"):
+            if not 0 <= request.futures <= _MOST_FUTURES:
+                raise ConfigError(f"futures is {request.futures}; give 0 to {_MOST_FUTURES}")
+            asked["futures"] = request.futures
+        return await self._ask(caller, kind="eta", **asked)
+
+    async def what_if(self, request: pb.WhatIfRequest, caller: Caller) -> pb.Answer:
+        """Who gains and who loses by a change."""
+        return await self._ask(caller, kind="what-if", change=_change(request, caller))
+
+    async def ledger(self, request: pb.LedgerRequest, caller: Caller) -> pb.Answer:
+        """Who had how much."""
+        return await self._ask(caller, kind="ledger", last_s=request.last_s)
+
+    async def _ask(self, caller: Caller, **question: Any) -> pb.Answer:
+        scheduler = self._scheduler
+        question |= {
+            "now": scheduler.clock.now(),
+            "live_steps": scheduler.heartbeats.live_steps(),
+            "tenant": None if caller.admin else caller.tenant,
+        }
+        answer = await self._questions.ask(question, caller.tenant)
+        event = int(answer.pop("event", 0))
+        cpu_s = float(answer.pop("cpu_s", 0.0))
+        return pb.Answer(json=json.dumps(answer), event=event, cpu_s=cpu_s)
+
+
+def _change(request: pb.WhatIfRequest, caller: Caller) -> dict[str, Any]:
+    """The change as plain values, for the tenant of the caller."""
+    if request.gpus < 0 or request.weight < 0:
+        raise ConfigError("GPUs and weight of a what-if are above 0, or not given")
+    for server in request.add_servers:
+        if not 0 < server.gpus <= _MOST_GPUS:
+            raise ConfigError(f"a server with {server.gpus} GPUs cannot be added; give 1 to {_MOST_GPUS:,}")
+    if (request.gpus or request.weight) and not request.HasField("job"):
+        raise ConfigError("--gpus and --weight are about a job: give --job NUMBER")
+    if request.HasField("job") and not (request.gpus or request.weight):
+        raise ConfigError("--job says which job, but not what about it: give --gpus or --weight, too")
+    change: dict[str, Any] = {
+        "job": request.job if request.HasField("job") else -1,
+        "gpus": request.gpus,
+        "weight": request.weight,
+        "cancel": list(request.cancel),
+        "add_servers": [(server.type, server.gpus) for server in request.add_servers],
+        "drain": request.drain,
+        "undrain": request.undrain,
+        "policy": request.policy,
+        "mechanism": request.mechanism,
+        "submit": [_without_secrets(spec_of(message), caller) for message in request.submit],
+    }
+    if all(value in ("", 0, 0.0, -1, []) for value in change.values()):
+        raise ConfigError("a what-if needs a change: --gpus and --job, --add-server, --drain, --policy, --submit, ...")
+    return change
+
+
+def _without_secrets(spec: JobSpec, caller: Caller) -> dict[str, Any]:
+    """A job that is only thought of: neither its command nor its variables matter."""
+    tenant = spec.tenant if caller.admin and spec.tenant else caller.tenant
+    return {**spec_values(spec), "env": {}, "tenant": tenant}

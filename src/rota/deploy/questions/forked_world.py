@@ -209,9 +209,7 @@ class ForkedWorld(World):
         end = (math.floor(self._now / self._round_s + TOLERANCE) + 1) * self._round_s
         assert tasks.lead is not None  # it comes with the tasks
         ends_at = self._now + smallest(tasks.left / tasks.pace + tasks.lead)
-        happens = math.inf
-        if heed.free_gpus:
-            happens = heed.arrival
+        happens = heed.arrival if heed.free_gpus else math.inf
         if heed.jobs_wait or heed.arrival < end:
             happens = min(happens, ends_at)
         return self._next_look if happens < self._next_look < end - TOLERANCE * self._round_s else None
@@ -244,9 +242,8 @@ class ForkedWorld(World):
         numbers = [*tasks.placement.first.tolist(), *tasks.placement.second[tasks.paired].tolist()]
         for number in numbers:
             self._jobs[number].save_if_due(self._now, self._rate_of, exact=self._exact)
-        news = [job for job in self._jobs.values() if job.saved > job.credited] if self._exact else None
-        if news is None:
-            news = [job for job in map(self._jobs.__getitem__, numbers) if job.saved > job.credited]
+        looked_at = self._jobs.values() if self._exact else map(self._jobs.__getitem__, numbers)
+        news = [job for job in looked_at if job.saved > job.credited]
         if not news:
             return []
         news.sort(key=lambda job: job.facts.job)

@@ -39,7 +39,9 @@ __all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
 log = logging.getLogger(__name__)
 
 _OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs")
-_OF_USERS = ("Submit", "ListJobs", "GetJob", "Cancel", "ListNodes", "Events", "Logs", "Status")
+_OF_USERS = (
+    "Submit", "ListJobs", "GetJob", "Cancel", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf", "Ledger",
+)  # fmt: skip
 _OF_ADMINS = ("Drain", "RemoveNode")
 RULES = {
     **HEALTH,

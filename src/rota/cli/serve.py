@@ -66,6 +66,11 @@ certificate may.
     help="Use no certificates and no tokens: only on a loopback address.",
 )
 @click.option(
+    "--sign-joins",
+    is_flag=True,
+    help="Sign certificates of servers that show a join ticket (rota pilots); needs ca.key in the folder of --certs.",
+)
+@click.option(
     "--cluster",
     metavar="SPEC",
     shell_complete=completes(names.clusters),
@@ -234,12 +239,15 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
     address = options.pop("listen")
     given = options.pop("certs")
     insecure = options.pop("insecure")
+    sign_joins = options.pop("sign_joins")
     if not is_unix(address):
         split(address)  # an address that cannot be one is refused before anything is opened
     if insecure and given is not None:
         raise click.UsageError("give either --certs or --insecure")
+    if insecure and sign_joins:
+        raise click.UsageError("--sign-joins needs certificates; leave --insecure out")
     certs: Path | None = None if insecure else certs_folder(given)
-    return serving.Port(address=address, certs=certs, insecure=insecure)
+    return serving.Port(address=address, certs=certs, insecure=insecure, sign_joins=sign_joins)
 
 
 def _options(options: dict[str, Any]) -> Any:

@@ -33,6 +33,7 @@ class RefusalReason(str, enum.Enum):
     UNKNOWN_METHOD = "unknown-method"
     MALFORMED = "malformed"
     CERTIFICATE_IN_USE = "certificate-in-use"
+    BAD_TICKET = "bad-ticket"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,195 @@
+"""Agents as batch jobs of a real Slurm on this machine."""
+
+import signal
+import stat
+import subprocess
+
+import pytest
+
+import real_slurm
+from live import until
+from rota.deploy.local.processes import Lifeline
+from rota.deploy.providers.local import LocalProcesses
+from rota.deploy.providers.port import PilotOrder, PilotPhase, PlaceRefused
+from rota.deploy.providers.slurm.provider import SlurmProvider
+from rota.deploy.providers.slurm.settings import SlurmSettings
+from slurm_site import SlurmSite
+
+pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with real_slurm.RealSlurm(nodes=3, kill_wait_s=10) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(slurm, tmp_path_factory):
+    with SlurmSite(tmp_path_factory.mktemp("site"), slurm) as running:
+        yield running
+
+
+# The contract of every provider
+
+
+@pytest.fixture(params=["local", "slurm"])
+def provider(request, monkeypatch):
+    if request.param == "local":
+        lifeline = Lifeline()
+        place = LocalProcesses(lifeline=lifeline)
+        yield place
+        place.cancel([pilot.id for pilot in place.list()], gently=False)
+        lifeline.close()
+        return
+    monkeypatch.setenv("SLURM_CONF", str(request.getfixturevalue("slurm").conf))
+    yield SlurmProvider("contract", SlurmSettings(partition="gpu", gres="gpu:v100:1"))
+
+
+def an_order(tmp_path, name="contract-0", *words):
+    return PilotOrder(name=name, command=words or ("/bin/sleep", "300"), log=tmp_path / f"{name}.log")
+
+
+def phase_of(provider, name):
+    phases = [pilot.phase for pilot in provider.list() if pilot.name == name]
+    return phases[-1] if phases else None
+
+
+def test_a_pilot_is_listed_by_its_name_until_it_is_cancelled(provider, tmp_path):
+    number = provider.submit(an_order(tmp_path))
+
+    until(lambda: phase_of(provider, "contract-0") is PilotPhase.RUNNING, 20)
+    assert [pilot.id for pilot in provider.list() if pilot.name == "contract-0"] == [number]
+    provider.cancel([number], gently=False)
+    until(lambda: phase_of(provider, "contract-0") is PilotPhase.OVER, 20)
+
+
+def test_a_pilot_that_ends_by_itself_is_over_and_its_place_says_how(provider, tmp_path):
+    provider.submit(an_order(tmp_path, "contract-1", "/bin/sh", "-c", "echo out; exit 7"))
+
+    until(lambda: phase_of(provider, "contract-1") is PilotPhase.OVER, 20)
+    assert [pilot.reason for pilot in provider.list() if pilot.name == "contract-1"] != [""]
+
+
+def test_cancelling_what_is_over_is_no_error(provider, tmp_path):
+    number = provider.submit(an_order(tmp_path, "contract-2", "/bin/true"))
+    until(lambda: phase_of(provider, "contract-2") is PilotPhase.OVER, 20)
+
+    provider.cancel([number], gently=False)
+    provider.cancel([number], gently=True)
+    provider.cancel([], gently=True)
+
+
+def test_a_place_describes_itself(provider):
+    place = provider.describe()
+
+    assert place.words
+    assert place.end_s > 0
+
+
+def test_a_place_refuses_in_its_own_words(provider, tmp_path):
+    if isinstance(provider, SlurmProvider):
+        provider.settings = SlurmSettings(partition="nosuch", gres="gpu:v100:1")
+        with pytest.raises(PlaceRefused, match="invalid partition specified: nosuch"):
+            provider.submit(an_order(tmp_path, "contract-3"))
+    else:
+        with pytest.raises(PlaceRefused, match="cannot be started"):
+            provider.submit(an_order(tmp_path, "contract-3", "/no/such/program"))
+
+
+# Pilots
+
+
+def test_pilots_join_run_jobs_and_leave_with_their_work_saved(site, slurm):
+    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "2", name="short")
+    up = site.until_up(2)
+    rows = site.pilots()
+
+    assert up == sorted(rows)
+    assert {row["state"] for row in rows.values()} == {"up"}
+    assert all(500 < row["left_s"] <= 600 for row in rows.values())
+    with site.client() as client:
+        assert {(node.type, node.gpus, node.cpus) for node in client.nodes()} == {("v100", 2, 4.0)}
+        jobs = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 2_000_000, "gpus": 2}] * 2)
+        until(lambda: all(client.job(job).step > 0 for job in jobs), 20)
+        before = {job: client.job(job).step for job in jobs}
+
+        site.run("pilots", "stop", "short", "--folder", str(site.folder / "pools"), *site.connection)
+
+        assert set(slurm.states()) == {"idle"}
+        for job in jobs:
+            info = client.job(job)
+            assert info.saved_step >= before[job]
+            assert info.lost_steps == 0
+            assert info.restarts == 0
+        client.cancel(jobs)
+
+
+def test_no_secret_is_where_other_users_can_see_it(site, slurm):
+    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "1", name="secret")
+    site.until_up(1)
+    (row,) = [row for row in site.pilots().values() if row["pool"] == "secret"]
+    folder = site.folder / "pools" / "secret"
+    secrets = [path.read_text() for path in folder.glob("tickets/*/join.key")] + [(site.folder / "token").read_text()]
+
+    shown = slurm.run("scontrol", "show", "job", "-o", row["slurm_job"])
+    script = slurm.run("scontrol", "write", "batch_script", row["slurm_job"], "-")
+    words = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True).stdout
+    assert len(secrets) == 2
+    for secret in secrets:
+        for line in secret.split():
+            assert line.startswith("-----") or line in {"BEGIN", "END", "PRIVATE", "KEY-----"} or len(line) < 20 or (
+                line not in shown + script + words
+            )  # fmt: skip
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    as_nobody = subprocess.run(
+        ["cat", str(next(folder.glob("tickets/*/join.key")))], check=False, user=65534, group=65534
+    )
+    assert as_nobody.returncode != 0
+    second = site.run(
+        "certs", "join", str(folder / "tickets" / row["pilot"]), "--scheduler", site.address, "--out",
+        str(site.folder / "again"), code=2,
+    )  # fmt: skip
+    assert "was used before" in second
+    site.run("pilots", "stop", "secret", "--now", "--folder", str(site.folder / "pools"), *site.connection)
+
+
+def test_a_ticket_opens_nothing_but_the_exchange(site):
+    site.run("certs", "ticket", "n9", "--dir", str(site.folder / "certs"), "--out", str(site.folder / "t9"))
+    (site.folder / "t9" / "agent.pem").write_bytes((site.folder / "t9" / "join.pem").read_bytes())
+    (site.folder / "t9" / "client.pem").write_bytes((site.folder / "t9" / "join.pem").read_bytes())
+    ticket = str(site.folder / "t9")
+
+    token = str(site.folder / "token")
+    said = site.run("jobs", "--scheduler", site.address, "--certs", ticket, "--token-file", token, code=2)
+
+    assert "join:n9" in said
+
+
+def test_slurms_own_words_are_shown_when_it_refuses(site):
+    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "1", "--constraint", "nosuch", name="no")
+
+    until(
+        lambda: (
+            "Invalid feature specification"
+            in site.run("pilots", "--folder", str(site.folder / "pools"), *site.connection)
+        ),
+        10,
+    )
+    site.end("pool-no", signal.SIGINT)
+
+
+def test_a_queue_makes_a_pool_grow_and_idleness_makes_it_shrink(site):
+    site.pool("--gres", "gpu:v100:4", "--min", "0", "--max", "3", "--idle", "1", name="elastic")
+    with site.client() as client:
+        jobs = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 100_000, "gpus": 4}] * 3)
+        until(lambda: sum(name.startswith("elastic") for name in site.up()) == 3, 30)
+        client.wait(jobs, 60)
+    until(lambda: not [name for name in site.up() if name.startswith("elastic")], 30)
+    site.run("pilots", "stop", "elastic", "--now", "--folder", str(site.folder / "pools"), *site.connection)
+
+
+def test_outside_of_a_job_an_agent_says_that_slurm_gave_it_nothing(site):
+    said = site.run("agent", "--gpus", "slurm", "--scheduler", site.address, "--insecure", "--name", "x", code=2)
+
+    assert "SLURM_JOB_ID is not set" in said

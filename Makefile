@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions soak test venv
+.PHONY: bench chaos clean demo emulation faults format help lint parity reproductions slurm soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
+	@echo "make slurm   pilots on a real Slurm of this machine: every measurement of docs/slurm.md; 15 minutes"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
@@ -69,6 +70,11 @@ soak: $(STAMP)
 faults: $(STAMP)
 	@echo "== faults =="
 	$(BIN)/python -m pytest -m "long or not long" tests/e2e --ignore tests/e2e/test_chaos.py
+
+slurm: $(STAMP)
+	@echo "== slurm =="
+	@timeout 600 scripts/system-packages.sh || true
+	$(BIN)/python -m pytest -n 0 -q -rs -m "long or not long" tests/e2e/test_slurm_pilots.py tests/e2e/test_slurm_life.py
 
 bench: $(STAMP)
 	@echo "== bench =="

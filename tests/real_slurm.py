@@ -127,7 +127,7 @@ class RealSlurm:
             f"SlurmdSpoolDir={self.folder}/spool/%n", f"StateSaveLocation={self.folder}/state",
             f"SlurmctldLogFile={log}/slurmctld.log", f"SlurmdLogFile={log}/slurmd.%n.log",
             "PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", f"KillWait={self.kill_wait_s}",
-            "ReturnToService=2", "SlurmdTimeout=20", "MessageTimeout=5", "InactiveLimit=0", "MinJobAge=300",
+            "ReturnToService=1", "SlurmdTimeout=20", "MessageTimeout=5", "InactiveLimit=0", "MinJobAge=300",
             *self.more,
         ]  # fmt: skip
         lines += [

@@ -3,7 +3,9 @@
 import signal
 import stat
 import subprocess
+from pathlib import Path
 
+import grpc
 import pytest
 
 import real_slurm
@@ -13,7 +15,13 @@ from rota.deploy.providers.local import LocalProcesses
 from rota.deploy.providers.port import PilotOrder, PilotPhase, PlaceRefused
 from rota.deploy.providers.slurm.provider import SlurmProvider
 from rota.deploy.providers.slurm.settings import SlurmSettings
-from slurm_site import SlurmSite
+from rota.deploy.security.bundles import load_bundle
+from rota.deploy.security.joining import make_request
+from rota.deploy.security.subjects import Role
+from rota.deploy.security.transport import open_channel
+from rota.rpc import rota_pb2 as pb
+from rota.rpc import rota_pb2_grpc as stubs
+from slurm_site import SlurmSite, processes_of_pilots
 
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 
@@ -64,17 +72,11 @@ def test_a_pilot_is_listed_by_its_name_until_it_is_cancelled(provider, tmp_path)
     until(lambda: phase_of(provider, "contract-0") is PilotPhase.OVER, 20)
 
 
-def test_a_pilot_that_ends_by_itself_is_over_and_its_place_says_how(provider, tmp_path):
-    provider.submit(an_order(tmp_path, "contract-1", "/bin/sh", "-c", "echo out; exit 7"))
+def test_a_pilot_that_ends_by_itself_is_over_with_a_reason_and_cancelling_it_is_no_error(provider, tmp_path):
+    number = provider.submit(an_order(tmp_path, "contract-1", "/bin/sh", "-c", "echo out; exit 7"))
 
     until(lambda: phase_of(provider, "contract-1") is PilotPhase.OVER, 20)
     assert [pilot.reason for pilot in provider.list() if pilot.name == "contract-1"] != [""]
-
-
-def test_cancelling_what_is_over_is_no_error(provider, tmp_path):
-    number = provider.submit(an_order(tmp_path, "contract-2", "/bin/true"))
-    until(lambda: phase_of(provider, "contract-2") is PilotPhase.OVER, 20)
-
     provider.cancel([number], gently=False)
     provider.cancel([number], gently=True)
     provider.cancel([], gently=True)
@@ -100,21 +102,107 @@ def test_a_place_refuses_in_its_own_words(provider, tmp_path):
 # Pilots
 
 
-def test_pilots_join_run_jobs_and_leave_with_their_work_saved(site, slurm):
+@pytest.fixture(scope="module")
+def pool(site):
     site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "2", name="short")
-    up = site.until_up(2)
+    site.until_up(2)
+    return site.folder / "pools" / "short"
+
+
+def test_no_secret_is_where_other_users_can_see_it(site, slurm, pool):
+    row = next(iter(site.pilots().values()))
+    key = (pool / "tickets" / row["pilot"] / "join.key").read_text().splitlines()[1:-1]
+    token = (site.folder / "token").read_text().strip()
+
+    shown = slurm.run("scontrol", "show", "job", "-o", row["slurm_job"])
+    script = slurm.run("scontrol", "write", "batch_script", row["slurm_job"], "-")
+    words = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True).stdout
+    mark = f"SLURM_JOB_ID={row['slurm_job']}\0"
+    environments = "".join(
+        Path(f"/proc/{number}/environ").read_bytes().decode("utf-8", "replace")
+        for number, _ in processes_of_pilots(mark)
+    )
+    assert "SLURM_JOB_ID" in environments
+    assert row["pilot"] in script
+    for secret in (*key, token):
+        assert secret not in shown + script + words + environments
+
+
+def test_another_user_can_neither_read_a_ticket_nor_a_log_nor_see_names_of_jobs(site, slurm, pool):
+    with site.client() as client:
+        (job,) = client.submit(
+            [{"emulated": True, "profile": "a3c", "steps": 10, "gpus": 1, "name": "very-secret-name"}]
+        )
+        client.wait([job], 30)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+
+    assert stat.S_IMODE(pool.stat().st_mode) == 0o700
+    for path in [*pool.glob("tickets/*/join.key"), *pool.glob("logs/*.log"), pool / "pool.json"]:
+        assert subprocess.run(["cat", str(path)], check=False, capture_output=True, **nobody).returncode != 0
+    seen = slurm.run("squeue", "-o", "%all", user=65534) + slurm.run("scontrol", "show", "job", user=65534)
+    assert "rota-short" in seen
+    assert "very-secret-name" not in seen
+
+
+def test_a_ticket_that_was_used_is_refused(site, pool):
+    row = next(iter(site.pilots().values()))
+
+    said = site.run(
+        "certs", "join", str(pool / "tickets" / row["pilot"]), "--scheduler", site.address, "--out",
+        str(site.folder / "again"), code=2,
+    )  # fmt: skip
+
+    assert "was used before" in said
+    assert not (site.folder / "again").exists()
+
+
+def test_a_ticket_opens_nothing_but_the_exchange(site):
+    site.run("certs", "ticket", "n9", "--dir", str(site.folder / "certs"), "--out", str(site.folder / "t9"))
+    ticket = load_bundle(site.folder / "t9", Role.JOIN)
+
+    with open_channel(
+        site.address, bundle=ticket, token=(site.folder / "token").read_text().strip(), sync=True
+    ) as channel:
+        calls = (
+            (stubs.FleetStub(channel).Register, pb.RegisterRequest(node="n9", type="v100")),
+            (stubs.ControlStub(channel).ListJobs, pb.ListJobsRequest()),
+            (stubs.ControlStub(channel).Drain, pb.DrainRequest(node="short-0")),
+            (stubs.FleetStub(channel).Join, pb.JoinRequest(node="short-0", request=make_request("short-0")[1])),
+        )
+        for method, request in calls:
+            with pytest.raises(grpc.RpcError) as refused:
+                method(request, timeout=5)
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_slurms_own_words_are_shown_when_it_refuses(site):
+    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "1", "--constraint", "nosuch", name="no")
+
+    listed = site.run("pilots", "--folder", str(site.folder / "pools"), *site.connection)
+    site.end("pool-no", signal.SIGINT)
+
+    assert "Slurm refuses more pilots" in listed
+    assert "Invalid feature specification" in listed
+
+
+def test_outside_of_a_job_an_agent_says_that_slurm_gave_it_nothing(site):
+    said = site.run("agent", "--gpus", "slurm", "--scheduler", site.address, "--insecure", "--name", "x", code=2)
+
+    assert "SLURM_JOB_ID is not set" in said
+
+
+def test_pilots_run_jobs_and_leave_with_their_work_saved(site, slurm, pool):
     rows = site.pilots()
 
-    assert up == sorted(rows)
-    assert {row["state"] for row in rows.values()} == {"up"}
-    assert all(500 < row["left_s"] <= 600 for row in rows.values())
+    assert {row["state"] for row in rows.values() if row["pool"] == "short"} == {"up"}
+    assert all(500 < row["left_s"] <= 600 for row in rows.values() if row["pool"] == "short")
     with site.client() as client:
         assert {(node.type, node.gpus, node.cpus) for node in client.nodes()} == {("v100", 2, 4.0)}
         jobs = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 2_000_000, "gpus": 2}] * 2)
         until(lambda: all(client.job(job).step > 0 for job in jobs), 20)
         before = {job: client.job(job).step for job in jobs}
 
-        site.run("pilots", "stop", "short", "--folder", str(site.folder / "pools"), *site.connection)
+        site.run("pilots", "stop", "short", "--folder", str(pool.parent), *site.connection)
 
         assert set(slurm.states()) == {"idle"}
         for job in jobs:
@@ -125,60 +213,7 @@ def test_pilots_join_run_jobs_and_leave_with_their_work_saved(site, slurm):
         client.cancel(jobs)
 
 
-def test_no_secret_is_where_other_users_can_see_it(site, slurm):
-    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "1", name="secret")
-    site.until_up(1)
-    (row,) = [row for row in site.pilots().values() if row["pool"] == "secret"]
-    folder = site.folder / "pools" / "secret"
-    secrets = [path.read_text() for path in folder.glob("tickets/*/join.key")] + [(site.folder / "token").read_text()]
-
-    shown = slurm.run("scontrol", "show", "job", "-o", row["slurm_job"])
-    script = slurm.run("scontrol", "write", "batch_script", row["slurm_job"], "-")
-    words = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True).stdout
-    assert len(secrets) == 2
-    for secret in secrets:
-        for line in secret.split():
-            assert line.startswith("-----") or line in {"BEGIN", "END", "PRIVATE", "KEY-----"} or len(line) < 20 or (
-                line not in shown + script + words
-            )  # fmt: skip
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    as_nobody = subprocess.run(
-        ["cat", str(next(folder.glob("tickets/*/join.key")))], check=False, user=65534, group=65534
-    )
-    assert as_nobody.returncode != 0
-    second = site.run(
-        "certs", "join", str(folder / "tickets" / row["pilot"]), "--scheduler", site.address, "--out",
-        str(site.folder / "again"), code=2,
-    )  # fmt: skip
-    assert "was used before" in second
-    site.run("pilots", "stop", "secret", "--now", "--folder", str(site.folder / "pools"), *site.connection)
-
-
-def test_a_ticket_opens_nothing_but_the_exchange(site):
-    site.run("certs", "ticket", "n9", "--dir", str(site.folder / "certs"), "--out", str(site.folder / "t9"))
-    (site.folder / "t9" / "agent.pem").write_bytes((site.folder / "t9" / "join.pem").read_bytes())
-    (site.folder / "t9" / "client.pem").write_bytes((site.folder / "t9" / "join.pem").read_bytes())
-    ticket = str(site.folder / "t9")
-
-    token = str(site.folder / "token")
-    said = site.run("jobs", "--scheduler", site.address, "--certs", ticket, "--token-file", token, code=2)
-
-    assert "join:n9" in said
-
-
-def test_slurms_own_words_are_shown_when_it_refuses(site):
-    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "1", "--constraint", "nosuch", name="no")
-
-    until(
-        lambda: (
-            "Invalid feature specification"
-            in site.run("pilots", "--folder", str(site.folder / "pools"), *site.connection)
-        ),
-        10,
-    )
-    site.end("pool-no", signal.SIGINT)
-
-
+@pytest.mark.long
 def test_a_queue_makes_a_pool_grow_and_idleness_makes_it_shrink(site):
     site.pool("--gres", "gpu:v100:4", "--min", "0", "--max", "3", "--idle", "1", name="elastic")
     with site.client() as client:
@@ -187,9 +222,3 @@ def test_a_queue_makes_a_pool_grow_and_idleness_makes_it_shrink(site):
         client.wait(jobs, 60)
     until(lambda: not [name for name in site.up() if name.startswith("elastic")], 30)
     site.run("pilots", "stop", "elastic", "--now", "--folder", str(site.folder / "pools"), *site.connection)
-
-
-def test_outside_of_a_job_an_agent_says_that_slurm_gave_it_nothing(site):
-    said = site.run("agent", "--gpus", "slurm", "--scheduler", site.address, "--insecure", "--name", "x", code=2)
-
-    assert "SLURM_JOB_ID is not set" in said

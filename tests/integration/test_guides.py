@@ -8,7 +8,14 @@ import sys
 import pytest
 from guides import DOCS, Reader, blocks_of, needed_by
 
-PAGES = ["loop.md", "add-a-policy.md", "add-a-mechanism.md", "add-a-trace-format.md", "add-an-executor.md"]
+PAGES = [
+    "loop.md",
+    "add-a-policy.md",
+    "add-a-mechanism.md",
+    "add-a-trace-format.md",
+    "add-an-executor.md",
+    "add-a-provider.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,8 +1,9 @@
 """A pilot on its machine: joins, runs the agent, and leaves nothing behind.
 
 This process is the batch job. It has a private folder on a local disk, exchanges the join ticket for a certificate
-there, and starts the agent. Signals are passed on to the agent. Should the agent die, what it started is killed before
-this process ends, and with it the job: then the machine is somebody else's. The devices are locked meanwhile, so a
+there, and starts the agent. Signals are passed on to it. Should the agent die, it is started again and takes over what
+it had started; when that is of no use, all of it is killed before this process ends, and with it the job: then the
+machine is somebody else's. The devices are locked meanwhile, so a
 second pilot that is given them by mistake waits, and gives up.
 
 Standard library only, beside the locks: it is there as long as the agent is.
@@ -27,6 +28,11 @@ from typing import IO
 
 FAILED_TO_JOIN = 3
 DEVICES_TAKEN = 4
+_FINAL = (0, 2)
+"""Exit codes of an agent that left, and of one that would say the same again."""
+_RESTARTS = 3
+_SETTLED_S = 60.0
+"""An agent that ran so long gets all its restarts back."""
 _LOCK_S = 60.0
 """Seconds to wait for devices that another pilot still has."""
 _CODE = "import sys; sys.path[:] = filter(None, sys.path); from {module} import {name}; sys.exit({name}())"
@@ -66,6 +72,20 @@ class Pilot:
         finally:
             self._child = None
 
+    def run_again_and_again(self, command: Sequence[str]) -> int:
+        """Run the agent; start it again if it dies without having been told to go. Its last exit code."""
+        restarts = 0
+        while True:
+            began = time.monotonic()
+            code = self.run(command)
+            if time.monotonic() - began > _SETTLED_S:
+                restarts = 0
+            if code in _FINAL or self.told or restarts >= _RESTARTS:
+                return code
+            restarts += 1
+            sys.stderr.write(f"rota: the agent ended with code {code} and is started again\n")
+            time.sleep(0.5 * restarts)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Join, run the agent, clean up; the exit code."""
@@ -89,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if joined or pilot.told:
             return FAILED_TO_JOIN
         own = folder / "agent"
-        code = pilot.run([
+        code = pilot.run_again_and_again([
             *ROTA, "agent", "--scheduler", asked.scheduler, "--certs", str(certs), "--folder", str(own), *asked.agent
         ])  # fmt: skip
         if code:  # it did not leave in order

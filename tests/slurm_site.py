@@ -81,9 +81,15 @@ class SlurmSite:
             *self.connection, *arguments,
         )  # fmt: skip
 
-    def run(self, *arguments, code=0):
+    def run(self, *arguments, code=0, timeout=120):
         done = subprocess.run(
-            [*ROTA, *arguments], check=False, capture_output=True, text=True, timeout=120, cwd=self.folder, env=self.env
+            [*ROTA, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=self.folder,
+            env=self.env,
         )
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout if code == 0 else done.stderr

@@ -50,6 +50,18 @@ def test_what_the_page_about_the_loop_points_at_is_there():
     assert missing == []
 
 
+def test_last_month_under_rota_can_be_typed_from_the_page_about_slurm(tmp_path):
+    page = (DOCS / "slurm.md").read_text(encoding="utf-8")
+    first = page[: page.index("## Last month under Rota")].count("\n") + 1
+    sample = [block for block in blocks_of("slurm.md") if block.line > first and not block.body.startswith("$")]
+    reader = Reader(tmp_path)
+
+    for block in sample:
+        reader.take(block)
+
+    assert (reader.ran, reader.compared) == (1, 1)
+
+
 SAME_RUN = """
 import dataclasses
 import rota

@@ -33,6 +33,8 @@ with --sign-joins) by a ticket that can be used once. `start` keeps the pool unt
 Ctrl-C: pilots that end are replaced before their time is over, and between --min
 and --max their number follows the queue. Pilots go on without it.
 """
+_EARLY_S = 60.0
+"""Seconds by which Slurm may give notice earlier than it is asked to."""
 _AMOUNT = click.FloatRange(0, min_open=True)
 _pools = click.option(
     "--folder",
@@ -290,7 +292,7 @@ def _settings(options: dict[str, Any], nodes: int | None, client: Any, token_fil
 
 
 def _replace_s(time_s: float, notice_s: float) -> float:
-    return notice_s + min(600.0, time_s / 4)
+    return notice_s + _EARLY_S + min(600.0, time_s / 4)
 
 
 def _agent_options(options: dict[str, Any]) -> tuple[str, ...]:

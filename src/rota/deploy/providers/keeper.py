@@ -115,7 +115,8 @@ class Keeper:
         decision = Decision()
         if not self.folder.settings().stopped:
             decision = decide(self._limits(), pilots, self._demand(nodes), self._gpus_per_pilot(pilots))
-            decision = replace(decision, submit=max(decision.submit, self.begin_with - len(pilots)))
+            here = sum(pilot.state is not PilotState.OVER for pilot in pilots)
+            decision = replace(decision, submit=max(decision.submit, self.begin_with - here))
             self.begin_with = 0
             self._act(decision, pilots)
         self._publish(pilots, decision)

@@ -29,7 +29,7 @@ class Overview:
 def overview(pools: Sequence[PoolFolder], connect: Callable[[], Client]) -> Overview:
     """All pilots of some pools. Who does not answer is said, and what the other one knows is shown."""
     remarks: list[str] = []
-    statuses: Sequence[PilotStatus] = ()
+    statuses: Sequence[PilotStatus] | None = None
     nodes: dict[str, NodeFacts] | None = None
     try:
         statuses = pilots_of(SlurmCommands(), [pool.path.name for pool in pools])

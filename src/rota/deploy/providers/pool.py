@@ -188,13 +188,13 @@ def _to_stop(pilots: Sequence[PilotView], surplus: int, idle_s: float) -> tuple[
 
 def views(
     records: Sequence[PilotRecord],
-    statuses: Sequence[PilotStatus],
+    statuses: Sequence[PilotStatus] | None,
     nodes: Mapping[str, NodeFacts] | None,
     idle_s: Mapping[str, float],
 ) -> list[PilotView]:
-    """Everything that is known, pilot by pilot. `nodes` is None if the scheduler did not answer."""
+    """Everything that is known, pilot by pilot. None for `statuses` or `nodes`: place or scheduler are silent."""
     by_name: dict[str, PilotStatus] = {}
-    for status in statuses:  # of several jobs with one name the one that is not over counts
+    for status in statuses or ():  # of several jobs with one name the one that is not over counts
         before = by_name.get(status.name)
         if before is None or before.phase is PilotPhase.OVER:
             by_name[status.name] = status
@@ -203,6 +203,8 @@ def views(
         status_now = by_name.get(record.name)
         node = None if nodes is None else nodes.get(record.name)
         state = state_of(record, status_now, node, heard=nodes is not None)
+        if statuses is None and not record.end:
+            state = PilotState.UNKNOWN
         idle = idle_s.get(record.name, 0.0)
         found.append(PilotView(record=record, state=state, status=status_now, node=node, idle_s=idle))
     return found

@@ -118,7 +118,8 @@ class RealSlurm:
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
         run, log = self.folder / "run", self.folder / "log"
         lines = [
-            "ClusterName=rota", f"SlurmctldHost={here}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root",
+            f"ClusterName=rota{self.controller_port}",
+            f"SlurmctldHost={here}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root",
             "AuthType=auth/munge", f"AuthInfo=socket={run}/munge.socket", "CredType=cred/munge", "MpiDefault=none",
             f"SlurmctldPort={self.controller_port}", f"ProctrackType=proctrack/{self.proctrack}",
             "TaskPlugin=task/none",

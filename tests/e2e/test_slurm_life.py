@@ -84,7 +84,7 @@ def agents_of(row):
 
 
 def ended(slurm, row):
-    return slurm.jobs().get(int(row["slurm_job"]), "gone") not in {"RUNNING", "COMPLETING", "PENDING"}
+    return slurm.jobs().get(int(row["slurm_job"]), "gone") not in {"RUNNING", "SIGNALING", "COMPLETING", "PENDING"}
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
         }
         with site.client() as client:
             for name, way in ways.items():
-                jobs = steps.submit(client, 2, steps=900)
+                jobs = steps.submit(client, 2, steps=600)
                 row = busy_pilot(site)
                 job = row["jobs"][0]
                 began = time.monotonic()
@@ -186,13 +186,14 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                 assert not left or state != "idle", f"{name}: {left} are alive and {row['host']} is idle"
                 if name == "slurmd killed":
                     slurm.start_node(row["host"])
-                steps.check(client, jobs, steps=900)
+                # What was saved while nobody heard of it is not known to the scheduler, and done again.
+                steps.check(client, jobs, steps=600, again=600 if "without" in name else 0)
                 if name == "state=down":
                     until(lambda row=row: not agents_of(row), 20)
                     slurm.run("scontrol", "update", f"nodename={row['host']}", "state=resume")
                 site.until_up(2, 90)
                 with capsys.disabled():
-                    sys.stdout.write(f"\n{proctrack}: {name}: over after {took:.1f} s, no step lost or done twice")
+                    sys.stdout.write(f"\n{proctrack}: {name}: over after {took:.1f} s, no step lost")
 
 
 @pytest.mark.long

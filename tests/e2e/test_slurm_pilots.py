@@ -21,7 +21,7 @@ from rota.deploy.security.subjects import Role
 from rota.deploy.security.transport import open_channel
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
-from slurm_site import SlurmSite, processes_of_pilots
+from slurm_site import FAST, SlurmSite, processes_of_pilots
 
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 
@@ -217,8 +217,21 @@ def test_pilots_run_jobs_and_leave_with_their_work_saved(site, slurm, pool):
 def test_a_queue_makes_a_pool_grow_and_idleness_makes_it_shrink(site):
     site.pool("--gres", "gpu:v100:4", "--min", "0", "--max", "3", "--idle", "1", name="elastic")
     with site.client() as client:
-        jobs = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 100_000, "gpus": 4}] * 3)
-        until(lambda: sum(name.startswith("elastic") for name in site.up()) == 3, 30)
-        client.wait(jobs, 60)
+        jobs = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 10**9, "gpus": 4}] * 3)
+        until(lambda: sum(name.startswith("elastic") for name in site.up()) == 3, 60)
+        client.cancel(jobs)
     until(lambda: not [name for name in site.up() if name.startswith("elastic")], 30)
     site.run("pilots", "stop", "elastic", "--now", "--folder", str(site.folder / "pools"), *site.connection)
+
+
+@pytest.mark.long
+def test_a_scheduler_that_is_told_where_its_nodes_come_from_keeps_them_itself(slurm, tmp_path):
+    nodes = "slurm:partition=gpu,gres=gpu:v100:4,nodes=2,time=10m,notice=10,emulate,trust-tenants,every=1,folder="
+    nodes += str(tmp_path / "pools")
+    with SlurmSite(tmp_path, slurm, *FAST, "--nodes", nodes) as own:
+        assert own.until_up(2) == ["gpu-0", "gpu-1"]
+        own.end("serve")
+        assert set(slurm.jobs().values()) & {"RUNNING"}
+        own.serve()
+        assert own.until_up(2) == ["gpu-0", "gpu-1"]
+        own.run("pilots", "stop", "--now", "--folder", str(tmp_path / "pools"), *own.connection)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import select
 import signal
 import sys
 import time
@@ -177,16 +179,17 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     metavar="SECONDS",
     help="Seconds between two looks at Slurm's queue.",
 )
+@click.option("--while-stdin", is_flag=True, hidden=True, help="Stop when standard input ends.")
 @connection
 @_pools
 @json_option
-def start(*, every_s: float, as_json: bool, nodes: int | None, **options: Any) -> None:
+def start(*, every_s: float, as_json: bool, nodes: int | None, while_stdin: bool, **options: Any) -> None:
     """Start a pool of pilots and keep it until Ctrl-C. The pilots go on; `rota pilots stop` ends them."""
     logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(message)s")
     keeper = _keeper(options, nodes)
     keeper.folder.lock()
     keeper.folder.write_settings(keeper.settings)
-    stop = _Stop()
+    stop = _Stop(while_stdin=while_stdin)
     told = False
     try:
         while not stop.asked:
@@ -217,8 +220,9 @@ def _tell_started(keeper: Keeper, *, as_json: bool) -> None:
 class _Stop:
     """Ctrl-C and TERM, seen between two turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, while_stdin: bool) -> None:
         self.asked = False
+        self._while_stdin = while_stdin
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
 
@@ -230,7 +234,11 @@ class _Stop:
         """Sleep, but not beyond a signal."""
         until = time.monotonic() + seconds
         while not self.asked and time.monotonic() < until:
-            time.sleep(min(0.2, max(0.0, until - time.monotonic())))
+            left = min(0.2, max(0.0, until - time.monotonic()))
+            if self._while_stdin and select.select([0], [], [], left)[0]:
+                self.asked = not os.read(0, 4096)
+            elif not self._while_stdin:
+                time.sleep(left)
 
 
 def _keeper(options: dict[str, Any], nodes: int | None) -> Keeper:

@@ -136,7 +136,7 @@ def _folder(work: str, agent: Sequence[str]) -> Iterator[Path]:
 @contextlib.contextmanager
 def _locked_devices(base: Path) -> Iterator[bool]:
     """Hold a lock for every device that this job was given; False if another process of ours has one of them."""
-    node = os.environ.get("SLURMD_NODENAME", "local")
+    node = f"{os.environ.get('SLURM_CLUSTER_NAME', '')}.{os.environ.get('SLURMD_NODENAME', 'local')}"
     devices = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
     place = base / f"rota-devices-{os.geteuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
@@ -151,6 +151,8 @@ def _locked_devices(base: Path) -> Iterator[bool]:
 
 
 def _lock(lock: IO[str], until: float) -> bool:
+    if not _locked(lock):
+        sys.stderr.write(f"rota: waits for a GPU that another pilot still has ({lock.name})\n")
     while not _locked(lock):
         if time.monotonic() >= until:
             return False

@@ -129,6 +129,7 @@ class RealSlurm:
             f"SlurmctldLogFile={log}/slurmctld.log", f"SlurmdLogFile={log}/slurmd.%n.log",
             "PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", f"KillWait={self.kill_wait_s}",
             "ReturnToService=1", "SlurmdTimeout=20", "MessageTimeout=5", "InactiveLimit=0", "MinJobAge=300",
+            "SchedulerParameters=sched_interval=2,bf_interval=2",
             *self.more,
         ]  # fmt: skip
         lines += [

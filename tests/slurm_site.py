@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from chaos import free_port
 from live import environment, until
 from rota.deploy.control import Client
 from rota.deploy.local.certificates import secure
 
-ROTA = (sys.executable, "-m", "rota.cli")
+SOURCE = str(Path(__file__).parents[1] / "src")
 FAST = ("--policy", "fifo", "--time-scale", "120", "--round", "60", "--heartbeat", "0.5", "--dead-after", "3")
 """A round every half second."""
 
@@ -23,13 +25,18 @@ FAST = ("--policy", "fifo", "--time-scale", "120", "--round", "60", "--heartbeat
 class SlurmSite:
     """A folder with certificates, a scheduler that signs joins, and keepers of pools."""
 
-    def __init__(self, folder, slurm, *serve):
+    def __init__(self, folder, slurm, *serve, user=None):
+        """`user`: number of the user as whom everything but Slurm runs."""
         self.folder = Path(folder)
         self.slurm = slurm
         self.address = f"127.0.0.1:{free_port()}"
         self.processes = {}
         self.serve_options = serve or FAST
         secure(self.folder, [])
+        self.python, self.path = (sys.executable, "") if user is None else python_of(user)
+        self.who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        for path in [] if user is None else [self.folder, *self.folder.rglob("*")]:
+            os.chown(path, user, user)
 
     def __enter__(self):
         self.serve()
@@ -42,7 +49,8 @@ class SlurmSite:
 
     @property
     def env(self):
-        return {**environment(self.folder), "SLURM_CONF": str(self.slurm.conf)}
+        path = {"PYTHONPATH": self.path, "PYTHONDONTWRITEBYTECODE": "1"} if self.path else {}
+        return {**environment(self.folder), **path, "SLURM_CONF": str(self.slurm.conf)}
 
     @property
     def connection(self):
@@ -58,8 +66,9 @@ class SlurmSite:
         """A verb that stays; its first line, as JSON."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [*ROTA, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
-                env=self.env, cwd=self.folder,
+                [self.python, "-m", "rota.cli", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=log, text=True,
+                env=self.env, cwd=self.folder, **self.who,
             )  # fmt: skip
         self.processes[name] = process
         line = process.stdout.readline()
@@ -73,24 +82,20 @@ class SlurmSite:
             *self.serve_options,
         )  # fmt: skip
 
-    def pool(self, *arguments, name="gpu", notice=10):
+    def pool(self, *arguments, name="gpu", notice=10, tenants="--trust-tenants"):
         """Start a keeper of a pool."""
         return self.start(
             f"pool-{name}", "pilots", "start", "--slurm", "--pool", name, "--partition", "gpu", "--json", "--every",
-            "0.5", "--notice", str(notice), "--trust-tenants", "--emulate", "--folder", str(self.folder / "pools"),
+            "0.5", "--notice", str(notice), tenants, "--emulate", "--folder", str(self.folder / "pools"),
             *self.connection, *arguments,
         )  # fmt: skip
 
     def run(self, *arguments, code=0, timeout=120):
         done = subprocess.run(
-            [*ROTA, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd=self.folder,
-            env=self.env,
-        )
+            [self.python, "-m", "rota.cli", *arguments], check=False, capture_output=True, text=True,
+            timeout=timeout, cwd=self.folder,
+            env=self.env, **self.who,
+        )  # fmt: skip
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout if code == 0 else done.stderr
 
@@ -119,6 +124,19 @@ class SlurmSite:
 
     def kill(self, name):
         self.end(name, signal.SIGKILL)
+
+
+def python_of(user):
+    """An interpreter that another user may run, and where it finds our packages; skips if there is none."""
+    ours = os.pathsep.join(path for path in sys.path if path.endswith("site-packages") or path == SOURCE)
+    paths = os.pathsep.join(dict.fromkeys([SOURCE, *ours.split(os.pathsep)]))
+    for program in (sys.executable, "/usr/bin/python3"):
+        look = [program, "-c", "import grpc, numpy, rota.deploy.control"]
+        with contextlib.suppress(OSError):
+            env = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+            if subprocess.run(look, check=False, capture_output=True, user=user, cwd="/", env=env).returncode == 0:
+                return program, paths
+    return pytest.skip("another user can run no interpreter that has our packages")
 
 
 def processes_of_pilots(mark):

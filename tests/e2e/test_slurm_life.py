@@ -143,6 +143,7 @@ def test_kill_9_of_slurmctld_scheduler_keeper_and_agent_starts_nothing_twice_and
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("proctrack", ["linuxproc", "cgroup"])
 def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, capsys):
     """scancel, preemption, state=down, notice before the time limit, dead scheduler, slurmd and agent."""
@@ -289,11 +290,12 @@ def requests(sdiag):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_forty_jobs_take_as_long_under_pilots_as_under_rota_up(tmp_path, capsys):
     """The same trace of real processes on emulated GPUs, on three servers."""
     options = ("--policy", "fifo", "--round", "5", "--heartbeat", "0.5", "--dead-after", "20")
     lines = ["job_id,arrival_s,profile,gpus,steps"]
-    lines += [f"{i},{3 * i},ResNet-18 (batch size 32),{(1, 1, 2, 4)[i % 4]},{60 + 37 * i % 140}" for i in range(40)]
+    lines += [f"{i},{2 * i},ResNet-18 (batch size 32),{(1, 1, 2, 4)[i % 4]},{40 + 37 * i % 80}" for i in range(40)]
     made = tmp_path / "forty.csv"
     made.write_text("\n".join(lines) + "\n")
     command = f"{sys.executable} -m rota.emulate.job --step-seconds 0.25 --steps {{steps}}"

@@ -1,8 +1,10 @@
 """Agents as batch jobs of a real Slurm on this machine."""
 
+import contextlib
 import signal
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import grpc
@@ -23,6 +25,7 @@ from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from slurm_site import FAST, SlurmSite, processes_of_pilots
 
+NOBODY = 65534
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 
 
@@ -235,3 +238,26 @@ def test_a_scheduler_that_is_told_where_its_nodes_come_from_keeps_them_itself(sl
         own.serve()
         assert own.until_up(2) == ["gpu-0", "gpu-1"]
         own.run("pilots", "stop", "--now", "--folder", str(tmp_path / "pools"), *own.connection)
+
+
+@pytest.mark.long
+def test_an_ordinary_user_has_pilots_without_root_and_drains_them(slurm):
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        mine = stack.enter_context(SlurmSite(folder, slurm, *FAST, user=NOBODY))
+        mine.pool("--gres", "gpu:v100:4", "--time", "10m", "--nodes", "1", name="mine", tenants="--tenant=default")
+        mine.until_up(1)
+        listed = slurm.run("squeue", "-h", "-o", "%u %j %T")
+        with mine.client() as client:
+            (job,) = client.submit([{"argv": ["id", "-u"], "gpus": 2, "cwd": "/"}])
+            assert client.wait([job], 20)[0].phase == "finished"
+            until(lambda: b"".join(client.logs(job)).decode().strip() == str(NOBODY), 10)
+            (other,) = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 10**8, "gpus": 4}])
+            until(lambda: client.job(other).step > 0, 20)
+
+            mine.run("pilots", "stop", "--drain", "--folder", str(folder / "pools"), *mine.connection)
+
+            assert client.job(other).saved_step > 0
+            assert client.job(other).lost_steps == 0
+        assert "nobody rota-mine RUNNING" in listed
+        assert not [state for state in slurm.jobs().values() if state == "RUNNING"]

@@ -27,7 +27,7 @@ Examples:
   rota pilots start --slurm --partition gpu --gres gpu:v100:4 --time 4h --nodes 4
   rota pilots start --slurm --partition gpu --gres gpu:v100:4 --time 4h --min 2 --max 8
   rota pilots                       which batch job is which node, and what runs there
-  rota pilots stop --drain          when their jobs are over
+  rota pilots stop --drain          once their jobs have saved, however long it takes
 
 \b
 Each pilot is one batch job on one node, whose agent joins the scheduler (started
@@ -311,7 +311,7 @@ def _agent_options(options: dict[str, Any]) -> tuple[str, ...]:
 
 @command.command("stop", epilog="Example: rota pilots stop gpu --drain")
 @click.argument("pool", required=False)
-@click.option("--drain", is_flag=True, help="Let jobs run to their ends first; nothing new starts on the pilots.")
+@click.option("--drain", is_flag=True, help="Drain first: jobs save and go elsewhere, however long that takes.")
 @click.option("--now", "at_once", is_flag=True, help="Cancel the batch jobs: Slurm gives them KillWait seconds.")
 @click.option("--no-wait", is_flag=True, help="Do not wait until they are gone.")
 @connection

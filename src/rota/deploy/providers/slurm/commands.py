@@ -37,6 +37,9 @@ PASSED_ON = (
     "SLURM_CONF",
     "TMPDIR",
     "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
 )
 """Variables that Slurm's commands and pilots see. Nothing else of ours gets into a batch job: no token, no key."""
 

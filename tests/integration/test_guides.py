@@ -104,8 +104,10 @@ from my_mechanisms.emptiest import EmptiestFirst
 from my_mechanisms.one_server import OneServer
 from my_policies.equal_time import EqualTime
 from my_policies.night_shift import NightShift
+from my_place import MyPlace
 from my_policies.shortest_first import ShortestFirst
 from rota.core.ports import Clock, Executor, Policy
+from rota.deploy.providers.port import Provider
 from rota.mechanisms.dividing import Divide
 from rota.workloads.registry import TraceFormat
 
@@ -114,6 +116,7 @@ mechanisms: list[Divide] = [EmptiestFirst(), OneServer()]
 trace_format: TraceFormat = QueueFile()
 executor: Executor = Announcer()
 clock: Clock = ReplayClock([], 360.0)
+provider: Provider = MyPlace()
 """
 
 

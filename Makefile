@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: access-matrix bench chaos clean demo emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize soak test venv
+.PHONY: access-matrix bench chaos clean demo emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
+	@echo "make slurm   pilots on a real Slurm of this machine: every measurement of docs/slurm.md; 15 minutes"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make sanitize  the compiled kernels under AddressSanitizer and UBSan: wrong calls, damaged logs, 50 simulations, unit tests"
 	@echo "make fuzz    inputs that nobody would write, for every reader and every call (MINUTES=20; 5 by default)"
@@ -99,6 +100,11 @@ lock: $(STAMP)
 	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra deploy --extra plot --python-version 3.11 --generate-hashes \
 	  --upgrade --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements/release.txt
+
+slurm: $(STAMP)
+	@echo "== slurm =="
+	@timeout 600 scripts/system-packages.sh || true
+	$(BIN)/python -m pytest -n 0 -q -rs -m "long or not long" tests/e2e/test_slurm_pilots.py tests/e2e/test_slurm_life.py
 
 bench: $(STAMP)
 	@echo "== bench =="

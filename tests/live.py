@@ -65,10 +65,10 @@ class Live:
                 self.process.communicate()
         return said
 
-    def run(self, *arguments, code=0, cwd=None):
+    def run(self, *arguments, code=0, cwd=None, timeout=60):
         """A verb; its output, or its message if it is to fail."""
         done = subprocess.run(
-            [*ROTA, *arguments], check=False, capture_output=True, text=True, timeout=60, cwd=cwd or self.folder,
+            [*ROTA, *arguments], check=False, capture_output=True, text=True, timeout=timeout, cwd=cwd or self.folder,
             env=environment(self.folder),
         )  # fmt: skip
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"

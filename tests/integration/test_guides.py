@@ -8,7 +8,14 @@ import sys
 import pytest
 from guides import DOCS, Reader, blocks_of, needed_by
 
-PAGES = ["loop.md", "add-a-policy.md", "add-a-mechanism.md", "add-a-trace-format.md", "add-an-executor.md"]
+PAGES = [
+    "loop.md",
+    "add-a-policy.md",
+    "add-a-mechanism.md",
+    "add-a-trace-format.md",
+    "add-an-executor.md",
+    "add-a-provider.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -41,6 +48,18 @@ def test_what_the_page_about_the_loop_points_at_is_there():
 
     assert len(rows) > 10
     assert missing == []
+
+
+def test_last_month_under_rota_can_be_typed_from_the_page_about_slurm(tmp_path):
+    page = (DOCS / "slurm.md").read_text(encoding="utf-8")
+    first = page[: page.index("## Last month under Rota")].count("\n") + 1
+    sample = [block for block in blocks_of("slurm.md") if block.line > first and not block.body.startswith("$")]
+    reader = Reader(tmp_path)
+
+    for block in sample:
+        reader.take(block)
+
+    assert (reader.ran, reader.compared) == (1, 1)
 
 
 SAME_RUN = """
@@ -85,8 +104,10 @@ from my_mechanisms.emptiest import EmptiestFirst
 from my_mechanisms.one_server import OneServer
 from my_policies.equal_time import EqualTime
 from my_policies.night_shift import NightShift
+from my_place import MyPlace
 from my_policies.shortest_first import ShortestFirst
 from rota.core.ports import Clock, Executor, Policy
+from rota.deploy.providers.port import Provider
 from rota.mechanisms.dividing import Divide
 from rota.workloads.registry import TraceFormat
 
@@ -95,6 +116,7 @@ mechanisms: list[Divide] = [EmptiestFirst(), OneServer()]
 trace_format: TraceFormat = QueueFile()
 executor: Executor = Announcer()
 clock: Clock = ReplayClock([], 360.0)
+provider: Provider = MyPlace()
 """
 
 

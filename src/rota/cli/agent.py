@@ -44,7 +44,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     "--gpus",
     required=True,
     metavar="WHAT",
-    help="GPUs of the server: auto (those that are there), TYPE=N, or emulate:TYPE=N.",
+    help="GPUs of the server: auto (those that are there), TYPE=N, emulate:TYPE=N, slurm (what Slurm gave this job).",
 )
 @click.option(
     "--name",
@@ -105,6 +105,20 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     default="",
     metavar="NAME",
     help="Only tenant of an agent that is not root (default: the first whose job comes).",
+)
+@click.option(
+    "--leave-within",
+    "leave_within_s",
+    type=_AMOUNT,
+    metavar="SECONDS",
+    help="On TERM leave for good: drain, let jobs save, end them all within this time (default: jobs run on).",
+)
+@click.option(
+    "--notice",
+    "notice_s",
+    type=_AMOUNT,
+    metavar="SECONDS",
+    help="With --leave-within: time to leave after USR1, by which a batch system gives notice.",
 )
 @click.option(
     "--certs",
@@ -177,6 +191,7 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
     name = given or (settings.bundle.subject.name if settings.bundle is not None else _host_name())
     place, checkpoints, gpus = (options.pop(key) for key in ("folder", "checkpoints", "gpus"))
     longest_save_s = options.pop("longest_save_s")
+    leave = _leave_times(runs, options.pop("leave_within_s"), options.pop("notice_s"))
     isolation = {key: options.pop(key) for key in ("trust_tenants", "tenant", "config")}
     folder = Path(place) if place else _own_folder(name, trusting=isolation["trust_tenants"] or settings.bundle is None)
     mine = _connection(options)
@@ -195,9 +210,18 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
         checkpoints=Path(checkpoints) if checkpoints else None,
         connection=mine,
         longest_save_s=longest_save_s,
+        leave=leave,
         file=read_agent_file(config) if config else AgentFile(),
         **isolation,
     )
+
+
+def _leave_times(runs: Any, term_s: float | None, notice_s: float | None) -> Any:
+    if term_s is None:
+        if notice_s is not None:
+            raise ConfigError("--notice needs --leave-within, the time to leave after TERM")
+        return None
+    return runs.LeaveTimes(term_s=term_s, notice_s=notice_s or 0.0)
 
 
 def _own_folder(name: str, *, trusting: bool) -> Path:

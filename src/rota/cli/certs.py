@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.connection import needs_deploy
 from rota.cli.options import echo_json, json_option
 
 if TYPE_CHECKING:
@@ -196,6 +197,53 @@ def revoke(role: str, name: str, *, folder: str | None, force: bool, as_json: bo
         echo_json({"holder": f"{role}:{name}", "made_until": now.isoformat()})
         return
     click.echo(f"certificates of {role}:{name} made up to {now:%Y-%m-%d %H:%M:%S} UTC are refused")
+
+
+@command.command("ticket", epilog="Example: rota certs ticket node17 --dir ./certs --out ./ticket17")
+@click.argument("name")
+@click.option("--out", required=True, metavar="DIR", help="Folder to write it to; only you can enter it.")
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, 24 * 30, min_open=True),
+    default=24.0,
+    show_default=True,
+    help="Hours within which it has to be used.",
+)
+@_dir
+def ticket(name: str, *, out: str, hours: float, folder: str | None) -> None:
+    """Make a join ticket: a server exchanges it, once, for the certificate of the agent NAME."""
+    from rota.deploy.security.joining import make_ticket
+
+    ends = make_ticket(_place(folder), name, Path(out), _now(), hours=hours)
+    click.echo(f"join:{name}: {out}, to be used until {ends:%Y-%m-%d %H:%M} UTC")
+
+
+@command.command("join", epilog="Example: rota certs join ./ticket17 --scheduler gpu-head:7070 --out ./certs")
+@click.argument("ticket_folder", metavar="TICKET")
+@click.option("--scheduler", required=True, metavar="HOST:PORT", help="Address of the scheduler (with --sign-joins).")
+@click.option("--out", required=True, metavar="DIR", help="Folder for the certificate and the key that is made here.")
+@click.option(
+    "--valid",
+    "valid_s",
+    type=click.FloatRange(60),
+    default=365 * 86_400.0,
+    metavar="SECONDS",
+    help="Seconds for which the certificate is needed (at most 30 days are given).",
+)
+@click.option(
+    "--patience",
+    "patience_s",
+    type=click.FloatRange(0),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds to wait for a scheduler that does not answer.",
+)
+def join(ticket_folder: str, *, scheduler: str, out: str, valid_s: float, patience_s: float) -> None:
+    """Exchange a join ticket for the certificate of an agent. The key is made here and stays here."""
+    joining = needs_deploy("rota.deploy.providers.joining")
+    node = joining.join(Path(ticket_folder), scheduler, Path(out), valid_s=valid_s, patience_s=patience_s)
+    click.echo(f"agent:{node}: {out}/agent.pem", err=True)
 
 
 @command.command("show", epilog="Example: rota certs show ./certs")

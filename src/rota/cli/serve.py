@@ -30,6 +30,8 @@ Examples:
        --policy max-min-fairness-perf --mechanism tune
   rota serve --state rota.db --cluster cluster.toml --certs ./certs
   rota serve --state rota.db --certs ./certs --tenants tenants.toml
+  rota serve --state rota.db --certs ./certs --listen 0.0.0.0:7070 \\
+       --nodes slurm:partition=gpu,nodes=16,time=4h
   rota serve --state test.db --insecure --time-scale 60 --round 60
 
 \b
@@ -64,6 +66,16 @@ certificate may.
     "--insecure",
     is_flag=True,
     help="Use no certificates and no tokens: only on a loopback address.",
+)
+@click.option(
+    "--sign-joins",
+    is_flag=True,
+    help="Sign certificates of servers that show a join ticket (rota pilots); needs ca.key in the folder of --certs.",
+)
+@click.option(
+    "--nodes",
+    metavar="SPEC",
+    help="Keep pilots on Slurm beside the scheduler, e.g. slurm:partition=gpu,nodes=16,time=4h (implies --sign-joins).",
 )
 @click.option(
     "--cluster",
@@ -216,6 +228,7 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
     serving = needs_deploy("rota.deploy.server.serving")
     port = _port(options, serving)
+    pilots = _pilots(options, port)
     made = _options(options)
 
     import asyncio
@@ -230,6 +243,8 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
                 "on from it; give a folder that all servers see"
             )
         click.echo(f"rota: scheduler listens on {address}; state in {made.state}", err=True)
+        if pilots is not None:
+            pilots.start(address)
 
     async def run() -> None:
         stop = asyncio.Event()
@@ -238,7 +253,11 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
             serving.stop_on_eof(stop)
         await serving.serve(made, port, ready, stop=stop)
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        if pilots is not None:
+            pilots.stop()
 
 
 def _port(options: dict[str, Any], serving: Any) -> Any:
@@ -248,12 +267,24 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
     address = options.pop("listen")
     given = options.pop("certs")
     insecure = options.pop("insecure")
+    sign_joins = options.pop("sign_joins") or options["nodes"] is not None
     if not is_unix(address):
         split(address)  # an address that cannot be one is refused before anything is opened
     if insecure and given is not None:
         raise click.UsageError("give either --certs or --insecure")
+    if insecure and sign_joins:
+        raise click.UsageError("--sign-joins and --nodes need certificates; leave --insecure out")
     certs: Path | None = None if insecure else certs_folder(given)
-    return serving.Port(address=address, certs=certs, insecure=insecure)
+    return serving.Port(address=address, certs=certs, insecure=insecure, sign_joins=sign_joins)
+
+
+def _pilots(options: dict[str, Any], port: Any) -> Any:
+    """The keeper of pilots beside the scheduler, if one was asked for."""
+    spec = options.pop("nodes")
+    if spec is None:
+        return None
+    beside = needs_deploy("rota.deploy.providers.beside")
+    return beside.PilotsBeside(arguments=beside.pilots_arguments(spec), state=Path(options["state"]), certs=port.certs)
 
 
 def _options(options: dict[str, Any]) -> Any:

@@ -1,6 +1,7 @@
 """From what a user wrote to a cluster.
 
-`v100=36/4,p100=36`, a built-in name, a TOML file, an INI file of Synergy or a list of servers as CSV.
+`v100=36/4,p100=36`, a built-in name, a TOML file, an INI file of Synergy, a list of servers as CSV, or
+`slurm:`, a cluster as Slurm describes it.
 
 In the short text each type may go on with what every server of it has beside its GPUs:
 
@@ -19,7 +20,8 @@ from rota.clusters.accelerators import described
 from rota.clusters.documents import DATA, accelerators_in, read_toml, servers_in
 from rota.clusters.ini import read_ini
 from rota.clusters.node_list import is_node_list, read_node_list
-from rota.core.cluster import AcceleratorType, Cluster, Resources, uniform
+from rota.clusters.slurm import is_slurm, read_slurm
+from rota.core.cluster import AcceleratorType, Cluster, Resources, Server, uniform
 from rota.core.errors import ConfigError, UnknownName
 
 GPUS_PER_SERVER = 4
@@ -40,15 +42,13 @@ def names() -> list[str]:
 def load(spec: str | Path) -> Cluster:
     """The cluster of a text (see above), a built-in name, or the path of a TOML, INI or CSV file."""
     text = str(spec).strip()
+    if is_slurm(text):
+        return _with_servers("slurm", read_slurm(text))
     if text.endswith(".toml"):
         return _from_file(Path(text))
     if text.endswith(".ini") or is_node_list(text):
         servers = read_ini(Path(text)) if text.endswith(".ini") else read_node_list(Path(text))
-        return Cluster(
-            name=Path(text).stem,
-            servers=servers,
-            accelerators=described(s.type for s in servers),
-        )
+        return _with_servers(Path(text).stem, servers)
     if "=" in text:
         return _from_text(text)
     if text in names():
@@ -56,8 +56,12 @@ def load(spec: str | Path) -> Cluster:
     if ":" in text:
         fix = "write the GPUs of each type as type=count, e.g. v100=36,p100=36,k80=36"
         raise ConfigError(f"cluster {text!r}: {fix}")
-    what = "cluster (give a name, type=count,... or a .toml, .ini or .csv file)"
+    what = "cluster (give a name, type=count,..., slurm: or a .toml, .ini or .csv file)"
     raise UnknownName(what, text, names())
+
+
+def _with_servers(name: str, servers: tuple[Server, ...]) -> Cluster:
+    return Cluster(name=name, servers=servers, accelerators=described(s.type for s in servers))
 
 
 def _from_file(path: Path) -> Cluster:

@@ -57,6 +57,7 @@ _BOUNDS: Mapping[str, Bound] = {
     "DrainRequest.node": _NAME,
     "RemoveNodeRequest.node": _NAME,
     "RegisterRequest.node": _NAME,
+    "JoinRequest.node": _NAME,
     "RegisterRequest.type": _NAME,
     "RegisterRequest.devices": Bound(entries=1_024),
     "RegisterRequest.replaces": Bound(bytes=256, entries=1_000),

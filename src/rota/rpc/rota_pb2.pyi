@@ -5,6 +5,22 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class JoinRequest(_message.Message):
+    __slots__ = ("node", "request", "valid_s")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    VALID_S_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    request: bytes
+    valid_s: float
+    def __init__(self, node: _Optional[str] = ..., request: _Optional[bytes] = ..., valid_s: _Optional[float] = ...) -> None: ...
+
+class JoinReply(_message.Message):
+    __slots__ = ("certificate",)
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    certificate: bytes
+    def __init__(self, certificate: _Optional[bytes] = ...) -> None: ...
+
 class Empty(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -205,7 +221,7 @@ class JobSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ...) -> None: ...
 
 class Observed(_message.Message):
-    __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble")
+    __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble", "leaving")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +229,7 @@ class Observed(_message.Message):
     TASKS_FIELD_NUMBER: _ClassVar[int]
     LATENESS_S_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     node: str
     session: str
     sequence: int
@@ -220,7 +237,8 @@ class Observed(_message.Message):
     tasks: _containers.RepeatedCompositeFieldContainer[TaskState]
     lateness_s: float
     trouble: str
-    def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ...) -> None: ...
+    leaving: str
+    def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ..., leaving: _Optional[str] = ...) -> None: ...
 
 class TaskState(_message.Message):
     __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s", "compute_s", "prepare_s", "storage_s")

@@ -61,6 +61,11 @@ class FleetStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.LogUpload.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.LogUploadReply.FromString,
                 _registered_method=True)
+        self.Join = channel.unary_unary(
+                '/rota.v1.Fleet/Join',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.JoinRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.JoinReply.FromString,
+                _registered_method=True)
 
 
 class FleetServicer(object):
@@ -102,6 +107,13 @@ class FleetServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Join(self, request, context):
+        """A join ticket (a short-lived certificate for this only) is exchanged, once, for the certificate of an agent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FleetServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -129,6 +141,11 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.UploadLogs,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.LogUpload.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.LogUploadReply.SerializeToString,
+            ),
+            'Join': grpc.unary_unary_rpc_method_handler(
+                    servicer.Join,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.JoinRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.JoinReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -268,6 +285,33 @@ class Fleet(object):
             '/rota.v1.Fleet/UploadLogs',
             rota_dot_rpc_dot_rota__pb2.LogUpload.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.LogUploadReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Join(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Fleet/Join',
+            rota_dot_rpc_dot_rota__pb2.JoinRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.JoinReply.FromString,
             options,
             channel_credentials,
             insecure,

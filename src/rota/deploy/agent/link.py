@@ -59,6 +59,10 @@ class Link:
         self._renew = asyncio.Event()
         self.tasks: Tasks | None = None
         self.connected = asyncio.Event()
+        self.leaving = ""
+        """Why this agent goes for good; empty: it stays."""
+        self.said_goodbye = asyncio.Event()
+        """Whether the scheduler has heard that it goes."""
 
     def changed(self) -> None:
         """Something is worth a report."""
@@ -154,9 +158,12 @@ class Link:
                 tasks=self.tasks.states(),
                 lateness_s=self._lateness(),
                 trouble=self._trouble(),
+                leaving=self.leaving,
             )
             self._sent[self._sequence] = machine_s()
             reply = await self._stub.Report(observed, timeout=_CALL_S)
+            if observed.leaving:
+                self.said_goodbye.set()
             if not reply.known:
                 self._renew.set()
                 return

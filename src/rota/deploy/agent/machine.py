@@ -1,4 +1,4 @@
-"""What a machine offers, from what its operator wrote: `auto`, `v100=4` or `emulate:v100=8`."""
+"""What a machine offers, from what its operator wrote: `auto`, `v100=4`, `emulate:v100=8`, or `slurm`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rota.core.errors import ConfigError, UnknownName
 from rota.deploy.agent.main import Equipment
+from rota.deploy.providers.slurm.allocation import allocation, is_allocation
 from rota.deploy.worker.inventory import inspect, type_name
 from rota.emulate.cards import card
 
@@ -43,6 +44,8 @@ def equipment(gpus: str, options: MachineOptions) -> Equipment:
     if text == "auto":
         return _found(options)
     emulated = text.startswith(EMULATE)
+    if is_allocation(text.removeprefix(EMULATE)):
+        return _given(text.removeprefix(EMULATE), options, emulated=emulated)
     gpu_type, count = _parsed(text.removeprefix(EMULATE), gpus)
     numbers = range(options.first_gpu, options.first_gpu + count)
     devices = tuple(f"emulated-{i}" if emulated else str(i) for i in numbers)
@@ -52,6 +55,18 @@ def equipment(gpus: str, options: MachineOptions) -> Equipment:
         cpus=options.cpus or (CPUS_PER_GPU * count if emulated else _cpus_from(options.first_cpu, os.cpu_count() or 1)),
         memory_gb=options.memory_gb or (MEMORY_GB_PER_GPU * count if emulated else memory_gb()),
         storage_mbps=options.storage_mbps, network_gbps=options.network_gbps, rack=options.rack, host=options.host,
+    )  # fmt: skip
+
+
+def _given(text: str, options: MachineOptions, *, emulated: bool) -> Equipment:
+    """What Slurm gave to this batch job."""
+    part = allocation(text)
+    return Equipment(
+        node=options.name, type=part.gpu_type, emulated=emulated, cpus=options.cpus or part.cpus,
+        devices=tuple(f"emulated-{device}" for device in part.devices) if emulated else part.devices,
+        device_memory_mib=_card_mib(part.gpu_type) if emulated else 0.0,
+        memory_gb=options.memory_gb or part.memory_gb or memory_gb(), storage_mbps=options.storage_mbps,
+        network_gbps=options.network_gbps, rack=options.rack or part.host, host=options.host,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from rota.deploy.agent.complaints import Complaints, Diagnosis
 from rota.deploy.agent.disk import DiskWatch
 from rota.deploy.agent.emulated import EmulatedRunner, recover
 from rota.deploy.agent.instances import AgentInstance
+from rota.deploy.agent.leaving import Departure
 from rota.deploy.agent.link import Link
 from rota.deploy.agent.log_shipping import LogShipper
 from rota.deploy.agent.own_address import LOOPBACK
@@ -76,6 +77,8 @@ class Agent:
     """Where ranks of a gang find this machine, if `equipment` does not say it."""
     diagnosis: Diagnosis | None = None
     """Says what fails on the way to the scheduler."""
+    departure: Departure = field(default_factory=Departure)
+    """When it is asked to go for good."""
     _root: Path = field(init=False)
     _link: Link = field(init=False)
     _instance: AgentInstance = field(init=False)
@@ -109,11 +112,24 @@ class Agent:
         if shipper is not None:
             beside.append(asyncio.create_task(shipper.run()))
         try:
-            await self._link.run()
+            await self._work()
         finally:
             await self._close(beside)
             if shipper is not None:
                 await shipper.finish()
+
+    async def _work(self) -> None:
+        """Serve until cancelled, or until it has left."""
+        link = asyncio.ensure_future(self._link.run())
+        left = asyncio.ensure_future(self.departure.carry_out(self._link, self._tasks, self.processes))
+        try:
+            done, _ = await asyncio.wait({link, left}, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            link.cancel()
+            left.cancel()
+            await asyncio.gather(link, left, return_exceptions=True)
 
     def _hello(self) -> pb.RegisterRequest:
         """As it registers now. It may block: names are looked up."""

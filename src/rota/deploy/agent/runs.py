@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grpc
 
 from rota.core.errors import ConfigError
 from rota.deploy.agent.config_file import AgentFile
 from rota.deploy.agent.devices import Devices
+from rota.deploy.agent.leaving import Departure, LeaveTimes, leave_on_signals
 from rota.deploy.agent.main import Agent, Equipment
 from rota.deploy.agent.own_address import own_address
 from rota.deploy.agent.processes import Processes
@@ -57,6 +59,8 @@ class AgentSettings:
     tenant: str = ""
     """The only tenant whose jobs may run here as the agent's user; empty: the first that comes."""
     file: AgentFile = field(default_factory=AgentFile)
+    leave: LeaveTimes | None = None
+    """How it goes for good when it is told to stop; None: it stops, and its jobs run on until their leases end."""
 
     @property
     def trusting(self) -> bool:
@@ -97,7 +101,11 @@ def run_agents(
 
 async def _run(agents: Sequence[AgentSettings], ready: Callable[[], None], *, while_stdin: bool) -> None:
     stop = asyncio.Event()
-    stop_on_signals(stop)
+    departures = {agent.equipment.node: Departure() for agent in agents}
+    if agents[0].leave is not None:
+        leave_on_signals(agents[0].leave, list(departures.values()))
+    else:
+        stop_on_signals(stop)
     if while_stdin:
         stop_on_eof(stop)
     missing = {agent.equipment.node for agent in agents}
@@ -108,19 +116,24 @@ async def _run(agents: Sequence[AgentSettings], ready: Callable[[], None], *, wh
             if not missing:
                 ready()
 
-    running = [asyncio.ensure_future(_one(agent, partial(came, agent.equipment.node))) for agent in agents]
+    running = [
+        asyncio.ensure_future(_one(agent, partial(came, agent.equipment.node), departures[agent.equipment.node]))
+        for agent in agents
+    ]
     stopped = asyncio.ensure_future(stop.wait())
     try:
-        done, _ = await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        for one in done:
-            one.result()
+        waiting: set[asyncio.Future[Any]] = {*running, stopped}
+        while len(waiting) > 1 and not stopped.done():  # agents that left are done one after the other
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
     finally:
         for one in (*running, stopped):
             one.cancel()
         await asyncio.gather(*running, stopped, return_exceptions=True)
 
 
-async def _one(settings: AgentSettings, ready: Callable[[], None]) -> None:
+async def _one(settings: AgentSettings, ready: Callable[[], None], departure: Departure) -> None:
     folder = settings.folder.absolute()  # jobs have working folders of their own
     equipment = settings.equipment
     machine = None
@@ -136,7 +149,7 @@ async def _one(settings: AgentSettings, ready: Callable[[], None]) -> None:
     agent = Agent(
         equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,
         checkpoints=None if settings.checkpoints is None else settings.checkpoints.absolute(), processes=processes,
-        devices=devices, address=partial(own_address, settings.client.address),
+        devices=devices, departure=departure, address=partial(own_address, settings.client.address),
         diagnosis=partial(diagnose, settings.client.address, settings.client.bundle),
     )  # fmt: skip
     try:

@@ -135,6 +135,10 @@ class Tasks:
         """All runners."""
         return list(self._all.values())
 
+    def unended(self) -> list[Runner]:
+        """Those of which something may still run."""
+        return [runner for runner in self._all.values() if runner.state().phase != TaskPhase.ENDED.value]
+
 
 def _ended(key: Key, outcome: str, *, exit_code: int = 0, detail: str = "") -> pb.TaskState:
     """The state of a task that never ran here."""

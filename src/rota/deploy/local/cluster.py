@@ -25,6 +25,8 @@ from rota.deploy.local.certificates import secure
 from rota.deploy.local.processes import Child, Lifeline, stop
 from rota.deploy.local.settings import UpSettings, remembered, servers_of, together
 from rota.deploy.locks import hold
+from rota.deploy.providers.local import LocalProcesses
+from rota.deploy.providers.port import PilotOrder
 from rota.deploy.security import secret_files
 from rota.deploy.worker.inventory import read_connections
 from rota.rpc import rota_pb2 as pb
@@ -86,9 +88,10 @@ class LocalCluster:
         self.servers = len(servers)
         lines = {s.id: line for s, line in zip(servers, _lines(self.settings.connections, len(servers)), strict=True)}
         groups = together(servers, self._most_together(len(servers)))
-        self.agents = [self._agent(group, self._lifeline, lines[group[0].id]) for group in groups]
-        for agent in self.agents:
-            agent.start()
+        place = LocalProcesses(lifeline=self._lifeline)
+        self.agents = place.children
+        for group in groups:
+            place.submit(self._agent(group, lines[group[0].id]))
         self._join(stopped)
 
     def _check_scale(self) -> None:
@@ -127,7 +130,7 @@ class LocalCluster:
             return 1
         return self.settings.per_process or (1 if servers <= _MANY else _MANY)
 
-    def _agent(self, group: Sequence[Server], lifeline: Lifeline, line: Sequence[str] = ()) -> Child:
+    def _agent(self, group: Sequence[Server], line: Sequence[str] = ()) -> PilotOrder:
         """The process of one agent, or of several for servers that are alike."""
         server = group[0]
         has = server.capacity
@@ -153,7 +156,7 @@ class LocalCluster:
         command += line
         span = server.id if len(group) == 1 else f"{names[0]} to {names[-1]}"
         log = self.folder / "logs" / f"{span.replace(' ', '-')}.log"
-        return Child(name=f"agent{'' if len(group) == 1 else 's'} {span}", command=command, log=log, lifeline=lifeline)
+        return PilotOrder(name=f"agent{'' if len(group) == 1 else 's'} {span}", command=tuple(command), log=log)
 
     def _write_settings(self) -> None:
         lines = {

@@ -17,6 +17,7 @@ from rota.deploy.events import (
     JobCanSave,
     JobGivenUp,
     JobWaits,
+    NodeDrained,
     StepsSaved,
 )
 from rota.deploy.numbering import same_generation
@@ -48,6 +49,19 @@ def events_of_report(
         if task is not None:
             events += _events_of_saving(heartbeats, job, attempt, task, now)
         events += events_of_attempt(registry, heartbeats, job, now, time_scale)
+    return events
+
+
+def events_of_leaving(registry: Registry, node: str, reason: str, now: float) -> list[DeployEvent]:
+    """An agent goes for good: nothing starts there any more, and what runs is asked to save and stop at once."""
+    events: list[DeployEvent] = [NodeDrained(at=now, node=node, drained=True, by=f"its agent: {reason}")]
+    events += [
+        AttemptStopping(
+            at=now, job=job.id, epoch=attempt.epoch, reason=StopReason.PREEMPTED, detail=f"{node} leaves: {reason}"
+        )
+        for job, attempt in registry.attempts_on(node)
+        if not attempt.stopping
+    ]
     return events
 
 

@@ -59,6 +59,8 @@ class AgentReport:
     lateness_s: float = 0.0
     trouble: str = ""
     """Why nothing new can start there; empty: nothing is wrong."""
+    leaving: str = ""
+    """Why the agent goes for good; empty: it stays."""
 
 
 @dataclass(slots=True, kw_only=True)

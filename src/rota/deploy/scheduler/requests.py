@@ -15,7 +15,7 @@ from rota.core.cluster import Cluster
 from rota.core.errors import OutputError, RotaError
 from rota.core.job_spec import HIDDEN, JobSpec, with_hidden_values
 from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved, NodeTroubled
-from rota.deploy.scheduler.agent_reports import events_of_report
+from rota.deploy.scheduler.agent_reports import events_of_leaving, events_of_report
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats
 from rota.deploy.scheduler.node_identity import in_use, may_take_over
@@ -226,5 +226,8 @@ class Requests:
         if report.trouble != node.trouble:
             log.warning("node %s: %s", report.node, report.trouble or "its trouble is over")
             events.append(NodeTroubled(at=now, node=report.node, trouble=report.trouble))
+        if report.leaving and not node.drained:
+            log.warning("node %s leaves: %s", report.node, report.leaving)
+            events += events_of_leaving(self._registry, report.node, report.leaving, now)
         events += events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
         return events, lambda: True

@@ -34,6 +34,7 @@ class RefusalReason(str, enum.Enum):
     MALFORMED = "malformed"
     CERTIFICATE_IN_USE = "certificate-in-use"
     TOO_MANY = "too-many"
+    BAD_TICKET = "bad-ticket"
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def create_authority(
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Rota CA {secrets.token_hex(4)}")])
     usage = _usage(signs_certificates=True)
     built = (
-        _builder(name, name, private, now, now + timedelta(days=days))
+        _builder(name, name, private.public_key(), now, now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .sign(private, hashes.SHA256())
@@ -77,7 +77,7 @@ def issue(
     now: datetime,
     *,
     hosts: Iterable[str] = (),
-    days: int = CERTIFICATE_DAYS,
+    days: float = CERTIFICATE_DAYS,
     force: bool = False,
     out: Path | None = None,
 ) -> Issued:
@@ -89,13 +89,31 @@ def issue(
     check_name(_with_article(subject.role), subject.name)
     if subject.tenant is not None:
         check_name("a tenant", subject.tenant)
-    authority, authority_key = load_authority(folder, now)
+    authority, _ = load_authority(folder, now)
     certificate, key = _place(folder, subject, out)
     _refuse_overwriting([certificate, key], force=force)
     if out is not None:
         _refuse_another_authority(out / "ca.pem", authority)
     secret_files.make_private_folder(certificate.parent)
     private = ec.generate_private_key(ec.SECP256R1())
+    built = sign(folder, subject, private.public_key(), now, hosts=hosts, days=days)
+    _write_pair(certificate, key, built, private)
+    if out is not None:
+        secret_files.write_whole(out / "ca.pem", _pem(authority), secret_files.PUBLIC)
+    return Issued(subject, certificate, key, built.not_valid_after_utc)
+
+
+def sign(
+    folder: Path,
+    subject: Subject,
+    public_key: ec.EllipticCurvePublicKey,
+    now: datetime,
+    *,
+    hosts: Iterable[str] = (),
+    days: float = CERTIFICATE_DAYS,
+) -> x509.Certificate:
+    """The certificate of a holder for its key, signed by the authority in `folder`."""
+    authority, authority_key = load_authority(folder, now)
     name = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"{subject.role.value}:{subject.name}"[:64])]
     )
@@ -106,8 +124,9 @@ def issue(
     purpose = ExtendedKeyUsageOID.SERVER_AUTH if serves else ExtendedKeyUsageOID.CLIENT_AUTH
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(subject.uri)]
     names += check_hosts(hosts)
-    built = (
-        _builder(name, authority.subject, private, begins, ends)
+    _remember(folder, subject)
+    return (
+        _builder(name, authority.subject, public_key, begins, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(_issued_by(authority_key), critical=False)
@@ -115,11 +134,6 @@ def issue(
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    _write_pair(certificate, key, built, private)
-    _remember(folder, subject)
-    if out is not None:
-        secret_files.write_whole(out / "ca.pem", _pem(authority), secret_files.PUBLIC)
-    return Issued(subject, certificate, key, ends)
 
 
 def _place(folder: Path, subject: Subject, out: Path | None) -> tuple[Path, Path]:
@@ -208,7 +222,7 @@ def hosts_of(certificate: x509.Certificate) -> Sequence[str]:
 
 
 def _with_article(role: Role) -> str:
-    return {Role.SCHEDULER: "a scheduler", Role.AGENT: "an agent", Role.CLIENT: "a client"}[role]
+    return {Role.AGENT: "an agent"}.get(role, f"a {role.value}")
 
 
 def _refuse_overwriting(paths: Iterable[Path], *, force: bool) -> None:
@@ -253,7 +267,7 @@ def _host(text: str) -> x509.GeneralName:
 def _builder(
     name: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePublicKey,
     now: datetime,
     ends: datetime,
 ) -> x509.CertificateBuilder:
@@ -261,11 +275,11 @@ def _builder(
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(min(now, ends) - CLOCKS_DIFFER)
         .not_valid_after(ends)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
 
 

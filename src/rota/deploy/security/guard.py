@@ -30,6 +30,8 @@ from rota.deploy.tenants import Tenants
 # What a rule can ask for.
 AGENT = "agent"
 """The certificate of an agent."""
+JOIN = "join"
+"""A join ticket."""
 CLIENT = "client"
 """The certificate of a client."""
 USER = "user"
@@ -71,10 +73,11 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     ) -> None:
         """`check` looks at every decoded request and raises ConfigError if it is out of bounds."""
         unknown = sorted(
-            {who for allowed in rules.values() for who in allowed} - {AGENT, CLIENT, USER, ADMIN}
+            {who for allowed in rules.values() for who in allowed}
+            - {AGENT, JOIN, CLIENT, USER, ADMIN}
         )
         if unknown:
-            raise ValueError(f"rules name {unknown}; known are agent, client, user, admin")
+            raise ValueError(f"rules name {unknown}; known are agent, join, client, user, admin")
         self._rules = dict(rules)
         self._tokens = tokens
         self._revoked = revoked
@@ -297,8 +300,8 @@ class _StreamWatch:
 
 
 def _abilities(identity: Identity) -> frozenset[str]:
-    if identity.role is Role.AGENT:
-        return frozenset({AGENT})
+    if identity.role is not Role.CLIENT:
+        return frozenset({identity.role.value})
     abilities = {CLIENT}
     if identity.tenant:
         abilities.add(USER)

@@ -97,7 +97,7 @@ def identify(
             RefusalReason.WRONG_ROLE, "the certificate of a scheduler cannot call", known=True
         )
     given = metadata.get(AUTHORIZATION, [])
-    if subject.role is Role.AGENT or not given:
+    if subject.role is not Role.CLIENT or not given:
         return Identity(subject.role, subject.name)
     return _with_token(subject, given, tokens)
 

@@ -31,6 +31,11 @@ def revoked_file(certs: Path) -> Path:
     return certs / "revoked.json"
 
 
+def joined_file(certs: Path) -> Path:
+    """The list of join tickets that were used, beside the certificates."""
+    return certs / "joined.json"
+
+
 def quiet_grpc() -> None:
     """Keep gRPC from saying what our own message says; to be called before grpc is imported."""
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

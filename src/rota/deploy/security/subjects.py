@@ -8,6 +8,7 @@ It is carried as a URI in the subject alternative name:
     rota://agent/NAME
     rota://client/NAME
     rota://client/NAME/tenant/TENANT
+    rota://join/NAME
 
 The common name repeats it for people (`agent:NAME`); nothing is decided by it.
 """
@@ -30,6 +31,8 @@ class Role(str, enum.Enum):
     SCHEDULER = "scheduler"
     AGENT = "agent"
     CLIENT = "client"
+    JOIN = "join"
+    """A ticket: good for being exchanged, once, for the certificate of the agent NAME."""
 
 
 @dataclass(frozen=True)

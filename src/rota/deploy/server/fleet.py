@@ -7,10 +7,12 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from rota.deploy.clocks import wall_date
 from rota.deploy.repetition import Repetition
 from rota.deploy.scheduler.requests import OfferedNode, Refused
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.audit import Audit, RefusalReason
+from rota.deploy.security.joining import JoinAuthority, TicketRefused
 from rota.deploy.server.handlers import Handlers, Identify, answered, streamed
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import agent_report, desired_message, offered_node
@@ -27,8 +29,17 @@ _QUIET_S = 5.0
 class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
     """For agents."""
 
-    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogService, audit: Audit) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        identify: Identify,
+        logs: LogService,
+        audit: Audit,
+        joins: JoinAuthority | None = None,
+    ) -> None:
+        """Without `joins` no ticket is accepted."""
         super().__init__(scheduler, identify)
+        self._joins = joins
         self._logs = logs
         self._audit = audit
         self._said = Repetition()
@@ -112,6 +123,25 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         """Output of jobs that ran on a server, from that server."""
         self._check(request.node, context)
         return await self._logs.upload(request.node, request)
+
+    @answered
+    async def Join(self, request: pb.JoinRequest, context: Any) -> pb.JoinReply:
+        """A server shows its ticket and gets the certificate of an agent."""
+        self._check(request.node, context)
+        if self._joins is None:
+            fix = "its operator has to start it with --sign-joins, where the key of the authority (ca.key) is"
+            raise Refused("FAILED_PRECONDITION", f"this scheduler signs no certificates; {fix}")
+        ticket = context.auth_context()["x509_pem_cert"][0]
+        now = wall_date().replace(microsecond=0)
+        try:
+            certificate = await asyncio.to_thread(
+                self._joins.exchange, ticket, request.node, request.request, request.valid_s, now
+            )
+        except TicketRefused as refusal:
+            self._audit.refused(context.peer(), "Join", RefusalReason.BAD_TICKET, str(refusal))
+            raise Refused("PERMISSION_DENIED", str(refusal)) from refusal
+        log.info("node %s has a certificate by its join ticket", request.node)
+        return pb.JoinReply(certificate=certificate)
 
     @answered
     async def PushLog(self, request: pb.LogChunk, context: Any) -> pb.Empty:

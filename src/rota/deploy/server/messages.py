@@ -61,6 +61,7 @@ def agent_report(message: pb.Observed) -> AgentReport:
         tasks={(task.job, task.epoch): _task_report(task) for task in message.tasks},
         lateness_s=message.lateness_s,
         trouble=message.trouble,
+        leaving=message.leaving,
     )
 
 

@@ -14,14 +14,16 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from rota.core.errors import RotaError
+from rota.deploy.clocks import wall_date
 from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.admission import Admission
 from rota.deploy.security.audit import Audit, Refusal, to_the_log
-from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, USER, AuthInterceptor
+from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, JOIN, USER, AuthInterceptor
 from rota.deploy.security.handshakes import HandshakeWatch
 from rota.deploy.security.identity import current_identity
+from rota.deploy.security.joining import JoinAuthority
 from rota.deploy.security.places import revoked_file, tokens_file
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.tokens import TokenFile
@@ -46,6 +48,7 @@ _OF_ADMINS = ("Drain", "RemoveNode")
 RULES = {
     **HEALTH,
     **{f"/rota.v1.Fleet/{name}": frozenset({AGENT}) for name in _OF_AGENTS},
+    "/rota.v1.Fleet/Join": frozenset({JOIN}),
     **{f"/rota.v1.Control/{name}": frozenset({USER, ADMIN}) for name in _OF_USERS},
     **{f"/rota.v1.Control/{name}": frozenset({ADMIN}) for name in _OF_ADMINS},
 }
@@ -59,6 +62,8 @@ class Port:
     address: str = "127.0.0.1:7070"
     certs: Path | None = None
     insecure: bool = False
+    sign_joins: bool = False
+    """Whether servers with a join ticket get certificates here, signed with the key of the authority in `certs`."""
 
 
 class _Caller:
@@ -112,13 +117,17 @@ def _server(scheduler: Scheduler, port: Port, logs: LogService, asked: Questions
     def who(_: Any) -> _Caller:
         return _Caller()
 
-    stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs, audit), server)
+    stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs, audit, _join_authority(port)), server)
     stubs.add_ControlServicer_to_server(Control(scheduler, who, logs, asked), server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     asyncio.get_running_loop().create_task(_set_healthy(checks))
     number = listen(server, port.address, certs=port.certs, insecure=port.insecure)
     return server, number, audit
+
+
+def _join_authority(port: Port) -> JoinAuthority | None:
+    return JoinAuthority(port.certs, wall_date()) if port.sign_joins and port.certs is not None else None
 
 
 async def _set_healthy(checks: Any) -> None:

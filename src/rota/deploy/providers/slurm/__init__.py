@@ -1,0 +1,1 @@
+"""Agents as batch jobs of Slurm, one for each server: pilots."""

@@ -1,0 +1,86 @@
+"""What Slurm gave to the batch job in which this agent runs: GPUs, CPUs, memory, time. Nothing else is offered.
+
+Devices are those in CUDA_VISIBLE_DEVICES, as they are written there: Slurm numbers them anew where it hides the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rota.core.errors import ConfigError, RotaError
+from rota.core.slurm_text import MIB_GB, gpus_of, memory_mib, record
+from rota.deploy.providers.slurm.commands import SlurmCommands
+
+WORD = "slurm"
+Describe = Callable[[str, str], Mapping[str, str]]
+"""From a kind of thing (job, node) and its name to Slurm's record of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """A part of a machine."""
+
+    gpu_type: str
+    devices: tuple[str, ...]
+    cpus: float
+    memory_gb: float
+    """GB (10^9 bytes); 0: not known."""
+    host: str
+
+
+def is_allocation(gpus: str) -> bool:
+    """Whether `--gpus` asks for what Slurm gave: `slurm` or `slurm:TYPE`."""
+    return gpus == WORD or gpus.startswith(f"{WORD}:")
+
+
+def allocation(gpus: str, environ: Mapping[str, str] = os.environ, describe: Describe | None = None) -> Allocation:
+    """The part of the machine that is ours. Raises ConfigError outside of a job, or if there is no GPU in it."""
+    job = environ.get("SLURM_JOB_ID", "")
+    if not job:
+        raise ConfigError(f"--gpus {gpus} is for batch jobs of Slurm, and SLURM_JOB_ID is not set; give TYPE=N or auto")
+    devices = tuple(
+        word for word in environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word and word != "NoDevFiles"
+    )
+    if not devices:
+        raise ConfigError(
+            f"Slurm gave job {job} no GPU (CUDA_VISIBLE_DEVICES is empty); ask for some with --gres=gpu:TYPE:COUNT"
+        )
+    ask = describe or _described
+    host = environ.get("SLURMD_NODENAME", "")
+    gpu_type = gpus.partition(":")[2] or _type_of(job, host, ask)
+    cpus = float(environ.get("SLURM_CPUS_ON_NODE") or len(os.sched_getaffinity(0)))
+    return Allocation(
+        gpu_type=gpu_type, devices=devices, cpus=cpus, memory_gb=_memory_gb(environ, cpus, host, ask), host=host
+    )
+
+
+def _described(what: str, name: str) -> Mapping[str, str]:
+    return record(SlurmCommands().run("scontrol", "show", what, name, "-o").strip())
+
+
+def _type_of(job: str, host: str, describe: Describe) -> str:
+    """The type that the job asked for, else the only one of its node."""
+    asked = describe("job", job)
+    for text in (asked.get("TresPerNode", ""), asked.get("TRES", ""), describe("node", host).get("Gres", "")):
+        types = {gpu.type for gpu in gpus_of(text) if gpu.type}
+        if len(types) == 1:
+            return types.pop()
+    raise ConfigError(
+        f"Slurm does not say of which type the GPUs of job {job} on {host} are; ask for one (--gres=gpu:TYPE:COUNT), "
+        "or have the types written into gres.conf"
+    )
+
+
+def _memory_gb(environ: Mapping[str, str], cpus: float, host: str, describe: Describe) -> float:
+    whole = memory_mib(environ.get("SLURM_MEM_PER_NODE", ""))
+    if whole:
+        return whole * MIB_GB
+    per_cpu = memory_mib(environ.get("SLURM_MEM_PER_CPU", ""))
+    if per_cpu:
+        return per_cpu * cpus * MIB_GB
+    try:
+        return (memory_mib(describe("node", host).get("RealMemory", "")) or 0.0) * MIB_GB
+    except RotaError:
+        return 0.0

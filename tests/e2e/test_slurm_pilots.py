@@ -1,0 +1,263 @@
+"""Agents as batch jobs of a real Slurm on this machine."""
+
+import contextlib
+import signal
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import grpc
+import pytest
+
+import real_slurm
+from live import until
+from rota.deploy.local.processes import Lifeline
+from rota.deploy.providers.local import LocalProcesses
+from rota.deploy.providers.port import PilotOrder, PilotPhase, PlaceRefused
+from rota.deploy.providers.slurm.provider import SlurmProvider
+from rota.deploy.providers.slurm.settings import SlurmSettings
+from rota.deploy.security.bundles import load_bundle
+from rota.deploy.security.joining import make_request
+from rota.deploy.security.subjects import Role
+from rota.deploy.security.transport import open_channel
+from rota.rpc import rota_pb2 as pb
+from rota.rpc import rota_pb2_grpc as stubs
+from slurm_site import FAST, SlurmSite, processes_of_pilots
+
+NOBODY = 65534
+pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with real_slurm.RealSlurm(nodes=3, kill_wait_s=10) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(slurm, tmp_path_factory):
+    with SlurmSite(tmp_path_factory.mktemp("site"), slurm) as running:
+        yield running
+
+
+# The contract of every provider
+
+
+@pytest.fixture(params=["local", "slurm"])
+def provider(request, monkeypatch):
+    if request.param == "local":
+        lifeline = Lifeline()
+        place = LocalProcesses(lifeline=lifeline)
+        yield place
+        place.cancel([pilot.id for pilot in place.list()], gently=False)
+        lifeline.close()
+        return
+    monkeypatch.setenv("SLURM_CONF", str(request.getfixturevalue("slurm").conf))
+    yield SlurmProvider("contract", SlurmSettings(partition="gpu", gres="gpu:v100:1"))
+
+
+def an_order(tmp_path, name="contract-0", *words):
+    return PilotOrder(name=name, command=words or ("/bin/sleep", "300"), log=tmp_path / f"{name}.log")
+
+
+def phase_of(provider, name):
+    phases = [pilot.phase for pilot in provider.list() if pilot.name == name]
+    return phases[-1] if phases else None
+
+
+def test_a_pilot_is_listed_by_its_name_until_it_is_cancelled(provider, tmp_path):
+    number = provider.submit(an_order(tmp_path))
+
+    until(lambda: phase_of(provider, "contract-0") is PilotPhase.RUNNING, 20)
+    assert [pilot.id for pilot in provider.list() if pilot.name == "contract-0"] == [number]
+    provider.cancel([number], gently=False)
+    until(lambda: phase_of(provider, "contract-0") is PilotPhase.OVER, 20)
+
+
+def test_a_pilot_that_ends_by_itself_is_over_with_a_reason_and_cancelling_it_is_no_error(provider, tmp_path):
+    number = provider.submit(an_order(tmp_path, "contract-1", "/bin/sh", "-c", "echo out; exit 7"))
+
+    until(lambda: phase_of(provider, "contract-1") is PilotPhase.OVER, 20)
+    assert [pilot.reason for pilot in provider.list() if pilot.name == "contract-1"] != [""]
+    provider.cancel([number], gently=False)
+    provider.cancel([number], gently=True)
+    provider.cancel([], gently=True)
+
+
+def test_a_place_describes_itself(provider):
+    place = provider.describe()
+
+    assert place.words
+    assert place.end_s > 0
+
+
+def test_a_place_refuses_in_its_own_words(provider, tmp_path):
+    if isinstance(provider, SlurmProvider):
+        provider.settings = SlurmSettings(partition="nosuch", gres="gpu:v100:1")
+        with pytest.raises(PlaceRefused, match="invalid partition specified: nosuch"):
+            provider.submit(an_order(tmp_path, "contract-3"))
+    else:
+        with pytest.raises(PlaceRefused, match="cannot be started"):
+            provider.submit(an_order(tmp_path, "contract-3", "/no/such/program"))
+
+
+# Pilots
+
+
+@pytest.fixture(scope="module")
+def pool(site):
+    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "2", name="short")
+    site.until_up(2)
+    return site.folder / "pools" / "short"
+
+
+def test_no_secret_is_where_other_users_can_see_it(site, slurm, pool):
+    row = next(iter(site.pilots().values()))
+    key = (pool / "tickets" / row["pilot"] / "join.key").read_text().splitlines()[1:-1]
+    token = (site.folder / "token").read_text().strip()
+
+    shown = slurm.run("scontrol", "show", "job", "-o", row["slurm_job"])
+    script = slurm.run("scontrol", "write", "batch_script", row["slurm_job"], "-")
+    words = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True).stdout
+    mark = f"SLURM_JOB_ID={row['slurm_job']}\0"
+    environments = "".join(
+        Path(f"/proc/{number}/environ").read_bytes().decode("utf-8", "replace")
+        for number, _ in processes_of_pilots(mark)
+    )
+    assert "SLURM_JOB_ID" in environments
+    assert row["pilot"] in script
+    for secret in (*key, token):
+        assert secret not in shown + script + words + environments
+
+
+def test_another_user_can_neither_read_a_ticket_nor_a_log_nor_see_names_of_jobs(site, slurm, pool):
+    with site.client() as client:
+        (job,) = client.submit(
+            [{"emulated": True, "profile": "a3c", "steps": 10, "gpus": 1, "name": "very-secret-name"}]
+        )
+        client.wait([job], 30)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+
+    assert stat.S_IMODE(pool.stat().st_mode) == 0o700
+    for path in [*pool.glob("tickets/*/join.key"), *pool.glob("logs/*.log"), pool / "pool.json"]:
+        assert subprocess.run(["cat", str(path)], check=False, capture_output=True, **nobody).returncode != 0
+    seen = slurm.run("squeue", "-o", "%all", user=65534) + slurm.run("scontrol", "show", "job", user=65534)
+    assert "rota-short" in seen
+    assert "very-secret-name" not in seen
+
+
+def test_a_ticket_that_was_used_is_refused(site, pool):
+    row = next(iter(site.pilots().values()))
+
+    said = site.run(
+        "certs", "join", str(pool / "tickets" / row["pilot"]), "--scheduler", site.address, "--out",
+        str(site.folder / "again"), code=2,
+    )  # fmt: skip
+
+    assert "was used before" in said
+    assert not (site.folder / "again").exists()
+
+
+def test_a_ticket_opens_nothing_but_the_exchange(site):
+    site.run("certs", "ticket", "n9", "--dir", str(site.folder / "certs"), "--out", str(site.folder / "t9"))
+    ticket = load_bundle(site.folder / "t9", Role.JOIN)
+
+    with open_channel(
+        site.address, bundle=ticket, token=(site.folder / "token").read_text().strip(), sync=True
+    ) as channel:
+        calls = (
+            (stubs.FleetStub(channel).Register, pb.RegisterRequest(node="n9", type="v100")),
+            (stubs.ControlStub(channel).ListJobs, pb.ListJobsRequest()),
+            (stubs.ControlStub(channel).Drain, pb.DrainRequest(node="short-0")),
+            (stubs.FleetStub(channel).Join, pb.JoinRequest(node="short-0", request=make_request("short-0")[1])),
+        )
+        for method, request in calls:
+            with pytest.raises(grpc.RpcError) as refused:
+                method(request, timeout=5)
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_slurms_own_words_are_shown_when_it_refuses(site):
+    site.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "1", "--constraint", "nosuch", name="no")
+
+    listed = site.run("pilots", "--folder", str(site.folder / "pools"), *site.connection)
+    site.end("pool-no", signal.SIGINT)
+
+    assert "Slurm refuses more pilots" in listed
+    assert "Invalid feature specification" in listed
+
+
+def test_outside_of_a_job_an_agent_says_that_slurm_gave_it_nothing(site):
+    said = site.run("agent", "--gpus", "slurm", "--scheduler", site.address, "--insecure", "--name", "x", code=2)
+
+    assert "SLURM_JOB_ID is not set" in said
+
+
+def test_pilots_run_jobs_and_leave_with_their_work_saved(site, slurm, pool):
+    rows = site.pilots()
+
+    assert {row["state"] for row in rows.values() if row["pool"] == "short"} == {"up"}
+    assert all(500 < row["left_s"] <= 600 for row in rows.values() if row["pool"] == "short")
+    with site.client() as client:
+        assert {(node.type, node.gpus, node.cpus) for node in client.nodes()} == {("v100", 2, 4.0)}
+        jobs = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 2_000_000, "gpus": 2}] * 2)
+        until(lambda: all(client.job(job).step > 0 for job in jobs), 20)
+        before = {job: client.job(job).step for job in jobs}
+
+        site.run("pilots", "stop", "short", "--folder", str(pool.parent), *site.connection)
+
+        assert set(slurm.states()) == {"idle"}
+        for job in jobs:
+            info = client.job(job)
+            assert info.saved_step >= before[job]
+            assert info.lost_steps == 0
+            assert info.restarts == 0
+        client.cancel(jobs)
+
+
+@pytest.mark.long
+def test_a_queue_makes_a_pool_grow_and_idleness_makes_it_shrink(site):
+    site.pool("--gres", "gpu:v100:4", "--min", "0", "--max", "3", "--idle", "1", name="elastic")
+    with site.client() as client:
+        jobs = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 10**9, "gpus": 4}] * 3)
+        until(lambda: sum(name.startswith("elastic") for name in site.up()) == 3, 60)
+        client.cancel(jobs)
+    until(lambda: not [name for name in site.up() if name.startswith("elastic")], 30)
+    site.run("pilots", "stop", "elastic", "--now", "--folder", str(site.folder / "pools"), *site.connection)
+
+
+@pytest.mark.long
+def test_a_scheduler_that_is_told_where_its_nodes_come_from_keeps_them_itself(slurm, tmp_path):
+    nodes = "slurm:partition=gpu,gres=gpu:v100:4,nodes=2,time=10m,notice=10,emulate,trust-tenants,every=1,folder="
+    nodes += str(tmp_path / "pools")
+    with SlurmSite(tmp_path, slurm, *FAST, "--nodes", nodes) as own:
+        assert own.until_up(2) == ["gpu-0", "gpu-1"]
+        own.end("serve")
+        assert set(slurm.jobs().values()) & {"RUNNING"}
+        own.serve()
+        assert own.until_up(2) == ["gpu-0", "gpu-1"]
+        own.run("pilots", "stop", "--now", "--folder", str(tmp_path / "pools"), *own.connection)
+
+
+@pytest.mark.long
+def test_an_ordinary_user_has_pilots_without_root_and_drains_them(slurm):
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        mine = stack.enter_context(SlurmSite(folder, slurm, *FAST, user=NOBODY))
+        mine.pool("--gres", "gpu:v100:4", "--time", "10m", "--nodes", "1", name="mine", tenants="--tenant=default")
+        mine.until_up(1)
+        listed = slurm.run("squeue", "-h", "-o", "%u %j %T")
+        with mine.client() as client:
+            (job,) = client.submit([{"argv": ["id", "-u"], "gpus": 2, "cwd": "/"}])
+            assert client.wait([job], 20)[0].phase == "finished"
+            until(lambda: b"".join(client.logs(job)).decode().strip() == str(NOBODY), 10)
+            (other,) = client.submit([{"emulated": True, "profile": "resnet18-32", "steps": 10**8, "gpus": 4}])
+            until(lambda: client.job(other).step > 0, 20)
+
+            mine.run("pilots", "stop", "--drain", "--folder", str(folder / "pools"), *mine.connection)
+
+            assert client.job(other).saved_step > 0
+            assert client.job(other).lost_steps == 0
+        assert "nobody rota-mine RUNNING" in listed
+        assert not [state for state in slurm.jobs().values() if state == "RUNNING"]

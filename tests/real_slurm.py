@@ -1,0 +1,269 @@
+"""A real Slurm on this machine: munged, slurmctld and some slurmd on loopback, in one temporary folder.
+
+For tests, and by hand: `python tests/real_slurm.py --nodes 3` starts one, prints the SLURM_CONF to use, and stops it
+with Ctrl-C. Everything runs in the foreground as a child of this process and is ended by its number. It needs root,
+because munged and slurmd do, and Slurm's programs; `missing()` says what is not there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
+GPU_MAJOR = 195
+"""Number of NVIDIA's character devices: Slurm counts devices, nobody opens them."""
+
+
+def missing():
+    """Why Slurm cannot run here; empty if it can."""
+    absent = [name for name in PROGRAMS if shutil.which(name) is None]
+    if absent:
+        return f"{', '.join(absent)} not installed (scripts/system-packages.sh)"
+    return "" if os.geteuid() == 0 else "munged and slurmd need root"
+
+
+def free_ports(count):
+    """Ports that nobody uses now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+@dataclass(kw_only=True)
+class RealSlurm:
+    """A cluster of `nodes` nodes with `gpus` GPUs each. `types` has the type of every node."""
+
+    nodes: int = 3
+    gpus: int = 4
+    types: tuple[str, ...] = ("v100",)
+    proctrack: str = "linuxproc"
+    kill_wait_s: int = 10
+    more: tuple[str, ...] = ()
+    """More lines of slurm.conf."""
+    cpus: int = 8
+    folder: Path = field(init=False)
+    processes: dict[str, subprocess.Popen] = field(default_factory=dict)
+    started_s: float = 0.0
+
+    @property
+    def conf(self):
+        return self.folder / "slurm.conf"
+
+    @property
+    def env(self):
+        """The environment in which Slurm's commands find this cluster."""
+        return {**os.environ, "SLURM_CONF": str(self.conf)}
+
+    @property
+    def names(self):
+        return [f"n{i + 1}" for i in range(self.nodes)]
+
+    def __enter__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="rota-slurm-"))
+        self.folder.chmod(0o755)
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    # Up
+
+    def start(self):
+        began = time.monotonic()
+        for name in ("run", "log", "spool", "state"):
+            (self.folder / name).mkdir()
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        self._write_conf()
+        self._munged()
+        self.start_controller(clean=True)
+        for name in self.names:
+            self.start_node(name)
+        self.until(lambda: self.states().count("idle") == self.nodes, 60.0, "nodes are idle")
+        self.started_s = time.monotonic() - began
+
+    def _write_conf(self):
+        ports = free_ports(self.nodes + 1)
+        self.controller_port = ports[0]
+        here = socket.gethostname()
+        devices = [self.folder / f"gpu{i}" for i in range(self.gpus)]
+        for number, path in enumerate(devices):
+            os.mknod(path, 0o20666, os.makedev(GPU_MAJOR, number))
+        listed = f"{self.folder}/gpu[0-{self.gpus - 1}]" if self.gpus > 1 else f"{self.folder}/gpu0"
+        kinds = [self.types[i % len(self.types)] for i in range(self.nodes)]
+        gres = [f"NodeName={n} Name=gpu Type={t} File={listed}" for n, t in zip(self.names, kinds, strict=True)]
+        (self.folder / "gres.conf").write_text("\n".join(gres) + "\n")
+        (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+        run, log = self.folder / "run", self.folder / "log"
+        lines = [
+            f"ClusterName=rota{self.controller_port}",
+            f"SlurmctldHost={here}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root",
+            "AuthType=auth/munge", f"AuthInfo=socket={run}/munge.socket", "CredType=cred/munge", "MpiDefault=none",
+            f"SlurmctldPort={self.controller_port}", f"ProctrackType=proctrack/{self.proctrack}",
+            "TaskPlugin=task/none",
+            "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory", "SlurmdParameters=config_overrides",
+            "GresTypes=gpu", f"SlurmctldPidFile={run}/slurmctld.pid", f"SlurmdPidFile={run}/slurmd.%n.pid",
+            f"SlurmdSpoolDir={self.folder}/spool/%n", f"StateSaveLocation={self.folder}/state",
+            f"SlurmctldLogFile={log}/slurmctld.log", f"SlurmdLogFile={log}/slurmd.%n.log",
+            "PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", f"KillWait={self.kill_wait_s}",
+            "ReturnToService=1", "SlurmdTimeout=20", "MessageTimeout=5", "InactiveLimit=0", "MinJobAge=300",
+            "SchedulerParameters=sched_interval=2,bf_interval=2",
+            *self.more,
+        ]  # fmt: skip
+        lines += [
+            f"NodeName={name} NodeHostname={here} NodeAddr=127.0.0.1 Port={port} CPUs={self.cpus} RealMemory=32000 "
+            f"Gres=gpu:{kind}:{self.gpus}"
+            for name, port, kind in zip(self.names, ports[1:], kinds, strict=True)
+        ]
+        every = f"n[1-{self.nodes}]" if self.nodes > 1 else "n1"
+        lines.append(f"PartitionName=gpu Nodes={every} Default=YES MaxTime=INFINITE State=UP PriorityTier=1")
+        lines.append(f"PartitionName=urgent Nodes={every} MaxTime=INFINITE State=UP PriorityTier=10")
+        self.conf.write_text("\n".join(lines) + "\n")
+
+    def _start(self, name, *command):
+        with (self.folder / "log" / f"{name}.out").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+            )
+
+    def _munged(self):
+        run = self.folder / "run"
+        self._start(
+            "munged", "munged", "--foreground", "--force", f"--key-file={self.folder}/munge.key",
+            f"--socket={run}/munge.socket", f"--pid-file={run}/munged.pid", f"--log-file={self.folder}/log/munged.log",
+            f"--seed-file={run}/munged.seed",
+        )  # fmt: skip
+        self.until((run / "munge.socket").exists, 10.0, "munged listens")
+
+    def start_controller(self, *, clean=False):
+        """Start slurmctld; `clean` forgets everything, otherwise it goes on from its state."""
+        self._start("slurmctld", "slurmctld", "-D", "-f", str(self.conf), *(["-c"] if clean else []))
+
+    def start_node(self, name):
+        self._start(name, "slurmd", "-D", "-f", str(self.conf), "-N", name)
+
+    # Use
+
+    def run(self, *command, user=None, code=0):
+        """One of Slurm's commands; its output."""
+        who = {"user": user, "group": user, "extra_groups": []} if user is not None else {}
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, env=self.env, timeout=60, cwd="/", **who
+        )
+        assert code is None or done.returncode == code, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def states(self):
+        """State of every node, in the order of their names."""
+        said = subprocess.run(
+            ["sinfo", "-h", "-N", "-p", "gpu", "-o", "%N %T"], check=False, capture_output=True, text=True, env=self.env
+        ).stdout
+        by_name = dict(line.split() for line in said.splitlines() if len(line.split()) == 2)
+        return [by_name.get(name, "none").rstrip("*") for name in self.names]
+
+    def jobs(self):
+        """{number: state} of all jobs that Slurm still knows."""
+        said = self.run("squeue", "-h", "-t", "all", "-o", "%i %T")
+        return {int(number): state for number, state in (line.split() for line in said.splitlines())}
+
+    def until(self, holds, seconds=20.0, what="it"):
+        end = time.monotonic() + seconds
+        while not (found := holds()):
+            for name, process in self.processes.items():
+                said = (self.folder / "log" / f"{name}.out").read_text(errors="replace")[-2000:]
+                assert process.poll() is None, f"{name} ended with {process.returncode}: {said}"
+            assert time.monotonic() < end, f"{what}: not within {seconds} s"
+            time.sleep(0.05)
+        return found
+
+    def kill(self, name):
+        """kill -9 of one daemon."""
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    # Down
+
+    def stop(self):
+        if "slurmctld" in self.processes and self.processes["slurmctld"].poll() is None:
+            self._cancel_everything()
+        for name in reversed(list(self.processes)):
+            _end(self.processes.pop(name))
+        for number in self._steps():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _cancel_everything(self):
+        for words in (("scancel", "--user=root"), ("scancel", "--signal=KILL", "--user=root")):
+            with contextlib.suppress(subprocess.SubprocessError):
+                subprocess.run(words, check=False, env=self.env, capture_output=True, timeout=15)
+            end = time.monotonic() + self.kill_wait_s + 5
+            while time.monotonic() < end:
+                asked = ["squeue", "-h", "-o", "%i"]
+                left = subprocess.run(asked, check=False, env=self.env, capture_output=True, text=True)
+                if left.returncode or not left.stdout.strip():
+                    return
+                time.sleep(0.1)
+
+    def _steps(self):
+        """Processes of job steps, which outlive a slurmd: those that work below our folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and str((entry / "cwd").readlink()).startswith(f"{self.folder}/spool"):
+                    found.append(int(entry.name))
+        return found
+
+
+def _end(process):
+    """TERM, and KILL if that does not help."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--gpus", type=int, default=4)
+    parser.add_argument("--proctrack", default="linuxproc", choices=("linuxproc", "cgroup"))
+    asked = parser.parse_args()
+    why = missing()
+    if why:
+        sys.exit(f"Slurm cannot run here: {why}")
+    with RealSlurm(nodes=asked.nodes, gpus=asked.gpus, proctrack=asked.proctrack) as slurm:
+        sys.stdout.write(f"export SLURM_CONF={slurm.conf}   # up after {slurm.started_s:.1f} s; Ctrl-C stops it\n")
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()

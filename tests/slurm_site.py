@@ -1,0 +1,149 @@
+"""A scheduler beside a real Slurm, and pools of pilots, all as processes of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import free_port
+from live import environment, until
+from rota.deploy.control import Client
+from rota.deploy.local.certificates import secure
+
+SOURCE = str(Path(__file__).parents[1] / "src")
+FAST = ("--policy", "fifo", "--time-scale", "120", "--round", "60", "--heartbeat", "0.5", "--dead-after", "3")
+"""A round every half second."""
+
+
+class SlurmSite:
+    """A folder with certificates, a scheduler that signs joins, and keepers of pools."""
+
+    def __init__(self, folder, slurm, *serve, user=None):
+        """`user`: number of the user as whom everything but Slurm runs."""
+        self.folder = Path(folder)
+        self.slurm = slurm
+        self.address = f"127.0.0.1:{free_port()}"
+        self.processes = {}
+        self.serve_options = serve or FAST
+        secure(self.folder, [])
+        self.python, self.path = (sys.executable, "") if user is None else python_of(user)
+        self.who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        for path in [] if user is None else [self.folder, *self.folder.rglob("*")]:
+            os.chown(path, user, user)
+
+    def __enter__(self):
+        self.serve()
+        return self
+
+    def __exit__(self, *_):
+        for name in list(self.processes):
+            self.end(name)
+        self.slurm.run("scancel", "--user=root", code=None)
+
+    @property
+    def env(self):
+        path = {"PYTHONPATH": self.path, "PYTHONDONTWRITEBYTECODE": "1"} if self.path else {}
+        return {**environment(self.folder), **path, "SLURM_CONF": str(self.slurm.conf)}
+
+    @property
+    def connection(self):
+        return (
+            "--scheduler", self.address, "--certs", str(self.folder / "certs"),
+            "--token-file", str(self.folder / "token"),
+        )  # fmt: skip
+
+    def client(self):
+        return Client(self.address, certs=self.folder / "certs", token_file=self.folder / "token")
+
+    def start(self, name, *arguments):
+        """A verb that stays; its first line, as JSON."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [self.python, "-m", "rota.cli", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=log, text=True,
+                env=self.env, cwd=self.folder, **self.who,
+            )  # fmt: skip
+        self.processes[name] = process
+        line = process.stdout.readline()
+        assert line, (self.folder / f"{name}.log").read_text()
+        return json.loads(line)
+
+    def serve(self):
+        self.start(
+            "serve", "serve", "--state", str(self.folder / "state.db"), "--listen", self.address, "--certs",
+            str(self.folder / "certs"), "--sign-joins", "--checkpoints", str(self.folder / "checkpoints"), "--json",
+            *self.serve_options,
+        )  # fmt: skip
+
+    def pool(self, *arguments, name="gpu", notice=10, tenants="--trust-tenants"):
+        """Start a keeper of a pool."""
+        return self.start(
+            f"pool-{name}", "pilots", "start", "--slurm", "--pool", name, "--partition", "gpu", "--json", "--every",
+            "0.5", "--notice", str(notice), tenants, "--emulate", "--folder", str(self.folder / "pools"),
+            *self.connection, *arguments,
+        )  # fmt: skip
+
+    def run(self, *arguments, code=0, timeout=120):
+        done = subprocess.run(
+            [self.python, "-m", "rota.cli", *arguments], check=False, capture_output=True, text=True,
+            timeout=timeout, cwd=self.folder,
+            env=self.env, **self.who,
+        )  # fmt: skip
+        assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout if code == 0 else done.stderr
+
+    def pilots(self):
+        """{name: row} of all pilots."""
+        listed = self.run("pilots", "--json", "--folder", str(self.folder / "pools"), *self.connection)
+        return {row["pilot"]: row for row in json.loads(listed)}
+
+    def up(self):
+        """Names of nodes that are up."""
+        with self.client() as client:
+            return sorted(node.node for node in client.nodes() if node.state == "up")
+
+    def until_up(self, count, seconds=40.0):
+        return until(lambda: len(names := self.up()) == count and names, seconds, f"{count} pilots are up")
+
+    def end(self, name, number=signal.SIGTERM):
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+    def kill(self, name):
+        self.end(name, signal.SIGKILL)
+
+
+def python_of(user):
+    """An interpreter that another user may run, and where it finds our packages; skips if there is none."""
+    ours = os.pathsep.join(path for path in sys.path if path.endswith("site-packages") or path == SOURCE)
+    paths = os.pathsep.join(dict.fromkeys([SOURCE, *ours.split(os.pathsep)]))
+    for program in (sys.executable, "/usr/bin/python3"):
+        look = [program, "-c", "import grpc, numpy, rota.deploy.control"]
+        with contextlib.suppress(OSError):
+            env = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+            if subprocess.run(look, check=False, capture_output=True, user=user, cwd="/", env=env).returncode == 0:
+                return program, paths
+    return pytest.skip("another user can run no interpreter that has our packages")
+
+
+def processes_of_pilots(mark):
+    """Processes with a word in their environment: everything that belongs to a pilot of a test."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]))
+    return [(number, words) for number, words in found if number != os.getpid()]

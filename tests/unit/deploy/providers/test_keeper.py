@@ -1,0 +1,205 @@
+"""The keeper of a pool between two lines: killed, refused, and with nobody who answers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from rota.core.errors import RotaError
+from rota.deploy.providers.keeper import Backoff, Keeper
+from rota.deploy.providers.pool import PilotRecord, PilotState
+from rota.deploy.providers.pool_folder import PoolFolder, PoolSettings
+from rota.deploy.providers.port import PilotPhase, PilotStatus, PlaceDescription, PlaceRefused, PlaceSilent
+from rota.deploy.providers.slurm.settings import SlurmSettings
+from secure import a_site
+
+
+class APlace:
+    """A place in memory, in which things go wrong as a test wants it."""
+
+    def __init__(self):
+        self.jobs = {}
+        self.trouble = None
+        self.unheard = None
+        self.asked = 0
+        self.cancelled = []
+
+    def describe(self):
+        return PlaceDescription(words="a place", gpus=4)
+
+    def submit(self, order):
+        self.asked += 1
+        if self.trouble is not None or self.unheard is not None:
+            raise self.trouble or self.unheard
+        self.jobs[order.name] = PilotPhase.PENDING
+        return f"id-{order.name}"
+
+    def list(self):
+        if isinstance(self.trouble, PlaceSilent):
+            raise self.trouble
+        return [PilotStatus(name=name, id=f"id-{name}", phase=phase) for name, phase in self.jobs.items()]
+
+    def cancel(self, ids, *, gently):
+        self.cancelled += [(one, gently) for one in ids]
+
+
+class AScheduler:
+    """What a keeper asks of a scheduler."""
+
+    def __init__(self):
+        self.there = {}
+        self.waiting = []
+        self.trouble = None
+        self.removed = []
+
+    def nodes(self):
+        if self.trouble is not None:
+            raise self.trouble
+        return [
+            SimpleNamespace(node=name, state=state, busy=0, gpus=4, jobs=[], last_seen_s=0.0)
+            for name, state in self.there.items()
+        ]
+
+    def jobs(self, phases, *, limit):
+        del phases, limit
+        return [SimpleNamespace(spec=SimpleNamespace(gpus=gpus), reason_code="queued") for gpus in self.waiting]
+
+    def remove_node(self, name):
+        self.removed.append(name)
+
+
+@pytest.fixture
+def pool(tmp_path):
+    certs = a_site(tmp_path / "certs")
+    place, scheduler = APlace(), AScheduler()
+    settings = PoolSettings(
+        name="gpu", least=2, most=4, slurm=SlurmSettings(gres="gpu:v100:4"), scheduler="localhost:1", certs=str(certs)
+    )
+    folder = PoolFolder(path=tmp_path / "pool")
+    folder.make()
+    folder.write_settings(settings)
+
+    def keeper():
+        said = []
+        made = Keeper(folder=folder, settings=settings, provider=place, client=scheduler, tell=said.append)
+        made.said = said
+        return made
+
+    return SimpleNamespace(place=place, scheduler=scheduler, folder=folder, keeper=keeper)
+
+
+def test_a_pool_is_filled_and_every_pilot_has_a_ticket_of_its_own(pool):
+    pool.keeper().turn()
+
+    assert set(pool.place.jobs) == {"gpu-0", "gpu-1"}
+    assert (pool.folder.ticket("gpu-1") / "join.key").is_file()
+
+
+def test_a_keeper_that_is_started_again_asks_for_nothing_twice(pool):
+    pool.keeper().turn()
+
+    pool.keeper().turn()
+
+    assert pool.place.asked == 2
+
+
+def test_a_keeper_killed_between_asking_and_hearing_finds_what_was_accepted(pool):
+    pool.folder.write_pilots([PilotRecord(name="gpu-0", asked_at=0.0)], 0)
+    pool.place.jobs["gpu-0"] = PilotPhase.RUNNING
+
+    again = pool.keeper()
+    again.turn()
+
+    assert [record.id for record in again.records if record.name == "gpu-0"] == ["id-gpu-0"]
+    assert set(pool.place.jobs) == {"gpu-0", "gpu-1"}
+
+
+def test_a_keeper_that_lost_its_folder_finds_its_pilots_by_their_names(pool):
+    pool.keeper().turn()
+    (pool.folder.path / "pilots.json").unlink()
+
+    again = pool.keeper()
+    again.turn()
+
+    assert {record.name for record in again.records} == {"gpu-0", "gpu-1"}
+    assert pool.place.asked == 2
+
+
+def test_a_place_that_is_silent_is_no_empty_place(pool):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.place.trouble = PlaceSilent("Unable to contact slurm controller (connect failure)")
+
+    assert keeper.turn() is None
+    assert keeper.turn() is None
+
+    assert pool.place.asked == 2
+    assert sum("does not answer" in line for line in keeper.said) == 1
+
+
+def test_an_answer_that_never_came_is_not_asked_for_again_at_once(pool):
+    keeper = pool.keeper()
+    pool.place.unheard = PlaceSilent("Socket timed out")
+
+    keeper.turn()
+    keeper.turn()
+
+    assert [record.name for record in keeper.records] == ["gpu-0", "gpu-1"]
+    assert {pilot.state for pilot in keeper.turn()} == {PilotState.SUBMITTING}
+
+
+def test_a_refusal_is_told_in_the_words_of_the_place_and_not_repeated_at_once(pool):
+    pool.place.trouble = PlaceRefused("Batch job submission failed: Job violates accounting/QOS policy")
+    keeper = pool.keeper()
+
+    keeper.turn()
+    keeper.turn()
+
+    assert pool.place.asked == 1
+    assert "violates accounting/QOS policy" in keeper.said[0]
+    assert pool.folder.status()["refused"] == "Batch job submission failed: Job violates accounting/QOS policy"
+    assert keeper.records == []
+
+
+def test_pauses_after_refusals_grow_up_to_a_quarter_of_an_hour():
+    backoff = Backoff()
+
+    pauses = [backoff.refused("no", 0.0) for _ in range(7)]
+
+    assert pauses == [30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 900.0]
+
+
+def test_a_silent_scheduler_changes_nothing(pool):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.scheduler.trouble = RotaError("connection refused")
+
+    keeper.turn()
+
+    assert (pool.place.asked, pool.place.cancelled) == (2, [])
+
+
+def test_jobs_that_wait_make_it_grow_and_a_stopped_pool_starts_nothing(pool):
+    keeper = pool.keeper()
+    pool.scheduler.waiting = [4, 4, 4]
+    keeper.turn()
+    assert pool.place.asked == 3
+
+    pool.folder.write_settings(type(keeper.settings)(**{**vars(keeper.settings), "stopped": True}))
+    pool.place.jobs = dict.fromkeys(pool.place.jobs, PilotPhase.OVER)
+    keeper.turn()
+
+    assert pool.place.asked == 3
+
+
+def test_a_pilot_that_is_over_loses_its_ticket_and_its_lost_node_is_forgotten(pool):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.place.jobs["gpu-0"] = PilotPhase.OVER
+    pool.scheduler.there["gpu-0"] = "lost"
+
+    keeper.turn()
+    keeper.turn()
+
+    assert not pool.folder.ticket("gpu-0").exists()
+    assert "gpu-0" in pool.scheduler.removed
+    assert set(pool.place.jobs) == {"gpu-0", "gpu-1", "gpu-2"}

@@ -41,7 +41,7 @@ CRAFTED = {
     "seconds for more tasks than were planned": ("RoundsRan", {"seconds": [1.0] * 50}, "seconds has 50 entries"),
     "seconds that are huge": ("RoundsRan", {"start": 1e300}, "start is 1e+300"),
     "a fraction of a round": ("RoundsRan", {"rounds": 1.5}, "rounds is 1.5"),
-    "a number of 5,000 digits": ("RoundsRan", {"rounds": "DIGITS"}, "integer string conversion"),
+    "a number of 5,000 digits": ("RoundsRan", {"rounds": "DIGITS"}, "thousands of digits"),
     "a number beyond 64 bits": ("JobsFinished", {"jobs": [2**64]}, "not a number of 64 bits"),
     "ids far away": ("JobsSubmitted", {"first_id": 10**12}, "first_id is 1000000000000 after"),
     "a profile that is not there": ("JobsSubmitted", {"profile": [99]}, "profile has 99"),
@@ -57,10 +57,10 @@ CRAFTED = {
         "no number of GPUs",
     ),
     "a tenant with escape codes": ("JobsSubmitted", {"tenants": ["\x1b[2Jx"]}, "no terminal should see"),
-    "half a character": ("RunEnded", {"reason": "\ud800"}, "no terminal should see"),
+    "half a character": ("RunEnded", {"reason": "\ud800"}, "half of a character"),
     "no cluster": ("RunStarted", {"config": {"cluster": None}}, "does not say on which cluster"),
     "not a range of jobs": ("RunStarted", {"config": {"measure": [1]}}, "measure is neither"),
-    "nesting": ("RunEnded", {"reason": "NESTED"}, "RecursionError"),
+    "nesting": ("RunEnded", {"reason": "NESTED"}, "nested more than 64 levels"),
 }  # fmt: skip
 
 

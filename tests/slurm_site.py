@@ -14,6 +14,7 @@ import pytest
 
 from chaos import free_port
 from live import environment, until
+from real_slurm import as_user
 from rota.deploy.control import Client
 from rota.deploy.local.certificates import secure
 
@@ -34,7 +35,7 @@ class SlurmSite:
         self.serve_options = serve or FAST
         secure(self.folder, [])
         self.python, self.path = (sys.executable, "") if user is None else python_of(user)
-        self.who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        self.rota = (*as_user(user), self.python, "-m", "rota.cli")
         for path in [] if user is None else [self.folder, *self.folder.rglob("*")]:
             os.chown(path, user, user)
 
@@ -66,9 +67,9 @@ class SlurmSite:
         """A verb that stays; its first line, as JSON."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [self.python, "-m", "rota.cli", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                [*self.rota, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=log, text=True,
-                env=self.env, cwd=self.folder, **self.who,
+                env=self.env, cwd=self.folder,
             )  # fmt: skip
         self.processes[name] = process
         line = process.stdout.readline()
@@ -92,9 +93,9 @@ class SlurmSite:
 
     def run(self, *arguments, code=0, timeout=120):
         done = subprocess.run(
-            [self.python, "-m", "rota.cli", *arguments], check=False, capture_output=True, text=True,
+            [*self.rota, *arguments], check=False, capture_output=True, text=True,
             timeout=timeout, cwd=self.folder,
-            env=self.env, **self.who,
+            env=self.env,
         )  # fmt: skip
         assert done.returncode == code, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout if code == 0 else done.stderr
@@ -131,10 +132,12 @@ def python_of(user):
     ours = os.pathsep.join(path for path in sys.path if path.endswith("site-packages") or path == SOURCE)
     paths = os.pathsep.join(dict.fromkeys([SOURCE, *ours.split(os.pathsep)]))
     for program in (sys.executable, "/usr/bin/python3"):
-        look = [program, "-c", "import grpc, numpy, rota.deploy.control"]
+        if not all(folder.stat().st_mode & 0o001 for folder in Path(program).resolve().parents):
+            continue  # a batch job of that user could not start it
+        look = [*as_user(user), program, "-c", "import grpc, numpy, rota.deploy.control"]
         with contextlib.suppress(OSError):
             env = {"PATH": os.environ["PATH"], "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-            if subprocess.run(look, check=False, capture_output=True, user=user, cwd="/", env=env).returncode == 0:
+            if subprocess.run(look, check=False, capture_output=True, cwd="/", env=env).returncode == 0:
                 return program, paths
     return pytest.skip("another user can run no interpreter that has our packages")
 

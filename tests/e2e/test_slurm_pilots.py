@@ -137,12 +137,12 @@ def test_another_user_can_neither_read_a_ticket_nor_a_log_nor_see_names_of_jobs(
             [{"emulated": True, "profile": "a3c", "steps": 10, "gpus": 1, "name": "very-secret-name"}]
         )
         client.wait([job], 30)
-    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
 
     assert stat.S_IMODE(pool.stat().st_mode) == 0o700
     for path in [*pool.glob("tickets/*/join.key"), *pool.glob("logs/*.log"), pool / "pool.json"]:
-        assert subprocess.run(["cat", str(path)], check=False, capture_output=True, **nobody).returncode != 0
-    seen = slurm.run("squeue", "-o", "%all", user=65534) + slurm.run("scontrol", "show", "job", user=65534)
+        read = [*real_slurm.as_user(NOBODY), "cat", str(path)]
+        assert subprocess.run(read, check=False, capture_output=True).returncode == 1
+    seen = slurm.run("squeue", "-o", "%all", user=NOBODY) + slurm.run("scontrol", "show", "job", user=NOBODY)
     assert "rota-short" in seen
     assert "very-secret-name" not in seen
 
@@ -241,8 +241,9 @@ def test_a_scheduler_that_is_told_where_its_nodes_come_from_keeps_them_itself(sl
 
 
 @pytest.mark.long
-def test_an_ordinary_user_has_pilots_without_root_and_drains_them(slurm):
+def test_an_ordinary_user_has_pilots_without_root_and_drains_them():
     with contextlib.ExitStack() as stack:
+        slurm = stack.enter_context(real_slurm.RealSlurm(nodes=1))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         mine = stack.enter_context(SlurmSite(folder, slurm, *FAST, user=NOBODY))
         mine.pool("--gres", "gpu:v100:4", "--time", "10m", "--nodes", "1", name="mine", tenants="--tenant=default")

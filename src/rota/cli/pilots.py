@@ -163,7 +163,7 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     "--work-dir",
     default="",
     metavar="DIR",
-    help="Folder on a local disk of each server (default: TMPDIR, else /tmp; of root: /var/lib/rota).",
+    help="Folder on a local disk of each server (default: TMPDIR, else /tmp).",
 )
 @click.option(
     "--authority",

@@ -9,6 +9,7 @@ import click
 from rota.cli.connection import connection, open_client
 from rota.cli.options import echo_json, json_option
 
+_WAITING = frozenset({"queued", "waiting"})
 EXAMPLES = """
 \b
 Examples:
@@ -32,13 +33,18 @@ def command(*, job: int, as_json: bool, **options: Any) -> None:
     if as_json:
         echo_json(answer)
         return
+    from rota.core.control_characters import visible
+
+    waits = answer["phase"] in _WAITING
     code = f"{answer['code']}: " if answer["code"] else ""
-    click.echo(f"job {job} is {answer['phase']}; {code}{answer['reason'] or 'nothing keeps it'}")
-    _show_numbers(answer["numbers"])
+    reason = visible(answer["reason"]) or "nothing keeps it"
+    click.echo(f"job {job} is {answer['phase']}; {code}{reason}")
+    if waits:
+        _show_numbers(answer["numbers"])
     for change in answer["changes"]:
         who = "you could" if change["by"] == "you" else "an operator could"
         click.echo(f"{who} {change['what']} ({change['price']})")
-    if not answer["changes"] and answer["phase"] in {"queued", "waiting"} and answer["code"] != "starts-next":
+    if waits and not answer["changes"] and answer["code"] != "starts-next":
         click.echo("no single change that was tried would place it in the next round; `rota eta` says when it starts")
 
 

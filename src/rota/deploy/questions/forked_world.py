@@ -24,7 +24,7 @@ from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.deploy.questions.facts import JobFacts
-from rota.deploy.questions.job_progress import Story, fact_of_arrival, job_now
+from rota.deploy.questions.job_progress import Story, credits_of, fact_of_arrival, job_now
 from rota.engine.live_state import LiveState
 from rota.sim.steppers import NO_IDS, NO_TIMES, NOTHING, Heed
 from rota.sim.tasks import Tasks, make_tasks
@@ -244,13 +244,7 @@ class ForkedWorld(World):
             self._jobs[number].save_if_due(self._now, self._rate_of, exact=self._exact)
         looked_at = self._jobs.values() if self._exact else map(self._jobs.__getitem__, numbers)
         news = [job for job in looked_at if job.saved > job.credited]
-        if not news:
-            return []
-        news.sort(key=lambda job: job.facts.job)
-        steps = np.array([job.saved - job.credited for job in news])
-        for job in news:
-            job.credited = job.saved
-        return [ProgressMade(at=self._now, jobs=np.array([job.facts.job for job in news]), steps=steps)]
+        return credits_of(news, self._now)
 
     def _rate_of(self, number: int) -> float:
         """Steps per second of a job that runs."""

@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from rota.core.events import Event, ProgressMade
 from rota.core.jobs import Jobs
 from rota.core.tolerance import TOLERANCE
 from rota.deploy.questions.facts import JobFacts
@@ -92,3 +95,14 @@ def fact_of_arrival(jobs: Jobs, row: int, number: int) -> JobFacts:
         saved=0.0,
         runs=False,
     )
+
+
+def credits_of(news: list[JobNow], now: float) -> list[Event]:
+    """The engine hears of steps that it does not know of."""
+    if not news:
+        return []
+    news.sort(key=lambda job: job.facts.job)
+    steps = np.array([job.saved - job.credited for job in news])
+    for job in news:
+        job.credited = job.saved
+    return [ProgressMade(at=now, jobs=np.array([job.facts.job for job in news]), steps=steps)]

@@ -49,7 +49,7 @@ VERBS = {
     "cancel": "Cancel jobs. A job that runs is asked to save and stop.",
     "logs": "Print the output of a job.",
     "nodes": "List the servers of a deployment.",
-    "pilots": "Run agents as batch jobs of Slurm: start and keep a pool of them, list them, stop them.",
+    "pilots": "List, start and stop pilots: batch jobs of Slurm that are servers of a deployment.",
     "drain": "Keep jobs away from a server, or let them back.",
     "events": "Print what happens in a deployment, or export its event log.",
     "status": "Print the state of the scheduler: settings, clock, number of jobs.",

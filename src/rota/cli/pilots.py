@@ -51,7 +51,7 @@ _pools = click.option(
 @json_option
 @click.pass_context
 def command(context: click.Context, /, *, folder: str | None, as_json: bool, **options: Any) -> None:
-    """List pilots: batch jobs of Slurm that are servers of a deployment."""
+    """List, start and stop pilots: batch jobs of Slurm that are servers of a deployment."""
     if context.invoked_subcommand is not None:
         return
     pools = needs_deploy("rota.deploy.providers.pool_folder").pools_in(_root(folder))
@@ -138,7 +138,10 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     help="CPUs of each pilot (default: the same part of the node as of its GPUs).",
 )
 @click.option(
-    "--mem", default="", metavar="SIZE", help="Memory of each pilot, as in Slurm, e.g. 200G (default: likewise)."
+    "--mem",
+    default="",
+    metavar="SIZE",
+    help="Memory of each pilot, as in Slurm, e.g. 200G (default: the same part of the node as of its GPUs).",
 )
 @click.option("--account", default="", metavar="NAME", help="Account of Slurm.")
 @click.option("--qos", default="", metavar="NAME", help="Quality of service of Slurm.")

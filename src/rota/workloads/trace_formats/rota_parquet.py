@@ -41,16 +41,16 @@ class ParquetTrace:
         arrow = _pyarrow()
         try:
             table = arrow.parquet.read_table(io.BytesIO(file.data))
-        except (arrow.ArrowException, OSError) as problem:
+            values = {name: table.column(name).to_pylist() for name in table.column_names}
+        except (arrow.ArrowException, OSError, UnicodeDecodeError) as problem:  # names and texts are decoded late
             fix = "is it complete?"
             raise TraceError(file.path, 1, f"not a Parquet file: {problem}; {fix}") from None
         for name in REQUIRED:
-            if name not in table.column_names:
+            if name not in values:
                 fix = f"needed are {', '.join(REQUIRED)}"
                 raise TraceError(file.path, 1, f"there is no column {name!r}; {fix}")
         if not table.num_rows:
             raise TraceError(file.path, 1, "the file has no rows; give at least one job")
-        values = {name: table.column(name).to_pylist() for name in table.column_names}
         cells = {name: [_text(value) for value in column] for name, column in values.items()}
         return from_rows(
             TraceRows(

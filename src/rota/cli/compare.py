@@ -110,9 +110,11 @@ def _compare_runs(a: str, b: str, *, as_json: bool) -> None:
 
 def _jobs_of(spec: str) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """The jobs of a run, from whichever kind of file it is, and the notes of the run where the file has them."""
+    from rota.core.files import is_there
+
     path = Path(spec)
     key = ""
-    if not path.exists() and ":" in spec:
+    if not is_there(path) and ":" in spec:
         text, _, key = spec.rpartition(":")
         return _jobs_in_store(text, key)
     start = _start_of(path)

@@ -17,6 +17,14 @@ _PREFIX = ".rota-"
 _SUFFIX = ".part"
 
 
+def is_there(path: str | Path) -> bool:
+    """Whether there is something under a name that somebody gave; a name that no file can have is not there."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
+
+
 @contextlib.contextmanager
 def replacing(
     path: str | Path, *, text: bool = False, mode: int | None = None, durable: bool = True

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
+from rota.core import files
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.jobs import RECORDED
 from rota.profiles import gpemu, pipeline, recorded
@@ -76,7 +77,7 @@ def parts_of(wanted: str | Path | Sequence[str | Path]) -> list[str]:
         return [str(wanted)]
     if not isinstance(wanted, str):
         return [str(part) for part in wanted]
-    if "," not in wanted or Path(wanted).is_file():
+    if "," not in wanted or files.is_there(wanted):
         return [wanted]
     return [part.strip() for part in wanted.split(",")]
 
@@ -85,7 +86,7 @@ def _load_one(text: str) -> Catalogue:
     if text in BUILT_IN or text in DERIVED:
         return _built_in(text)
     path = Path(text)
-    if path.suffix not in {".csv", ".toml", ".json", ".gz"} and not path.exists():
+    if path.suffix not in {".csv", ".toml", ".json", ".gz"} and not files.is_there(path):
         raise UnknownName("catalogue", text, names())
     return _from_file(path)
 

@@ -22,6 +22,7 @@ from rota.analysis.fairness import fairness
 from rota.analysis.jobs_csv import read_jobs_csv
 from rota.core import packed
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.files import is_there
 from rota.core.parsing import parse_json
 from rota.experiments.blobs import unpack
 from rota.experiments.execution import OK
@@ -87,7 +88,7 @@ def _check(paths: Sequence[str], stores: Sequence[str], sweep: str | None) -> No
 def _named(source: str) -> tuple[str, str, bool]:
     """Name, path, and whether the name was given."""
     name, equals, path = source.partition("=")
-    if equals and name and "/" not in name and not Path(source).exists():
+    if equals and name and "/" not in name and not is_there(source):
         return name, path, True
     base = Path(source).name
     for suffix in _SUFFIXES:

@@ -333,3 +333,9 @@ def test_a_share_outside_what_was_measured_is_why_a_job_is_refused(tmp_path):
 
     assert result.summary["jobs_rejected"] == 1
     assert "'res18' was measured from 1 CPUs per GPU up, not with 0.5" in result.notes[0]
+
+
+@pytest.mark.parametrize("name", ["1" * 5000, "a\0b", "x" * 5000 + ",gavel"])
+def test_a_name_that_no_file_can_have_is_an_unknown_catalogue(name):
+    with pytest.raises(UnknownName, match="catalogue"):
+        profiles.load(name)

@@ -5,9 +5,12 @@ Without it nothing new can start here. What runs goes on: its supervisors hold o
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 _LEAST_MB = 16.0
 """Below that nothing new is begun ..."""
@@ -26,12 +29,17 @@ class DiskWatch:
         self.trouble = ""
         """What is wrong, for people; empty: nothing."""
 
+    def trouble_now(self) -> str:
+        """What is wrong at this moment: a report that a task could not start says why, so no other is sent here."""
+        self._look()
+        return self.trouble
+
     def look(self) -> bool:
         """Look if it is time to; whether something else is to be told than before."""
-        now = time.monotonic()
-        if now - self._looked < _EVERY_S:
-            return False
-        self._looked = now
+        return time.monotonic() - self._looked >= _EVERY_S and self._look()
+
+    def _look(self) -> bool:
+        self._looked = time.monotonic()
         before = self._full
         free_mb = _free_mb(self._folder)
         self._full = free_mb < (_ENOUGH_MB if self._full else _LEAST_MB)
@@ -39,6 +47,8 @@ class DiskWatch:
             self.trouble = f"the disk of {self._folder} is full ({free_mb:.0f} MB left); make room there"
         elif not self._full:
             self.trouble = ""
+        if self._full != before:
+            log.warning("%s", self.trouble or "there is room on the disk again")
         return self._full != before
 
 

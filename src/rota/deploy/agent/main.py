@@ -94,7 +94,7 @@ class Agent:
         complaints = Complaints(self.diagnosis)
         self._disk = DiskWatch(self.folder)
         self._link = Link(
-            self.channel, self._hello, self._registered, self._lateness, lambda: self._disk.trouble, complaints
+            self.channel, self._hello, self._registered, self._lateness, self._disk.trouble_now, complaints
         )
         tasks = Tasks(self._make, self._link.changed)
         self._tasks = tasks
@@ -158,7 +158,6 @@ class Agent:
         while True:
             await asyncio.sleep(_TICK_S)
             if self._disk.look():
-                log.warning("%s", self._disk.trouble or "there is room on the disk again")
                 self._link.changed()
             tasks.tick(time.monotonic())
 

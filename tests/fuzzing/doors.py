@@ -155,8 +155,11 @@ class _Server:
     def __init__(self, folder):
         site = seeds.certificates(folder / "certs")
         self._said = folder / "server.log"
+        # What is fuzzed is what a call does, not how many there may be.
+        (folder / "tenants.toml").write_text("[default]\nrequests_per_s = 1000000.0\nrequest_burst = 1000000\n")
         command = [
             sys.executable, "-m", "rota.cli", "serve", "--state", str(folder / "state.db"), "--listen", "127.0.0.1:0",
+            "--tenants", str(folder / "tenants.toml"),
             "--certs", str(site), "--json", "--while-stdin", "--policy", "las", "--round", "60", "--time-scale", "60",
         ]  # fmt: skip
         with self._said.open("wb") as log:

@@ -173,6 +173,7 @@ def test_streams_beyond_the_limit_of_a_tenant_are_refused_until_one_is_closed(cl
             next(more)
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "tenant 'streams' has 3 streams open already (max_streams)" in error.value.details()
+    assert finishes(clients["other"]), "and so there is an event to follow"
     other = clients["other"]._stub.Events(follow, timeout=10)
     next(other)
     other.cancel()

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: access-matrix bench chaos clean demo emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv
+.PHONY: access-matrix bench chaos clean demo docs emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -24,6 +24,7 @@ help:
 	@echo "make profile-checks  what the data path and rota profile promise, on this machine (ONLY=known,storage,burners: of rota profile)"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make access-matrix  the table of callers and calls in docs/security.md, from a real scheduler"
+	@echo "make docs    the documentation as a site that can be searched without a network, in site/index.html"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"
 
@@ -93,6 +94,11 @@ sanitize: $(STAMP)
 fuzz: $(STAMP)
 	@echo "== fuzz =="
 	$(BIN)/python tests/fuzzing/run.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(foreach target,$(TARGET),--target $(target))
+
+docs: $(STAMP)
+	@echo "== docs =="
+	$(BIN)/python scripts/docs_site.py site
+	@echo "read site/index.html"
 
 lock: $(STAMP)
 	@echo "== lock =="

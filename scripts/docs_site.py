@@ -3,8 +3,8 @@
     python scripts/docs_site.py site
 
 Pages of docs/ and those beside the code are brought together in a folder, links to other files of the project lead to
-copies of them, and Sphinx makes the site. A page that no part of `docs/site/contents.toml` has, a link or an anchor that
-leads nowhere is an error.
+copies of them, and Sphinx makes the site. A page that no part of `docs/site/contents.toml` has, and a link or an anchor
+that leads nowhere are errors.
 """
 
 import argparse

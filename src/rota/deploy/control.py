@@ -25,6 +25,7 @@ from typing import Any
 import grpc
 
 from rota.core.errors import ConfigError, RotaError
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
@@ -100,7 +101,8 @@ class Client:
         specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
         name = request or uuid.uuid4().hex
         accepted: list[int] = []
-        for number, messages in enumerate(_parts([spec_message(spec) for spec in specs])):
+        for number, part_specs in enumerate(_parts(specs)):
+            messages = [spec_message(spec) for spec in part_specs]
             part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
             try:
                 accepted += self._submit_part(part, tries)
@@ -159,6 +161,11 @@ class Client:
             cancelled += reply.cancelled
             over += reply.over
         return cancelled, over
+
+    def cancel_arrays(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
+        """End all jobs of arrays, each named by the number of any of its jobs; as `cancel`."""
+        reply: pb.CancelReply = self._call(self._stub.Cancel, pb.CancelRequest(arrays=list(numbers)))
+        return list(reply.cancelled), list(reply.over)
 
     def wait(
         self,
@@ -301,18 +308,22 @@ class Client:
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
 
 
-def _parts(jobs: list[pb.JobSpec]) -> Iterator[list[pb.JobSpec]]:
+def _parts(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:
     """Jobs as they fit into single messages; one part if there are none."""
-    part: list[pb.JobSpec] = []
+    part: list[JobSpec] = []
     size = 0
-    for job in jobs:
-        bytes_of_job = job.ByteSize()
-        if part and (len(part) == _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
+    jobs = 0
+    for spec in specs:
+        bytes_of_job = spec_message(spec).ByteSize()
+        more = array_size(spec.array)
+        if part and (jobs + more > _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
             yield part
             part = []
             size = 0
-        part.append(job)
+            jobs = 0
+        part.append(spec)
         size += bytes_of_job
+        jobs += more
     yield part
 
 

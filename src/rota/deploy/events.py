@@ -65,6 +65,8 @@ class JobAccepted:
     secrets: str = ""
     """Name under which the values of its environment are kept, of which `spec` has the names only; empty: there are
     none, or an older version wrote them into `spec`."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "preemptible": ("preemptible", str),
     "least_turn": ("least_turn_s", _NUMBER),
     "save_grace": ("save_grace_s", _NUMBER),
+    "array": ("array", str),
     "emulated": ("emulated", bool),
     "model": ("model", str),
     "batch": ("batch", int),

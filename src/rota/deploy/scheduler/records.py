@@ -183,6 +183,8 @@ class Job:
     """Engine seconds of work that were lost, failures included."""
     last_cut: str = ""
     """What was lost when it was last stopped before its checkpoint was complete, for people; empty: never."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
 
     @property
     def saves(self) -> bool:

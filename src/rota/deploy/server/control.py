@@ -135,9 +135,10 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         caller = self.identify(context)
         tenant = self._visible_tenant(context)
         numbers = list(request.jobs)
+        arrays = list(request.arrays)
         requests = self._scheduler.requests
-        what = f"Cancel of {numbers} by {caller.name}"
-        cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now))
+        what = f"Cancel of {numbers or arrays} by {caller.name}"
+        cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now, arrays))
         return pb.CancelReply(cancelled=cancelled, over=over)
 
     # Nodes and the scheduler

@@ -1,0 +1,62 @@
+"""What users say about when jobs start, and which jobs that holds back: holds, jobs before them, limits of arrays.
+
+    held           somebody holds it, until it is released
+    dependency     a job that it comes after is not over
+    array-limit    as many jobs of its array run as may at the same time (`%LIMIT`)
+
+Jobs that are held back are not known to the engine, or parked there, so no policy keeps GPUs for them. Pure: computed
+from the registry whenever somebody asks, so that a scheduler which is started again comes to the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+
+from rota.core.job_arrays import array_indices
+from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.registry import Registry
+
+
+class QueueHold(str, Enum):
+    """What holds a job back."""
+
+    ARRAY_LIMIT = "array-limit"
+
+
+PARKED = {
+    QueueHold.ARRAY_LIMIT: "as many jobs of its array run as may",
+}
+"""For the event log: why the engine leaves a job out."""
+
+
+def queue_holds(registry: Registry, ready: Callable[[Job], bool]) -> dict[int, QueueHold]:
+    """Jobs that must not start now, and why. `ready`: whether a job could start if nothing held it back."""
+    holds: dict[int, QueueHold] = {}
+
+    def free(job: Job) -> bool:
+        return job.id not in holds and ready(job)
+
+    for array in registry.queue.arrays:
+        beyond = _beyond_limit(registry.queue.members(array), free)
+        holds |= dict.fromkeys(beyond, QueueHold.ARRAY_LIMIT)
+    return holds
+
+
+def _beyond_limit(members: Iterable[Job], ready: Callable[[Job], bool]) -> list[int]:
+    """Jobs of an array that would be too many at the same time: those that run stay, then the lowest numbers come."""
+    jobs = [job for job in members if not job.over]
+    limit = array_indices(jobs[0].spec.array).limit if jobs else 0
+    if not limit:
+        return []
+    running = sum(job.attempt is not None for job in jobs)
+    pending = sorted(job.id for job in jobs if job.attempt is None and job.final_phase is None and ready(job))
+    return pending[max(limit - running, 0) :]
+
+
+def hold_sentence(registry: Registry, job: Job, hold: QueueHold) -> str:
+    """Why a job is held back, for its owner."""
+    del registry
+    del hold
+    limit = array_indices(job.spec.array).limit
+    return f"{limit:,} jobs of array {job.array} run, as many as may at the same time (--array {job.spec.array})"

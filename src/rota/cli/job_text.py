@@ -173,6 +173,9 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:
         rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    for word, numbers in (("after", spec.after), ("after any", spec.after_any)):
+        if numbers:
+            rows.append((word, ", ".join(str(number) for number in numbers)))
     if spec.deadline_s:
         rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
     if spec.weight and spec.weight != 1:

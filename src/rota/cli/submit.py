@@ -29,6 +29,7 @@ Examples:
   rota submit --gpus 2 --profile resnet50-64 --steps 20000 -- python train.py --lr 0.1
   rota submit --emulated --gpus 4 --profile resnet18-32 --steps 20000 --wait
   rota submit --array 0-99%8 -- python train.py    # index: $ROTA_ARRAY_INDEX
+  rota submit --after 17 -- python evaluate.py     # once job or array 17 has finished
   rota submit --file jobs.toml
   rota submit --secret WANDB_API_KEY --env-file job.env -- python train.py
 
@@ -44,7 +45,8 @@ A file has a table per job:
   env = { SEED = "1" }
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
 max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
-least_turn, save_grace, array, env_file (a file with KEY=VALUE lines), secrets (names of
+least_turn, save_grace, array, after and after_any (names of jobs of the file, or
+numbers of jobs), env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
@@ -163,6 +165,20 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     "--array",
     metavar="FIRST-LAST[:STEP][%LIMIT]",
     help="Submit a job array: one job per index, at most LIMIT of them at the same time.",
+)
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="JOB",
+    help="Start only after this job has finished; an array by its first job; repeatable.",
+)
+@click.option(
+    "--after-any",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="JOB",
+    help="Start only after this job is over, however it ended; repeatable.",
 )
 @click.option("--mps", is_flag=True, help="Share real GPUs with other jobs through NVIDIA's MPS.")
 @click.option(

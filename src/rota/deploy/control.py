@@ -14,10 +14,12 @@ mend are ConfigError with one message.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -101,8 +103,9 @@ class Client:
         specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
         name = request or uuid.uuid4().hex
         accepted: list[int] = []
+        heads: list[int] = []
         for number, part_specs in enumerate(_parts(specs)):
-            messages = [spec_message(spec) for spec in part_specs]
+            messages = [spec_message(_in_part(spec, heads)) for spec in part_specs]
             part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
             try:
                 accepted += self._submit_part(part, tries)
@@ -111,6 +114,7 @@ class Client:
                     raise
                 before = f"jobs {accepted[0]} to {accepted[-1]} of this submission were accepted, the others not"
                 raise type(error)(f"{before}: {error}") from error
+            heads = _heads(specs, accepted)
         return accepted
 
     def _submit_part(self, message: pb.SubmitRequest, tries: int) -> list[int]:
@@ -306,6 +310,24 @@ class Client:
             if error.code() in _REFUSED:
                 raise ConfigError(error.details()) from error
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
+
+
+def _heads(specs: Sequence[JobSpec], accepted: Sequence[int]) -> list[int]:
+    """Numbers of the first jobs of the entries that were accepted so far."""
+    sizes = itertools.accumulate((array_size(spec.array) for spec in specs), initial=0)
+    return [accepted[position] for position in itertools.takewhile(lambda size: size < len(accepted), sizes)]
+
+
+def _in_part(spec: JobSpec, heads: Sequence[int]) -> JobSpec:
+    """An entry of a later part: entries of parts before are jobs now, those of this part are counted from its start."""
+    if not heads or min((*spec.after, *spec.after_any), default=0) >= 0:
+        return spec
+
+    def told(names: tuple[int, ...]) -> tuple[int, ...]:
+        here = len(heads)
+        return tuple(name if name >= 0 else name + here if -name > here else heads[-name - 1] for name in names)
+
+    return replace(spec, after=told(spec.after), after_any=told(spec.after_any))
 
 
 def _parts(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:

@@ -76,6 +76,8 @@ class CancelAsked:
     at: float
     job: int
     by: str
+    reason: str = ""
+    """For people, where it is not enough to say who wants it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ older than the question. The codes:
     profile-unknown-there  the types with enough GPUs that are up have no speed for its profile
     tenant-limit           its tenant runs as many jobs as it may at the same time
     checkpoint-limit       checkpoints of its tenant take more disk than they may
+    dependency             a job that it comes after is not over
     array-limit            as many jobs of its array run as may at the same time
     queued                 some GPUs are free that it could use
     outranked              all GPUs that it could use are busy
@@ -56,6 +57,7 @@ class ReasonCode(str, Enum):
     PROFILE_UNKNOWN_THERE = "profile-unknown-there"
     TENANT_LIMIT = "tenant-limit"
     CHECKPOINT_LIMIT = "checkpoint-limit"
+    DEPENDENCY = "dependency"
     ARRAY_LIMIT = "array-limit"
     QUEUED = "queued"
     OUTRANKED = "outranked"

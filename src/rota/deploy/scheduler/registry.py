@@ -164,7 +164,7 @@ class Registry:
         job.note(event)
 
     def _cancelled(self, event: deploy_events.CancelAsked) -> None:
-        self._conclude(event, JobPhase.CANCELLED, f"cancelled by {event.by}")
+        self._conclude(event, JobPhase.CANCELLED, event.reason or f"cancelled by {event.by}")
         if not self.jobs[event.job].admitted:
             self._end(event.job, event.at, JobPhase.CANCELLED)
 

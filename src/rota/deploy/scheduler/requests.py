@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, OutputError, RotaError
 from rota.core.job_spec import HIDDEN, JobSpec, with_hidden_values
+from rota.core.lifecycle import JobPhase
 from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved, NodeTroubled
 from rota.deploy.scheduler.agent_reports import events_of_leaving, events_of_report
 from rota.deploy.scheduler.catalogue import OpenCatalogue
@@ -21,6 +22,7 @@ from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats
 from rota.deploy.scheduler.node_identity import in_use, may_take_over
 from rota.deploy.scheduler.node_offers import OfferedNode, Refused, as_declared, check_amounts, joined
 from rota.deploy.scheduler.node_remarks import address_remark, type_remark
+from rota.deploy.scheduler.predecessors import PredecessorCheck
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.secrets import SecretStore
@@ -44,6 +46,9 @@ class Archive(Protocol):
 
     def request(self, request: str) -> list[int] | None:
         """Jobs of a submission, by the name that the submitter gave it."""
+
+    def phases(self, numbers: Iterable[int]) -> Mapping[int, JobPhase]:
+        """How those of these jobs ended that are there."""
 
 
 class Requests:
@@ -71,6 +76,7 @@ class Requests:
         self._time_scale = time_scale
         self._secrets = secrets or SecretStore()
         self._dead_after_s = dead_after_s
+        self._predecessors = PredecessorCheck(registry, self.job, archive.phases)
         self._limits = limits or QueueLimits(registry=registry, limits=TenantLimits(Tenants()), secrets=self._secrets)
 
     # Users
@@ -81,6 +87,7 @@ class Requests:
         if known is not None:
             return [], lambda: known
         jobs = self._numbered(specs)
+        self._predecessors.check(jobs)
         self._limits.check([job.spec for job in jobs])
         numbers = [job.number for job in jobs]
         kept = self._keep_secrets({job.number: job.spec for job in jobs})
@@ -102,6 +109,8 @@ class Requests:
         """All jobs of a submission with their numbers, or Refused."""
         try:
             return numbered_jobs([self._checked(spec) for spec in specs], self._registry.next_job)
+        except Refused:
+            raise
         except ConfigError as error:
             raise Refused("INVALID_ARGUMENT", str(error)) from error
 

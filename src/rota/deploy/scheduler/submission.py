@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from rota.core.errors import ConfigError
 from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec
+from rota.deploy.scheduler.node_offers import Refused
 
 MOST_JOBS = 10_000
 """Jobs in one submission, those of arrays counted one by one."""
@@ -36,24 +37,26 @@ def numbered_jobs(specs: Sequence[JobSpec], first: int) -> list[NumberedJob]:
     heads: list[int] = []
     for spec, size in zip(specs, sizes, strict=True):
         number = first + len(jobs)
-        told = _with_numbers(spec, heads)
+        told = _with_numbers(spec, heads, first)
         array = number if spec.array else -1
         jobs += [NumberedJob(number + position, told, array) for position in range(size)]
         heads.append(number)
     return jobs
 
 
-def _with_numbers(spec: JobSpec, heads: Sequence[int]) -> JobSpec:
+def _with_numbers(spec: JobSpec, heads: Sequence[int], first: int) -> JobSpec:
     """The entry with numbers of jobs in the place of numbers of entries; `heads` are the first jobs of those before."""
     if not (spec.after or spec.after_any):
         return spec
-    after = _numbers(spec, spec.after, heads)
-    after_any = _numbers(spec, spec.after_any, heads)
+    after = _numbers(spec, spec.after, heads, first)
+    after_any = _numbers(spec, spec.after_any, heads, first)
     return replace(spec, after=after, after_any=tuple(number for number in after_any if number not in after))
 
 
-def _numbers(spec: JobSpec, names: Sequence[int], heads: Sequence[int]) -> tuple[int, ...]:
+def _numbers(spec: JobSpec, names: Sequence[int], heads: Sequence[int], first: int) -> tuple[int, ...]:
     for name in names:
+        if name >= first:
+            raise Refused("NOT_FOUND", f"there is no job {name}")
         if name < 0 and -name > len(heads):
             raise ConfigError(
                 f"{spec.label} waits for entry {-name} of its submission, and is entry {len(heads) + 1} itself; "

@@ -58,6 +58,7 @@ def fields(info: Any) -> dict[str, Any]:
     for name in _OR_NULL:
         values[name] = values[name] or None
     values["done"] = share_done(info)
+    values["held_by"] = info.held_by or None
     if info.HasField("array"):
         values["array_job"] = info.array
         values["array_index"] = info.array_index
@@ -173,6 +174,8 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:
         rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    if info.held_by:
+        rows.append(("held by", printable(info.held_by)))
     for word, numbers in (("after", spec.after), ("after any", spec.after_any)):
         if numbers:
             rows.append((word, ", ".join(str(number) for number in numbers)))

@@ -46,7 +46,7 @@ A file has a table per job:
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
 max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
 least_turn, save_grace, array, after and after_any (names of jobs of the file, or
-numbers of jobs), env_file (a file with KEY=VALUE lines), secrets (names of
+numbers of jobs), hold, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
@@ -180,6 +180,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     metavar="JOB",
     help="Start only after this job is over, however it ended; repeatable.",
 )
+@click.option("--hold", is_flag=True, help="Hold the job: it starts after `rota release`.")
 @click.option("--mps", is_flag=True, help="Share real GPUs with other jobs through NVIDIA's MPS.")
 @click.option(
     "--tenant",

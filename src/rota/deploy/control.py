@@ -171,6 +171,18 @@ class Client:
         reply: pb.CancelReply = self._call(self._stub.Cancel, pb.CancelRequest(arrays=list(numbers)))
         return list(reply.cancelled), list(reply.over)
 
+    def hold(self, numbers: Iterable[int], arrays: Iterable[int] = (), *, force: bool = False) -> pb.HoldReply:
+        """Keep jobs from running until they are released; `arrays` by the number of any of their jobs."""
+        request = pb.HoldRequest(jobs=list(numbers), arrays=list(arrays), force=force)
+        reply: pb.HoldReply = self._call(self._stub.Hold, request)
+        return reply
+
+    def release(self, numbers: Iterable[int], arrays: Iterable[int] = ()) -> pb.HoldReply:
+        """Let jobs that are held start again."""
+        request = pb.HoldRequest(jobs=list(numbers), arrays=list(arrays), undo=True)
+        reply: pb.HoldReply = self._call(self._stub.Hold, request)
+        return reply
+
     def wait(
         self,
         numbers: Iterable[int],

@@ -81,6 +81,8 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "CancelAsked": lambda f: (
         f"job {f['job']} to be cancelled, by {f['by']}" + (f" ({f['reason']})" if f.get("reason") else "")
     ),
+    "JobHeld": lambda f: f"job {f['job']} held, by {f['by']}",
+    "JobReleased": lambda f: f"job {f['job']} released, by {f['by']}",
     "JobsForgotten": lambda f: f"{f['count']} jobs that were over for long were deleted",
     "CheckpointsClaimed": lambda f: f"checkpoints are in {f['folder']}; job numbers go on from {f['next_job']}",
     "NodeJoined": lambda f: f"node {f['node']} joined: {len(f['devices'])} x {f['type']}",

@@ -81,6 +81,26 @@ class CancelAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobHeld:
+    """Somebody wants a job not to start, and to stop in order if it runs, until it is released."""
+
+    at: float
+    job: int
+    by: str
+    admin: bool = False
+    """Whether an administrator holds it, who alone can release it then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased:
+    """A job that was held may start again."""
+
+    at: float
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeJoined:
     """A server registered: a new one, or one that came back."""
 
@@ -313,6 +333,8 @@ DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
     | CancelAsked
+    | JobHeld
+    | JobReleased
     | NodeJoined
     | NodeLost
     | NodeDrained

@@ -41,6 +41,7 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "array": ("array", str),
     "after": ("after", (str, int, list)),
     "after_any": ("after_any", (str, int, list)),
+    "hold": ("hold", bool),
     "emulated": ("emulated", bool),
     "model": ("model", str),
     "batch": ("batch", int),

@@ -25,11 +25,13 @@ _MOST_NAMED = 8
 class QueueHold(str, Enum):
     """What holds a job back."""
 
+    HELD = "held"
     DEPENDENCY = "dependency"
     ARRAY_LIMIT = "array-limit"
 
 
 PARKED = {
+    QueueHold.HELD: "it is held",
     QueueHold.DEPENDENCY: "a job that it comes after is not over",
     QueueHold.ARRAY_LIMIT: "as many jobs of its array run as may",
 }
@@ -42,6 +44,7 @@ def queue_holds(registry: Registry, ready: Callable[[Job], bool]) -> dict[int, Q
     dependents = (registry.live.get(number) for number in registry.queue.dependents)
     waiting = [job.id for job in dependents if job is not None and job.attempt is None and not before.met(job)]
     holds = dict.fromkeys(waiting, QueueHold.DEPENDENCY)
+    holds |= dict.fromkeys((number for number in registry.queue.held if number in registry.live), QueueHold.HELD)
 
     def free(job: Job) -> bool:
         return job.id not in holds and ready(job)
@@ -65,6 +68,9 @@ def _beyond_limit(members: Iterable[Job], ready: Callable[[Job], bool]) -> list[
 
 def hold_sentence(registry: Registry, job: Job, hold: QueueHold) -> str:
     """Why a job is held back, for its owner."""
+    if hold is QueueHold.HELD:
+        who = f"{job.held_by}; only an administrator can release it" if job.held_by_admin else job.held_by
+        return f"held by {who} (rota release {job.id})"
     if hold is QueueHold.DEPENDENCY:
         return _waits_for(registry, job)
     limit = array_indices(job.spec.array).limit

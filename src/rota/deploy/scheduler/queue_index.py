@@ -1,4 +1,4 @@
-"""Which jobs in memory are in arrays or come after others, so that nobody has to look at all jobs for them.
+"""Which jobs in memory are in arrays, come after others or are held, so that nobody has to look at all jobs for them.
 
 Follows the events that the registry applies; after a snapshot it is made anew from the jobs.
 """
@@ -22,6 +22,8 @@ class QueueIndex:
         """Jobs of each array, by the number of its first one."""
         self.dependents: set[int] = set()
         """Jobs that come after others."""
+        self.held: set[int] = set()
+        """Jobs that somebody holds."""
         self._array_of: dict[int, int] = {}
         for job in jobs.values():
             self._enter(job)
@@ -43,12 +45,31 @@ class QueueIndex:
             self._array_of[job.id] = job.array
         if job.spec.after or job.spec.after_any:
             self.dependents.add(job.id)
+        if job.held_by:
+            self.held.add(job.id)
 
     def _accepted(self, event: deploy_events.JobAccepted) -> None:
-        self._enter(self._jobs[event.job])
+        job = self._jobs[event.job]
+        job.held_by = event.by if event.spec.hold else ""
+        self._enter(job)
+
+    def _held(self, event: deploy_events.JobHeld) -> None:
+        job = self._jobs[event.job]
+        job.held_by = event.by
+        job.held_by_admin = event.admin
+        job.note(event)
+        self.held.add(event.job)
+
+    def _released(self, event: deploy_events.JobReleased) -> None:
+        job = self._jobs[event.job]
+        job.held_by = ""
+        job.held_by_admin = False
+        job.note(event)
+        self.held.discard(event.job)
 
     def _archived(self, event: deploy_events.JobsArchived) -> None:
         self.dependents.difference_update(event.jobs)
+        self.held.difference_update(event.jobs)
         for number in event.jobs:
             array = self._array_of.pop(number, None)
             if array is None:
@@ -60,4 +81,6 @@ class QueueIndex:
     _HANDLERS: Mapping[type, Callable[[QueueIndex, Any], None]] = {
         deploy_events.JobAccepted: _accepted,
         deploy_events.JobsArchived: _archived,
+        deploy_events.JobHeld: _held,
+        deploy_events.JobReleased: _released,
     }

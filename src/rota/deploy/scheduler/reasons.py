@@ -11,6 +11,7 @@ older than the question. The codes:
     profile-unknown-there  the types with enough GPUs that are up have no speed for its profile
     tenant-limit           its tenant runs as many jobs as it may at the same time
     checkpoint-limit       checkpoints of its tenant take more disk than they may
+    held                   somebody holds it, until it is released
     dependency             a job that it comes after is not over
     array-limit            as many jobs of its array run as may at the same time
     queued                 some GPUs are free that it could use
@@ -57,6 +58,7 @@ class ReasonCode(str, Enum):
     PROFILE_UNKNOWN_THERE = "profile-unknown-there"
     TENANT_LIMIT = "tenant-limit"
     CHECKPOINT_LIMIT = "checkpoint-limit"
+    HELD = "held"
     DEPENDENCY = "dependency"
     ARRAY_LIMIT = "array-limit"
     QUEUED = "queued"
@@ -188,7 +190,7 @@ class Reasons:
             return Explanation(phase, ReasonCode.NONE, job.reason)
         if job.attempt is not None:
             return self._of_attempt(job, job.attempt, phase)
-        return self._secrets(job) or self._back_off(job) or self._place(job)
+        return self._secrets(job) or self._own_hold(job) or self._back_off(job) or self._place(job)
 
     def phase(self, job: Job) -> JobPhase:
         """The phase alone."""
@@ -241,13 +243,17 @@ class Reasons:
         sentence = f"tried again in {pause_s} s after {what}; {job.restarts} of {job.spec.max_restarts} restarts used"
         return Explanation(JobPhase.WAITING, ReasonCode.BACK_OFF, sentence)
 
+    def _own_hold(self, job: Job) -> Explanation | None:
+        """What its owner said about when it starts."""
+        if self._registry is None or job.id not in self._queue:
+            return None
+        hold = self._queue[job.id]
+        return Explanation(JobPhase.WAITING, ReasonCode(hold.value), hold_sentence(self._registry, job, hold))
+
     def _place(self, job: Job) -> Explanation:
         fit = self._fit(job)
         if fit.code is not ReasonCode.NONE:
             return Explanation(JobPhase.WAITING, fit.code, fit.sentence)
-        if job.id in self._queue and self._registry is not None:
-            own = self._queue[job.id]
-            return Explanation(JobPhase.WAITING, ReasonCode(own.value), hold_sentence(self._registry, job, own))
         if job.id in self._held:
             hold = self._held[job.id]
             return Explanation(JobPhase.WAITING, ReasonCode(hold.value), self._limits.sentence(hold, job.tenant))

@@ -16,6 +16,7 @@ from rota.core.errors import ConfigError, OutputError, RotaError
 from rota.core.job_spec import HIDDEN, JobSpec, with_hidden_values
 from rota.core.lifecycle import JobPhase
 from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved, NodeTroubled
+from rota.deploy.scheduler import holding
 from rota.deploy.scheduler.agent_reports import events_of_leaving, events_of_report
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats
@@ -152,6 +153,27 @@ class Requests:
         cancelled = [job.id for job in jobs if not job.ending]
         events: list[DeployEvent] = [CancelAsked(at=now, job=number, by=by) for number in dict.fromkeys(cancelled)]
         return events, lambda: (cancelled, over)
+
+    def hold(
+        self,
+        numbers: Sequence[int],
+        arrays: Sequence[int],
+        by: str,
+        tenant: str | None,
+        now: float,
+        *,
+        force: bool = False,
+    ) -> Answer:
+        """Keep jobs from running until they are released. `tenant` limits it as in `cancel`; None: an administrator."""
+        jobs = self.jobs_named(numbers, arrays, tenant)
+        events, answer = holding.hold(jobs, by, now, admin=tenant is None, force=force)
+        return events, lambda: answer
+
+    def release(self, numbers: Sequence[int], arrays: Sequence[int], by: str, tenant: str | None, now: float) -> Answer:
+        """Let jobs that are held start again."""
+        jobs = self.jobs_named(numbers, arrays, tenant)
+        events, answer = holding.release(jobs, by, now, admin=tenant is None)
+        return events, lambda: answer
 
     def jobs_named(self, numbers: Sequence[int], arrays: Sequence[int], tenant: str | None) -> list[Job]:
         """Jobs by number, and those in memory of the arrays that jobs belong to, each once."""

@@ -177,6 +177,7 @@ def job_message(
         compute_s=job.compute_s + spent.compute_s,
         prepare_s=job.prepare_s + spent.prepare_s,
         storage_s=job.storage_s + spent.storage_s,
+        held_by=job.held_by,
         array=job.array if job.array >= 0 else None,
         array_index=array_indices(job.spec.array).index(job.id - job.array) if job.array >= 0 else 0,
     )

@@ -31,7 +31,7 @@ def row(info: Any, now: float, *, brief: bool = False) -> tuple[str, ...]:
     reason = (brief and info.reason_code) or info.reason
     return (
         str(info.job),
-        printable(spec.name) or "-",
+        name(info) or "-",
         printable(spec.tenant) or "-",
         info.phase,
         profile(spec),
@@ -43,6 +43,12 @@ def row(info: Any, now: float, *, brief: bool = False) -> tuple[str, ...]:
     )
 
 
+def name(info: Any) -> str:
+    """The name of a job, with its index if it is in an array."""
+    index = f"[{info.array_index}]" if info.HasField("array") else ""
+    return printable(info.spec.name) + index
+
+
 def fields(info: Any) -> dict[str, Any]:
     """A job as plain values."""
     from rota.rpc.convert import spec_fields
@@ -52,6 +58,10 @@ def fields(info: Any) -> dict[str, Any]:
     for name in _OR_NULL:
         values[name] = values[name] or None
     values["done"] = share_done(info)
+    values["held_by"] = info.held_by or None
+    if info.HasField("array"):
+        values["array_job"] = info.array
+        values["array_index"] = info.array_index
     values["parts"] = [
         {"node": part.node, "devices": list(part.devices), "cpus": part.cpus, "memory_gb": part.memory_gb}
         for part in info.parts
@@ -131,6 +141,8 @@ def _progress(info: Any) -> list[tuple[str, str]]:
         ("GPUs", str(spec.gpus)),
         ("steps", steps(info)),
     ]
+    if info.HasField("array"):
+        rows.append(("array", f"{info.array} ({spec.array}), index {info.array_index}"))
     for part in info.parts:
         devices = ", ".join(part.devices)
         rows.append((f"on {part.node}", f"{devices}; {part.cpus:g} CPUs, {part.memory_gb:g} GB"))
@@ -162,6 +174,11 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:
         rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    if info.held_by:
+        rows.append(("held by", printable(info.held_by)))
+    for word, numbers in (("after", spec.after), ("after any", spec.after_any)):
+        if numbers:
+            rows.append((word, ", ".join(str(number) for number in numbers)))
     if spec.deadline_s:
         rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
     if spec.weight and spec.weight != 1:

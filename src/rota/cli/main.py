@@ -47,6 +47,8 @@ VERBS = {
     "what-if": "Simulate a change to a live cluster: who gains, who loses.",
     "ledger": "Print GPU-hours by tenant: entitled, received, owed, lost, cost.",
     "cancel": "Cancel jobs. A job that runs is asked to save and stop.",
+    "hold": "Keep jobs from running until they are released.",
+    "release": "Let jobs that are held start again.",
     "logs": "Print the output of a job.",
     "nodes": "List the servers of a deployment.",
     "pilots": "List, start and stop pilots: batch jobs of Slurm that are servers of a deployment.",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.arrays import array_field, entries
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.job_text import how
 from rota.cli.main import FAILED, OK
@@ -26,6 +28,8 @@ EXAMPLES = """
 Examples:
   rota submit --gpus 2 --profile resnet50-64 --steps 20000 -- python train.py --lr 0.1
   rota submit --emulated --gpus 4 --profile resnet18-32 --steps 20000 --wait
+  rota submit --array 0-99%8 -- python train.py    # index: $ROTA_ARRAY_INDEX
+  rota submit --after 17 -- python evaluate.py     # once job or array 17 has finished
   rota submit --file jobs.toml
   rota submit --secret WANDB_API_KEY --env-file job.env -- python train.py
 
@@ -41,7 +45,8 @@ A file has a table per job:
   env = { SEED = "1" }
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
 max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
-least_turn, save_grace, env_file (a file with KEY=VALUE lines), secrets (names of
+least_turn, save_grace, array, after and after_any (names of jobs of the file, or
+numbers of jobs), hold, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
@@ -156,6 +161,26 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     type=click.IntRange(1),
     help="Batch size of the whole job in samples, with --model.",
 )
+@click.option(
+    "--array",
+    metavar="FIRST-LAST[:STEP][%LIMIT]",
+    help="Submit a job array: one job per index, at most LIMIT of them at the same time.",
+)
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="JOB",
+    help="Start only after this job has finished; an array by its first job; repeatable.",
+)
+@click.option(
+    "--after-any",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="JOB",
+    help="Start only after this job is over, however it ended; repeatable.",
+)
+@click.option("--hold", is_flag=True, help="Hold the job: it starts after `rota release`.")
 @click.option("--mps", is_flag=True, help="Share real GPUs with other jobs through NVIDIA's MPS.")
 @click.option(
     "--tenant",
@@ -193,12 +218,21 @@ def command(
     with open_client(link, asked.get("tenant")) as client:
         numbers = client.submit(jobs)
         if wait:
-            return _wait(client, numbers, as_json=as_json)
+            return _wait(client, jobs, numbers, as_json=as_json)
     if as_json:
-        echo_json({"jobs": numbers})
+        echo_json({"jobs": numbers, **array_field(jobs, numbers)})
     else:
-        click.echo("\n".join(str(number) for number in numbers))
+        _print_numbers(jobs, numbers)
     return OK
+
+
+def _print_numbers(jobs: Sequence[JobSpec], numbers: Sequence[int]) -> None:
+    """A line per entry: the number of the job, or of the first job of an array."""
+    for spec, first, size in entries(jobs, numbers):
+        click.echo(str(first))
+        if spec.array:
+            click.echo(f"rota: array {first}: jobs {first} to {first + size - 1}", err=True)
+    sys.stdout.flush()
 
 
 def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> JobSpec:
@@ -239,10 +273,9 @@ def placed(job: JobSpec) -> JobSpec:
     return replace(job, cwd=str(Path(job.cwd).absolute()))
 
 
-def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
+def _wait(client: Client, jobs: Sequence[JobSpec], numbers: list[int], *, as_json: bool) -> int:
     if not as_json:
-        click.echo("\n".join(str(number) for number in numbers))
-        sys.stdout.flush()
+        _print_numbers(jobs, numbers)
     try:
         infos = client.wait(numbers)
     except KeyboardInterrupt:

@@ -60,7 +60,7 @@ LEGAL_TRANSITIONS: Mapping[JobPhase, frozenset[JobPhase]] = {
     ),
     JobPhase.RUNNING: frozenset(
         {
-            JobPhase.STOPPING,  # preempted, moved, cancelled, hung, or a rank is dead
+            JobPhase.STOPPING,  # preempted, moved, held, cancelled, hung, or a rank is dead
             JobPhase.QUEUED,  # the attempt has ended by itself
             JobPhase.FAILED,  # dropped by the engine; what is left of the attempt is stopped afterwards
             JobPhase.CANCELLED,  # dropped by the engine after it was cancelled
@@ -125,6 +125,8 @@ class StopReason(str, Enum):
     """The placement in force has no place for it."""
     MOVED = "moved"
     """The placement in force has another place for it."""
+    HELD = "held"
+    """Somebody holds the job: it saves, and goes on when it is released."""
     CANCELLED = "cancelled"
     GIVEN_UP = "given-up"
     """The job has failed for good."""

@@ -14,10 +14,12 @@ mend are ConfigError with one message.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +27,7 @@ from typing import Any
 import grpc
 
 from rota.core.errors import ConfigError, RotaError
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
@@ -100,7 +103,9 @@ class Client:
         specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
         name = request or uuid.uuid4().hex
         accepted: list[int] = []
-        for number, messages in enumerate(_parts([spec_message(spec) for spec in specs])):
+        heads: list[int] = []
+        for number, part_specs in enumerate(_parts(specs)):
+            messages = [spec_message(_in_part(spec, heads)) for spec in part_specs]
             part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
             try:
                 accepted += self._submit_part(part, tries)
@@ -109,6 +114,7 @@ class Client:
                     raise
                 before = f"jobs {accepted[0]} to {accepted[-1]} of this submission were accepted, the others not"
                 raise type(error)(f"{before}: {error}") from error
+            heads = _heads(specs, accepted)
         return accepted
 
     def _submit_part(self, message: pb.SubmitRequest, tries: int) -> list[int]:
@@ -159,6 +165,23 @@ class Client:
             cancelled += reply.cancelled
             over += reply.over
         return cancelled, over
+
+    def cancel_arrays(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
+        """End all jobs of arrays, each named by the number of any of its jobs; as `cancel`."""
+        reply: pb.CancelReply = self._call(self._stub.Cancel, pb.CancelRequest(arrays=list(numbers)))
+        return list(reply.cancelled), list(reply.over)
+
+    def hold(self, numbers: Iterable[int], arrays: Iterable[int] = (), *, force: bool = False) -> pb.HoldReply:
+        """Keep jobs from running until they are released; `arrays` by the number of any of their jobs."""
+        request = pb.HoldRequest(jobs=list(numbers), arrays=list(arrays), force=force)
+        reply: pb.HoldReply = self._call(self._stub.Hold, request)
+        return reply
+
+    def release(self, numbers: Iterable[int], arrays: Iterable[int] = ()) -> pb.HoldReply:
+        """Let jobs that are held start again."""
+        request = pb.HoldRequest(jobs=list(numbers), arrays=list(arrays), undo=True)
+        reply: pb.HoldReply = self._call(self._stub.Hold, request)
+        return reply
 
     def wait(
         self,
@@ -301,18 +324,40 @@ class Client:
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
 
 
-def _parts(jobs: list[pb.JobSpec]) -> Iterator[list[pb.JobSpec]]:
+def _heads(specs: Sequence[JobSpec], accepted: Sequence[int]) -> list[int]:
+    """Numbers of the first jobs of the entries that were accepted so far."""
+    sizes = itertools.accumulate((array_size(spec.array) for spec in specs), initial=0)
+    return [accepted[position] for position in itertools.takewhile(lambda size: size < len(accepted), sizes)]
+
+
+def _in_part(spec: JobSpec, heads: Sequence[int]) -> JobSpec:
+    """An entry of a later part: entries of parts before are jobs now, those of this part are counted from its start."""
+    if not heads or min((*spec.after, *spec.after_any), default=0) >= 0:
+        return spec
+
+    def told(names: tuple[int, ...]) -> tuple[int, ...]:
+        here = len(heads)
+        return tuple(name if name >= 0 else name + here if -name > here else heads[-name - 1] for name in names)
+
+    return replace(spec, after=told(spec.after), after_any=told(spec.after_any))
+
+
+def _parts(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:
     """Jobs as they fit into single messages; one part if there are none."""
-    part: list[pb.JobSpec] = []
+    part: list[JobSpec] = []
     size = 0
-    for job in jobs:
-        bytes_of_job = job.ByteSize()
-        if part and (len(part) == _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
+    jobs = 0
+    for spec in specs:
+        bytes_of_job = spec_message(spec).ByteSize()
+        more = array_size(spec.array)
+        if part and (jobs + more > _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
             yield part
             part = []
             size = 0
-        part.append(job)
+            jobs = 0
+        part.append(spec)
         size += bytes_of_job
+        jobs += more
     yield part
 
 

@@ -78,7 +78,11 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"scheduler started: {f['config']['policy']}, {f['config']['mechanism']}, time x {f['config']['time_scale']:g}"
     ),
     "JobAccepted": _accepted,
-    "CancelAsked": lambda f: f"job {f['job']} to be cancelled, by {f['by']}",
+    "CancelAsked": lambda f: (
+        f"job {f['job']} to be cancelled, by {f['by']}" + (f" ({f['reason']})" if f.get("reason") else "")
+    ),
+    "JobHeld": lambda f: f"job {f['job']} held, by {f['by']}",
+    "JobReleased": lambda f: f"job {f['job']} released, by {f['by']}",
     "JobsForgotten": lambda f: f"{f['count']} jobs that were over for long were deleted",
     "CheckpointsClaimed": lambda f: f"checkpoints are in {f['folder']}; job numbers go on from {f['next_job']}",
     "NodeJoined": lambda f: f"node {f['node']} joined: {len(f['devices'])} x {f['type']}",

@@ -65,11 +65,35 @@ class JobAccepted:
     secrets: str = ""
     """Name under which the values of its environment are kept, of which `spec` has the names only; empty: there are
     none, or an older version wrote them into `spec`."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAsked:
     """Somebody wants a job to end."""
+
+    at: float
+    job: int
+    by: str
+    reason: str = ""
+    """For people, where it is not enough to say who wants it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHeld:
+    """Somebody wants a job not to start, and to stop in order if it runs, until it is released."""
+
+    at: float
+    job: int
+    by: str
+    admin: bool = False
+    """Whether an administrator holds it, who alone can release it then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased:
+    """A job that was held may start again."""
 
     at: float
     job: int
@@ -309,6 +333,8 @@ DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
     | CancelAsked
+    | JobHeld
+    | JobReleased
     | NodeJoined
     | NodeLost
     | NodeDrained

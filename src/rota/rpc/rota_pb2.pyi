@@ -110,7 +110,7 @@ class Desired(_message.Message):
     def __init__(self, version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ..., heard: _Optional[int] = ..., heard_ago_s: _Optional[float] = ...) -> None: ...
 
 class TaskOrder(_message.Message):
-    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages", "grace_s", "job_over")
+    __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages", "grace_s", "array", "time_left_s", "job_over")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,8 @@ class TaskOrder(_message.Message):
     RATE_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    TIME_LEFT_S_FIELD_NUMBER: _ClassVar[int]
     JOB_OVER_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
@@ -148,8 +150,10 @@ class TaskOrder(_message.Message):
     rate: float
     messages: _containers.RepeatedCompositeFieldContainer[GangMessage]
     grace_s: float
+    array: int
+    time_left_s: float
     job_over: bool
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., messages: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., grace_s: _Optional[float] = ..., job_over: bool = ...) -> None: ...
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., lease_s: _Optional[float] = ..., devices: _Optional[_Iterable[str]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., first_rank: _Optional[int] = ..., ranks: _Optional[int] = ..., world_size: _Optional[int] = ..., master_addr: _Optional[str] = ..., master_port: _Optional[int] = ..., resume: _Optional[str] = ..., resume_step: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., rate: _Optional[float] = ..., messages: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., grace_s: _Optional[float] = ..., array: _Optional[int] = ..., time_left_s: _Optional[float] = ..., job_over: bool = ...) -> None: ...
 
 class GangMessage(_message.Message):
     __slots__ = ("id", "rank", "json")
@@ -162,7 +166,7 @@ class GangMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps", "preemptible", "least_turn_s", "save_grace_s")
+    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps", "preemptible", "least_turn_s", "save_grace_s", "array", "after", "after_any", "hold", "time_limit_s")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +198,11 @@ class JobSpec(_message.Message):
     PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
     LEAST_TURN_S_FIELD_NUMBER: _ClassVar[int]
     SAVE_GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_ANY_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
     name: str
     tenant: str
     profile: str
@@ -218,7 +227,12 @@ class JobSpec(_message.Message):
     preemptible: str
     least_turn_s: float
     save_grace_s: float
-    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ...) -> None: ...
+    array: str
+    after: _containers.RepeatedScalarFieldContainer[int]
+    after_any: _containers.RepeatedScalarFieldContainer[int]
+    hold: bool
+    time_limit_s: float
+    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ..., array: _Optional[str] = ..., after: _Optional[_Iterable[int]] = ..., after_any: _Optional[_Iterable[int]] = ..., hold: bool = ..., time_limit_s: _Optional[float] = ...) -> None: ...
 
 class Observed(_message.Message):
     __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble", "leaving")
@@ -441,7 +455,7 @@ class EtaRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[int]] = ..., futures: _Optional[int] = ..., accuracy: bool = ...) -> None: ...
 
 class WhatIfRequest(_message.Message):
-    __slots__ = ("job", "gpus", "weight", "add_servers", "drain", "undrain", "policy", "mechanism", "submit", "cancel")
+    __slots__ = ("job", "gpus", "weight", "add_servers", "drain", "undrain", "policy", "mechanism", "submit", "cancel", "release")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -452,6 +466,7 @@ class WhatIfRequest(_message.Message):
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
     SUBMIT_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
     job: int
     gpus: int
     weight: float
@@ -462,7 +477,8 @@ class WhatIfRequest(_message.Message):
     mechanism: str
     submit: _containers.RepeatedCompositeFieldContainer[JobSpec]
     cancel: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, job: _Optional[int] = ..., gpus: _Optional[int] = ..., weight: _Optional[float] = ..., add_servers: _Optional[_Iterable[_Union[AddedServer, _Mapping]]] = ..., drain: _Optional[str] = ..., undrain: _Optional[str] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., submit: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., cancel: _Optional[_Iterable[int]] = ...) -> None: ...
+    release: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, job: _Optional[int] = ..., gpus: _Optional[int] = ..., weight: _Optional[float] = ..., add_servers: _Optional[_Iterable[_Union[AddedServer, _Mapping]]] = ..., drain: _Optional[str] = ..., undrain: _Optional[str] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., submit: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., cancel: _Optional[_Iterable[int]] = ..., release: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AddedServer(_message.Message):
     __slots__ = ("type", "gpus")
@@ -479,12 +495,14 @@ class LedgerRequest(_message.Message):
     def __init__(self, last_s: _Optional[float] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("jobs", "request")
+    __slots__ = ("jobs", "request", "dry_run")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[JobSpec]
     request: str
-    def __init__(self, jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., request: _Optional[str] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., request: _Optional[str] = ..., dry_run: bool = ...) -> None: ...
 
 class SubmitReply(_message.Message):
     __slots__ = ("jobs",)
@@ -513,7 +531,7 @@ class JobRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s")
+    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s", "array", "array_index", "ran_s", "held_by")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -544,6 +562,10 @@ class JobInfo(_message.Message):
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
     PREPARE_S_FIELD_NUMBER: _ClassVar[int]
     STORAGE_S_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    RAN_S_FIELD_NUMBER: _ClassVar[int]
+    HELD_BY_FIELD_NUMBER: _ClassVar[int]
     job: int
     spec: JobSpec
     phase: str
@@ -574,7 +596,11 @@ class JobInfo(_message.Message):
     compute_s: float
     prepare_s: float
     storage_s: float
-    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ...) -> None: ...
+    array: int
+    array_index: int
+    ran_s: float
+    held_by: str
+    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., array: _Optional[int] = ..., array_index: _Optional[int] = ..., ran_s: _Optional[float] = ..., held_by: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("node", "devices", "cpus", "memory_gb")
@@ -597,10 +623,12 @@ class JobList(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobInfo, _Mapping]]] = ..., total: _Optional[int] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "arrays")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, jobs: _Optional[_Iterable[int]] = ...) -> None: ...
+    arrays: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., arrays: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CancelReply(_message.Message):
     __slots__ = ("cancelled", "over")
@@ -609,6 +637,28 @@ class CancelReply(_message.Message):
     cancelled: _containers.RepeatedScalarFieldContainer[int]
     over: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, cancelled: _Optional[_Iterable[int]] = ..., over: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class HoldRequest(_message.Message):
+    __slots__ = ("jobs", "arrays", "undo", "force")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    UNDO_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedScalarFieldContainer[int]
+    arrays: _containers.RepeatedScalarFieldContainer[int]
+    undo: bool
+    force: bool
+    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., arrays: _Optional[_Iterable[int]] = ..., undo: bool = ..., force: bool = ...) -> None: ...
+
+class HoldReply(_message.Message):
+    __slots__ = ("changed", "unchanged", "over")
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    OVER_FIELD_NUMBER: _ClassVar[int]
+    changed: _containers.RepeatedScalarFieldContainer[int]
+    unchanged: _containers.RepeatedScalarFieldContainer[int]
+    over: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, changed: _Optional[_Iterable[int]] = ..., unchanged: _Optional[_Iterable[int]] = ..., over: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("node", "undo")

@@ -354,6 +354,11 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.CancelRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.CancelReply.FromString,
                 _registered_method=True)
+        self.Hold = channel.unary_unary(
+                '/rota.v1.Control/Hold',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.HoldRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.HoldReply.FromString,
+                _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/rota.v1.Control/ListNodes',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
@@ -431,6 +436,13 @@ class ControlServicer(object):
 
     def Cancel(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Hold(self, request, context):
+        """Keep jobs from starting, and stop those that run in order; or let them go on.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -519,6 +531,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.CancelRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.CancelReply.SerializeToString,
+            ),
+            'Hold': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hold,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.HoldRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.HoldReply.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -681,6 +698,33 @@ class Control(object):
             '/rota.v1.Control/Cancel',
             rota_dot_rpc_dot_rota__pb2.CancelRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.CancelReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Hold',
+            rota_dot_rpc_dot_rota__pb2.HoldRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.HoldReply.FromString,
             options,
             channel_credentials,
             insecure,

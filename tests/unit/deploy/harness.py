@@ -78,6 +78,9 @@ class MemoryJournal:
     def job(self, number):
         return self.finished.get(number)
 
+    def phases(self, numbers):
+        return {number: self.finished[number].phase for number in numbers if number in self.finished}
+
     def request(self, request):
         return [job.id for job in self.finished.values() if job.request == request] or None
 

@@ -31,6 +31,7 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("submit"), st.sampled_from([1, 2, 4]), st.integers(0, 2), st.sampled_from([1.0, 2.0])),
         st.tuples(st.just("cancel"), st.integers(0, 5)),
+        st.tuples(st.just("hold"), st.integers(0, 5), st.booleans()),
         st.tuples(st.just("join"), st.sampled_from(NODES), st.integers(1, 4), st.integers(0, 1)),
         st.tuples(st.just("drain"), st.sampled_from(NODES), st.booleans()),
         st.tuples(st.just("silence"), st.sampled_from(NODES)),
@@ -78,6 +79,14 @@ class History:
     def cancel(self, job):
         if job in self.harness.registry.jobs:
             self.harness.cancel(job)
+
+    def hold(self, job, undo):
+        """Somebody holds a job, or releases it."""
+        requests = self.harness.requests
+        if job in self.harness.registry.jobs:
+            named = ([job], [], "ops", None)
+            work = requests.release if undo else lambda *args: requests.hold(*args, force=True)
+            self.harness.ask(lambda now: work(*named, now))
 
     def join(self, node, gpus, kind):
         self.harness.silent.discard(node)
@@ -194,6 +203,8 @@ def test_these_histories_have_every_kind_of_event_that_a_deployment_writes():
         ("drain", "a", True), ("round",), ("drain", "a", False), ("round",), ("drain", "a", True), ("round",),
         ("submit", 1, 0, 2.0), ("round",), ("begin_saving", "a"), ("round",), ("set_clock", -86400.0),
         ("remove", "b"), ("round",), ("trouble", "a", "its disk is full"), ("round",), ("trouble", "a", ""),
+        ("hold", 3, False), ("round",), ("hold", 3, True), ("submit", 1, 0, 1.0), ("hold", 5, False), ("round",),
+        ("hold", 5, True), ("round",),
     ]:  # fmt: skip
         history.do(*what)
 

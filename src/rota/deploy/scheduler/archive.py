@@ -119,6 +119,13 @@ class JobArchive:
         with self._open() as db:
             return dict(db.execute(query, (json.dumps(list(numbers)),)))
 
+    def phases(self, numbers: Iterable[int]) -> dict[int, JobPhase]:
+        """How those of these jobs ended that are there."""
+        query = "SELECT job, phase FROM finished_jobs WHERE job IN (SELECT value FROM json_each(?))"
+        with self._open() as db:
+            rows = db.execute(query, (json.dumps(list(numbers)),)).fetchall()
+        return {int(number): JobPhase(phase) for number, phase in rows}
+
     def damaged(self) -> list[int]:
         """Numbers of the jobs whose rows are not as they were written."""
         with self._open() as db:

@@ -22,6 +22,7 @@ from rota.deploy.scheduler.inbox import Call, Inbox
 from rota.deploy.scheduler.leases import LeaseKeeper, extension, saving_attempts
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import OrderBoard
+from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, reconcile
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.registry import Registry
@@ -105,6 +106,8 @@ class ControlLoop:
         if looking:
             self._looked = monotonic_now
             self._look_after()
+        if looking or self._recorder.moving:
+            self._cancel_hopeless()
         moving = self._recorder.moving
         if moving:
             self._reconcile()
@@ -179,6 +182,12 @@ class ControlLoop:
             jobs = jobs_to_archive(self._registry, self._options.retention, now, self._clock.scale)
             if jobs:
                 self._recorder.archive(jobs, now)
+
+    def _cancel_hopeless(self) -> None:
+        """Cancel jobs that can never start, then those that come after them, to the end of the chain."""
+        with self.surviving("dependencies"):
+            while events := hopeless_dependents(self._registry, self._clock.now()):
+                self._recorder.apply(events)
 
     def _reconcile(self) -> None:
         with self.surviving("reconciliation"):

@@ -44,6 +44,8 @@ class TaskOrder:
     """Wall seconds that it may take to save once asked to stop; 0: the agent decides."""
     job_over: bool = False
     """Whether the job will not go on after this attempt."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
     spec: JobSpec = field(compare=False)
 
 
@@ -150,5 +152,6 @@ class OrderBoard:
             messages=self._gang_stops.messages((job.id, attempt.epoch), part.node),
             grace_s=save_grace_s(job, attempt),
             job_over=job.ending,
+            array=job.array,
             spec=self._secrets.filled(job),
         )

@@ -11,13 +11,16 @@ older than the question. The codes:
     profile-unknown-there  the types with enough GPUs that are up have no speed for its profile
     tenant-limit           its tenant runs as many jobs as it may at the same time
     checkpoint-limit       checkpoints of its tenant take more disk than they may
+    held                   somebody holds it, until it is released
+    dependency             a job that it comes after is not over
+    array-limit            as many jobs of its array run as may at the same time
     queued                 some GPUs are free that it could use
     outranked              all GPUs that it could use are busy
     stopping               it was asked to save and end
     held-by-lease          its server is silent, and nothing may start elsewhere before its lease ends
 
 The phase is `waiting` as long as no placement could start the job: the codes from `secrets-missing` to
-`checkpoint-limit`.
+`array-limit`.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from enum import Enum
 
 from rota.core.lifecycle import JobPhase
 from rota.deploy.scheduler.catalogue import OpenCatalogue
+from rota.deploy.scheduler.queue_holds import hold_sentence, queue_holds
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import TenantLimits
@@ -54,6 +58,9 @@ class ReasonCode(str, Enum):
     PROFILE_UNKNOWN_THERE = "profile-unknown-there"
     TENANT_LIMIT = "tenant-limit"
     CHECKPOINT_LIMIT = "checkpoint-limit"
+    HELD = "held"
+    DEPENDENCY = "dependency"
+    ARRAY_LIMIT = "array-limit"
     QUEUED = "queued"
     OUTRANKED = "outranked"
     STOPPING = "stopping"
@@ -172,7 +179,9 @@ class Reasons:
         self._missing = missing
         self._fitting: dict[tuple[str, int], _Fit] = {}
         self._limits = limits or TenantLimits(Tenants())
-        self._held = {} if registry is None else self._limits.held_back(registry, self._ready)
+        self._registry = registry
+        self._queue = {} if registry is None else queue_holds(registry, self._ready)
+        self._held = {} if registry is None else self._limits.held_back(registry, self._free)
 
     def explain(self, job: Job) -> Explanation:
         """How a job is, and why."""
@@ -181,14 +190,14 @@ class Reasons:
             return Explanation(phase, ReasonCode.NONE, job.reason)
         if job.attempt is not None:
             return self._of_attempt(job, job.attempt, phase)
-        return self._secrets(job) or self._back_off(job) or self._place(job)
+        return self._secrets(job) or self._own_hold(job) or self._back_off(job) or self._place(job)
 
     def phase(self, job: Job) -> JobPhase:
         """The phase alone."""
         phase = shown_phase(job)
         if phase.final or job.attempt is not None:
             return phase
-        stuck = self._fit(job).code is not ReasonCode.NONE or job.id in self._held
+        stuck = self._fit(job).code is not ReasonCode.NONE or job.id in self._held or job.id in self._queue
         waits = stuck or job.wait_until > self._cluster.now or bool(self._missing(job))
         return JobPhase.WAITING if waits else JobPhase.QUEUED
 
@@ -234,6 +243,13 @@ class Reasons:
         sentence = f"tried again in {pause_s} s after {what}; {job.restarts} of {job.spec.max_restarts} restarts used"
         return Explanation(JobPhase.WAITING, ReasonCode.BACK_OFF, sentence)
 
+    def _own_hold(self, job: Job) -> Explanation | None:
+        """What its owner said about when it starts."""
+        if self._registry is None or job.id not in self._queue:
+            return None
+        hold = self._queue[job.id]
+        return Explanation(JobPhase.WAITING, ReasonCode(hold.value), hold_sentence(self._registry, job, hold))
+
     def _place(self, job: Job) -> Explanation:
         fit = self._fit(job)
         if fit.code is not ReasonCode.NONE:
@@ -261,6 +277,10 @@ class Reasons:
     def _ready(self, job: Job) -> bool:
         """Whether a placement could start it."""
         return job.wait_until <= self._cluster.now and self._fit(job).code is ReasonCode.NONE
+
+    def _free(self, job: Job) -> bool:
+        """Whether a placement could start it and nobody but its tenant's limits holds it back."""
+        return job.id not in self._queue and self._ready(job)
 
     def _fit(self, job: Job) -> _Fit:
         key = (job.spec.scheduled_profile, job.spec.gpus)

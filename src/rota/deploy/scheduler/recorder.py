@@ -25,6 +25,7 @@ from rota.deploy.events import (
     JobAccepted,
     JobCanSave,
     JobGivenUp,
+    JobReleased,
     JobsArchived,
     JobsForgotten,
     NodeDrained,
@@ -41,7 +42,17 @@ from rota.engine.log import LineWriter
 
 log = logging.getLogger(__name__)
 
-_LETS_JOBS_START = (JobAccepted, AttemptEnded, CancelAsked, JobGivenUp, NodeJoined, NodeDrained, NodeLost, NodeTroubled)
+_LETS_JOBS_START = (
+    JobAccepted,
+    AttemptEnded,
+    CancelAsked,
+    JobGivenUp,
+    JobReleased,
+    NodeJoined,
+    NodeDrained,
+    NodeLost,
+    NodeTroubled,
+)
 """Events after which a job may find GPUs that it did not find before, or others may find its own."""
 _QUIET = (
     JobAccepted,

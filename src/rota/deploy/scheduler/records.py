@@ -183,6 +183,12 @@ class Job:
     """Engine seconds of work that were lost, failures included."""
     last_cut: str = ""
     """What was lost when it was last stopped before its checkpoint was complete, for people; empty: never."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
+    held_by: str = ""
+    """Who holds it: it does not start until it is released; empty: nobody."""
+    held_by_admin: bool = False
+    """Whether only an administrator can release it."""
 
     @property
     def saves(self) -> bool:

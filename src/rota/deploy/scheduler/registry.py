@@ -19,6 +19,7 @@ from rota.deploy import events as deploy_events
 from rota.deploy.scheduler import attempt_accounts
 from rota.deploy.scheduler.attempt_accounts import RestartTimes
 from rota.deploy.scheduler.clock import ClockReading
+from rota.deploy.scheduler.queue_index import QueueIndex
 from rota.deploy.scheduler.records import (
     MOST_ATTEMPTS,
     Attempt,
@@ -72,6 +73,7 @@ class Registry:
         self._apply = self._handlers()
         # Number of the jobs of each tenant that are not over.
         self.live_by_tenant = Counter(job.tenant for job in self.live.values())
+        self.queue = QueueIndex(self.jobs)
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -123,6 +125,7 @@ class Registry:
         handler = self._apply.get(type(event))
         if handler is not None:
             handler(event)
+        self.queue.take(event)
 
     def troubled_nodes(self) -> set[str]:
         """Servers on which nothing new can start."""
@@ -150,6 +153,7 @@ class Registry:
             by=event.by,
             request=event.request,
             secrets=event.secrets,
+            array=event.array,
         )
         self.jobs[event.job] = job
         self.live[event.job] = job
@@ -160,7 +164,7 @@ class Registry:
         job.note(event)
 
     def _cancelled(self, event: deploy_events.CancelAsked) -> None:
-        self._conclude(event, JobPhase.CANCELLED, f"cancelled by {event.by}")
+        self._conclude(event, JobPhase.CANCELLED, event.reason or f"cancelled by {event.by}")
         if not self.jobs[event.job].admitted:
             self._end(event.job, event.at, JobPhase.CANCELLED)
 

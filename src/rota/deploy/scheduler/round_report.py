@@ -32,6 +32,7 @@ from rota.core.jobs import Jobs, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
 from rota.deploy.scheduler.preemption import preemptible
+from rota.deploy.scheduler.queue_holds import PARKED, QueueHold, queue_holds
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import Hold, TenantLimits
@@ -159,32 +160,30 @@ class RoundReport:
         steps = np.array([job.saved_step - job.reported_steps for job in news], dtype=np.float64)
         return [ProgressMade(at=now, jobs=_ids(news), steps=steps)]
 
-    def _held_back(self, cluster: Cluster | None, now: float) -> Mapping[int, Hold]:
-        """Jobs that could start and must not, as their tenant has all that it may have."""
+    def _held_back(self, cluster: Cluster | None, now: float) -> Mapping[int, Hold | QueueHold]:
+        """Jobs that could start and must not: their owners say so, or their tenant has all that it may have."""
 
-        def ready(job: Job) -> bool:
+        def could_start(job: Job) -> bool:
             return job.wait_until <= now and cluster is not None and self._fits(job, cluster)
 
-        return self._limits.held_back(self._registry, ready)
+        holds = queue_holds(self._registry, could_start)
+        of_tenants = self._limits.held_back(self._registry, lambda job: job.id not in holds and could_start(job))
+        return {**of_tenants, **holds}
 
-    def _aside(self, jobs: list[Job], cluster: Cluster | None, held: Mapping[int, Hold], now: float) -> list[Event]:
+    def _aside(
+        self, jobs: list[Job], cluster: Cluster | None, held: Mapping[int, Hold | QueueHold], now: float
+    ) -> list[Event]:
         """Jobs that wait for something no policy should know about."""
         inside = [job for job in jobs if job.admitted and not job.parked]
         stuck = [job for job in inside if cluster is None or not self._fits(job, cluster)]
         ids = {job.id for job in stuck}
         paused = [job for job in inside if job.wait_until > now and job.id not in ids]
         ids |= {job.id for job in paused}
-        beyond = [job for job in inside if job.id in held and job.id not in ids]
-        groups = (
-            (stuck, "no server that is up could hold it"),
-            (paused, "it waits after a failure"),
-            (beyond, "its tenant has all that it may have"),
-        )
-        events: list[Event] = []
-        for group, reason in groups:
-            if group:
-                events.append(JobsParked(at=now, jobs=_ids(group), reason=reason))
-        return events
+        groups = {"no server that is up could hold it": stuck, "it waits after a failure": paused}
+        for job in inside:
+            if job.id in held and job.id not in ids:
+                groups.setdefault(_why_parked(held[job.id]), []).append(job)
+        return [JobsParked(at=now, jobs=_ids(group), reason=reason) for reason, group in groups.items() if group]
 
     def _back(self, jobs: list[Job], cluster: Cluster, now: float) -> list[Event]:
         ready = [job for job in jobs if job.parked and job.wait_until <= now and self._fits(job, cluster)]
@@ -222,6 +221,10 @@ class RoundReport:
         if key not in self._fit:
             self._fit[key] = can_run(self._catalogue, *key, cluster)
         return self._fit[key]
+
+
+def _why_parked(hold: Hold | QueueHold) -> str:
+    return PARKED[hold] if isinstance(hold, QueueHold) else "its tenant has all that it may have"
 
 
 def can_run(catalogue: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:

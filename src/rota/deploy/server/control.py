@@ -135,10 +135,26 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         caller = self.identify(context)
         tenant = self._visible_tenant(context)
         numbers = list(request.jobs)
+        arrays = list(request.arrays)
         requests = self._scheduler.requests
-        what = f"Cancel of {numbers} by {caller.name}"
-        cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now))
+        what = f"Cancel of {numbers or arrays} by {caller.name}"
+        cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now, arrays))
         return pb.CancelReply(cancelled=cancelled, over=over)
+
+    @answered
+    async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldReply:
+        """Keep jobs from running, or release them."""
+        caller = self.identify(context)
+        tenant = self._visible_tenant(context)
+        named = (list(request.jobs), list(request.arrays), caller.name, tenant)
+        requests = self._scheduler.requests
+        what = f"{'Release' if request.undo else 'Hold'} of {named[0] or named[1]} by {caller.name}"
+
+        def work(now: float) -> Answer:
+            return requests.release(*named, now) if request.undo else requests.hold(*named, now, force=request.force)
+
+        answer = await self._do(what, work)
+        return pb.HoldReply(changed=answer.changed, unchanged=answer.unchanged, over=answer.over)
 
     # Nodes and the scheduler
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rota._version import __version__
 from rota.client.stalls import NOTHING_SPENT, StallTimes
+from rota.core.job_arrays import array_indices
 from rota.core.job_spec import with_hidden_values
 from rota.core.lifecycle import JobPhase, TaskPhase, outcome_named
 from rota.deploy.events import Part
@@ -133,6 +134,7 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
         messages=[pb.GangMessage(id=message.id, rank=message.rank, json=message.json) for message in order.messages],
         grace_s=order.grace_s,
         job_over=order.job_over,
+        array=order.array if order.array >= 0 else None,
     )
 
 
@@ -175,6 +177,9 @@ def job_message(
         compute_s=job.compute_s + spent.compute_s,
         prepare_s=job.prepare_s + spent.prepare_s,
         storage_s=job.storage_s + spent.storage_s,
+        held_by=job.held_by,
+        array=job.array if job.array >= 0 else None,
+        array_index=array_indices(job.spec.array).index(job.id - job.array) if job.array >= 0 else 0,
     )
 
 

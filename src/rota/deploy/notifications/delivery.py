@@ -108,6 +108,7 @@ class Delivery:
     def stop(self) -> None:
         """Tell no more; `join` waits for the last try."""
         self._stop.set()
+        self._sender.interrupt()
 
     def join(self, timeout_s: float) -> None:
         """Wait for the thread."""

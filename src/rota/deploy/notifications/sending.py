@@ -66,6 +66,9 @@ class Sender(Protocol):
     def send(self, message: Message) -> Outcome:
         """Tell somebody; whatever goes wrong is an outcome."""
 
+    def interrupt(self) -> None:
+        """Let a try that is under way end soon. Any thread."""
+
     def close(self) -> None:
         """Let go of what is open."""
 
@@ -94,7 +97,7 @@ class Webhook:
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             if time.monotonic() - began >= self._timeout_s:
-                return Outcome(why=f"no answer within {self._timeout_s:g} s")
+                return self._too_late()
             if reused and isinstance(error, ConnectionError):
                 return self.send(message)  # it was closed for being idle; the key is the same
             return Outcome(why=_shown(str(error) or repr(error)))
@@ -102,13 +105,19 @@ class Webhook:
     def _post(self, message: Message) -> Outcome:
         connection = self._connection or self._connect()
         self._connection = connection
-        with self._within_time(connection):
+        with self._within_time(connection) as cut:
             connection.request("POST", self._settings.path, body=message.body, headers=self._headers(message))
             answer = connection.getresponse()
             said = answer.read(_MOST_ANSWER)
+        if cut.is_set():  # what was read of it may look like a whole one
+            self.close()
+            return self._too_late()
         if answer.will_close or not answer.isclosed():
             self.close()
         return _judged(answer.status, answer.headers.get("Retry-After") or "", said)
+
+    def _too_late(self) -> Outcome:
+        return Outcome(why=f"no answer within {self._timeout_s:g} s")
 
     def _connect(self) -> http.client.HTTPConnection:
         settings = self._settings
@@ -117,13 +126,14 @@ class Webhook:
         return http.client.HTTPSConnection(settings.host, settings.port, timeout=self._timeout_s, context=settings.tls)
 
     @contextlib.contextmanager
-    def _within_time(self, connection: http.client.HTTPConnection) -> Iterator[None]:
+    def _within_time(self, connection: http.client.HTTPConnection) -> Iterator[threading.Event]:
         """End a request that takes too long as a whole; the time limit of a socket is about each piece of it."""
-        end = threading.Timer(self._timeout_s, _cut, [connection])
+        cut = threading.Event()
+        end = threading.Timer(self._timeout_s, _cut, [connection, cut])
         end.daemon = True
         end.start()
         try:
-            yield
+            yield cut
         finally:
             end.cancel()
 
@@ -141,6 +151,12 @@ class Webhook:
             headers["X-Rota-Signature"] = signature(self._settings.secret, moment, message.body)
         return headers
 
+    def interrupt(self) -> None:
+        """Hang up, from another thread."""
+        connection = self._connection
+        if connection is not None:
+            _cut(connection, threading.Event())
+
     def close(self) -> None:
         """Hang up."""
         connection = self._connection
@@ -155,7 +171,8 @@ def signature(secret: bytes, timestamp: str, body: bytes) -> str:
     return f"sha256={digest}"
 
 
-def _cut(connection: http.client.HTTPConnection) -> None:
+def _cut(connection: http.client.HTTPConnection, cut: threading.Event) -> None:
+    cut.set()
     sock = connection.sock
     if sock is not None:
         with contextlib.suppress(OSError):
@@ -233,6 +250,9 @@ class Command:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _POLL_S)
         return None
+
+    def interrupt(self) -> None:
+        """A command sees by itself that the scheduler stops."""
 
     def close(self) -> None:
         """Nothing is open between two runs."""

@@ -199,7 +199,10 @@ def _target(
     retry_for_s: float,
 ) -> Target:
     name = _text(table, "name", where)
-    check_name("a target of notifications", name)
+    try:
+        check_name("a target of notifications", name)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
     return Target(
         name=name,
         how=how,

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from rota.cli import names
 from rota.cli.connection import needs_deploy
+from rota.cli.observation_options import configure_logs, log_format_option, observation_options, observed
 from rota.cli.options import completes, echo_json, settings_option
 from rota.cli.retention_options import KEPT, retention_options
 from rota.cli.run_options import (
@@ -32,6 +33,8 @@ Examples:
   rota serve --state rota.db --certs ./certs --tenants tenants.toml
   rota serve --state rota.db --certs ./certs --listen 0.0.0.0:7070 \\
        --nodes slurm:partition=gpu,nodes=16,time=4h
+  rota serve --state rota.db --certs ./certs --metrics 127.0.0.1:9464 \\
+       --notify notify.toml --log-format json
   rota serve --state test.db --insecure --time-scale 60 --round 60
 
 \b
@@ -209,6 +212,7 @@ certificate may.
     show_default=True,
     help="Seed of policies that draw at random.",
 )
+@observation_options
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -216,6 +220,7 @@ certificate may.
     show_default=True,
     help="Least severity of what is logged to standard error.",
 )
+@log_format_option
 @click.option("--while-stdin", is_flag=True, hidden=True, help="Stop when standard input ends.")
 @click.option(
     "--json",
@@ -223,10 +228,12 @@ certificate may.
     is_flag=True,
     help='Print {"address": ...} on standard output once it listens.',
 )
-def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any) -> None:
+def command(*, log_level: str, log_format: str, while_stdin: bool, as_json: bool, **options: Any) -> None:
     """Run the scheduler of a deployment until Ctrl-C or TERM."""
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    configure_logs(log_level, log_format)
     serving = needs_deploy("rota.deploy.server.serving")
+    beside: dict[str, str] = {}
+    watching = observed(options, log_format, lambda url: beside.update(metrics=url))
     port = _port(options, serving)
     pilots = _pilots(options, port)
     made = _options(options)
@@ -235,14 +242,15 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
 
     def ready(address: str) -> None:
         if as_json:
-            echo_json({"address": address})
+            echo_json({"address": address, **beside})
             sys.stdout.flush()
         if not made.checkpoints:
             logging.getLogger(__name__).warning(
                 "no --checkpoints: what a job saves stays on its server, and a job that moves to another one cannot go "
                 "on from it; give a folder that all servers see"
             )
-        click.echo(f"rota: scheduler listens on {address}; state in {made.state}", err=True)
+        metrics = f"; metrics on {beside['metrics']}" if beside else ""
+        click.echo(f"rota: scheduler listens on {address}; state in {made.state}{metrics}", err=True)
         if pilots is not None:
             pilots.start(address)
 
@@ -251,7 +259,7 @@ def command(*, log_level: str, while_stdin: bool, as_json: bool, **options: Any)
         serving.stop_on_signals(stop)
         if while_stdin:
             serving.stop_on_eof(stop)
-        await serving.serve(made, port, ready, stop=stop)
+        await serving.serve(made, port, ready, stop=stop, observed=watching)
 
     try:
         asyncio.run(run())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.connection import needs_deploy
+from rota.cli.observation_options import observation_options
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.retention_options import KEPT, retention_options
 from rota.cli.run_options import (
@@ -50,6 +51,8 @@ _KEPT = (
     "lease",
     "heartbeat",
     "dead_after",
+    "metrics",
+    "notify",
     *KEPT,
 )
 
@@ -97,6 +100,7 @@ _KEPT = (
 @seconds_option("--heartbeat", "Seconds between two reports of an agent.")
 @seconds_option("--dead-after", "Seconds of silence after which an agent counts as lost.")
 @seconds_option("--lease", "Seconds that a job may run on after the end of its round.")
+@observation_options
 @retention_options(defaults=False)
 @click.option(
     "--port",
@@ -206,6 +210,7 @@ def _serve(options: dict[str, Any]) -> list[str]:
     for key in _KEPT:
         if options[key] is not None:
             words += [f"--{key.replace('_', '-')}", str(options[key])]
+    words += ["--metrics-public"] if options["metrics_public"] else []
     for key in ("set_policy", "set_mechanism", "set_rules"):
         for name, value in options[key].items():
             words += [f"--{key.replace('_', '-')}", f"{name}={value}"]
@@ -219,6 +224,7 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
                 "address": cluster.address,
                 "folder": str(cluster.folder.resolve()),
                 "processes": cluster.pids(),
+                **({"metrics": cluster.metrics} if cluster.metrics else {}),
             }
         )
         sys.stdout.flush()
@@ -226,11 +232,12 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
     elsewhere = f" (with --scheduler {cluster.address} and --certs and --token-file of {cluster.folder})"
     where = "" if cluster.folder.name == ".rota" else elsewhere
     count = cluster.servers
+    metrics = f"Metrics for Prometheus: {cluster.metrics}\n" if cluster.metrics else ""
     click.echo(
         f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on "
         f"{cluster.address}.\nIn another terminal{where}:\n  rota submit --emulated --profile "
         "resnet18-32 --steps 20000\n  rota jobs          rota nodes          rota events "
-        "-f\nCtrl-C stops everything."
+        f"-f\n{metrics}Ctrl-C stops everything."
     )
 
 

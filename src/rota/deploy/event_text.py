@@ -14,10 +14,11 @@ def told(fields: Mapping[str, Any], begun: float | None, scale: float = 1.0) -> 
     """`time  what`; `begun` is the wall time of engine second 0, if it is known."""
     at = float(fields.get("at", 0.0))
     when = f"{at:10,.0f} s" if begun is None else time.strftime("%m-%d %H:%M:%S", time.localtime(begun + at / scale))
-    return f"{when}  {_what(fields)}"
+    return f"{when}  {described(fields)}"
 
 
-def _what(fields: Mapping[str, Any]) -> str:
+def described(fields: Mapping[str, Any]) -> str:
+    """An event in words."""
     name = str(fields.get("event", "?"))
     describe = _WORDS.get(name)
     try:

@@ -51,6 +51,8 @@ class LocalCluster:
     port: int = 0
     tell: Callable[[str], None] = lambda _: None
     address: str = ""
+    metrics: str = ""
+    """Where metrics are served; empty: nowhere."""
     scheduler: Child | None = None
     agents: list[Child] = field(default_factory=list)
     servers: int = 0
@@ -112,7 +114,9 @@ class LocalCluster:
         line = child.said(_SERVE_S)
         if line is None:
             raise child.failure()
-        self.address = str(json.loads(line)["address"])
+        told = json.loads(line)
+        self.address = str(told["address"])
+        self.metrics = str(told.get("metrics", ""))
         child.command = self._serve(self.address)  # should it die, it comes back where agents look for it
 
     def _serve(self, address: str) -> tuple[str, ...]:

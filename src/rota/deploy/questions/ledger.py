@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rota.deploy.entitlement import entitled_gpus
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 
@@ -135,19 +136,7 @@ class Ledger:
 
     def _entitled(self, capacity: float) -> dict[str, float]:
         """Parts by weight; what somebody does not ask for goes to the others."""
-        asks = {tenant: float(gpus) for tenant, gpus in self._demand.items() if gpus > 0}
-        parts: dict[str, float] = {}
-        left = capacity
-        while asks:
-            weight = sum(self.weights.get(tenant, 1.0) for tenant in asks)
-            level = left / weight
-            content = {t: gpus for t, gpus in asks.items() if gpus <= level * self.weights.get(t, 1.0)}
-            if not content:
-                return parts | {tenant: level * self.weights.get(tenant, 1.0) for tenant in asks}
-            parts |= content
-            left -= sum(content.values())
-            asks = {tenant: gpus for tenant, gpus in asks.items() if tenant not in content}
-        return parts
+        return entitled_gpus(self._demand, self.weights, capacity)
 
     def _account(self, tenant: str) -> Account:
         return self.accounts.setdefault(tenant, Account())

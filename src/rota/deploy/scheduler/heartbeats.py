@@ -119,6 +119,11 @@ class Heartbeats:
         """Seconds since the last sign of life."""
         return self.monotonic() - self.of(node).heard
 
+    def silences_s(self) -> dict[str, float]:
+        """Seconds since the last sign of life of every agent. For any thread: a copy of a moment."""
+        now = self.monotonic()
+        return {node: now - contact.heard for node, contact in dict(self._contacts).items()}
+
     def live_step(self, key: AttemptKey) -> int:
         """The last step of an attempt that was heard of; 0 if none was."""
         progress = self._progress.get(key)

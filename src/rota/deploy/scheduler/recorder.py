@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from rota.core.errors import IllegalTransition
 from rota.core.events import Event
@@ -68,6 +68,10 @@ _QUIET = (
 """Events that change nothing for what should run before the next round."""
 
 
+def _nobody(_: Sequence[Any]) -> None:
+    """Nobody listens."""
+
+
 class EventLog(Protocol):
     """Where events are committed: the journal."""
 
@@ -86,6 +90,10 @@ class Recorder:
         self._applied: list[DeployEvent] = []
         self._archived: list[Job] = []
         self._forgotten: list[int] = []
+        self._news: list[Any] = []
+        self.listener: Callable[[Sequence[Any]], None] = _nobody
+        """Hears of events of both kinds once they are committed, in the order in which the registry took them over.
+        Must not wait, and must not change them: the round does not go on before."""
 
     @property
     def moving(self) -> bool:
@@ -113,6 +121,7 @@ class Recorder:
                 self._give_up(error, event.at, type(event).__name__)
                 continue
             self._applied.append(event)
+            self._news.append(event)
             if isinstance(event, AttemptEnded):
                 self._heartbeats.forget((event.job, event.epoch))
 
@@ -133,6 +142,13 @@ class Recorder:
         self._applied = []
         self._archived = []
         self._forgotten = []
+        self._tell()
+
+    def _tell(self) -> None:
+        news = self._news
+        if news:
+            self._news = []
+            self.listener(news)
 
     def record(self, event: DeployEvent) -> None:
         """Make a single event happen."""
@@ -147,6 +163,7 @@ class Recorder:
 
     def apply_engine_event(self, event: Event) -> None:
         """Let the registry take over an event of the engine, once the state has it."""
+        self._news.append(event)
         try:
             self._registry.apply(event)
         except IllegalTransition as error:
@@ -154,6 +171,8 @@ class Recorder:
             self.commit()
         except Exception:
             log.exception("the registry cannot take over %s; the scheduler goes on", type(event).__name__)
+        if not self._applied:
+            self._tell()
 
     def write_next_plan_in_full(self) -> None:
         """Whoever reads on from a snapshot has not seen the plan before."""
@@ -167,6 +186,7 @@ class Recorder:
         given_up = JobGivenUp(at=at, job=job.id, reason=f"internal error: {what} was impossible: {error}")
         self._registry.apply(given_up)
         self._applied.append(given_up)
+        self._news.append(given_up)
 
 
 def event_row(event: DeployEvent) -> EventRow:

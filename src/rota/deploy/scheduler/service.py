@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
+from rota.deploy.scheduler.stage_times import Stage, StageTimes, TimedEventLog, TimedMechanism, TimedPolicy
 from rota.deploy.scheduler.starting import events_of_start
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.scheduler.world import DeploymentWorld
@@ -98,7 +99,7 @@ class Scheduler:
             self.journal.close()
             raise
         self._removal = self._make_removal(self._claimed)
-        self._usage = None if self._claimed is None else CheckpointUsage(self._claimed.folder, self._tenants_of)
+        self._usage = None if self._claimed is None else CheckpointUsage(self._claimed.folder, self.tenants_of)
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
@@ -144,7 +145,8 @@ class Scheduler:
         )
         gang_stops = GangStops(generation)
         self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
-        self._recorder = Recorder(registry, self.heartbeats, self.journal)
+        self._stage_times = StageTimes()
+        self._recorder = Recorder(registry, self.heartbeats, TimedEventLog(self.journal, self._stage_times))
         self._inbox = Inbox()
         self._loop = ControlLoop(
             options=options,
@@ -172,6 +174,7 @@ class Scheduler:
         self._world = DeploymentWorld(
             clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules
         )
+        self._world.stage_times = self._stage_times
 
     # Checkpoints
 
@@ -218,13 +221,13 @@ class Scheduler:
         memory: JobsOfFolder = self.look("checkpoints", _jobs_in_memory).result(_LOOK_S)
         return dataclasses.replace(memory, ended={**self.archive.ends(), **memory.ended})
 
-    def _tenants_of(self, numbers: Iterable[int]) -> Mapping[int, str]:
-        """Whose jobs are, for the thread that counts checkpoints."""
+    def tenants_of(self, numbers: Iterable[int]) -> Mapping[int, str]:
+        """Whose jobs are, as far as they are known. For any thread but the owner."""
         asked = list(numbers)
         if not self.alive():
             return {}
         known: dict[int, str] = self.look(
-            "checkpoints", lambda registry: {n: registry.jobs[n].tenant for n in asked if n in registry.jobs}
+            "tenants", lambda registry: {n: registry.jobs[n].tenant for n in asked if n in registry.jobs}
         ).result(_LOOK_S)
         return {**self.archive.tenants(set(asked) - known.keys()), **known}
 
@@ -265,13 +268,22 @@ class Scheduler:
         """Let the owner make a value of the registry."""
         return self.post(what, lambda _: self.requests.look(question))
 
-    def reasons(self) -> Reasons:
-        """What explains jobs, as everything is now. Called by the owner."""
-        silent_s = {node: self.heartbeats.silent_s(node) for node in self.registry.nodes}
-        silent = {node: seconds for node, seconds in silent_s.items() if seconds > self.options.timing.dead_after_s}
-        scale = self.clock.scale
-        cluster = cluster_as_it_is(self.registry, self.clock.now(), time_scale=scale, silent_s=silent)
-        return Reasons(cluster, self._catalogue, self._secrets.missing, limits=self._limits, registry=self.registry)
+    def reasons(self, copy: Registry | None = None) -> Reasons:
+        """What explains jobs, as everything is now. Called by the owner, or by any thread about a copy of its own."""
+        registry = self.registry if copy is None else copy
+        longest_s = self.options.timing.dead_after_s
+        silences = self.heartbeats.silences_s().items()
+        silent = {node: seconds for node, seconds in silences if seconds > longest_s and node in registry.nodes}
+        cluster = cluster_as_it_is(registry, self.clock.now(), time_scale=self.clock.scale, silent_s=silent)
+        return Reasons(cluster, self._catalogue, self._secrets.missing, limits=self._limits, registry=registry)
+
+    def observe(self, events: Callable[[Sequence[Any]], None], stages: Callable[[Stage, float], None]) -> None:
+        """Let somebody hear of all that is committed and of how long it took, in the owner's thread: no waiting there.
+
+        Before `start`.
+        """
+        self._recorder.listener = events
+        self._stage_times.listener = stages
 
     @property
     def published(self) -> Mapping[str, NodeOrders]:
@@ -324,8 +336,8 @@ class Scheduler:
         world.attach(state)
         engine = Engine(
             state=state,
-            policy=self._policy,
-            mechanism=self._mechanism,
+            policy=TimedPolicy(self._policy, self._stage_times),
+            mechanism=TimedMechanism(self._mechanism, self._stage_times),
             clock=world,
             executor=world,
             observers=[EveryEvent(self._recorder.apply_engine_event)],

@@ -19,6 +19,7 @@ from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, desired_attempts
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.round_report import RoundReport, has_servers
+from rota.deploy.scheduler.stage_times import Stage, StageTimes
 from rota.engine.live_state import LiveState
 from rota.sim.tasks import make_tasks
 
@@ -58,6 +59,7 @@ class DeploymentWorld:
         """When free GPUs may be given out next, monotonic seconds."""
         self.decided_s = 0.0
         """Wall seconds that the last round took to be decided."""
+        self.stage_times = StageTimes()
         loop.desired = self._desired
 
     def _held_while_away_s(self) -> float:
@@ -93,8 +95,11 @@ class DeploymentWorld:
     def advance(self, horizon: Horizon, limit: float) -> list[Event]:
         """Serve requests until the next round has to be decided; what the engine has to know by then."""
         del horizon, limit  # nobody knows what real jobs will do: every round on the grid is looked at
-        self._loop.carry_out()
-        self.decided_s = time.perf_counter() - self._decision_began if self._decision_began else 0.0
+        with self.stage_times.measuring(Stage.CARRY_OUT):
+            self._loop.carry_out()
+        if self._decision_began:
+            self.decided_s = time.perf_counter() - self._decision_began
+            self.stage_times.took(Stage.TOTAL, self.decided_s)
         self._next_look = time.monotonic() + _REST_BETWEEN_LOOKS * self.decided_s
         self._wait()
         if self._loop.stopped or self._state is None:
@@ -102,7 +107,7 @@ class DeploymentWorld:
         self._decision_began = time.perf_counter()
         self._loop.something_happened = False
         events: list[Event] = []
-        with self._loop.surviving("round report"):
+        with self._loop.surviving("round report"), self.stage_times.measuring(Stage.REPORT):
             events = self._round_report.events(self._state, self._now, self._reported_until)
             self._reported_until = self._now
         return events

@@ -15,11 +15,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from rota.core.errors import RotaError
 from rota.deploy.clocks import wall_date
+from rota.deploy.observation.running import Observation
+from rota.deploy.observation.settings import ObservationSettings
 from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.admission import Admission
-from rota.deploy.security.audit import Audit, Refusal, to_the_log
+from rota.deploy.security.audit import Audit, Refusal, RefusalReason, to_the_log
 from rota.deploy.security.guard import ADMIN, AGENT, HEALTH, JOIN, USER, AuthInterceptor
 from rota.deploy.security.handshakes import HandshakeWatch
 from rota.deploy.security.identity import current_identity
@@ -56,6 +58,10 @@ RULES = {
 """Every call by name: a new one is refused until it is said here who may make it."""
 
 
+NOT_OBSERVED = ObservationSettings()
+_NO_REFUSALS = {reason.value: 0 for reason in RefusalReason}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Port:
     """Where to listen, and what protects it."""
@@ -79,7 +85,9 @@ class _Caller:
 
 
 @contextlib.asynccontextmanager
-async def served(options: Options, port: Port) -> AsyncIterator[tuple[Scheduler, int]]:
+async def served(
+    options: Options, port: Port, observed: ObservationSettings = NOT_OBSERVED
+) -> AsyncIterator[tuple[Scheduler, int]]:
     """A running scheduler and the number of its port; everything is closed afterwards."""
     scheduler = Scheduler(options)
     try:
@@ -89,7 +97,11 @@ async def served(options: Options, port: Port) -> AsyncIterator[tuple[Scheduler,
             server, number, audit = _server(scheduler, port, logs, asked)
             stack.enter_context(contextlib.nullcontext() if port.insecure else HandshakeWatch(audit))
             stack.push_async_callback(asked.close)  # before that watch, whose line its process holds
+            observation = Observation(scheduler, observed, lambda: {**_NO_REFUSALS, **audit.counts()})
+            stack.push_async_callback(asyncio.to_thread, observation.stop)
+            observation.before_start()
             scheduler.start()
+            observation.after_start()
             await server.start()
             try:
                 yield scheduler, number
@@ -149,9 +161,16 @@ def _trail(scheduler: Scheduler) -> Callable[[Refusal], None]:
     return write
 
 
-async def serve(options: Options, port: Port, ready: Callable[[str], None], *, stop: asyncio.Event) -> None:
+async def serve(
+    options: Options,
+    port: Port,
+    ready: Callable[[str], None],
+    *,
+    stop: asyncio.Event,
+    observed: ObservationSettings = NOT_OBSERVED,
+) -> None:
     """Serve until `stop` is set or the scheduler fails; `ready` gets the address once it listens."""
-    async with served(options, port) as (scheduler, number):
+    async with served(options, port, observed) as (scheduler, number):
         host = port.address.rpartition(":")[0]
         ready(f"{host}:{number}")
         while not stop.is_set() and scheduler.alive():

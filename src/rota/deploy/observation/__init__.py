@@ -1,0 +1,1 @@
+"""What an operator sees of a running scheduler without asking it: metrics, and events as lines of the log."""

@@ -11,6 +11,7 @@ ask for more than theirs (as in `policies/fair_by_tenant`). Two jobs on the same
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ class Ledger:
         self.idle += (capacity - held) * seconds
         for (tenant, gpu_type), gpus in self._rates.items():
             self._receive(tenant, gpu_type, gpus * seconds)
-        for tenant, gpus in self._entitled(capacity).items():
+        for tenant, gpus in entitled(capacity, self._demand, self.weights).items():
             self._account(tenant).entitled += gpus * seconds
             capacity -= gpus
         self.unclaimed += capacity * seconds
@@ -132,22 +133,6 @@ class Ledger:
             account.cost += seconds / 3600.0 * self.prices[gpu_type]
         else:
             account.unpriced += seconds
-
-    def _entitled(self, capacity: float) -> dict[str, float]:
-        """Parts by weight; what somebody does not ask for goes to the others."""
-        asks = {tenant: float(gpus) for tenant, gpus in self._demand.items() if gpus > 0}
-        parts: dict[str, float] = {}
-        left = capacity
-        while asks:
-            weight = sum(self.weights.get(tenant, 1.0) for tenant in asks)
-            level = left / weight
-            content = {t: gpus for t, gpus in asks.items() if gpus <= level * self.weights.get(t, 1.0)}
-            if not content:
-                return parts | {tenant: level * self.weights.get(tenant, 1.0) for tenant in asks}
-            parts |= content
-            left -= sum(content.values())
-            asks = {tenant: gpus for tenant, gpus in asks.items() if tenant not in content}
-        return parts
 
     def _account(self, tenant: str) -> Account:
         return self.accounts.setdefault(tenant, Account())
@@ -215,20 +200,45 @@ class Ledger:
             self._account(self._tenants.get(number, "default")).lost += lost_s * self._gpus.get(number, 1)
 
 
+def entitled(capacity: float, demand: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    """GPUs by tenant: parts by weight; what somebody does not ask for goes to the others."""
+    asks = {tenant: float(gpus) for tenant, gpus in demand.items() if gpus > 0}
+    parts: dict[str, float] = {}
+    left = capacity
+    while asks:
+        weight = sum(weights.get(tenant, 1.0) for tenant in asks)
+        level = left / weight
+        content = {t: gpus for t, gpus in asks.items() if gpus <= level * weights.get(t, 1.0)}
+        if not content:
+            return parts | {tenant: level * weights.get(tenant, 1.0) for tenant in asks}
+        parts |= content
+        left -= sum(content.values())
+        asks = {tenant: gpus for tenant, gpus in asks.items() if tenant not in content}
+    return parts
+
+
 def before(rows: Iterable[Mapping[str, Any]], registry: Registry, begins: float) -> list[Mapping[str, Any]]:
     """What is there since before the first event that was kept: servers and attempts as the registry has them."""
     told = list(rows)
     joined = {row["node"] for row in told if row["event"] == "NodeJoined"}
     started = {(row["job"], row["epoch"]) for row in told if row["event"] == "AttemptStarted"}
     missing: list[Mapping[str, Any]] = [
-        {"event": "NodeJoined", "at": begins, "node": name, "type": node.joined.type, "devices": node.joined.devices}
+        {
+            "event": "NodeJoined",
+            "at": begins,
+            "node": name,
+            "type": node.joined.type,
+            "devices": node.joined.devices,
+            "cpus": node.joined.cpus,
+            "memory_gb": node.joined.memory_gb,
+        }
         for name, node in registry.nodes.items()
         if name not in joined and not node.lost
     ]
     for job in registry.running.values():
         attempt = job.attempt
         if attempt is not None and (job.id, attempt.epoch) not in started:
-            parts = [{"node": part.node, "devices": part.devices} for part in attempt.parts]
+            parts = [dataclasses.asdict(part) for part in attempt.parts]
             at = max(attempt.started, begins)
             missing.append({"event": "AttemptStarted", "at": at, "job": job.id, "epoch": attempt.epoch, "parts": parts})
     return missing

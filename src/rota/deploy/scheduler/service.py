@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
 from rota.deploy.scheduler.starting import events_of_start
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
-from rota.deploy.scheduler.world import DeploymentWorld
+from rota.deploy.scheduler.world import Decision, DeploymentWorld
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
 from rota.mechanisms.registry import build
@@ -170,7 +170,12 @@ class Scheduler:
         self._loop.housekeeping = self._housekeeping.step
         report = RoundReport(registry, self._catalogue, options.cluster, round_s, self._limits)
         self._world = DeploymentWorld(
-            clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules
+            clock=self.clock,
+            registry=registry,
+            loop=self._loop,
+            round_report=report,
+            rules=self.rules,
+            take_solve_s=self._policy.take_solve_s,
         )
 
     # Checkpoints
@@ -292,6 +297,11 @@ class Scheduler:
     def decided_s(self) -> float:
         """Wall seconds that the last round took to be decided."""
         return self._world.decided_s
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """How long the last ones took, the newest last. Called by the owner."""
+        return self._world.decisions
 
     # The owner
 

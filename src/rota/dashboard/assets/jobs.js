@@ -22,8 +22,9 @@ function etaText(band) {
   if (!band) return '–';
   const [at, low, high, unknown] = band;
   if (at === null) return unknown ? 'unknown' : 'later';
-  const one = moment => moment === null ? 'later' : `${ago(moment - nowSeconds())}`;
-  return low === null && high === null ? `in ${one(at)}` : `in ${one(at)} (${one(low)} – ${one(high)})`;
+  const one = moment => moment === null ? 'later' : moment - nowSeconds() < 1 ? 'now' : ago(moment - nowSeconds());
+  const alone = at - nowSeconds() < 1 ? 'now' : `in ${one(at)}`;
+  return low === null && high === null ? alone : `${alone} (${one(low)} – ${one(high)})`;
 }
 
 function progressBar(part) {
@@ -80,7 +81,8 @@ function drawPages() {
 function jobHead() {
   const head = el('tr', {}, ...COLUMNS.map(([key, label, , look]) => {
     const sorted = jobState.sort === key ? (jobState.down ? 'descending' : 'ascending') : null;
-    return el('th', { scope: 'col', class: look || null, 'aria-sort': sorted }, el('button', { type: 'button', onclick: () => {
+    const hint = key === 'eta' ? 'if nobody else comes, and in brackets 10 to 90 % of sampled futures' : null;
+    return el('th', { scope: 'col', title: hint, class: look || null, 'aria-sort': sorted }, el('button', { type: 'button', onclick: () => {
       jobState.down = jobState.sort === key && !jobState.down ? 1 : 0;
       jobState.sort = key;
       jobState.page = 0;

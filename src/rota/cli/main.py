@@ -54,6 +54,8 @@ VERBS = {
     "pilots": "List, start and stop pilots: batch jobs of Slurm that are servers of a deployment.",
     "drain": "Keep jobs away from a server, or let them back.",
     "events": "Print what happens in a deployment, or export its event log.",
+    "top": "Show the cluster in the terminal, and keep it up to date.",
+    "dashboard": "Serve a page about the cluster on this machine, with your own rights.",
     "status": "Print the state of the scheduler: settings, clock, number of jobs.",
     "journal": "Check or repair the state file of a scheduler.",
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",

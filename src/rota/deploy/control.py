@@ -154,6 +154,10 @@ class Client:
         info: pb.JobInfo = self._call(self._stub.GetJob, pb.JobRequest(job=number))
         return info
 
+    def some_jobs(self, numbers: Sequence[int]) -> list[pb.JobInfo]:
+        """Jobs by number, at most 1,000 at once; those that are not there are left out."""
+        return list(self._call(self._stub.ListJobs, pb.ListJobsRequest(jobs=numbers)).jobs) if numbers else []
+
     def cancel(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
         """End jobs; those that end now, and those that were over already."""
         asked = list(dict.fromkeys(numbers))
@@ -272,9 +276,9 @@ class Client:
         """Why a job waits: a code, a sentence, numbers, and changes that would place it."""
         return self._answer(self._stub.Why, pb.JobRequest(job=job))
 
-    def eta(self, jobs: Iterable[int] = (), *, futures: int | None = None) -> dict[str, Any]:
-        """When jobs start and end; all that wait if none are named."""
-        return self._answer(self._stub.Eta, pb.EtaRequest(jobs=list(jobs), futures=futures))
+    def eta(self, jobs: Iterable[int] = (), *, futures: int | None = None, starts_only: bool = False) -> dict[str, Any]:
+        """When jobs start and end; all that wait if none are named. `starts_only` does not look for ends."""
+        return self._answer(self._stub.Eta, pb.EtaRequest(jobs=list(jobs), futures=futures, starts_only=starts_only))
 
     def eta_accuracy(self) -> dict[str, Any]:
         """How good estimates were so far."""
@@ -287,6 +291,14 @@ class Client:
     def ledger(self, last_s: float = 0.0) -> dict[str, Any]:
         """GPU-hours by tenant, for the last engine seconds; 0: as far as the journal goes."""
         return self._answer(self._stub.Ledger, pb.LedgerRequest(last_s=last_s))
+
+    def usage(self, last_s: float = 0.0, *, points: int = 0) -> dict[str, Any]:
+        """GPUs, CPUs and memory over the last engine seconds, in equal steps; 0: as far as the journal goes."""
+        return self._answer(self._stub.Usage, pb.UsageRequest(last_s=last_s, points=points))
+
+    def occupancy(self, after: int = 0) -> dict[str, Any]:
+        """Changes of who holds which GPUs, behind an event; `more` says whether to ask again."""
+        return self._answer(self._stub.Occupancy, pb.OccupancyRequest(after=after))
 
     def _answer(self, method: Callable[..., Any], request: Any) -> dict[str, Any]:
         with self._explained():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
@@ -40,9 +41,23 @@ class TimeLimitedPolicy:
         self._running: Future[Allocation] | None = None
         self.late = 0
         """How often there was no answer in time."""
+        self._solve_s = 0.0
 
     def allocate(self, view: View) -> Allocation:
         """The answer of the policy, or SolveLate if there is none in time."""
+        began = time.perf_counter()
+        try:
+            return self._within_budget(view)
+        finally:
+            self._solve_s += time.perf_counter() - began
+
+    def take_solve_s(self) -> float:
+        """Wall seconds that the policy was waited for since this was asked last."""
+        solve_s = self._solve_s
+        self._solve_s = 0.0
+        return solve_s
+
+    def _within_budget(self, view: View) -> Allocation:
         if self._running is None:
             self._running = self._pool.submit(self._policy.allocate, view)
         try:

@@ -445,14 +445,16 @@ class Answer(_message.Message):
     def __init__(self, json: _Optional[str] = ..., event: _Optional[int] = ..., cpu_s: _Optional[float] = ...) -> None: ...
 
 class EtaRequest(_message.Message):
-    __slots__ = ("jobs", "futures", "accuracy")
+    __slots__ = ("jobs", "futures", "accuracy", "starts_only")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     FUTURES_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    STARTS_ONLY_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedScalarFieldContainer[int]
     futures: int
     accuracy: bool
-    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., futures: _Optional[int] = ..., accuracy: bool = ...) -> None: ...
+    starts_only: bool
+    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., futures: _Optional[int] = ..., accuracy: bool = ..., starts_only: bool = ...) -> None: ...
 
 class WhatIfRequest(_message.Message):
     __slots__ = ("job", "gpus", "weight", "add_servers", "drain", "undrain", "policy", "mechanism", "submit", "cancel", "release")
@@ -494,6 +496,20 @@ class LedgerRequest(_message.Message):
     last_s: float
     def __init__(self, last_s: _Optional[float] = ...) -> None: ...
 
+class UsageRequest(_message.Message):
+    __slots__ = ("last_s", "points")
+    LAST_S_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    last_s: float
+    points: int
+    def __init__(self, last_s: _Optional[float] = ..., points: _Optional[int] = ...) -> None: ...
+
+class OccupancyRequest(_message.Message):
+    __slots__ = ("after",)
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    def __init__(self, after: _Optional[int] = ...) -> None: ...
+
 class SubmitRequest(_message.Message):
     __slots__ = ("jobs", "request", "dry_run")
     JOBS_FIELD_NUMBER: _ClassVar[int]
@@ -531,7 +547,7 @@ class JobRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s", "array", "array_index", "ran_s", "held_by")
+    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s", "array", "array_index", "ran_s", "held_by", "attempts")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -566,6 +582,7 @@ class JobInfo(_message.Message):
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     RAN_S_FIELD_NUMBER: _ClassVar[int]
     HELD_BY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     job: int
     spec: JobSpec
     phase: str
@@ -600,7 +617,8 @@ class JobInfo(_message.Message):
     array_index: int
     ran_s: float
     held_by: str
-    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., array: _Optional[int] = ..., array_index: _Optional[int] = ..., ran_s: _Optional[float] = ..., held_by: _Optional[str] = ...) -> None: ...
+    attempts: _containers.RepeatedCompositeFieldContainer[LogAttempt]
+    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., array: _Optional[int] = ..., array_index: _Optional[int] = ..., ran_s: _Optional[float] = ..., held_by: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[LogAttempt, _Mapping]]] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("node", "devices", "cpus", "memory_gb")
@@ -767,7 +785,7 @@ class LogPosition(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., rank: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived", "events_removed", "rounds_removed", "clock_sets", "last_clock_set_s", "last_clock_set_by_s")
+    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived", "events_removed", "rounds_removed", "clock_sets", "last_clock_set_s", "last_clock_set_by_s", "decisions")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
@@ -794,6 +812,7 @@ class StatusReply(_message.Message):
     CLOCK_SETS_FIELD_NUMBER: _ClassVar[int]
     LAST_CLOCK_SET_S_FIELD_NUMBER: _ClassVar[int]
     LAST_CLOCK_SET_BY_S_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
     version: str
     now_s: float
     time_scale: float
@@ -820,4 +839,15 @@ class StatusReply(_message.Message):
     clock_sets: int
     last_clock_set_s: float
     last_clock_set_by_s: float
-    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ..., events_removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., clock_sets: _Optional[int] = ..., last_clock_set_s: _Optional[float] = ..., last_clock_set_by_s: _Optional[float] = ...) -> None: ...
+    decisions: _containers.RepeatedCompositeFieldContainer[Decision]
+    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ..., events_removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., clock_sets: _Optional[int] = ..., last_clock_set_s: _Optional[float] = ..., last_clock_set_by_s: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ...) -> None: ...
+
+class Decision(_message.Message):
+    __slots__ = ("at_s", "decided_s", "solve_s")
+    AT_S_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_S_FIELD_NUMBER: _ClassVar[int]
+    SOLVE_S_FIELD_NUMBER: _ClassVar[int]
+    at_s: float
+    decided_s: float
+    solve_s: float
+    def __init__(self, at_s: _Optional[float] = ..., decided_s: _Optional[float] = ..., solve_s: _Optional[float] = ...) -> None: ...

@@ -409,6 +409,16 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.LedgerRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
                 _registered_method=True)
+        self.Usage = channel.unary_unary(
+                '/rota.v1.Control/Usage',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.UsageRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.Occupancy = channel.unary_unary(
+                '/rota.v1.Control/Occupancy',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
 
 
 class ControlServicer(object):
@@ -509,6 +519,18 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Usage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Occupancy(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -585,6 +607,16 @@ def add_ControlServicer_to_server(servicer, server):
             'Ledger': grpc.unary_unary_rpc_method_handler(
                     servicer.Ledger,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.LedgerRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'Usage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.UsageRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'Occupancy': grpc.unary_unary_rpc_method_handler(
+                    servicer.Occupancy,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
             ),
     }
@@ -994,6 +1026,60 @@ class Control(object):
             target,
             '/rota.v1.Control/Ledger',
             rota_dot_rpc_dot_rota__pb2.LedgerRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Usage',
+            rota_dot_rpc_dot_rota__pb2.UsageRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Occupancy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Occupancy',
+            rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.Answer.FromString,
             options,
             channel_credentials,

@@ -15,6 +15,7 @@ from typing import Any
 from rota.core.errors import ConfigError
 from rota.deploy.questions.fork import Fork, fork_of
 from rota.deploy.questions.latencies import Latencies
+from rota.deploy.questions.occupancy import OccupancyLog
 from rota.deploy.questions.setup import Setup, setup_of
 from rota.deploy.scheduler import archive, journal_layout
 from rota.deploy.scheduler.journal import StoredSnapshot, removed_through
@@ -79,6 +80,7 @@ class Follower:
         self._recovery: Recovery | None = None
         self._reader = LineReader()
         self.latencies = Latencies()
+        self.occupancy = OccupancyLog(self.path)
 
     def _emulated_steps(self, number: int) -> int:
         job = self.recovered.registry.jobs.get(number)

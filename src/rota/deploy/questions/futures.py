@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from rota.core.jobs import Jobs
@@ -49,8 +50,8 @@ class History:
 
     def gaps(self, now: float) -> list[float]:
         """Seconds between submissions, the time since the last one included."""
-        times = [submission.at for submission in self.submissions]
-        return [later - earlier for earlier, later in zip(times, [*times[1:], now], strict=True)]
+        times = [*(submission.at for submission in self.submissions), now]
+        return [later - earlier for earlier, later in pairwise(times)]
 
 
 def history_of(jobs: Iterable[Job]) -> History:

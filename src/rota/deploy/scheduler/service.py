@@ -44,7 +44,7 @@ from rota.deploy.scheduler.secrets import SecretStore, secrets_file
 from rota.deploy.scheduler.stage_times import Stage, StageTimes, TimedEventLog, TimedMechanism, TimedPolicy
 from rota.deploy.scheduler.starting import events_of_start
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
-from rota.deploy.scheduler.world import DeploymentWorld
+from rota.deploy.scheduler.world import Decision, DeploymentWorld
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
 from rota.mechanisms.registry import build
@@ -172,7 +172,12 @@ class Scheduler:
         self._loop.housekeeping = self._housekeeping.step
         report = RoundReport(registry, self._catalogue, options.cluster, round_s, self._limits)
         self._world = DeploymentWorld(
-            clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules
+            clock=self.clock,
+            registry=registry,
+            loop=self._loop,
+            round_report=report,
+            rules=self.rules,
+            take_solve_s=self._policy.take_solve_s,
         )
         self._world.stage_times = self._stage_times
 
@@ -304,6 +309,11 @@ class Scheduler:
     def decided_s(self) -> float:
         """Wall seconds that the last round took to be decided."""
         return self._world.decided_s
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """How long the last ones took, the newest last. Called by the owner."""
+        return self._world.decisions
 
     # The owner
 

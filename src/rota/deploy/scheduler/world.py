@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from rota.core.events import Event
 from rota.core.horizon import Horizon
@@ -28,6 +31,21 @@ _REST_BETWEEN_LOOKS = 4.0
 """So many times as long as the last decision took, nothing is decided between two rounds: a flood of submissions must
 not keep the owner from answering."""
 
+_DECISIONS = 60
+"""Decisions whose times are remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """How long it took to decide."""
+
+    at: float
+    """Engine seconds."""
+    decided_s: float
+    """Wall seconds from the look at the state until orders were written."""
+    solve_s: float
+    """Of these, wall seconds in the policy; 0: its last answer still held."""
+
 
 class DeploymentWorld:
     """Time passes on the wall; plans become orders for agents."""
@@ -36,8 +54,16 @@ class DeploymentWorld:
     """A job may come at any time."""
 
     def __init__(
-        self, *, clock: WallClock, registry: Registry, loop: ControlLoop, round_report: RoundReport, rules: Rules
+        self,
+        *,
+        clock: WallClock,
+        registry: Registry,
+        loop: ControlLoop,
+        round_report: RoundReport,
+        rules: Rules,
+        take_solve_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`take_solve_s` says how many wall seconds the policy took since it was asked last."""
         self._clock = clock
         self._registry = registry
         self._loop = loop
@@ -60,6 +86,9 @@ class DeploymentWorld:
         self.decided_s = 0.0
         """Wall seconds that the last round took to be decided."""
         self.stage_times = StageTimes()
+        self._take_solve_s = take_solve_s
+        self.decisions: deque[Decision] = deque(maxlen=_DECISIONS)
+        """The last ones, the newest last."""
         loop.desired = self._desired
 
     def _held_while_away_s(self) -> float:
@@ -97,9 +126,7 @@ class DeploymentWorld:
         del horizon, limit  # nobody knows what real jobs will do: every round on the grid is looked at
         with self.stage_times.measuring(Stage.CARRY_OUT):
             self._loop.carry_out()
-        if self._decision_began:
-            self.decided_s = time.perf_counter() - self._decision_began
-            self.stage_times.took(Stage.TOTAL, self.decided_s)
+        self._note_decision()
         self._next_look = time.monotonic() + _REST_BETWEEN_LOOKS * self.decided_s
         self._wait()
         if self._loop.stopped or self._state is None:
@@ -111,6 +138,13 @@ class DeploymentWorld:
             events = self._round_report.events(self._state, self._now, self._reported_until)
             self._reported_until = self._now
         return events
+
+    def _note_decision(self) -> None:
+        self.decided_s = 0.0
+        if self._decision_began:
+            self.decided_s = time.perf_counter() - self._decision_began
+            self.stage_times.took(Stage.TOTAL, self.decided_s)
+            self.decisions.append(Decision(at=self._now, decided_s=self.decided_s, solve_s=self._take_solve_s()))
 
     def _wait(self) -> None:
         """Serve requests until the next round, or until something happened that is acted on at once."""

@@ -24,7 +24,7 @@ from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, st
 from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
-from rota.deploy.server.messages import job_counts, job_message, node_message, status_message
+from rota.deploy.server.messages import attempt_message, job_counts, job_message, node_message, status_message
 from rota.deploy.server.questions import QuestionDesk
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
@@ -80,7 +80,9 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
         def in_memory(registry: Registry) -> tuple[dict[int, pb.JobInfo], int]:
             reasons = self._scheduler.reasons()
-            taken = (job.id for job in registry.jobs.values() if wanted.takes(job, reasons.phase))
+            named = [registry.jobs[number] for number in wanted.jobs if number in registry.jobs]
+            looked_at = named if wanted.jobs else registry.jobs.values()
+            taken = (job.id for job in looked_at if wanted.takes(job, reasons.phase))
             numbers = sorted(taken, reverse=True)
             newest = [registry.jobs[number] for number in numbers[:limit]]
             return {job.id: self._message(job, reasons.explain(job)) for job in newest}, len(numbers)
@@ -105,7 +107,10 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         """One job."""
 
         def question(job: Job) -> pb.JobInfo:
-            return self._message(job, self._scheduler.reasons().explain(job))
+            whole = self._message(job, self._scheduler.reasons().explain(job))
+            clock = self._scheduler.clock
+            whole.attempts.extend(attempt_message(record, clock, job.epoch) for record in job.attempts)
+            return whole
 
         message: pb.JobInfo = await self._of_job(request.job, context, question)
         return message
@@ -232,6 +237,16 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     async def Ledger(self, request: pb.LedgerRequest, context: Any) -> pb.Answer:
         """Who had how much."""
         return await self._desk.ledger(request, self.identify(context))
+
+    @answered
+    async def Usage(self, request: pb.UsageRequest, context: Any) -> pb.Answer:
+        """GPUs, CPUs and memory over time."""
+        return await self._desk.usage(request, self.identify(context))
+
+    @answered
+    async def Occupancy(self, request: pb.OccupancyRequest, context: Any) -> pb.Answer:
+        """Who held which GPUs when."""
+        return await self._desk.occupancy(request, self.identify(context))
 
     # Streams
 

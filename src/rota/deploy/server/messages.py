@@ -18,7 +18,7 @@ from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, TaskReport
 from rota.deploy.scheduler.order_board import NodeOrders, TaskOrder
 from rota.deploy.scheduler.preemption import restart_cost_s
 from rota.deploy.scheduler.reasons import Explanation, shown_phase
-from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.records import AttemptRecord, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import OfferedNode
 from rota.deploy.scheduler.service import Scheduler
@@ -183,6 +183,21 @@ def job_message(
     )
 
 
+def attempt_message(record: AttemptRecord, clock: WallClock, last: int) -> pb.LogAttempt:
+    """An attempt; `last` is the number of the job's last one."""
+    return pb.LogAttempt(
+        attempt=record.epoch,
+        places=[pb.LogPlace(node=p.node, first_rank=p.first_rank, ranks=p.ranks) for p in record.places],
+        started_at=clock.wall_time(record.started),
+        ended_at=clock.wall_time(record.ended) if record.outcome else 0.0,
+        outcome=record.outcome,
+        exit_code=record.exit_code,
+        detail=record.detail,
+        last=last,
+        stop_reason=record.stop_reason,
+    )
+
+
 def _part_message(part: Part) -> pb.Part:
     return pb.Part(node=part.node, devices=part.devices, cpus=part.cpus, memory_gb=part.memory_gb)
 
@@ -267,4 +282,8 @@ def status_message(
         clock_sets=registry.clock_sets,
         last_clock_set_s=0.0 if clock_set is None else clock_set.at,
         last_clock_set_by_s=0.0 if clock_set is None else clock_set.by_s,
+        decisions=[
+            pb.Decision(at_s=decision.at, decided_s=decision.decided_s, solve_s=decision.solve_s)
+            for decision in scheduler.decisions
+        ],
     )

@@ -15,6 +15,8 @@ from rota.rpc.convert import spec_of
 
 _MOST_FUTURES = 100
 _MOST_GPUS = 100_000
+_MOST_POINTS = 500
+_USUAL_POINTS = 120
 
 
 class QuestionDesk:
@@ -32,7 +34,7 @@ class QuestionDesk:
         """When jobs start, or how good such estimates were."""
         if request.accuracy:
             return await self._ask(caller, kind="accuracy")
-        asked: dict[str, Any] = {"jobs": list(request.jobs)}
+        asked: dict[str, Any] = {"jobs": list(request.jobs), "starts_only": request.starts_only}
         if request.HasField("futures"):
             if not 0 <= request.futures <= _MOST_FUTURES:
                 raise ConfigError(f"futures is {request.futures}; give 0 to {_MOST_FUTURES}")
@@ -46,6 +48,22 @@ class QuestionDesk:
     async def ledger(self, request: pb.LedgerRequest, caller: Caller) -> pb.Answer:
         """Who had how much."""
         return await self._ask(caller, kind="ledger", last_s=request.last_s)
+
+    async def usage(self, request: pb.UsageRequest, caller: Caller) -> pb.Answer:
+        """GPUs, CPUs and memory over time."""
+        if not 0 <= request.points <= _MOST_POINTS:
+            raise ConfigError(f"points is {request.points}; give 1 to {_MOST_POINTS}, or 0 for {_USUAL_POINTS}")
+        if request.last_s < 0:
+            raise ConfigError(f"last_s is {request.last_s:g}; give engine seconds above 0, or 0 for all that is known")
+        return await self._ask(caller, kind="usage", last_s=request.last_s, points=request.points or _USUAL_POINTS)
+
+    async def occupancy(self, request: pb.OccupancyRequest, caller: Caller) -> pb.Answer:
+        """Who held which GPUs when."""
+        if request.after < 0:
+            raise ConfigError(
+                f"after is {request.after}; give the number of an event, or 0 for the first that was kept"
+            )
+        return await self._ask(caller, kind="occupancy", after=request.after)
 
     async def _ask(self, caller: Caller, **question: Any) -> pb.Answer:
         scheduler = self._scheduler

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs")
 _OF_USERS = (
     "Submit", "ListJobs", "GetJob", "Cancel", "Hold", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf",
-    "Ledger",
+    "Ledger", "Usage", "Occupancy",
 )  # fmt: skip
 _OF_ADMINS = ("Drain", "RemoveNode")
 RULES = {

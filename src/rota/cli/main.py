@@ -46,6 +46,8 @@ VERBS = {
     "eta": "Estimate when jobs start and end.",
     "what-if": "Simulate a change to a live cluster: who gains, who loses.",
     "ledger": "Print GPU-hours by tenant: entitled, received, owed, lost, cost.",
+    "policy": "Show what decides in a live cluster, or set another policy, mechanism or rules.",
+    "tenants": "Show weights and limits of tenants of a live cluster, or set others.",
     "cancel": "Cancel jobs. A job that runs is asked to save and stop.",
     "hold": "Keep jobs from running until they are released.",
     "release": "Let jobs that are held start again.",

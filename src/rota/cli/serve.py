@@ -95,6 +95,11 @@ certificate may.
     help="TOML file with weights and limits of tenants.",
 )
 @click.option(
+    "--discard-live-settings",
+    is_flag=True,
+    help="Forget what `rota policy set` and `rota tenants set` changed; otherwise that counts more than these options.",
+)
+@click.option(
     "--fair-by",
     type=click.Choice(["tenant", "job"]),
     default="tenant",
@@ -330,6 +335,7 @@ def _options(options: dict[str, Any]) -> Any:
         **options,
         cluster=None if spec is None else clusters.load(spec),
         tenants=Tenants() if tenants is None else read_tenants(tenants),
+        tenants_file=tenants or "",
         timing=Timing(heartbeat_s=heartbeat, dead_after_s=dead_after, lease_s=lease),
         retention=retention,
         log_limits=limits,

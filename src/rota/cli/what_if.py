@@ -61,7 +61,7 @@ def command(*, as_json: bool, files: tuple[str, ...], **options: Any) -> None:
     if as_json:
         echo_json(answer)
     else:
-        _show(answer)
+        show(answer)
 
 
 def _request(options: dict[str, Any], files: tuple[str, ...]) -> Any:
@@ -84,7 +84,8 @@ def _request(options: dict[str, Any], files: tuple[str, ...]) -> Any:
     )
 
 
-def _show(answer: dict[str, Any]) -> None:
+def show(answer: dict[str, Any]) -> None:
+    """Print who gains and who loses."""
     from rota.cli.tables import show_table
 
     click.echo(f"what if: {answer['what']}")

@@ -288,6 +288,22 @@ class Client:
         """The coming rounds with and without a change."""
         return self._answer(self._stub.WhatIf, request)
 
+    def live_settings(self) -> dict[str, Any]:
+        """What decides, and what was set on the live cluster."""
+        return self._settings_reply(self._stub.GetSettings, pb.Empty())
+
+    def preview_settings(self, request: pb.SettingsRequest) -> dict[str, Any]:
+        """What a change of settings would do, to settings and to jobs."""
+        return self._answer(self._stub.PreviewSettings, request)
+
+    def set_settings(self, request: pb.SettingsRequest) -> dict[str, Any]:
+        """Change settings on the live cluster; what is in force then."""
+        return self._settings_reply(self._stub.SetSettings, request)
+
+    def _settings_reply(self, method: Callable[[Any], Any], request: Any) -> dict[str, Any]:
+        reply: pb.SettingsReply = self._call(method, request)
+        return {**json.loads(reply.json), "version": reply.version}
+
     def ledger(self, last_s: float = 0.0) -> dict[str, Any]:
         """GPU-hours by tenant, for the last engine seconds; 0: as far as the journal goes."""
         return self._answer(self._stub.Ledger, pb.LedgerRequest(last_s=last_s))

@@ -34,12 +34,13 @@ class TimeLimitedPolicy:
     A late answer is used in the next round, for the jobs it knows; the others get nothing until the one after it.
     """
 
-    def __init__(self, policy: Policy, budget_s: float) -> None:
+    def __init__(self, policy: Policy, budget_s: float, late: int = 0) -> None:
+        """`late` goes on counting from a policy before."""
         self._policy = policy
         self._budget_s = budget_s
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="policy")
         self._running: Future[Allocation] | None = None
-        self.late = 0
+        self.late = late
         """How often there was no answer in time."""
         self._solve_s = 0.0
 
@@ -71,6 +72,10 @@ class TimeLimitedPolicy:
         self._running = None
         asked_for = np.array_equal(allocation.jobs, view.jobs) and allocation.types == view.types
         return allocation if asked_for else adapted(allocation, view)
+
+    def close(self) -> None:
+        """Nobody asks it any more; a solve under way ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def adapted(allocation: Allocation, view: View) -> Allocation:

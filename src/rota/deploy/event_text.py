@@ -108,6 +108,9 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "JobGivenUp": lambda f: f"job {f['job']} given up: {f['reason']}",
     "JobsArchived": lambda f: f"{_some(f['jobs'])} moved from memory to the table of finished jobs",
     "Audited": lambda f: f"refused {f['times']} x {f['who']}: {f['what']}",
+    "SettingsChanged": lambda f: (
+        f"settings changed, by {f['by']}: policy {f['config']['policy']}, mechanism {f['config']['mechanism']}"
+    ),
     "ClockSet": lambda f: (
         f"the wall clock was set {'forward' if f['by_s'] > 0 else 'back'} by {abs(f['by_s']):,.0f} s"
         + ("" if f["running"] else " while no scheduler ran")

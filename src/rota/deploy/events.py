@@ -329,6 +329,18 @@ class CheckpointsClaimed:
     """Job numbers go on from here: lower ones are in the folder already."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged:
+    """An administrator set policy, mechanism, rules or tenants on the live cluster, or took that back."""
+
+    at: float
+    by: str
+    live: Mapping[str, Any]
+    """All that is set live from now on (`live_settings`), and counts more than the command line; empty: nothing."""
+    config: Mapping[str, Any]
+    """All settings in force from now on, as in `ServiceStarted`."""
+
+
 DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
@@ -355,6 +367,7 @@ DeployEvent: TypeAlias = (
     | ClockSet
     | NodeRemoved
     | NodeTroubled
+    | SettingsChanged
 )
 
 EventRow: TypeAlias = tuple[float, str, str]

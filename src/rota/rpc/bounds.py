@@ -84,6 +84,20 @@ _BOUNDS: Mapping[str, Bound] = {
     "WhatIfRequest.submit": Bound(bytes=64 * _KB, entries=100),
     "WhatIfRequest.cancel": Bound(entries=100),
     "AddedServer.type": _NAME,
+    "SettingsRequest.policy": _NAME,
+    "SettingsRequest.mechanism": _NAME,
+    "SettingsRequest.rules": _NAME,
+    "SettingsRequest.fair_by": _NAME,
+    "SettingsRequest.tenants": Bound(bytes=512 * _KB),
+    "SettingsRequest.policy_settings": Bound(entries=64),
+    "SettingsRequest.mechanism_settings": Bound(entries=64),
+    "SettingsRequest.rule_settings": Bound(entries=64),
+    "PolicySettingsEntry.key": _NAME,
+    "PolicySettingsEntry.value": _NAME,
+    "MechanismSettingsEntry.key": _NAME,
+    "MechanismSettingsEntry.value": _NAME,
+    "RuleSettingsEntry.key": _NAME,
+    "RuleSettingsEntry.value": _NAME,
 }
 """By message and field; all others may hold `Bound()`."""
 

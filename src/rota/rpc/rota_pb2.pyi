@@ -510,6 +510,63 @@ class OccupancyRequest(_message.Message):
     after: int
     def __init__(self, after: _Optional[int] = ...) -> None: ...
 
+class SettingsRequest(_message.Message):
+    __slots__ = ("policy", "policy_settings", "mechanism", "mechanism_settings", "rules", "rule_settings", "round_s", "fair_by", "tenants", "reload_tenants", "discard", "version")
+    class PolicySettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class MechanismSettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class RuleSettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    POLICY_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    MECHANISM_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    RULE_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_S_FIELD_NUMBER: _ClassVar[int]
+    FAIR_BY_FIELD_NUMBER: _ClassVar[int]
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_TENANTS_FIELD_NUMBER: _ClassVar[int]
+    DISCARD_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    policy_settings: _containers.ScalarMap[str, str]
+    mechanism: str
+    mechanism_settings: _containers.ScalarMap[str, str]
+    rules: str
+    rule_settings: _containers.ScalarMap[str, str]
+    round_s: float
+    fair_by: str
+    tenants: str
+    reload_tenants: bool
+    discard: bool
+    version: int
+    def __init__(self, policy: _Optional[str] = ..., policy_settings: _Optional[_Mapping[str, str]] = ..., mechanism: _Optional[str] = ..., mechanism_settings: _Optional[_Mapping[str, str]] = ..., rules: _Optional[str] = ..., rule_settings: _Optional[_Mapping[str, str]] = ..., round_s: _Optional[float] = ..., fair_by: _Optional[str] = ..., tenants: _Optional[str] = ..., reload_tenants: bool = ..., discard: bool = ..., version: _Optional[int] = ...) -> None: ...
+
+class SettingsReply(_message.Message):
+    __slots__ = ("json", "version")
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    version: int
+    def __init__(self, json: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
 class SubmitRequest(_message.Message):
     __slots__ = ("jobs", "request", "dry_run")
     JOBS_FIELD_NUMBER: _ClassVar[int]

@@ -419,6 +419,21 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
                 _registered_method=True)
+        self.GetSettings = channel.unary_unary(
+                '/rota.v1.Control/GetSettings',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
+                _registered_method=True)
+        self.PreviewSettings = channel.unary_unary(
+                '/rota.v1.Control/PreviewSettings',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.SetSettings = channel.unary_unary(
+                '/rota.v1.Control/SetSettings',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
+                _registered_method=True)
 
 
 class ControlServicer(object):
@@ -531,6 +546,26 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSettings(self, request, context):
+        """What decides, and what was set on the live cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewSettings(self, request, context):
+        """The coming rounds with and without a change of settings.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetSettings(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -618,6 +653,21 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Occupancy,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'GetSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSettings,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.SerializeToString,
+            ),
+            'PreviewSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewSettings,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'SetSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSettings,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1081,6 +1131,87 @@ class Control(object):
             '/rota.v1.Control/Occupancy',
             rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/GetSettings',
+            rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/PreviewSettings',
+            rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/SetSettings',
+            rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -14,6 +14,7 @@ from rota.deploy.events import AttemptEnded, AttemptStopping, CancelAsked, JobAc
 from rota.deploy.questions.facts import fact_of
 from rota.deploy.questions.fork import Fork
 from rota.deploy.scheduler.registry import Registry
+from rota.engine.trigger import Trigger
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
 
@@ -40,6 +41,8 @@ class Change:
     policy: str = ""
     policy_settings: Mapping[str, Any] | None = None
     mechanism: str = ""
+    settings: Mapping[str, Any] | None = None
+    """All settings of the scheduler, as `Options.described` has them."""
 
     def words(self) -> str:
         """What is done, for people."""
@@ -55,6 +58,7 @@ class Change:
         said += [f"let jobs back on {self.undrain} (rota drain {self.undrain} --undo)"] if self.undrain else []
         said += [f"policy {self.policy}"] if self.policy else []
         said += [f"mechanism {self.mechanism}"] if self.mechanism else []
+        said += [_settings_words(self.settings)] if self.settings is not None else []
         return "; ".join(said)
 
 
@@ -84,7 +88,7 @@ def made(fork: Fork, change: Change) -> Changed:
     for name, drained in ((change.drain, True), (change.undrain, False)):
         if name:
             _drain(fork, registry, name, drained=drained)
-    if change.policy or change.mechanism:
+    if change.policy or change.mechanism or change.settings is not None:
         fork = _decided_otherwise(fork, change)
     facts = {number: fact for number, fact in fork.facts.items() if number in registry.live}
     fork = replace(fork, facts=facts, next_job=registry.next_job)
@@ -166,13 +170,19 @@ def _decided_otherwise(fork: Fork, change: Change) -> Fork:
         if change.mechanism == "ideal":
             raise ConfigError("the mechanism 'ideal' gives jobs fractions of a round; it can only be simulated")
         settings |= {"mechanism": change.mechanism, "mechanism_settings": {}}
-    setup = fork.setup.changed(**settings)
+    setup = fork.setup.changed(**(change.settings or {}), **settings)
     setup.policy()
     state = setup.state(fork.state.cluster)
     state.restore({**fork.state.saved(), "allocation": None})
-    fork.trigger.changed = True
-    fork.trigger.asked = False
-    return replace(fork, setup=setup, state=state, _frozen=b"")
+    trigger = Trigger(setup.rules)
+    trigger.restore(fork.trigger.saved())
+    trigger.changed = True
+    trigger.asked = False
+    return replace(fork, setup=setup, state=state, trigger=trigger, _frozen=b"")
+
+
+def _settings_words(config: Mapping[str, Any]) -> str:
+    return f"policy {config['policy']} with mechanism {config['mechanism']}, rounds of {config['rules']['round_s']:g} s"
 
 
 def _named(name: str) -> bool:

@@ -5,7 +5,9 @@ Used by the registry alone, which owns the jobs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rota.core.lifecycle import AttemptOutcome, JobPhase
 from rota.deploy.events import AttemptEnded, StepsSaved
@@ -114,3 +116,9 @@ def count_saved(job: Job, event: StepsSaved) -> None:
     job.seen_saving = job.seen_saving or ("it saved a checkpoint" if event.path else "")
     if job.attempt is not None:
         job.attempt.saved_at = event.at
+
+
+def least_turn_s(job: Job, config: Mapping[str, Any]) -> float:
+    """Engine seconds that a job runs at least before it may be preempted, under the settings of a scheduler."""
+    wall_s = job.spec.least_turn_s or float(config.get("least_turn_s", 0.0))
+    return wall_s * float(config.get("time_scale", 1.0))

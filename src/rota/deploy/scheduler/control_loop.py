@@ -74,6 +74,8 @@ class ControlLoop:
         self._look_every_s = min(_LONGEST_LOOK_S, options.timing.heartbeat_s / 4)
         self._looked = -math.inf
         self._stopped = False
+        self.interrupted = False
+        """Whether the engine has to come back before it decides again, as settings were changed."""
         self._logged: dict[tuple[str, str], float] = {}
         self.round_start = 0.0
         """Engine second at which the round of now began."""

@@ -97,6 +97,10 @@ class Options:
     tenants: Tenants = field(default_factory=Tenants)
     fair_by: str = "tenant"
     """Between whom a policy that goes by weights is fair first: `tenant` or `job`."""
+    tenants_file: str = ""
+    """Where `tenants` were read; empty: nowhere."""
+    discard_live_settings: bool = False
+    """Whether to forget what was set on the live cluster before this start."""
     claim_checkpoints: bool = False
     """Whether to take over a folder of checkpoints that is another state file's."""
     logs: str = ""

@@ -253,6 +253,20 @@ class FailedDecisions:
     last_reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLive:
+    """What administrators set on the live cluster; it counts more than what `rota serve` is started with."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    """By name, as in `live_settings`; empty: nothing."""
+    times: int = 0
+    """How often something was changed."""
+    by: str = ""
+    """Who changed something last."""
+    at: float = 0.0
+    """When that was, engine seconds."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Node:
     """A server and its agent."""

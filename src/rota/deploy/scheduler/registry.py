@@ -27,6 +27,7 @@ from rota.deploy.scheduler.records import (
     FailedDecisions,
     Job,
     Node,
+    SetLive,
     places_of,
 )
 
@@ -68,6 +69,7 @@ class Registry:
     clock_sets: int = 0
     """How often the wall clock of the scheduler's machine was set."""
     last_clock_set: deploy_events.ClockSet | None = None
+    set_live: SetLive = field(default_factory=SetLive)
 
     def __post_init__(self) -> None:
         self._apply = self._handlers()
@@ -79,6 +81,7 @@ class Registry:
         return {
             deploy_events.ServiceStarted: self._service_started,
             deploy_events.ClockSet: self._clock_set,
+            deploy_events.SettingsChanged: self._settings_changed,
             deploy_events.JobAccepted: self._accepted,
             deploy_events.CancelAsked: self._cancelled,
             deploy_events.JobGivenUp: self._given_up,
@@ -306,17 +309,12 @@ class Registry:
             resume_step=event.resume_step,
             rate=event.rate,
             port=event.port,
-            least_turn_until=event.at + self._least_turn(job),
+            least_turn_until=event.at + attempt_accounts.least_turn_s(job, self.config),
             saved_at=event.at,
         )
         self.running[event.job] = job
         record = AttemptRecord(epoch=event.epoch, places=places_of(job.spec, event.parts), started=event.at)
         job.attempts = (*job.attempts[1 - MOST_ATTEMPTS :], record)
-
-    def _least_turn(self, job: Job) -> float:
-        """Engine seconds that a job runs at least before it may be preempted."""
-        wall_s = job.spec.least_turn_s or float(self.config.get("least_turn_s", 0.0))
-        return wall_s * float(self.config.get("time_scale", 1.0))
 
     def _resized(self, event: deploy_events.AttemptResized) -> None:
         attempt = self._attempt(event)
@@ -401,3 +399,7 @@ class Registry:
     def _clock_set(self, event: deploy_events.ClockSet) -> None:
         self.clock_sets += 1
         self.last_clock_set = event
+
+    def _settings_changed(self, event: deploy_events.SettingsChanged) -> None:
+        self.config = event.config
+        self.set_live = SetLive(settings=dict(event.live), times=self.set_live.times + 1, by=event.by, at=event.at)

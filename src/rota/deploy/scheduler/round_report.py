@@ -94,7 +94,7 @@ class RoundReport:
         self._registry = registry
         self._catalogue = catalogue
         self._declared = declared
-        self._round_s = round_s
+        self.round_s = round_s
         self._fit: dict[tuple[str, int], bool] = {}
         self._fit_for: Cluster | None = None
         self.next_return = math.inf
@@ -137,7 +137,7 @@ class RoundReport:
         ran = RoundsRan(
             at=now,
             start=since,
-            rounds=math.floor(now / self._round_s) - math.floor(since / self._round_s),
+            rounds=math.floor(now / self.round_s) - math.floor(since / self.round_s),
             steps=nothing,
             partner_steps=nothing,
             seconds=seconds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import logging
 import threading
@@ -12,13 +13,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from rota.assembly import make_rules, make_throughputs
+from rota.assembly import make_throughputs
 from rota.core.cluster import Cluster, cluster_fields
-from rota.core.errors import ConfigError, RotaError
+from rota.core.errors import RotaError
 from rota.core.events import Event, RunEnded, RunStarted
 from rota.core.ports import EveryEvent
-from rota.deploy.deciding import TimeLimitedPolicy, deployed_policy
-from rota.deploy.events import CheckpointsClaimed
+from rota.core.rules import Rules
+from rota.deploy.deciding import TimeLimitedPolicy
+from rota.deploy.events import CheckpointsClaimed, SettingsChanged
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
 from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim
@@ -32,13 +34,20 @@ from rota.deploy.scheduler.housekeeping import Housekeeping
 from rota.deploy.scheduler.inbox import Inbox, Work
 from rota.deploy.scheduler.journal import Journal
 from rota.deploy.scheduler.leases import LeaseKeeper
+from rota.deploy.scheduler.live_settings import (
+    CHANGED_MEANWHILE,
+    Deciders,
+    deciders_at_start,
+    make_deciders,
+    ways_of,
+)
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import NodeOrders, OrderBoard
 from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.recovery import Recovered, Recovery
 from rota.deploy.scheduler.registry import Registry
-from rota.deploy.scheduler.requests import Requests
+from rota.deploy.scheduler.requests import Answer, Refused, Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
 from rota.deploy.scheduler.stage_times import Stage, StageTimes, TimedEventLog, TimedMechanism, TimedPolicy
@@ -47,7 +56,6 @@ from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.scheduler.world import Decision, DeploymentWorld
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
-from rota.mechanisms.registry import build
 
 log = logging.getLogger(__name__)
 
@@ -73,25 +81,26 @@ class Scheduler:
     """One deployment. `start` runs the loop in a thread, the owner; other threads `post` to it and read `published`."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
-        self.rules = make_rules(options.rules, options.round_s, options.rule_settings)
-        self.mechanism_name = options.mechanism or self.rules.mechanism
-        if self.mechanism_name == "ideal":
-            raise ConfigError("the mechanism 'ideal' gives jobs fractions of a round; it can only be simulated")
+        self.deciders = make_deciders(options)
+        """What decides: of the command line, and what was set on the live cluster."""
         self._catalogue: OpenCatalogue = opened(make_throughputs(options.profiles))
-        self._policy = self._make_policy()
-        self._mechanism = build(
-            self.mechanism_name, self.rules, options.seed, dict(options.mechanism_settings), watched=True
-        )
         self.journal = Journal(options.state)
         try:
             self._secrets = SecretStore(secrets_file(options.state))
-            self._recovery = Recovery(self.journal, self._catalogue, self.rules, self._make_state)
+            self._recovery = Recovery(
+                self.journal,
+                self._catalogue,
+                self.rules,
+                self._make_state,
+                functools.partial(ways_of, catalogue=self._catalogue),
+            )
             self._recovered: Recovered = self._recover()
+            self._follow_live_settings(options)
         except BaseException:
             self.journal.close()
             raise
-        self._limits = TenantLimits(options.tenants, lambda: self._usage.by_tenant() if self._usage else {})
+        self._limits = TenantLimits(self.options.tenants, lambda: self._usage.by_tenant() if self._usage else {})
+        options = self.options
         self._put_together(self._recovered.registry)
         try:
             self._claimed = self._claim_checkpoints()
@@ -114,15 +123,63 @@ class Scheduler:
             log.error("%s: ... and %d more; see `rota journal check %s`", path, len(damage) - _MOST_DAMAGE, path)
         return recovered
 
-    def _make_policy(self) -> TimeLimitedPolicy:
-        options = self.options
-        weights = options.tenants.weights() if options.fair_by == "tenant" else None
-        policy = deployed_policy(options.policy, options.policy_settings, options.seed, self.rules, weights=weights)
-        wall_round_s = self.rules.round_s / options.time_scale
-        return TimeLimitedPolicy(policy, options.solve_budget_s or max(0.05, min(wall_round_s / 4, 5.0)))
+    # What decides
+
+    def _follow_live_settings(self, options: Options) -> None:
+        """What was set on the live cluster counts more than the command line, unless that is told to discard it."""
+        live = self._recovered.registry.set_live.settings
+        if live and not options.discard_live_settings:
+            self.deciders = deciders_at_start(options, live)
+        self._recovery.follow(self._recovered, self.deciders.described())
+
+    @property
+    def options(self) -> Options:
+        """The settings in force: of the command line, and what was set on the live cluster."""
+        return self.deciders.options
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in force."""
+        return self.deciders.rules
+
+    @property
+    def mechanism_name(self) -> str:
+        """The mechanism in force."""
+        return self.deciders.mechanism_name
+
+    @property
+    def _policy(self) -> TimeLimitedPolicy:
+        return self.deciders.policy
 
     def _make_state(self, cluster: Cluster) -> LiveState:
-        return LiveState(cluster, self._catalogue, self.rules, by_need=self._mechanism.by_need)
+        by_need = self.deciders.mechanism.by_need
+        return LiveState(cluster, self._catalogue, self.rules, by_need=by_need)
+
+    def change_settings(self, deciders: Deciders, live: Mapping[str, Any], version: int, by: str, now: float) -> Answer:
+        """Let others decide from the next decision on. Called by the owner.
+
+        Refused if settings were changed after `version`, about which the caller has thought.
+        """
+        registry = self.registry
+        if registry.set_live.times != version:
+            raise Refused("FAILED_PRECONDITION", CHANGED_MEANWHILE)
+        config = deciders.described()
+        recovered = dataclasses.replace(self._recovered)
+        recovered.switch(ways_of(config, self._catalogue), forget_answer=True)
+        event = SettingsChanged(at=now, by=by, live=live, config=config)
+        return [event], lambda: self._decide_by(deciders, recovered)
+
+    def _decide_by(self, deciders: Deciders, recovered: Recovered) -> None:
+        """Once it is committed, and before anything else is decided."""
+        before = self.deciders
+        self.deciders = deciders
+        self._recovered.state = recovered.state
+        self._recovered.trigger = recovered.trigger
+        self._limits.tenants = deciders.options.tenants
+        self._leases.round_s = deciders.rules.round_s
+        self._loop.interrupted = True
+        before.policy.close()
+        log.warning("settings changed: policy %s, mechanism %s", deciders.options.policy, deciders.mechanism_name)
 
     def _put_together(self, registry: Registry) -> None:
         options = self.options
@@ -148,6 +205,7 @@ class Scheduler:
         self._stage_times = StageTimes()
         self._recorder = Recorder(registry, self.heartbeats, TimedEventLog(self.journal, self._stage_times))
         self._inbox = Inbox()
+        self._leases = LeaseKeeper(self.clock, options.timing, round_s)
         self._loop = ControlLoop(
             options=options,
             clock=self.clock,
@@ -157,7 +215,7 @@ class Scheduler:
             recorder=self._recorder,
             gang_stops=gang_stops,
             board=self.board,
-            leases=LeaseKeeper(self.clock, options.timing, round_s),
+            leases=self._leases,
             secrets=self._secrets,
         )
         self._housekeeping = Housekeeping(
@@ -177,7 +235,7 @@ class Scheduler:
             loop=self._loop,
             round_report=report,
             rules=self.rules,
-            take_solve_s=self._policy.take_solve_s,
+            take_solve_s=lambda: self._policy.take_solve_s(),
         )
         self._world.stage_times = self._stage_times
 
@@ -240,7 +298,12 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to serve."""
-        self._recorder.apply(events_of_start(self.registry, self.clock, self.options.described(self.rules)))
+        self._recorder.apply(events_of_start(self.registry, self.clock, self.deciders.described()))
+        if self.registry.set_live.settings and self.options.discard_live_settings:
+            config = self.deciders.described()
+            discarded = SettingsChanged(at=self.clock.now(), by="rota serve", live={}, config=config)
+            self._recorder.apply([discarded])
+            self._recovered.switch(ways_of(config, self._catalogue), forget_answer=True)
         self._recorder.commit()
         if self._claimed is not None:
             self._record_claim(self._claimed)
@@ -319,7 +382,9 @@ class Scheduler:
 
     def _run(self) -> None:
         try:
-            self._run_engine()
+            while not self._loop.stopped:
+                self._loop.interrupted = False
+                self._run_engine()
         except RotaError as error:  # the service says it in one message when it ends
             self.failure = error
         except BaseException as error:  # whatever it is: the service must know and end
@@ -337,17 +402,18 @@ class Scheduler:
             cluster = cluster_now(self.registry, self.options.cluster, self._catalogue)
             if self._loop.stopped or cluster is None:
                 return
+            self._loop.interrupted = False  # if settings were changed meanwhile, those are in force by now
             self._recorder.commit_engine_event(RunStarted(at=world.now(), config=self._config(cluster)))
             recovered.begin(cluster, self._make_state, self.rules)
         state = recovered.state
         trigger = recovered.trigger
         assert state is not None  # it is there from the first server on
         assert trigger is not None  # it comes with the state
-        world.attach(state)
+        world.attach(state, self.rules)
         engine = Engine(
             state=state,
             policy=TimedPolicy(self._policy, self._stage_times),
-            mechanism=TimedMechanism(self._mechanism, self._stage_times),
+            mechanism=TimedMechanism(self.deciders.mechanism, self._stage_times),
             clock=world,
             executor=world,
             observers=[EveryEvent(self._recorder.apply_engine_event)],
@@ -355,7 +421,7 @@ class Scheduler:
             journal=EveryEvent(self._before),
             tolerant=True,
         )
-        engine.run(lambda: self._loop.stopped)
+        engine.run(lambda: self._loop.stopped or self._loop.interrupted)
 
     def _config(self, cluster: Cluster) -> dict[str, Any]:
         return {**self.options.described(self.rules), "cluster": cluster_fields(cluster)}

@@ -97,14 +97,19 @@ class DeploymentWorld:
         leases_end = max((attempt.lease_until for attempt in attempts), default=self._registry.last_round)
         return max(0.0, min(self._round_start, leases_end) - self._registry.last_round)
 
-    def attach(self, state: LiveState) -> None:
-        """From here on decisions are made on this state."""
+    def attach(self, state: LiveState, rules: Rules) -> None:
+        """From here on decisions are made on this state, under these rules; the round of now keeps its start."""
         self._state = state
+        self._round_s = rules.round_s
+        self._at_once = rules.at_once
+        self._round_report.round_s = rules.round_s
 
     # The clock
 
-    interrupted = False
-    """A deployment has no time at which it is up."""
+    @property
+    def interrupted(self) -> bool:
+        """Whether settings were changed: whoever decides from now on is somebody else."""
+        return self._loop.interrupted
 
     def now(self) -> float:
         """The moment about which the engine decides: the start of the round, or one within it. Engine seconds."""
@@ -129,7 +134,7 @@ class DeploymentWorld:
         self._note_decision()
         self._next_look = time.monotonic() + _REST_BETWEEN_LOOKS * self.decided_s
         self._wait()
-        if self._loop.stopped or self._state is None:
+        if self._loop.stopped or self._loop.interrupted or self._state is None:
             return []
         self._decision_began = time.perf_counter()
         self._loop.something_happened = False
@@ -151,6 +156,8 @@ class DeploymentWorld:
         while not self._loop.stopped:
             end = self._round_start + self._round_s
             self._loop.turn(self._nap_s(end))
+            if self._loop.interrupted:
+                return
             if self._clock.now() >= end:
                 self._begin_round()
                 if self._something_to_decide():

@@ -26,6 +26,7 @@ from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, quest
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import attempt_message, job_counts, job_message, node_message, status_message
 from rota.deploy.server.questions import QuestionDesk
+from rota.deploy.server.settings import SettingsDesk
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -43,6 +44,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         super().__init__(scheduler, identify)
         self._logs = logs
         self._desk = QuestionDesk(scheduler, questions)
+        self._settings = SettingsDesk(scheduler, self._desk)
 
     def _visible_tenant(self, context: Any) -> str | None:
         """The tenant whose jobs the caller may see; None for all."""
@@ -247,6 +249,24 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     async def Occupancy(self, request: pb.OccupancyRequest, context: Any) -> pb.Answer:
         """Who held which GPUs when."""
         return await self._desk.occupancy(request, self.identify(context))
+
+    # Settings
+
+    @answered
+    async def GetSettings(self, request: pb.Empty, context: Any) -> pb.SettingsReply:
+        """What decides."""
+        del request
+        return await self._settings.show(self.identify(context))
+
+    @answered
+    async def PreviewSettings(self, request: pb.SettingsRequest, context: Any) -> pb.Answer:
+        """What a change of settings would do."""
+        return await self._settings.preview(request, self.identify(context))
+
+    @answered
+    async def SetSettings(self, request: pb.SettingsRequest, context: Any) -> pb.SettingsReply:
+        """Change settings on the live cluster."""
+        return await self._settings.set(request, self.identify(context))
 
     # Streams
 

@@ -45,6 +45,10 @@ class QuestionDesk:
         """Who gains and who loses by a change."""
         return await self._ask(caller, kind="what-if", change=_change(request, caller))
 
+    async def settings(self, config: dict[str, Any], caller: Caller) -> pb.Answer:
+        """Who gains and who loses by other settings of the scheduler."""
+        return await self._ask(caller, kind="what-if", change={"settings": config})
+
     async def ledger(self, request: pb.LedgerRequest, caller: Caller) -> pb.Answer:
         """Who had how much."""
         return await self._ask(caller, kind="ledger", last_s=request.last_s)

@@ -34,6 +34,7 @@ from rota.deploy.server.control import Control
 from rota.deploy.server.fleet import Fleet
 from rota.deploy.server.logs import LogService, log_service
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
+from rota.deploy.tenants import TenantsInForce
 from rota.deploy.waiting import happens
 from rota.rpc import bounds
 from rota.rpc import rota_pb2_grpc as stubs
@@ -45,9 +46,9 @@ log = logging.getLogger(__name__)
 _OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs")
 _OF_USERS = (
     "Submit", "ListJobs", "GetJob", "Cancel", "Hold", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf",
-    "Ledger", "Usage", "Occupancy",
+    "Ledger", "Usage", "Occupancy", "GetSettings",
 )  # fmt: skip
-_OF_ADMINS = ("Drain", "RemoveNode")
+_OF_ADMINS = ("Drain", "RemoveNode", "PreviewSettings", "SetSettings")
 RULES = {
     **HEALTH,
     **{f"/rota.v1.Fleet/{name}": frozenset({AGENT}) for name in _OF_AGENTS},
@@ -123,7 +124,7 @@ def _server(scheduler: Scheduler, port: Port, logs: LogService, asked: Questions
         revoked=revoked,
         insecure=port.insecure,
         check=bounds.check,
-        admission=Admission(scheduler.options.tenants),
+        admission=Admission(TenantsInForce(lambda: scheduler.options.tenants)),
     )
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from deployed import PlayedAgent, a_scheduler, look, submit, until
+from rota.cli.observation_options import observed
 from rota.core.errors import ConfigError
 from rota.deploy.events import Part
 from rota.deploy.observation.gauges import Beside
@@ -263,6 +264,11 @@ def test_a_port_that_is_taken_is_said(watched):
     with pytest.raises(ConfigError, match=r"cannot listen there .*; give another port"):
         metrics.server(MetricsAddress(host="127.0.0.1", port=watched.port), watched.observer, Beside())
     gc.collect()
+
+
+def test_a_public_address_without_an_address_is_refused():
+    with pytest.raises(ConfigError, match="--metrics-public needs --metrics"):
+        observed({"metrics": None, "metrics_public": True, "notify": None}, "text", print)
 
 
 # Parts

@@ -88,7 +88,9 @@ class ProcessRunner:
         self._wait_for_line_until = 0.0
         self._last_words = LastWords()
         self._job_over = False
-        self._ids_of_line = about(job=self.key[0], epoch=self.key[1], tenant=order.spec.tenant)
+
+    def _about(self) -> dict[str, Any]:
+        return about(job=self.key[0], epoch=self.key[1], tenant=self._order.spec.tenant)
 
     # What `Tasks` asks for
 
@@ -242,7 +244,7 @@ class ProcessRunner:
             self._start.launched()
             self._lend()
         except (RotaError, OSError) as error:
-            log.warning("job %d cannot start: %s", self.key[0], error, extra=self._ids_of_line)
+            log.warning("job %d cannot start: %s", self.key[0], error, extra=self._about())
             full = isinstance(error, OSError | OutputError)  # the disk of this server, which is no fault of the job
             self._failure = (AttemptOutcome.LOST if full else AttemptOutcome.FAILED, str(error))
             self._stop.end_now()
@@ -256,7 +258,7 @@ class ProcessRunner:
             try:
                 self._shared.host.resize(task, *share(self._order))
             except RotaError as error:  # noqa: PERF203 - each rank by itself
-                log.warning("job %d keeps its CPUs and memory: %s", self.key[0], error, extra=self._ids_of_line)
+                log.warning("job %d keeps its CPUs and memory: %s", self.key[0], error, extra=self._about())
 
     def look(self) -> dict[TaskId, Status]:
         """The ranks as the machine sees them (reads files; called in a thread)."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Programs outside of Python that some tests use: Chromium (report), runc, podman and Slurm (running jobs on machines).
+# Programs outside of Python that some tests use: Chromium (report), runc, podman and Slurm (running jobs on machines),
+# Prometheus with promtool (metrics, alerts, the dashboard).
 # Installs what is missing where that is possible (root, apt, a network); otherwise says what is missing. Never fails:
 # tests that need a program skip visibly without it.
 set -u
@@ -17,6 +18,7 @@ have slurmctld || wanted+=(slurmctld)
 have slurmd || wanted+=(slurmd)
 have sbatch || wanted+=(slurm-client)
 have munged || wanted+=(munge)
+have promtool || wanted+=(prometheus)
 
 if [ "${#wanted[@]}" -eq 0 ]; then
   echo "system packages: all there"

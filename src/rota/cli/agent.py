@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import click
 
 from rota.cli.connection import needs_deploy
+from rota.cli.observation_options import configure_logs, log_format_option
 from rota.cli.options import echo_json
 from rota.cli.run_options import seconds_option
 from rota.core.errors import ConfigError
@@ -121,6 +121,12 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     help="With --leave-within: time to leave after USR1, by which a batch system gives notice.",
 )
 @click.option(
+    "--dcgm-job-mapping",
+    "job_mapping",
+    metavar="DIR",
+    help="Folder with a file per GPU that holds the numbers of its jobs, for --hpc-job-mapping-dir of DCGM's exporter.",
+)
+@click.option(
     "--certs",
     metavar="DIR",
     help="Folder with the certificates (or ROTA_CERTS, or client.toml).",
@@ -137,6 +143,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     show_default=True,
     help="Least severity of what is logged to standard error.",
 )
+@log_format_option
 @click.option(
     "--realtime",
     is_flag=True,
@@ -150,14 +157,18 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     help='Print {"node": ...} on standard output once it is registered.',
 )
 def command(
-    *, log_level: str, while_stdin: bool, as_json: bool, realtime: bool, names: tuple[str, ...], **options: Any
+    *, log_level: str, log_format: str, while_stdin: bool, as_json: bool, realtime: bool, names: tuple[str, ...],
+    **options: Any,
 ) -> None:  # fmt: skip
     """Run the agent of a server, which starts and stops jobs there, until Ctrl-C or TERM."""
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    common: dict[str, str] = {"node": names[0]} if len(names) == 1 else {}
+    configure_logs(log_level, log_format, common)
     runs = needs_deploy("rota.deploy.agent.runs")
     _check_several(names, options)
     agents = [_agent_settings(runs, name, dict(options), several=len(names) > 1) for name in names or (None,)]
     first = agents[0]
+    if len(agents) == 1:
+        common["node"] = first.equipment.node  # as its certificate says
 
     def ready() -> None:
         nodes = [agent.equipment.node for agent in agents]
@@ -183,6 +194,8 @@ def _check_several(names: tuple[str, ...], options: dict[str, Any]) -> None:
         raise ConfigError(f"--name: {', '.join(names)} are not different; {fix}")
     if not options["gpus"].strip().startswith("emulate:") or options["connection_file"]:
         raise ConfigError("--name can be given several times only for emulated servers without a connection file")
+    if options["job_mapping"]:
+        raise ConfigError("--dcgm-job-mapping is for one server: their GPUs have the same numbers; give one --name")
 
 
 def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, several: bool) -> Any:
@@ -191,6 +204,7 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
     name = given or (settings.bundle.subject.name if settings.bundle is not None else _host_name())
     place, checkpoints, gpus = (options.pop(key) for key in ("folder", "checkpoints", "gpus"))
     longest_save_s = options.pop("longest_save_s")
+    mapping = options.pop("job_mapping")
     leave = _leave_times(runs, options.pop("leave_within_s"), options.pop("notice_s"))
     isolation = {key: options.pop(key) for key in ("trust_tenants", "tenant", "config")}
     folder = Path(place) if place else _own_folder(name, trusting=isolation["trust_tenants"] or settings.bundle is None)
@@ -211,6 +225,7 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
         connection=mine,
         longest_save_s=longest_save_s,
         leave=leave,
+        job_mapping=Path(mapping).absolute() if mapping else None,
         file=read_agent_file(config) if config else AgentFile(),
         **isolation,
     )

@@ -246,16 +246,7 @@ def command(*, log_level: str, log_format: str, while_stdin: bool, as_json: bool
     import asyncio
 
     def ready(address: str) -> None:
-        if as_json:
-            echo_json({"address": address, **beside})
-            sys.stdout.flush()
-        if not made.checkpoints:
-            logging.getLogger(__name__).warning(
-                "no --checkpoints: what a job saves stays on its server, and a job that moves to another one cannot go "
-                "on from it; give a folder that all servers see"
-            )
-        metrics = f"; metrics on {beside['metrics']}" if beside else ""
-        click.echo(f"rota: scheduler listens on {address}; state in {made.state}{metrics}", err=True)
+        _say_ready({"address": address, **beside}, made, as_json=as_json)
         if pilots is not None:
             pilots.start(address)
 
@@ -271,6 +262,19 @@ def command(*, log_level: str, log_format: str, while_stdin: bool, as_json: bool
     finally:
         if pilots is not None:
             pilots.stop()
+
+
+def _say_ready(places: dict[str, str], made: Any, *, as_json: bool) -> None:
+    if as_json:
+        echo_json(places)
+        sys.stdout.flush()
+    if not made.checkpoints:
+        logging.getLogger(__name__).warning(
+            "no --checkpoints: what a job saves stays on its server, and a job that moves to another one cannot go "
+            "on from it; give a folder that all servers see"
+        )
+    metrics = f"; metrics on {places['metrics']}" if "metrics" in places else ""
+    click.echo(f"rota: scheduler listens on {places['address']}; state in {made.state}{metrics}", err=True)
 
 
 def _port(options: dict[str, Any], serving: Any) -> Any:

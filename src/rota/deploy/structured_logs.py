@@ -29,9 +29,9 @@ class JsonLines(logging.Formatter):
     """One line per record: time, level, logger, message, the ids, and the traceback if there is one."""
 
     def __init__(self, common: Mapping[str, Any] | None = None) -> None:
-        """`common` is in every line."""
+        """`common` is in every line, as it is when the line is written."""
         super().__init__()
-        self._common = dict(common or {})
+        self._common = {} if common is None else common
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as JSON."""

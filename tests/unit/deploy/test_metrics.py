@@ -12,6 +12,7 @@ import time
 import pytest
 
 from deployed import PlayedAgent, a_scheduler, look, submit, until
+from rota.cli.observation_options import observed
 from rota.core.errors import ConfigError
 from rota.deploy.events import Part
 from rota.deploy.observation.gauges import Beside
@@ -21,6 +22,8 @@ from rota.deploy.observation.metrics import Metrics
 from rota.deploy.observation.observer import Observer
 from rota.deploy.observation.settings import MetricsAddress, metrics_address
 from rota.deploy.observation.tap import EventTap
+from rota.deploy.questions.eta import Estimate
+from rota.deploy.questions.forecasts import Forecasts
 
 REFERENCE = {
     "rota_jobs": {"tenant", "phase"},
@@ -263,6 +266,33 @@ def test_a_port_that_is_taken_is_said(watched):
     with pytest.raises(ConfigError, match=r"cannot listen there .*; give another port"):
         metrics.server(MetricsAddress(host="127.0.0.1", port=watched.port), watched.observer, Beside())
     gc.collect()
+
+
+def test_a_public_address_without_an_address_is_refused():
+    with pytest.raises(ConfigError, match="--metrics-public needs --metrics"):
+        observed({"metrics": None, "metrics_public": True, "notify": None}, "text", print)
+
+
+def test_estimates_score_themselves_when_their_job_starts(watched):
+    scheduler = watched.scheduler
+    (job,) = submit(scheduler, {"steps": 100})
+    now = scheduler.clock.now()
+    forecasts = Forecasts(scheduler.journal.path)
+    forecasts.keep([Estimate(job=job, runs=False, start=now + 50.0, end=None)], lambda _: "x", now, 60.0)
+    agents = [PlayedAgent(scheduler, "a")]
+    until(lambda: watched.value("rota_eta_error_seconds_count") == 1, scheduler, agents)
+
+    started = look(scheduler, lambda r: r.jobs[job].started)
+    assert watched.value("rota_eta_error_seconds_sum") == pytest.approx(abs(started - now - 50.0))
+
+
+def test_a_file_of_estimates_that_is_damaged_does_no_harm(watched):
+    (watched.scheduler.journal.path.parent / "state.db.forecasts").write_bytes(b"no database" * 1000)
+    agents = [PlayedAgent(watched.scheduler, "a")]
+    submit(watched.scheduler, {"steps": 100})
+    until(lambda: watched.value("rota_job_wait_seconds_count") == 1, watched.scheduler, agents)
+
+    assert watched.value("rota_eta_error_seconds_count") == 0
 
 
 # Parts

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.deploy.clocks import machine_s
+from rota.deploy.structured_logs import about
 from rota.deploy.worker.tenancy import make_folder
 from rota.deploy.worker.users import JobUser
 
@@ -90,7 +91,7 @@ class DataFolders:
             for folder in (own, shared):
                 make_folder(folder, 0o700, owner)
         except OSError as error:
-            log.warning("job %d gets no memory that is kept: %s", job, error)
+            log.warning("job %d gets no memory that is kept: %s", job, error, extra=about(job=job))
             return JobFolders()
         self._idle_since.pop(job, None)
         return JobFolders({"ROTA_DATA_FOLDER": str(own), "ROTA_DATA_SHARED": str(shared)}, (str(own), str(shared)))
@@ -120,7 +121,7 @@ class DataFolders:
         for job in sorted(held, key=lambda job: self._idle_since[job]):
             if sum(held.values()) <= spare:
                 return
-            log.info("the data cache of job %d (%d MB) makes room", job, held[job] // 1_000_000)
+            log.info("the data cache of job %d (%d MB) makes room", job, held[job] // 1_000_000, extra=about(job=job))
             del held[job]
             self._remove(job)
 

@@ -18,6 +18,7 @@ from rota.core.errors import RotaError
 from rota.core.job_spec import UNPROFILED, JobSpec
 from rota.deploy.agent.main import Equipment
 from rota.deploy.agent.tasks import Key
+from rota.deploy.structured_logs import about
 from rota.emulate.cards import USABLE, card
 from rota.emulate.catalogue import DeviceMemoryNeed, DeviceTimes, ExtrapolatedWarning
 from rota.emulate.device import Device, DevicePool
@@ -113,7 +114,13 @@ class Devices:
                 tables(), spec.model, self.type, spec.batch or 1, gpus=spec.gpus, servers=servers_of(order)
             )
         if step.kind == "fit":
-            log.warning("job %d: the step of %s on %s comes from a fitted line", order.job, spec.model, self.type)
+            log.warning(
+                "job %d: the step of %s on %s comes from a fitted line",
+                order.job,
+                spec.model,
+                self.type,
+                extra=about(job=order.job, epoch=order.epoch),
+            )
         return self.time_scale / step.seconds
 
 

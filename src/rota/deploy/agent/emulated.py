@@ -11,7 +11,7 @@ import contextlib
 import errno
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -81,6 +81,11 @@ class EmulatedRunner:
         self.lateness = Lateness()
 
     # Life
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """GPUs that it holds here."""
+        return tuple(self._order.devices)
 
     def start(self, order: pb.TaskOrder) -> None:
         """Begin to spend device time."""

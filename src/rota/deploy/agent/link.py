@@ -13,6 +13,7 @@ import grpc
 from rota.deploy.agent.complaints import Complaints
 from rota.deploy.agent.tasks import Tasks
 from rota.deploy.clocks import machine_s
+from rota.deploy.structured_logs import about
 from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -102,7 +103,7 @@ class Link:
         self._sent.clear()
         self._heartbeat_s = reply.heartbeat_s or self._heartbeat_s
         self._registered(reply)
-        log.info("registered as %s", self._node)
+        log.info("registered as %s", self._node, extra=about(node=self._node))
 
     async def _session_long(self) -> None:
         """Watch and report side by side until one of them fails or we are not known any more."""

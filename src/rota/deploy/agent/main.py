@@ -19,6 +19,7 @@ from rota.deploy.agent.complaints import Complaints, Diagnosis
 from rota.deploy.agent.disk import DiskWatch
 from rota.deploy.agent.emulated import EmulatedRunner, recover
 from rota.deploy.agent.instances import AgentInstance
+from rota.deploy.agent.job_mapping import JobMapping
 from rota.deploy.agent.leaving import Departure
 from rota.deploy.agent.link import Link
 from rota.deploy.agent.log_shipping import LogShipper
@@ -79,6 +80,8 @@ class Agent:
     """Says what fails on the way to the scheduler."""
     departure: Departure = field(default_factory=Departure)
     """When it is asked to go for good."""
+    job_mapping: JobMapping | None = None
+    """Where others on this server find which jobs hold which GPUs; None: nobody wants to know."""
     _root: Path = field(init=False)
     _link: Link = field(init=False)
     _instance: AgentInstance = field(init=False)
@@ -96,7 +99,7 @@ class Agent:
         self._link = Link(
             self.channel, self._hello, self._registered, self._lateness, self._disk.trouble_now, complaints
         )
-        tasks = Tasks(self._make, self._link.changed)
+        tasks = Tasks(self._make, self._link.changed, self.job_mapping)
         self._tasks = tasks
         tasks.adopt(recover(place, self._link.changed, self._root, self.devices))
         if self.processes is not None:
@@ -149,6 +152,7 @@ class Agent:
             await self.devices.close()
         if self.processes is not None:
             await self.processes.close()
+        self._tasks.map_jobs()
 
     async def _tell(self, ready: Callable[[], None]) -> None:
         await self._link.connected.wait()

@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from rota.deploy.agent.task_stop import StopHost, TaskStop
 from rota.deploy.agent.tasks import Key
 from rota.deploy.clocks import machine_s
 from rota.deploy.numbering import same_generation
+from rota.deploy.structured_logs import about
 from rota.deploy.worker import unheard
 from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
@@ -88,7 +89,15 @@ class ProcessRunner:
         self._last_words = LastWords()
         self._job_over = False
 
+    def _about(self) -> dict[str, Any]:
+        return about(job=self.key[0], epoch=self.key[1], tenant=self._order.spec.tenant)
+
     # What `Tasks` asks for
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """GPUs that it holds here."""
+        return tuple(self._order.devices)
 
     def start(self, order: pb.TaskOrder) -> None:
         """Write it down, then start every rank in a thread."""
@@ -235,7 +244,7 @@ class ProcessRunner:
             self._start.launched()
             self._lend()
         except (RotaError, OSError) as error:
-            log.warning("job %d cannot start: %s", self.key[0], error)
+            log.warning("job %d cannot start: %s", self.key[0], error, extra=self._about())
             full = isinstance(error, OSError | OutputError)  # the disk of this server, which is no fault of the job
             self._failure = (AttemptOutcome.LOST if full else AttemptOutcome.FAILED, str(error))
             self._stop.end_now()
@@ -249,7 +258,7 @@ class ProcessRunner:
             try:
                 self._shared.host.resize(task, *share(self._order))
             except RotaError as error:  # noqa: PERF203 - each rank by itself
-                log.warning("job %d keeps its CPUs and memory: %s", self.key[0], error)
+                log.warning("job %d keeps its CPUs and memory: %s", self.key[0], error, extra=self._about())
 
     def look(self) -> dict[TaskId, Status]:
         """The ranks as the machine sees them (reads files; called in a thread)."""

@@ -24,6 +24,7 @@ from rota.deploy.agent.process_runner import ProcessRunner
 from rota.deploy.agent.saving import LONGEST_SAVE_S
 from rota.deploy.agent.tasks import Runner
 from rota.deploy.clocks import boot_id
+from rota.deploy.structured_logs import about
 from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
@@ -260,4 +261,6 @@ class Processes:
             problem = f"{type(error).__name__}: {error}"
             if self._problems.get(runner.task) != problem:
                 self._problems[runner.task] = problem
-                log.exception("job %d cannot be looked at; it is tried again", runner.key[0])
+                log.exception(
+                    "job %d cannot be looked at; it is tried again", runner.key[0], extra=about(job=runner.key[0])
+                )

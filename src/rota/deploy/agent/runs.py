@@ -19,6 +19,7 @@ import grpc
 from rota.core.errors import ConfigError
 from rota.deploy.agent.config_file import AgentFile
 from rota.deploy.agent.devices import Devices
+from rota.deploy.agent.job_mapping import JobMapping
 from rota.deploy.agent.leaving import Departure, LeaveTimes, leave_on_signals
 from rota.deploy.agent.main import Agent, Equipment
 from rota.deploy.agent.own_address import own_address
@@ -61,6 +62,8 @@ class AgentSettings:
     file: AgentFile = field(default_factory=AgentFile)
     leave: LeaveTimes | None = None
     """How it goes for good when it is told to stop; None: it stops, and its jobs run on until their leases end."""
+    job_mapping: Path | None = None
+    """Folder with a file per GPU that says which jobs hold it, for DCGM's exporter; None: there is none."""
 
     @property
     def trusting(self) -> bool:
@@ -145,12 +148,13 @@ async def _one(settings: AgentSettings, ready: Callable[[], None], departure: De
     if not tenancy.separate:
         log.warning("%s", tenancy.describe())
     processes = Processes(folder, machine, devices, settings.longest_save_s, tenancy, settings.containers())
+    mapping = None if settings.job_mapping is None else JobMapping(settings.job_mapping, equipment.devices)
     channel = connect(settings.client, agent=equipment.node)
     agent = Agent(
         equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,
         checkpoints=None if settings.checkpoints is None else settings.checkpoints.absolute(), processes=processes,
         devices=devices, departure=departure, address=partial(own_address, settings.client.address),
-        diagnosis=partial(diagnose, settings.client.address, settings.client.bundle),
+        diagnosis=partial(diagnose, settings.client.address, settings.client.bundle), job_mapping=mapping,
     )  # fmt: skip
     try:
         with explained(settings.client):

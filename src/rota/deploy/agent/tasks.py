@@ -7,11 +7,13 @@ is reported until it is off the list, so its end cannot be missed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from rota.core.errors import OutputError, RotaError
 from rota.core.lifecycle import AttemptOutcome, TaskCommand, TaskPhase
+from rota.deploy.agent.job_mapping import JobMapping
+from rota.deploy.structured_logs import about
 from rota.rpc import rota_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,10 @@ class Runner(Protocol):
     """One task on this server, in whatever way it runs."""
 
     key: Key
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """GPUs that it holds here."""
 
     def start(self, order: pb.TaskOrder) -> None:
         """Begin; what goes wrong is a state, not an error."""
@@ -60,8 +66,9 @@ Make = Callable[[pb.TaskOrder, Callable[[], None]], Runner]
 class Tasks:
     """All tasks of the agent."""
 
-    def __init__(self, make: Make, changed: Callable[[], None]) -> None:
+    def __init__(self, make: Make, changed: Callable[[], None], mapping: JobMapping | None = None) -> None:
         self._make = make
+        self._mapping = mapping
         self._changed = changed
         self._all: dict[Key, Runner] = {}
         self._refused: dict[Key, pb.TaskState] = {}
@@ -72,6 +79,7 @@ class Tasks:
         """Tasks that were running before the agent was started again."""
         for runner in runners:
             self._all[runner.key] = runner
+        self.map_jobs()
 
     def take(self, desired: pb.Desired) -> None:
         """Bring tasks in line with a list: the newest one of the stream that is open now."""
@@ -100,9 +108,10 @@ class Tasks:
         try:
             runner = self._make(order, self._changed)
             self._all[key] = runner
+            self.map_jobs()
             runner.start(order)
         except (RotaError, OSError) as error:
-            log.warning("job %d cannot start: %s", key[0], error)
+            log.warning("job %d cannot start: %s", key[0], error, extra=about(job=key[0], epoch=key[1]))
             self._all.pop(key, None)
             outcome = getattr(error, "rota_reason", AttemptOutcome.FAILED.value)
             if isinstance(error, OSError | OutputError):
@@ -122,6 +131,17 @@ class Tasks:
         """Look after every task."""
         for runner in list(self._all.values()):
             runner.tick(now)
+        self.map_jobs()
+
+    def map_jobs(self) -> None:
+        """Let others on this server know which jobs hold which GPUs, if somebody wants to."""
+        if self._mapping is None:
+            return
+        jobs: dict[str, list[int]] = {}
+        for runner in self.unended():
+            for device in runner.devices:
+                jobs.setdefault(device, []).append(runner.key[0])
+        self._mapping.bring_in_line(jobs)
 
     def states(self) -> list[pb.TaskState]:
         """All tasks as they are."""

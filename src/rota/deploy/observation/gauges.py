@@ -65,7 +65,6 @@ class Gauges:
     def collect(self) -> Iterator[Metric]:
         """All gauges, and counters that are kept elsewhere."""
         with self.observer.lock:
-            self.observer.catch_up()
             registry = self.observer.registry
             families = [
                 *self._jobs(registry),

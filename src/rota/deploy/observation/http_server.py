@@ -39,8 +39,15 @@ _LEAST_REST_S = 1.0
 class MetricsPage:
     """Makes the page, at most now and then: many scrapes cost no more than one."""
 
-    def __init__(self, collectors: CollectorRegistry, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        collectors: CollectorRegistry,
+        before: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`before` is called before a page is made, so that all metrics on it are of one moment."""
         self._collectors = collectors
+        self._before = before
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[float, bytes]] = {}
@@ -52,6 +59,7 @@ class MetricsPage:
             began = self._monotonic()
             until, body = self._kept.get(content_type, (0.0, b""))
             if began >= until:
+                self._before()
                 body = encode(self._collectors)
                 now = self._monotonic()
                 self._kept = {kind: page for kind, page in self._kept.items() if page[0] > now}
@@ -164,11 +172,11 @@ def _names_this_machine(host: str) -> bool:
 class MetricsServer:
     """Serves in threads of its own."""
 
-    def __init__(self, address: MetricsAddress, collectors: CollectorRegistry) -> None:
+    def __init__(self, address: MetricsAddress, collectors: CollectorRegistry, before: Callable[[], None]) -> None:
         """Begin to listen. ConfigError if that cannot be."""
         self._address = address
         try:
-            self._server = _Server(address, MetricsPage(collectors))
+            self._server = _Server(address, MetricsPage(collectors, before))
         except OSError as error:
             shown = f"{address.host}:{address.port}"
             raise ConfigError(

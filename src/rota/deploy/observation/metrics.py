@@ -34,4 +34,4 @@ class Metrics:
         self.collectors.register(gauges)
         for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
             self.collectors.register(collector)
-        return MetricsServer(address, self.collectors)
+        return MetricsServer(address, self.collectors, observer.catch_up)

@@ -17,6 +17,7 @@ from typing import Any
 from rota.core.errors import ConfigError
 from rota.core.files import write_text
 from rota.core.trees import remove_tree
+from rota.deploy.structured_logs import about
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ def remove(folder: Path, numbers: Iterable[int]) -> int:
             place.rename(away)
             count += 1
         except OSError as error:
-            log.warning("cannot remove the checkpoints of job %d: %s", number, error)
+            log.warning("cannot remove the checkpoints of job %d: %s", number, error, extra=about(job=number))
     for away in folder.glob(f"{_REMOVING}*"):
         if not away.is_symlink():
             remove_tree(away)

@@ -24,6 +24,7 @@ from pathlib import Path
 from rota.core.errors import OutputError
 from rota.deploy.clocks import wall_s
 from rota.deploy.scheduler.options import LogLimits
+from rota.deploy.structured_logs import about
 from rota.deploy.worker.frames import Segment, output_bytes, read_piece, segments_in, size_of
 
 log = logging.getLogger(__name__)
@@ -246,7 +247,7 @@ class LogArchive(StoredLogs):
 
     def _remove(self, job: int) -> None:
         logs = self._jobs.pop(job)
-        log.info("the output of job %d (%d bytes) is not kept any more", job, logs.size)
+        log.info("the output of job %d (%d bytes) is not kept any more", job, logs.size, extra=about(job=job))
         self._count(logs, -logs.size)
         for rank in [rank for rank in self._newest if rank[0] == job]:
             del self._newest[rank]

@@ -38,6 +38,7 @@ from rota.deploy.events import (
 from rota.deploy.scheduler.heartbeats import Heartbeats
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.structured_logs import about
 from rota.engine.log import LineWriter
 
 log = logging.getLogger(__name__)
@@ -179,7 +180,7 @@ class Recorder:
         self._lines = LineWriter(memory=True)
 
     def _give_up(self, error: IllegalTransition, at: float, what: str) -> None:
-        log.error("%s was left out: %s", what, error)
+        log.error("%s was left out: %s", what, error, extra=about(job=error.job, event=what))
         job = None if error.job is None else self._registry.live.get(error.job)
         if job is None or job.final_phase is not None:
             return

@@ -29,6 +29,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.secrets import SecretStore
 from rota.deploy.scheduler.submission import NumberedJob, numbered_jobs
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
+from rota.deploy.structured_logs import about
 from rota.deploy.tenants import Tenants
 from rota.emulate.catalogue import DeviceTimes
 
@@ -255,7 +256,7 @@ class Requests:
         self._heartbeats.renew(node.node)
         remark = self._type_remark(node.type)
         if remark:
-            log.warning("node %s: %s", node.node, remark)
+            log.warning("node %s: %s", node.node, remark, extra=about(node=node.node))
         return [joined(node, session, now)], lambda: session
 
     def _check_alone(self, offered: OfferedNode) -> None:
@@ -276,10 +277,12 @@ class Requests:
             return [], lambda: True
         events: list[DeployEvent] = []
         if report.trouble != node.trouble:
-            log.warning("node %s: %s", report.node, report.trouble or "its trouble is over")
+            log.warning(
+                "node %s: %s", report.node, report.trouble or "its trouble is over", extra=about(node=report.node)
+            )
             events.append(NodeTroubled(at=now, node=report.node, trouble=report.trouble))
         if report.leaving and not node.drained:
-            log.warning("node %s leaves: %s", report.node, report.leaving)
+            log.warning("node %s leaves: %s", report.node, report.leaving, extra=about(node=report.node))
             events += events_of_leaving(self._registry, report.node, report.leaving, now)
         events += events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
         return events, lambda: True

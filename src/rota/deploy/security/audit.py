@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rota.deploy.structured_logs import about
+
 _log = logging.getLogger(__name__)
 _LONGEST = 200
 
@@ -54,7 +56,8 @@ class Refusal:
 def to_the_log(refused: Refusal) -> None:
     """Tell a refusal through `logging`."""
     more = f" ({refused.suppressed} more like it were not logged)" if refused.suppressed else ""
-    _log.warning("refused %s %s: %s%s", refused.peer, refused.method, refused.why, more)
+    ids = about(peer=refused.peer, method=refused.method, reason=refused.reason.value)
+    _log.warning("refused %s %s: %s%s", refused.peer, refused.method, refused.why, more, extra=ids)
 
 
 class Audit:

@@ -16,6 +16,7 @@ from rota.deploy.security.joining import JoinAuthority, TicketRefused
 from rota.deploy.server.handlers import Handlers, Identify, answered, streamed
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import agent_report, desired_message, offered_node
+from rota.deploy.structured_logs import about
 from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -76,7 +77,13 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         except Refused as refusal:
             self._tell_of_second_agent(offered, refusal, context)
             raise
-        log.info("node %s joined with %d x %s", request.node, len(request.devices), request.type)
+        log.info(
+            "node %s joined with %d x %s",
+            request.node,
+            len(request.devices),
+            request.type,
+            extra=about(node=request.node, type=request.type),
+        )
         return pb.RegisterReply(
             session=session,
             heartbeat_s=scheduler.options.timing.heartbeat_s,
@@ -140,7 +147,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         except TicketRefused as refusal:
             self._audit.refused(context.peer(), "Join", RefusalReason.BAD_TICKET, str(refusal))
             raise Refused("PERMISSION_DENIED", str(refusal)) from refusal
-        log.info("node %s has a certificate by its join ticket", request.node)
+        log.info("node %s has a certificate by its join ticket", request.node, extra=about(node=request.node))
         return pb.JoinReply(certificate=certificate)
 
     @answered

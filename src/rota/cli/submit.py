@@ -17,6 +17,8 @@ from rota.cli.job_text import how
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
+from rota.core.duration_text import duration_s
+from rota.core.errors import ConfigError
 from rota.core.lifecycle import JobPhase
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ Examples:
   rota submit --gpus 2 --profile resnet50-64 --steps 20000 -- python train.py --lr 0.1
   rota submit --emulated --gpus 4 --profile resnet18-32 --steps 20000 --wait
   rota submit --array 0-99%8 -- python train.py    # index: $ROTA_ARRAY_INDEX
+  rota submit --time-limit 4h -- python train.py
   rota submit --after 17 -- python evaluate.py     # once job or array 17 has finished
   rota submit --file jobs.toml
   rota submit --secret WANDB_API_KEY --env-file job.env -- python train.py
@@ -46,10 +49,17 @@ A file has a table per job:
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
 max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
 least_turn, save_grace, array, after and after_any (names of jobs of the file, or
-numbers of jobs), hold, env_file (a file with KEY=VALUE lines), secrets (names of
+numbers of jobs), hold, time_limit, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
+
+
+def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        return None if value is None else duration_s(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param=param) from error
 
 
 @click.command("submit", epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -179,6 +189,13 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     multiple=True,
     metavar="JOB",
     help="Start only after this job is over, however it ended; repeatable.",
+)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    metavar="DURATION",
+    callback=_duration,
+    help="How long the job may run, all attempts together, e.g. 4h; then it saves, stops and has failed.",
 )
 @click.option("--hold", is_flag=True, help="Hold the job: it starts after `rota release`.")
 @click.option("--mps", is_flag=True, help="Share real GPUs with other jobs through NVIDIA's MPS.")

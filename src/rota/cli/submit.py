@@ -13,6 +13,7 @@ import click
 
 from rota.cli.arrays import array_field, entries
 from rota.cli.connection import connection, needs_deploy, open_client
+from rota.cli.dry_run import show_dry_run
 from rota.cli.job_text import how
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
@@ -32,6 +33,7 @@ Examples:
   rota submit --emulated --gpus 4 --profile resnet18-32 --steps 20000 --wait
   rota submit --array 0-99%8 -- python train.py    # index: $ROTA_ARRAY_INDEX
   rota submit --time-limit 4h -- python train.py
+  rota submit --dry-run --gpus 4 --profile resnet50-64 --steps 9000 -- python train.py
   rota submit --after 17 -- python evaluate.py     # once job or array 17 has finished
   rota submit --file jobs.toml
   rota submit --secret WANDB_API_KEY --env-file job.env -- python train.py
@@ -209,6 +211,11 @@ def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) ->
     is_flag=True,
     help="Wait until the jobs are over; exit code 1 unless all finished.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Submit nothing: say where and when the jobs would start and end, if nobody else comes.",
+)
 @connection
 @json_option
 def command(
@@ -216,6 +223,7 @@ def command(
     argv: tuple[str, ...],
     file: str | None,
     wait: bool,
+    dry_run: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -232,7 +240,12 @@ def command(
     else:
         jobs = [_job(argv, asked)]
     jobs = [placed(job) for job in jobs]
+    if dry_run and wait:
+        raise click.UsageError("--dry-run submits nothing that could be waited for; leave out --wait")
     with open_client(link, asked.get("tenant")) as client:
+        if dry_run:
+            show_dry_run(client.dry_run(jobs), as_json=as_json)
+            return OK
         numbers = client.submit(jobs)
         if wait:
             return _wait(client, jobs, numbers, as_json=as_json)

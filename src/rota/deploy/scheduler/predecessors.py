@@ -5,8 +5,8 @@ finished; once one of them failed or was cancelled, the job can never start and 
 along the chain. `--after-any` only needs them to be over. The number of the first job of an array stands for all of
 them.
 
-A predecessor that is not in memory is over and ended as it should: that was checked when the job was submitted, and
-jobs that others wait for do not leave memory before (`retention`).
+A predecessor that is not in memory is over and ended as it should: a job after one that did not is cancelled when it is
+submitted, and jobs that others wait for do not leave memory before (`retention`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,11 @@ def _why(registry: Registry, number: int) -> str:
     """The reason of a cancellation."""
     bad = [job for job in registry.queue.members(number) if ending_of(job) is Ending.BADLY]
     of_array = f" of array {number}" if number in registry.queue.arrays else ""
-    return f"cancelled: it comes after job {bad[0].id}{of_array}, which {_in_words(_phase(bad[0]))} (--after)"
+    return _never(bad[0].id, of_array, _phase(bad[0]))
+
+
+def _never(number: int, of_array: str, phase: JobPhase) -> str:
+    return f"cancelled: it comes after job {number}{of_array}, which {_in_words(phase)} (--after)"
 
 
 def _phase(job: Job) -> JobPhase:
@@ -118,30 +122,28 @@ class PredecessorCheck:
     archived_phases: Callable[[Iterable[int]], Mapping[int, JobPhase]]
     """How jobs ended that left memory."""
 
-    def check(self, jobs: Sequence[NumberedJob]) -> None:
-        """Refused if a job comes after one that its tenant does not have, or after one that had to finish and did not.
+    def check(self, jobs: Sequence[NumberedJob]) -> dict[int, str]:
+        """Refused if a job comes after one that its tenant does not have. Jobs that can never start, and why.
 
         One of another tenant is refused with the words for one that is not there.
         """
         owners = {job.number: job.spec.tenant for job in jobs}
-        for spec in {id(job.spec): job.spec for job in jobs}.values():
+        reasons: dict[int, str] = {}
+        for spec in {id(job.spec): job.spec for job in jobs if job.spec.after or job.spec.after_any}.values():
+            before = [number for number in (*spec.after, *spec.after_any) if number not in owners]
+            known = {number: self.look(number, spec.tenant or "default") for number in before}
             for number in (*spec.after, *spec.after_any):
-                if number not in owners:
-                    self.look(number, spec.tenant or "default")
-                elif owners[number] != spec.tenant:
+                if owners.get(number, spec.tenant) != spec.tenant:
                     raise Refused("NOT_FOUND", f"there is no job {number}")
-            for number in spec.after:
-                if number not in owners:
-                    self._check_end(self.look(number, spec.tenant or "default"))
+            failed = (self._failed(known[number]) for number in spec.after if number in known)
+            reasons[id(spec)] = next((reason for reason in failed if reason), "")
+        return {job.number: reasons[id(job.spec)] for job in jobs if reasons.get(id(job.spec))}
 
-    def _check_end(self, job: Job) -> None:
-        for number, phase in self._ends(job).items():
-            if phase is not JobPhase.FINISHED:
-                raise Refused(
-                    "FAILED_PRECONDITION",
-                    f"no job was accepted: job {number} {_in_words(phase)}, so nothing can come after it; "
-                    "submit it again first, or use --after-any, which only needs it to be over",
-                )
+    def _failed(self, job: Job) -> str:
+        """Why nothing can come after a job, or the array of which it is the first; empty: something can."""
+        bad = ((number, phase) for number, phase in self._ends(job).items() if phase is not JobPhase.FINISHED)
+        of_array = f" of array {job.id}" if job.array == job.id else ""
+        return next((_never(number, of_array, phase) for number, phase in bad), "")
 
     def _ends(self, job: Job) -> dict[int, JobPhase]:
         """How the job ended, or the jobs of the array of which it is the first; those that are over."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from rota.core.job_arrays import array_indices
 from rota.core.jobs import Jobs
-from rota.deploy.scheduler.predecessors import Ending, ending_of
+from rota.deploy.scheduler.predecessors import Predecessors
 from rota.deploy.scheduler.queue_holds import QueueHold
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
@@ -29,33 +29,34 @@ def queue_of(
     if not (registry.queue.arrays or registry.queue.dependents or limited):
         return None
     rules = QueueRules()
+    before = Predecessors(registry)
+    gated = {job.id: _gated(registry, before, job) for job in live}
     for job in live:
-        rules.gate.expect(_gated(registry, job))
+        rules.gate.expect(gated[job.id])
     for job in sorted(live, key=lambda job: (holds.get(job.id) is QueueHold.DEPENDENCY, job.id)):
         hold = holds.get(job.id)
         if hold is QueueHold.HELD:
-            rules.gate.block(_gated(registry, job))
+            rules.gate.block(gated[job.id])
         elif isinstance(hold, QueueHold):
-            rules.keep(_gated(registry, job), None if job.admitted else (table(job), 0))
+            rules.keep(gated[job.id], None if job.admitted else (table(job), 0))
         else:
-            rules.gate.arrive(_gated(registry, job), inside=True)
+            rules.gate.arrive(gated[job.id], inside=True)
         if math.isfinite(left_s(job, now)):
             rules.left_s[job.id] = left_s(job, now)
     return rules
 
 
-def _gated(registry: Registry, job: Job) -> GatedJob:
+def _gated(registry: Registry, before: Predecessors, job: Job) -> GatedJob:
     return GatedJob(
         job=job.id,
-        after=_keys(registry, job.spec.after),
-        after_any=_keys(registry, job.spec.after_any),
+        after=_keys(registry, before, job.spec.after),
+        after_any=_keys(registry, before, job.spec.after_any),
         array=job.array,
         limit=array_indices(job.spec.array).limit if job.array >= 0 else 0,
     )
 
 
-def _keys(registry: Registry, numbers: tuple[int, ...]) -> tuple[int, ...]:
+def _keys(registry: Registry, before: Predecessors, numbers: tuple[int, ...]) -> tuple[int, ...]:
     """Keys of jobs and arrays that are not over; of the others it was decided before."""
-    members = registry.queue.members
-    there = [number for number in numbers if any(ending_of(job) is Ending.OPEN for job in members(number))]
-    return tuple(array_key(number) if number in registry.queue.arrays else number for number in there)
+    arrays = registry.queue.arrays
+    return tuple(array_key(number) if number in arrays else number for number in numbers if before.is_open(number))

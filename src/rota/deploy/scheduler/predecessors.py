@@ -47,18 +47,17 @@ class Predecessors:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._known: dict[int, Ending] = {}
+        self._known: dict[int, frozenset[Ending]] = {}
 
-    def ending(self, number: int) -> Ending:
-        """How far a job is, or a whole array. Bad news come first: one job of an array is enough."""
+    def _endings(self, number: int) -> frozenset[Ending]:
+        """How far a job is, or the jobs of an array."""
         if number not in self._known:
-            endings = {ending_of(job) for job in self._registry.queue.members(number)}
-            worst = [ending for ending in (Ending.BADLY, Ending.OPEN) if ending in endings]
-            self._known[number] = worst[0] if worst else Ending.WELL
+            self._known[number] = frozenset(ending_of(job) for job in self._registry.queue.members(number))
         return self._known[number]
 
-    def _over(self, number: int) -> bool:
-        return all(ending_of(job) is not Ending.OPEN for job in self._registry.queue.members(number))
+    def is_open(self, number: int) -> bool:
+        """Whether a job, or one of an array, is not over."""
+        return Ending.OPEN in self._endings(number)
 
     def met(self, job: Job) -> bool:
         """Whether all that a job comes after is over, and as it should."""
@@ -66,11 +65,11 @@ class Predecessors:
 
     def open_ones(self, job: Job) -> list[int]:
         """Jobs and arrays that it comes after and that are not over."""
-        return [number for number in (*job.spec.after, *job.spec.after_any) if not self._over(number)]
+        return [number for number in (*job.spec.after, *job.spec.after_any) if self.is_open(number)]
 
     def failed(self, job: Job) -> int | None:
-        """The first of the jobs and arrays that had to finish and did not; None if there is none."""
-        return next((number for number in job.spec.after if self.ending(number) is Ending.BADLY), None)
+        """The first of the jobs and arrays that had to finish and did not; one job of an array is enough."""
+        return next((number for number in job.spec.after if Ending.BADLY in self._endings(number)), None)
 
 
 def hopeless_dependents(registry: Registry, now: float) -> list[CancelAsked]:

@@ -35,7 +35,7 @@ from enum import Enum
 
 from rota.core.lifecycle import AttemptOutcome, JobPhase
 from rota.deploy.scheduler.catalogue import OpenCatalogue
-from rota.deploy.scheduler.queue_holds import hold_sentence, queue_holds
+from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import TenantLimits
@@ -188,7 +188,7 @@ class Reasons:
         self._missing = missing
         self._fitting: dict[tuple[str, int], _Fit] = {}
         self._limits = limits or TenantLimits(Tenants())
-        self._registry = registry
+        self._sentences = None if registry is None else HoldSentences(registry)
         self._queue = {} if registry is None else queue_holds(registry, self._ready)
         self._held = {} if registry is None else self._limits.held_back(registry, self._free)
 
@@ -254,10 +254,10 @@ class Reasons:
 
     def _own_hold(self, job: Job) -> Explanation | None:
         """What its owner said about when it starts."""
-        if self._registry is None or job.id not in self._queue:
+        if self._sentences is None or job.id not in self._queue:
             return None
         hold = self._queue[job.id]
-        return Explanation(JobPhase.WAITING, ReasonCode(hold.value), hold_sentence(self._registry, job, hold))
+        return Explanation(JobPhase.WAITING, ReasonCode(hold.value), self._sentences.of(job, hold))
 
     def _place(self, job: Job) -> Explanation:
         fit = self._fit(job)

@@ -20,7 +20,7 @@ _PLAIN = (
     "phase", "reason", "reason_code", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
     "preemptions", "epoch", "exit_code", "submitted_s", "ended_s", "can_save", "can_save_why", "thrown_back",
     "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "last_cut", "warning",
-    "compute_s", "prepare_s", "storage_s",
+    "compute_s", "prepare_s", "storage_s", "ran_s",
 )  # fmt: skip
 _OR_NULL = ("started_at", "ended_at", "ended_s")
 
@@ -174,6 +174,8 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:
         rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    if spec.time_limit_s:
+        rows.append(("time limit", f"{spec.time_limit_s:,.0f} s; ran {info.ran_s:,.0f} s"))
     if info.held_by:
         rows.append(("held by", printable(info.held_by)))
     for word, numbers in (("after", spec.after), ("after any", spec.after_any)):

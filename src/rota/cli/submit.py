@@ -13,10 +13,13 @@ import click
 
 from rota.cli.arrays import array_field, entries
 from rota.cli.connection import connection, needs_deploy, open_client
+from rota.cli.dry_run import show_dry_run
 from rota.cli.job_text import how
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
+from rota.core.duration_text import duration_s
+from rota.core.errors import ConfigError
 from rota.core.lifecycle import JobPhase
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ Examples:
   rota submit --gpus 2 --profile resnet50-64 --steps 20000 -- python train.py --lr 0.1
   rota submit --emulated --gpus 4 --profile resnet18-32 --steps 20000 --wait
   rota submit --array 0-99%8 -- python train.py    # index: $ROTA_ARRAY_INDEX
+  rota submit --time-limit 4h -- python train.py
+  rota submit --dry-run --gpus 4 --profile resnet50-64 --steps 9000 -- python train.py
   rota submit --after 17 -- python evaluate.py     # once job or array 17 has finished
   rota submit --file jobs.toml
   rota submit --secret WANDB_API_KEY --env-file job.env -- python train.py
@@ -46,10 +51,17 @@ A file has a table per job:
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
 max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
 least_turn, save_grace, array, after and after_any (names of jobs of the file, or
-numbers of jobs), hold, env_file (a file with KEY=VALUE lines), secrets (names of
+numbers of jobs), hold, time_limit, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
+
+
+def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        return None if value is None else duration_s(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param=param) from error
 
 
 @click.command("submit", epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -180,6 +192,13 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     metavar="JOB",
     help="Start only after this job is over, however it ended; repeatable.",
 )
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    metavar="DURATION",
+    callback=_duration,
+    help="How long the job may run, all attempts together, e.g. 4h; then it saves, stops and has failed.",
+)
 @click.option("--hold", is_flag=True, help="Hold the job: it starts after `rota release`.")
 @click.option("--mps", is_flag=True, help="Share real GPUs with other jobs through NVIDIA's MPS.")
 @click.option(
@@ -192,6 +211,11 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     is_flag=True,
     help="Wait until the jobs are over; exit code 1 unless all finished.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Submit nothing: say where and when the jobs would start and end, if nobody else comes.",
+)
 @connection
 @json_option
 def command(
@@ -199,6 +223,7 @@ def command(
     argv: tuple[str, ...],
     file: str | None,
     wait: bool,
+    dry_run: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -215,7 +240,12 @@ def command(
     else:
         jobs = [_job(argv, asked)]
     jobs = [placed(job) for job in jobs]
+    if dry_run and wait:
+        raise click.UsageError("--dry-run submits nothing that could be waited for; leave out --wait")
     with open_client(link, asked.get("tenant")) as client:
+        if dry_run:
+            show_dry_run(client.dry_run(jobs), as_json=as_json)
+            return OK
         numbers = client.submit(jobs)
         if wait:
             return _wait(client, jobs, numbers, as_json=as_json)

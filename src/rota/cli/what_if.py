@@ -48,6 +48,7 @@ def _servers(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 @click.option("--mechanism", default="", metavar="NAME", help="Another mechanism, a built-in one.")
 @click.option("--submit", "files", multiple=True, metavar="FILE", help="Jobs of a file, as of `rota submit --file`.")
 @click.option("--cancel", type=int, multiple=True, metavar="JOB", help="A job less; may be given several times.")
+@click.option("--release", type=int, multiple=True, metavar="JOB", help="Release a held job; repeatable.")
 @connection
 @json_option
 def command(*, as_json: bool, files: tuple[str, ...], **options: Any) -> None:
@@ -80,6 +81,7 @@ def _request(options: dict[str, Any], files: tuple[str, ...]) -> Any:
         policy=options.pop("policy"),
         mechanism=options.pop("mechanism"),
         cancel=options.pop("cancel"),
+        release=options.pop("release"),
         submit=[spec_message(spec) for spec in specs],
     )
 

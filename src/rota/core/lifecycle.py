@@ -96,6 +96,8 @@ class AttemptOutcome(str, Enum):
     OUT_OF_MEMORY = "out-of-memory"
     OUT_OF_DEVICE_MEMORY = "out-of-device-memory"
     DISK_FULL = "disk-full"
+    TIME_LIMIT = "time-limit"
+    """It ran for as long as it may (--time-limit), saved and stopped."""
     LOST = "lost"
     """Its server is silent, or knows nothing of it any more: no failure of the job."""
 
@@ -127,6 +129,8 @@ class StopReason(str, Enum):
     """The placement in force has another place for it."""
     HELD = "held"
     """Somebody holds the job: it saves, and goes on when it is released."""
+    TIME_LIMIT = "time-limit"
+    """It has run for as long as it may: it saves, and the job is over."""
     CANCELLED = "cancelled"
     GIVEN_UP = "given-up"
     """The job has failed for good."""

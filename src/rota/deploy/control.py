@@ -117,6 +117,16 @@ class Client:
             heads = _heads(specs, accepted)
         return accepted
 
+    def dry_run(self, jobs: Sequence[JobSpec | Mapping[str, Any]]) -> dict[str, Any]:
+        """Where and when jobs would start if they were submitted now, as `what_if`; nothing is submitted.
+
+        Raises what `submit` would raise. At most as many as fit into one submission, of 100 entries.
+        """
+        specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
+        messages = [spec_message(spec) for spec in specs]
+        self._call(self._stub.Submit, pb.SubmitRequest(jobs=messages, dry_run=True))
+        return self.what_if(pb.WhatIfRequest(submit=messages))
+
     def _submit_part(self, message: pb.SubmitRequest, tries: int) -> list[int]:
         with self._explained():
             for left in range(tries - 1, -1, -1):

@@ -84,6 +84,7 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     ),
     "JobHeld": lambda f: f"job {f['job']} held, by {f['by']}",
     "JobReleased": lambda f: f"job {f['job']} released, by {f['by']}",
+    "TimeLimitNear": lambda f: f"job {f['job']}: {f['left_s']:,.0f} s are left of its time limit",
     "JobsForgotten": lambda f: f"{f['count']} jobs that were over for long were deleted",
     "CheckpointsClaimed": lambda f: f"checkpoints are in {f['folder']}; job numbers go on from {f['next_job']}",
     "NodeJoined": lambda f: f"node {f['node']} joined: {len(f['devices'])} x {f['type']}",

@@ -292,6 +292,16 @@ class JobGivenUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimitNear:
+    """A job that runs will soon have run for as long as it may."""
+
+    at: float
+    job: int
+    left_s: float
+    """Engine seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsArchived:
     """Jobs that were over for long enough are in the table of finished jobs, and in memory no more."""
 
@@ -347,6 +357,7 @@ DeployEvent: TypeAlias = (
     | CancelAsked
     | JobHeld
     | JobReleased
+    | TimeLimitNear
     | NodeJoined
     | NodeLost
     | NodeDrained

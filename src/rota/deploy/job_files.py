@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rota.core.duration_text import duration_s
 from rota.core.errors import ConfigError
 from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec, spec_from
@@ -42,6 +43,7 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "after": ("after", (str, int, list)),
     "after_any": ("after_any", (str, int, list)),
     "hold": ("hold", bool),
+    "time_limit": ("time_limit_s", (str, int, float)),
     "emulated": ("emulated", bool),
     "model": ("model", str),
     "batch": ("batch", int),
@@ -124,6 +126,8 @@ def _table(table: Mapping[str, Any], place: _Place) -> JobTable:
     count = job.pop("count", 1)
     if not 1 <= count <= MOST_JOBS:
         raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 to {MOST_JOBS:,}")
+    if isinstance(job.get("time_limit_s"), str):
+        job["time_limit_s"] = _duration(job["time_limit_s"], place)
     after = {key: predecessors_from(job.pop(key), key, place.of) for key in ORDER if key in job}
     try:
         return JobTable(spec=spec_from(job), count=count, after=after, place=place.of)
@@ -145,6 +149,13 @@ def _add_variables(job: dict[str, Any], place: _Place) -> None:
         job["env"] = together
 
 
+def _duration(text: str, place: _Place) -> float:
+    try:
+        return duration_s(text)
+    except ConfigError as error:
+        raise ConfigError(f"{place.of('time_limit')}: time_limit = {error}") from error
+
+
 def _command(given: str | list[Any], place: _Place) -> list[str]:
     try:
         words = shlex.split(given) if isinstance(given, str) else given
@@ -163,6 +174,8 @@ def _type_name(wanted: Any) -> str:
         dict: "a table of texts",
         list: "a list of texts",
     }
+    if wanted == (str, int, float):
+        return "a duration such as 4h, or a number of seconds"
     if wanted == (str, int, list):
         return "the name of a job of this file, the number of a job, or a list of them"
     return names.get(wanted, "a number") if wanted != (str, list) else "a text or a list of texts"

@@ -90,15 +90,15 @@ class LogCheck:
             return
         self._submitted_jobs += len(jobs)
         end = first + len(jobs)
-        if first < self._next_id:
-            raise ValueError(f"first_id is {first}, and there are jobs up to {self._next_id - 1} already")
+        if self._there[first:end].any():
+            raise ValueError(f"first_id is {first}, and one of these {len(jobs)} jobs was submitted before")
         if end > self._submitted_jobs + MOST_UNUSED_IDS:
             raise ValueError(f"first_id is {first} after {self._submitted_jobs - len(jobs)} jobs")
         if end > len(self._there):
             more = np.zeros(max(end, 2 * len(self._there)) - len(self._there), dtype=np.int8)
             self._there = np.concatenate([self._there, more])
         self._there[first:end] = 1
-        self._next_id = end
+        self._next_id = max(self._next_id, end)
 
     def _known(self, name: str, jobs: IntArray) -> None:
         """Jobs that were submitted."""

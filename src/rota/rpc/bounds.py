@@ -83,6 +83,7 @@ _BOUNDS: Mapping[str, Bound] = {
     "WhatIfRequest.mechanism": _NAME,
     "WhatIfRequest.submit": Bound(bytes=64 * _KB, entries=100),
     "WhatIfRequest.cancel": Bound(entries=100),
+    "WhatIfRequest.release": Bound(entries=100),
     "AddedServer.type": _NAME,
     "SettingsRequest.policy": _NAME,
     "SettingsRequest.mechanism": _NAME,

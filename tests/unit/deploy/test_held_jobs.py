@@ -181,7 +181,7 @@ def test_held_jobs_take_no_place_of_others_of_their_tenant():
     holds = harness.report_to_engine
     holds._limits = limits
 
-    held = holds._held_back(harness.recovered.state.cluster, harness.clock.now())
+    held = holds.held_back(harness.recovered.state.cluster, harness.clock.now())
 
     assert 1 not in held
     assert held[0].value == "held"

@@ -111,18 +111,28 @@ def test_one_failed_job_of_an_array_is_enough_to_cancel_those_after_it():
     assert explained(harness, 4).sentence == "comes after array 0 (2 of its jobs not over, 2 running)"
 
 
-def test_a_job_after_one_that_is_over_starts_or_is_refused():
-    harness = a_cluster()
-    submit(harness, {}, {})
+@pytest.mark.parametrize("retention", [Retention(), Retention(keep_finished_s=0.0, keep_finished_jobs=0)])
+def test_a_job_after_one_that_is_over_starts_or_is_cancelled_at_once(retention):
+    harness = EngineHarness(**PARTS, retention=retention)
+    harness.join("a", 4)
+    submit(harness, {}, {"array": "0-1"})
     harness.round()
     end(harness, 0)
-    harness.cancel(1)
+    harness.cancel(2)
     for _ in range(3):
         harness.round()
 
-    assert submit(harness, {"after": [0], "after_any": [1]}) == [2]
-    with pytest.raises(Refused, match="job 1 was cancelled, so nothing can come after it"):
-        submit(harness, {"after": [1]})
+    submit(harness, {"after": [0], "after_any": [2]}, {"after": [2]}, {"after": [1]}, {"after": [-2]})
+    harness.round()
+
+    assert 3 in running(harness)
+    known = {**harness.journal.finished, **harness.registry.jobs}
+    assert known[4].reason == "cancelled: it comes after job 2, which was cancelled (--after)"
+    assert known[5].reason == "cancelled: it comes after job 2 of array 1, which was cancelled (--after)"
+    assert known[6].phase is JobPhase.CANCELLED
+    spec = spec_from({"steps": 1, "profile": MODEL, "emulated": True, "after": [2]})
+    with pytest.raises(Refused, match="would not start, but be cancelled: it comes after job 2"):
+        harness.ask(lambda _: harness.requests.dry_run([spec]))
 
 
 @pytest.mark.parametrize("number", [1, 2, 999, 2**50])

@@ -41,6 +41,7 @@ operations = st.lists(
         st.tuples(st.just("trouble"), st.sampled_from(NODES), st.sampled_from(["its disk is full", ""])),
         st.tuples(st.just("set_clock"), st.sampled_from([-86400.0, 3600.0])),
         st.tuples(st.just("end"), st.sampled_from(NODES), st.sampled_from([o.value for o in AttemptOutcome])),
+        st.tuples(st.just("limited")),
         st.tuples(st.just("restart")),
         st.tuples(st.just("snapshot")),
         st.tuples(st.just("round")),
@@ -79,6 +80,11 @@ class History:
     def cancel(self, job):
         if job in self.harness.registry.jobs:
             self.harness.cancel(job)
+
+    def limited(self):
+        """A job that may only run for two rounds and a half."""
+        profile = MODELS[self.parts["profiles"]][0]
+        self.harness.submit(gpus=1, profile=profile, time_limit_s=25.0)
 
     def hold(self, job, undo):
         """Somebody holds a job, or releases it."""
@@ -204,7 +210,7 @@ def test_these_histories_have_every_kind_of_event_that_a_deployment_writes():
         ("submit", 1, 0, 2.0), ("round",), ("begin_saving", "a"), ("round",), ("set_clock", -86400.0),
         ("remove", "b"), ("round",), ("trouble", "a", "its disk is full"), ("round",), ("trouble", "a", ""),
         ("hold", 3, False), ("round",), ("hold", 3, True), ("submit", 1, 0, 1.0), ("hold", 5, False), ("round",),
-        ("hold", 5, True), ("round",),
+        ("hold", 5, True), ("round",), ("limited",), *[("round",)] * 6,
     ]:  # fmt: skip
         history.do(*what)
 

@@ -19,7 +19,9 @@ from rota.deploy.questions.futures import MOST_REMEMBERED, History, history_of
 from rota.deploy.questions.setup import Setup
 from rota.deploy.scheduler import archive
 from rota.deploy.scheduler.archive import JobArchive, JobFilter
+from rota.deploy.scheduler.predecessors import PredecessorCheck
 from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.submission import numbered_jobs
 
 _MOST_JOBS = 500
 """Waiting jobs in one answer; the oldest."""
@@ -59,6 +61,13 @@ class Answers:
             raise ConfigError(f"there is no job {number}")
         if job.over or job.final_phase is not None:
             raise ConfigError(f"job {number} is over: {(job.final_phase or job.phase).value}")
+        return job
+
+    def _any_job(self, number: int, tenant: str) -> Job:
+        """A job of a tenant, over or not."""
+        job = self._follower.recovered.registry.jobs.get(number) or self._archive.job(number)
+        if job is None or job.tenant != tenant:
+            raise ConfigError(f"there is no job {number}")
         return job
 
     def _why(self, question: Mapping[str, Any], _: float) -> Fields:
@@ -104,11 +113,15 @@ class Answers:
     def _what_if(self, question: Mapping[str, Any], _: float) -> Fields:
         tenant = question.get("tenant")
         fields = dict(question["change"])
-        for number in (fields.get("job", -1), *fields.get("cancel", ())):
+        for number in (fields.get("job", -1), *fields.get("cancel", ()), *fields.get("release", ())):
             if number >= 0:
                 self._job(int(number), tenant)
         fork = self._fork(question)
-        return {**self._times(fork), **what_if.what_if(fork, change_from(fields), tenant=tenant)}
+        change = change_from(fields)
+        registry = self._follower.recovered.registry
+        check = PredecessorCheck(registry, self._any_job, self._archive.phases)
+        check.check(numbered_jobs(change.submit, registry.next_job))
+        return {**self._times(fork), **what_if.what_if(fork, change, tenant=tenant)}
 
     # Who had how much
 
@@ -166,7 +179,8 @@ def change_from(fields: Mapping[str, Any]) -> Change:
     specs = tuple(spec_from(spec) for spec in values.pop("submit", ()))
     servers = tuple((str(gpu_type), int(gpus)) for gpu_type, gpus in values.pop("add_servers", ()))
     cancel = tuple(int(number) for number in values.pop("cancel", ()))
-    return Change(submit=specs, add_servers=servers, cancel=cancel, **values)
+    release = tuple(int(number) for number in values.pop("release", ()))
+    return Change(submit=specs, add_servers=servers, cancel=cancel, release=release, **values)
 
 
 def _rows(path: Path, kinds: tuple[str, ...], last: int) -> Iterator[Mapping[str, Any]]:

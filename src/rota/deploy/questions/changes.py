@@ -8,12 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import AttemptOutcome, StopReason
-from rota.deploy.events import AttemptEnded, AttemptStopping, CancelAsked, JobAccepted, NodeDrained, NodeJoined
+from rota.deploy.events import (
+    AttemptEnded,
+    AttemptStopping,
+    CancelAsked,
+    JobAccepted,
+    JobReleased,
+    NodeDrained,
+    NodeJoined,
+)
 from rota.deploy.questions.facts import fact_of
 from rota.deploy.questions.fork import Fork
+from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.submission import numbered_jobs
 from rota.engine.trigger import Trigger
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
@@ -33,6 +44,8 @@ class Change:
     gpus: int = 0
     weight: float = 0.0
     cancel: tuple[int, ...] = ()
+    release: tuple[int, ...] = ()
+    """Jobs that are held."""
     submit: tuple[JobSpec, ...] = ()
     add_servers: tuple[tuple[str, int], ...] = ()
     """(type, GPUs) of each."""
@@ -52,7 +65,8 @@ class Change:
             asked += [f"weight {self.weight:g}"] if self.weight else []
             said.append(f"submit job {self.job} again with {' and '.join(asked)}, and cancel it as it is")
         said += [f"cancel job {number}" for number in self.cancel]
-        said += [f"submit {spec.label}" for spec in self.submit]
+        said += [f"release job {number}" for number in self.release]
+        said += [f"submit {_entry_words(spec)}" for spec in self.submit]
         said += [f"add a server with {gpus} GPUs of {gpu_type}" for gpu_type, gpus in self.add_servers]
         said += [f"drain {self.drain}"] if self.drain else []
         said += [f"let jobs back on {self.undrain} (rota drain {self.undrain} --undo)"] if self.undrain else []
@@ -82,7 +96,13 @@ def made(fork: Fork, change: Change) -> Changed:
     replaced = _submit_again(fork, registry, change)
     for number in change.cancel:
         _cancel(fork, registry, number)
-    new = tuple(_submit(fork, registry, spec) for spec in change.submit)
+    for number in change.release:
+        registry.apply(JobReleased(at=fork.now, job=number, by=ASKER))
+    entries = numbered_jobs(change.submit, registry.next_job)
+    new = tuple(_submit(fork, registry, entry.spec, entry.array) for entry in entries)
+    while hopeless := hopeless_dependents(registry, fork.now):
+        for event in hopeless:
+            registry.apply(event)
     for gpu_type, gpus in change.add_servers:
         _add_server(fork, registry, gpu_type, gpus)
     for name, drained in ((change.drain, True), (change.undrain, False)):
@@ -107,11 +127,16 @@ def _submit_again(fork: Fork, registry: Registry, change: Change) -> dict[int, i
     return {change.job: _submit(fork, registry, spec)}
 
 
-def _submit(fork: Fork, registry: Registry, spec: JobSpec) -> int:
+def _entry_words(spec: JobSpec) -> str:
+    return f"{spec.label}, {array_size(spec.array)} times" if spec.array else spec.label
+
+
+def _submit(fork: Fork, registry: Registry, spec: JobSpec, array: int = -1) -> int:
     profile = fork.setup.catalogue.named(spec.scheduled_profile)
     fork.setup.catalogue.check(profile, spec.gpus)
     number = registry.next_job
-    registry.apply(JobAccepted(at=fork.now, job=number, spec=replace(spec, profile=profile), by=ASKER))
+    accepted = JobAccepted(at=fork.now, job=number, spec=replace(spec, profile=profile), by=ASKER, array=array)
+    registry.apply(accepted)
     fact = fact_of(registry, registry.jobs[number], fork.now, 0, fork.setup.time_scale, fork.around_s)
     fork.facts = {**fork.facts, number: fact}
     return number

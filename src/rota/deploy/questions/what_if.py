@@ -15,6 +15,7 @@ from rota.core.events import Event, JobsDropped, JobsFinished, JobsParked, JobsR
 from rota.core.ports import Handler
 from rota.deploy.questions.changes import Change, Changed, as_fields, made
 from rota.deploy.questions.fork import Fork, Future
+from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
 
 _SAME_S = 1e-6
 """Seconds that make no difference."""
@@ -29,6 +30,8 @@ class Side:
 
     ends: Mapping[int, float]
     starts: Mapping[int, float]
+    places: Mapping[int, Mapping[str, int]]
+    """GPUs by server, where they start."""
     complete: bool
     reached: float
 
@@ -50,7 +53,7 @@ def what_if(fork: Fork, change: Change, *, tenant: str | None) -> dict[str, Any]
         "all": _compared(fork, there, before, after),
         "tenants": [{"tenant": name, **_compared(fork, jobs, before, after)} for name, jobs in tenants.items()],
         "jobs": _of_jobs(fork, there, tenant, before, after),
-        "submitted": [_new_job(fork, number, after) for number in changed.submitted],
+        "submitted": [_new_job(changed.fork, number, after) for number in changed.submitted],
         "preempted": _preempted(fork, (stopped_before, stopped_after), tenant),
         "complete": before.complete and after.complete,
         "lengths_unknown": sum(1 for fact in fork.facts.values() if fact.why_unknown),
@@ -98,6 +101,7 @@ def _side(future: Future, names: Mapping[int, int]) -> Side:
     return Side(
         ends={names.get(number, number): at for number, at in future.story.ends.items()},
         starts={names.get(number, number): at for number, at in future.story.starts.items()},
+        places={names.get(number, number): servers for number, servers in future.story.places.items()},
         complete=future.complete,
         reached=future.reached,
     )
@@ -144,7 +148,23 @@ def _of_jobs(fork: Fork, jobs: Sequence[int], tenant: str | None, before: Side, 
 
 def _new_job(fork: Fork, number: int, after: Side) -> dict[str, Any]:
     start = _from(fork, after.starts.get(number))
-    return {"job": number, "start_in_s": start, "end_in_s": _from(fork, after.ends.get(number))}
+    return {
+        "job": number,
+        "start_in_s": start,
+        "end_in_s": _from(fork, after.ends.get(number)),
+        "where": dict(after.places.get(number, {})),
+        "reason": "" if start is not None else _why_not(fork, number),
+    }
+
+
+def _why_not(fork: Fork, number: int) -> str:
+    """Why a new job does not start as things are."""
+    registry = fork.registry
+    job = None if registry is None else registry.jobs.get(number)
+    if registry is None or job is None:
+        return ""
+    cluster = cluster_as_it_is(registry, fork.now, time_scale=fork.setup.time_scale)
+    return Reasons(cluster, fork.setup.catalogue, registry=registry).explain(job).reason
 
 
 def _from(fork: Fork, at: float | None) -> float | None:

@@ -38,11 +38,18 @@ def _smoothed(usual: float, value: float) -> float:
 
 def close_account(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:
     """All that a job learns from the end of an attempt."""
+    count_time(job, attempt, event)
     remember_end(job, attempt, event)
     count_outcome(job, event)
     count_lost_work(job, event)
     count_stalls(job, event)
     learn_times(usual, job, attempt, event)
+
+
+def count_time(job: Job, attempt: Attempt, event: AttemptEnded) -> None:
+    """How long it ran; on a server that was lost, not beyond its lease."""
+    end = min(event.at, attempt.lease_until) if event.outcome is AttemptOutcome.LOST else event.at
+    job.ran_s += max(0.0, end - attempt.started)
 
 
 def count_lost_work(job: Job, event: AttemptEnded) -> None:
@@ -99,6 +106,8 @@ def count_outcome(job: Job, event: AttemptEnded) -> None:
         job.last_cut = event.detail
     elif event.outcome is AttemptOutcome.LOST:
         job.losses += 1
+    elif event.outcome is AttemptOutcome.TIME_LIMIT:
+        job.reason = event.detail
     elif job.final_phase is None:
         job.restarts += 1
         job.failures += 1

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rota.core.errors import OutputError
+from rota.deploy.scheduler import time_limits
 from rota.deploy.scheduler.agent_reports import events_of_attempt
 from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.failure_detection import FailureDetector
@@ -180,6 +181,9 @@ class ControlLoop:
                     scale = self._clock.scale
                     self._recorder.apply(events_of_attempt(self._registry, self._heartbeats, job, now, scale))
             self._recorder.apply(self._failures.hung_attempts(now))
+        with self.surviving("time limits"):
+            self._recorder.apply(time_limits.warnings(self._registry, now))
+            self._recorder.apply(time_limits.stops(self._registry, now))
         with self.surviving("retention"):
             jobs = jobs_to_archive(self._registry, self._options.retention, now, self._clock.scale)
             if jobs:

@@ -46,6 +46,8 @@ class TaskOrder:
     """Whether the job will not go on after this attempt."""
     array: int = -1
     """Number of the first job of its array; -1: it is in none."""
+    time_left_s: float = 0.0
+    """Engine seconds that the job may run, from the start of this attempt; 0: no limit."""
     spec: JobSpec = field(compare=False)
 
 
@@ -153,5 +155,6 @@ class OrderBoard:
             grace_s=save_grace_s(job, attempt),
             job_over=job.ending,
             array=job.array,
+            time_left_s=max(job.spec.time_limit_s - job.ran_s, 0.0),
             spec=self._secrets.filled(job),
         )

@@ -5,8 +5,8 @@ finished; once one of them failed or was cancelled, the job can never start and 
 along the chain. `--after-any` only needs them to be over. The number of the first job of an array stands for all of
 them.
 
-A predecessor that is not in memory is over and ended as it should: that was checked when the job was submitted, and
-jobs that others wait for do not leave memory before (`retention`).
+A predecessor that is not in memory is over and ended as it should: a job after one that did not is cancelled when it is
+submitted, and jobs that others wait for do not leave memory before (`retention`).
 """
 
 from __future__ import annotations
@@ -47,18 +47,17 @@ class Predecessors:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._known: dict[int, Ending] = {}
+        self._known: dict[int, frozenset[Ending]] = {}
 
-    def ending(self, number: int) -> Ending:
-        """How far a job is, or a whole array. Bad news come first: one job of an array is enough."""
+    def _endings(self, number: int) -> frozenset[Ending]:
+        """How far a job is, or the jobs of an array."""
         if number not in self._known:
-            endings = {ending_of(job) for job in self._registry.queue.members(number)}
-            worst = [ending for ending in (Ending.BADLY, Ending.OPEN) if ending in endings]
-            self._known[number] = worst[0] if worst else Ending.WELL
+            self._known[number] = frozenset(ending_of(job) for job in self._registry.queue.members(number))
         return self._known[number]
 
-    def _over(self, number: int) -> bool:
-        return all(ending_of(job) is not Ending.OPEN for job in self._registry.queue.members(number))
+    def is_open(self, number: int) -> bool:
+        """Whether a job, or one of an array, is not over."""
+        return Ending.OPEN in self._endings(number)
 
     def met(self, job: Job) -> bool:
         """Whether all that a job comes after is over, and as it should."""
@@ -66,11 +65,11 @@ class Predecessors:
 
     def open_ones(self, job: Job) -> list[int]:
         """Jobs and arrays that it comes after and that are not over."""
-        return [number for number in (*job.spec.after, *job.spec.after_any) if not self._over(number)]
+        return [number for number in (*job.spec.after, *job.spec.after_any) if self.is_open(number)]
 
     def failed(self, job: Job) -> int | None:
-        """The first of the jobs and arrays that had to finish and did not; None if there is none."""
-        return next((number for number in job.spec.after if self.ending(number) is Ending.BADLY), None)
+        """The first of the jobs and arrays that had to finish and did not; one job of an array is enough."""
+        return next((number for number in job.spec.after if Ending.BADLY in self._endings(number)), None)
 
 
 def hopeless_dependents(registry: Registry, now: float) -> list[CancelAsked]:
@@ -91,7 +90,11 @@ def _why(registry: Registry, number: int) -> str:
     """The reason of a cancellation."""
     bad = [job for job in registry.queue.members(number) if ending_of(job) is Ending.BADLY]
     of_array = f" of array {number}" if number in registry.queue.arrays else ""
-    return f"cancelled: it comes after job {bad[0].id}{of_array}, which {_in_words(_phase(bad[0]))} (--after)"
+    return _never(bad[0].id, of_array, _phase(bad[0]))
+
+
+def _never(number: int, of_array: str, phase: JobPhase) -> str:
+    return f"cancelled: it comes after job {number}{of_array}, which {_in_words(phase)} (--after)"
 
 
 def _phase(job: Job) -> JobPhase:
@@ -118,30 +121,28 @@ class PredecessorCheck:
     archived_phases: Callable[[Iterable[int]], Mapping[int, JobPhase]]
     """How jobs ended that left memory."""
 
-    def check(self, jobs: Sequence[NumberedJob]) -> None:
-        """Refused if a job comes after one that its tenant does not have, or after one that had to finish and did not.
+    def check(self, jobs: Sequence[NumberedJob]) -> dict[int, str]:
+        """Refused if a job comes after one that its tenant does not have. Jobs that can never start, and why.
 
         One of another tenant is refused with the words for one that is not there.
         """
         owners = {job.number: job.spec.tenant for job in jobs}
-        for spec in {id(job.spec): job.spec for job in jobs}.values():
+        reasons: dict[int, str] = {}
+        for spec in {id(job.spec): job.spec for job in jobs if job.spec.after or job.spec.after_any}.values():
+            before = [number for number in (*spec.after, *spec.after_any) if number not in owners]
+            known = {number: self.look(number, spec.tenant or "default") for number in before}
             for number in (*spec.after, *spec.after_any):
-                if number not in owners:
-                    self.look(number, spec.tenant or "default")
-                elif owners[number] != spec.tenant:
+                if owners.get(number, spec.tenant) != spec.tenant:
                     raise Refused("NOT_FOUND", f"there is no job {number}")
-            for number in spec.after:
-                if number not in owners:
-                    self._check_end(self.look(number, spec.tenant or "default"))
+            failed = (self._failed(known[number]) for number in spec.after if number in known)
+            reasons[id(spec)] = next((reason for reason in failed if reason), "")
+        return {job.number: reasons[id(job.spec)] for job in jobs if reasons.get(id(job.spec))}
 
-    def _check_end(self, job: Job) -> None:
-        for number, phase in self._ends(job).items():
-            if phase is not JobPhase.FINISHED:
-                raise Refused(
-                    "FAILED_PRECONDITION",
-                    f"no job was accepted: job {number} {_in_words(phase)}, so nothing can come after it; "
-                    "submit it again first, or use --after-any, which only needs it to be over",
-                )
+    def _failed(self, job: Job) -> str:
+        """Why nothing can come after a job, or the array of which it is the first; empty: something can."""
+        bad = ((number, phase) for number, phase in self._ends(job).items() if phase is not JobPhase.FINISHED)
+        of_array = f" of array {job.id}" if job.array == job.id else ""
+        return next((_never(number, of_array, phase) for number, phase in bad), "")
 
     def _ends(self, job: Job) -> dict[int, JobPhase]:
         """How the job ended, or the jobs of the array of which it is the first; those that are over."""

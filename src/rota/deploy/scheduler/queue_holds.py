@@ -66,26 +66,38 @@ def _beyond_limit(members: Iterable[Job], ready: Callable[[Job], bool]) -> list[
     return pending[max(limit - running, 0) :]
 
 
-def hold_sentence(registry: Registry, job: Job, hold: QueueHold) -> str:
-    """Why a job is held back, for its owner."""
-    if hold is QueueHold.HELD:
-        who = f"{job.held_by}; only an administrator can release it" if job.held_by_admin else job.held_by
-        return f"held by {who} (rota release {job.id})"
-    if hold is QueueHold.DEPENDENCY:
-        return _waits_for(registry, job)
-    limit = array_indices(job.spec.array).limit
-    return f"{limit:,} jobs of array {job.array} run, as many as may at the same time (--array {job.spec.array})"
+class HoldSentences:
+    """Says why jobs are held back. Made anew for every request, so that an array is counted once for all after it."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._before = Predecessors(registry)
+        self._words: dict[int, str] = {}
+
+    def of(self, job: Job, hold: QueueHold) -> str:
+        """Why a job is held back, for its owner."""
+        if hold is QueueHold.HELD:
+            who = f"{job.held_by}; only an administrator can release it" if job.held_by_admin else job.held_by
+            return f"held by {who} (rota release {job.id})"
+        if hold is QueueHold.DEPENDENCY:
+            return self._waits_for(job)
+        limit = array_indices(job.spec.array).limit
+        return f"{limit:,} jobs of array {job.array} run, as many as may at the same time (--array {job.spec.array})"
+
+    def _waits_for(self, job: Job) -> str:
+        open_ones = self._before.open_ones(job)
+        named = ", ".join(self._predecessor(number) for number in open_ones[:_MOST_NAMED])
+        more = f" and {len(open_ones) - _MOST_NAMED:,} more" if len(open_ones) > _MOST_NAMED else ""
+        return f"comes after {named}{more}"
+
+    def _predecessor(self, number: int) -> str:
+        """One of the jobs or arrays that a job comes after, and how it is."""
+        if number not in self._words:
+            self._words[number] = _how_it_is(self._registry, number)
+        return self._words[number]
 
 
-def _waits_for(registry: Registry, job: Job) -> str:
-    open_ones = Predecessors(registry).open_ones(job)
-    named = ", ".join(_predecessor(registry, number) for number in open_ones[:_MOST_NAMED])
-    more = f" and {len(open_ones) - _MOST_NAMED:,} more" if len(open_ones) > _MOST_NAMED else ""
-    return f"comes after {named}{more}"
-
-
-def _predecessor(registry: Registry, number: int) -> str:
-    """One of the jobs or arrays that a job comes after, and how it is."""
+def _how_it_is(registry: Registry, number: int) -> str:
     members = [job for job in registry.queue.members(number) if ending_of(job) is Ending.OPEN]
     if number not in registry.queue.arrays:
         return f"job {number} ({members[0].phase.value})" if members else f"job {number}"

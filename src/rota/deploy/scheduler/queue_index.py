@@ -67,6 +67,9 @@ class QueueIndex:
         job.note(event)
         self.held.discard(event.job)
 
+    def _limit_near(self, event: deploy_events.TimeLimitNear) -> None:
+        self._jobs[event.job].limit_told = True
+
     def _archived(self, event: deploy_events.JobsArchived) -> None:
         self.dependents.difference_update(event.jobs)
         self.held.difference_update(event.jobs)
@@ -83,4 +86,5 @@ class QueueIndex:
         deploy_events.JobsArchived: _archived,
         deploy_events.JobHeld: _held,
         deploy_events.JobReleased: _released,
+        deploy_events.TimeLimitNear: _limit_near,
     }

@@ -3,6 +3,7 @@
 Pure: computed on request from the registry, the catalogue and the time, so it is there as soon as the job is, and never
 older than the question. The codes:
 
+    time-limit             it has failed, as it ran for as long as it may
     ending                 its end is decided, and what is left of it is being stopped
     secrets-missing        values of its environment are not there (`secrets`)
     back-off               it failed, and is tried again after a pause
@@ -32,9 +33,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rota.core.lifecycle import JobPhase
+from rota.core.lifecycle import AttemptOutcome, JobPhase
 from rota.deploy.scheduler.catalogue import OpenCatalogue
-from rota.deploy.scheduler.queue_holds import hold_sentence, queue_holds
+from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import TenantLimits
@@ -65,6 +66,7 @@ class ReasonCode(str, Enum):
     OUTRANKED = "outranked"
     STOPPING = "stopping"
     HELD_BY_LEASE = "held-by-lease"
+    TIME_LIMIT = "time-limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,14 @@ class Explanation:
     @classmethod
     def of_archived(cls, job: Job) -> Explanation:
         """How a job that left memory ended."""
-        return cls(job.phase, ReasonCode.NONE, job.reason)
+        return cls(job.phase, code_of_end(job), job.reason)
+
+
+def code_of_end(job: Job) -> ReasonCode:
+    """The code of a job that is over: none, but where its time limit ended it."""
+    last = job.attempts[-1].outcome if job.attempts else ""
+    by_limit = (job.final_phase or job.phase) is JobPhase.FAILED and last == AttemptOutcome.TIME_LIMIT.value
+    return ReasonCode.TIME_LIMIT if by_limit else ReasonCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +188,7 @@ class Reasons:
         self._missing = missing
         self._fitting: dict[tuple[str, int], _Fit] = {}
         self._limits = limits or TenantLimits(Tenants())
-        self._registry = registry
+        self._sentences = None if registry is None else HoldSentences(registry)
         self._queue = {} if registry is None else queue_holds(registry, self._ready)
         self._held = {} if registry is None else self._limits.held_back(registry, self._free)
 
@@ -187,7 +196,7 @@ class Reasons:
         """How a job is, and why."""
         phase = shown_phase(job)
         if phase.final:
-            return Explanation(phase, ReasonCode.NONE, job.reason)
+            return Explanation(phase, code_of_end(job), job.reason)
         if job.attempt is not None:
             return self._of_attempt(job, job.attempt, phase)
         return self._secrets(job) or self._own_hold(job) or self._back_off(job) or self._place(job)
@@ -245,10 +254,10 @@ class Reasons:
 
     def _own_hold(self, job: Job) -> Explanation | None:
         """What its owner said about when it starts."""
-        if self._registry is None or job.id not in self._queue:
+        if self._sentences is None or job.id not in self._queue:
             return None
         hold = self._queue[job.id]
-        return Explanation(JobPhase.WAITING, ReasonCode(hold.value), hold_sentence(self._registry, job, hold))
+        return Explanation(JobPhase.WAITING, ReasonCode(hold.value), self._sentences.of(job, hold))
 
     def _place(self, job: Job) -> Explanation:
         fit = self._fit(job)

@@ -33,6 +33,7 @@ from rota.deploy.events import (
     NodeLost,
     NodeTroubled,
     StepsSaved,
+    TimeLimitNear,
     to_fields,
 )
 from rota.deploy.scheduler.heartbeats import Heartbeats
@@ -65,6 +66,7 @@ _QUIET = (
     JobCanSave,
     AttemptSaving,
     ClockSet,
+    TimeLimitNear,
 )
 """Events that change nothing for what should run before the next round."""
 

@@ -189,6 +189,10 @@ class Job:
     """Who holds it: it does not start until it is released; empty: nobody."""
     held_by_admin: bool = False
     """Whether only an administrator can release it."""
+    ran_s: float = 0.0
+    """Engine seconds of its attempts that are over."""
+    limit_told: bool = False
+    """Whether it was said that its time limit is near."""
 
     @property
     def saves(self) -> bool:

@@ -23,7 +23,7 @@ from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats
 from rota.deploy.scheduler.node_identity import in_use, may_take_over
 from rota.deploy.scheduler.node_offers import OfferedNode, Refused, as_declared, check_amounts, joined
 from rota.deploy.scheduler.node_remarks import address_remark, type_remark
-from rota.deploy.scheduler.predecessors import PredecessorCheck
+from rota.deploy.scheduler.predecessors import SCHEDULER, PredecessorCheck
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.secrets import SecretStore
@@ -89,8 +89,7 @@ class Requests:
         if known is not None:
             return [], lambda: known
         jobs = self._numbered(specs)
-        self._predecessors.check(jobs)
-        self._limits.check([job.spec for job in jobs])
+        never = self._check_jobs(jobs)
         numbers = [job.number for job in jobs]
         kept = self._keep_secrets({job.number: job.spec for job in jobs})
         events: list[DeployEvent] = [
@@ -105,7 +104,23 @@ class Requests:
             )
             for job in jobs
         ]
+        events += [CancelAsked(at=now, job=number, by=SCHEDULER, reason=never[number]) for number in never]
         return events, lambda: numbers
+
+    def dry_run(self, specs: Sequence[JobSpec]) -> Answer:
+        """Refuse what `submit` would refuse, and accept nothing; the numbers that the jobs would have."""
+        jobs = self._numbered(specs)
+        never = self._check_jobs(jobs)
+        for number, reason in never.items():
+            raise Refused("FAILED_PRECONDITION", f"job {number} would not start, but be {reason}")
+        numbers = [job.number for job in jobs]
+        return [], lambda: numbers
+
+    def _check_jobs(self, jobs: Sequence[NumberedJob]) -> dict[int, str]:
+        """Refused if jobs may not be accepted; those that can never start, and why."""
+        never = self._predecessors.check(jobs)
+        self._limits.check([job.spec for job in jobs])
+        return never
 
     def _numbered(self, specs: Sequence[JobSpec]) -> list[NumberedJob]:
         """All jobs of a submission with their numbers, or Refused."""

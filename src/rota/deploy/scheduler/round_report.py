@@ -110,7 +110,7 @@ class RoundReport:
         cluster = cluster_now(self._registry, self._declared, self._catalogue)
         target = state.cluster if cluster is None else cluster
         events: list[Event] = [*self._ran(state, now, since), *self._progress(known, now), *_ended(over, now)]
-        held = self._held_back(cluster, now)
+        held = self.held_back(cluster, now)
         events += self._aside(rest, cluster, held, now)
         if target != state.cluster:
             events.append(ClusterChanged(at=now, cluster=target))
@@ -160,7 +160,7 @@ class RoundReport:
         steps = np.array([job.saved_step - job.reported_steps for job in news], dtype=np.float64)
         return [ProgressMade(at=now, jobs=_ids(news), steps=steps)]
 
-    def _held_back(self, cluster: Cluster | None, now: float) -> Mapping[int, Hold | QueueHold]:
+    def held_back(self, cluster: Cluster | None, now: float) -> Mapping[int, Hold | QueueHold]:
         """Jobs that could start and must not: their owners say so, or their tenant has all that it may have."""
 
         def could_start(job: Job) -> bool:
@@ -252,6 +252,11 @@ def _ended(over: list[Job], now: float) -> list[Event]:
             reasons.setdefault(job.reason, []).append(job)
     events += [JobsDropped(at=now, jobs=_ids(group), reason=reason) for reason, group in reasons.items()]
     return events
+
+
+def table_of(job: Job) -> Jobs:
+    """One job as the engine hears of it."""
+    return _table([job])
 
 
 def _ids(jobs: list[Job]) -> IntArray:

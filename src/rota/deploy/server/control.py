@@ -63,6 +63,8 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
+        if request.dry_run:
+            return pb.SubmitReply(jobs=await self._do(what, lambda _: requests.dry_run(specs)))
         jobs = await self._do(what, lambda now: requests.submit(specs, caller.name, key, now))
         return pb.SubmitReply(jobs=jobs)
 

@@ -22,6 +22,7 @@ from rota.deploy.scheduler.records import AttemptRecord, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import OfferedNode
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.scheduler.time_limits import near_words, ran_s
 from rota.deploy.security.audit import harmless
 from rota.deploy.server.handlers import Caller
 from rota.rpc import rota_pb2 as pb
@@ -134,6 +135,7 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
         messages=[pb.GangMessage(id=message.id, rank=message.rank, json=message.json) for message in order.messages],
         grace_s=order.grace_s,
         job_over=order.job_over,
+        time_left_s=clock.wall_seconds(order.time_left_s),
         array=order.array if order.array >= 0 else None,
     )
 
@@ -172,12 +174,13 @@ def job_message(
         lost_s=job.lost_s,
         longest_save_s=job.longest_save_s,
         restart_cost_s=restart_cost_s(job),
-        warning=job.warning,
+        warning=job.warning or near_words(job, clock.now()),
         last_cut=job.last_cut,
         compute_s=job.compute_s + spent.compute_s,
         prepare_s=job.prepare_s + spent.prepare_s,
         storage_s=job.storage_s + spent.storage_s,
         held_by=job.held_by,
+        ran_s=ran_s(job, clock.now()),
         array=job.array if job.array >= 0 else None,
         array_index=array_indices(job.spec.array).index(job.id - job.array) if job.array >= 0 else 0,
     )

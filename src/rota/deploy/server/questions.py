@@ -98,6 +98,7 @@ def _change(request: pb.WhatIfRequest, caller: Caller) -> dict[str, Any]:
         "gpus": request.gpus,
         "weight": request.weight,
         "cancel": list(request.cancel),
+        "release": list(request.release),
         "add_servers": [(server.type, server.gpus) for server in request.add_servers],
         "drain": request.drain,
         "undrain": request.undrain,

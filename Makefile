@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: access-matrix bench chaos clean demo docs emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv
+.PHONY: access-matrix bench chaos clean dashboard-load demo docs emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -23,6 +23,7 @@ help:
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make profile-checks  what the data path and rota profile promise, on this machine (ONLY=known,storage,burners: of rota profile)"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
+	@echo "make dashboard-load  the dashboard and rota jobs with 10,000 jobs on 1,000 GPUs"
 	@echo "make access-matrix  the table of callers and calls in docs/security.md, from a real scheduler"
 	@echo "make docs    the documentation as a site that can be searched without a network, in site/index.html"
 	@echo "make lint    style, types, import rules"
@@ -37,7 +38,7 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard src/rota/kernels/*.[ch]) | $(BIN)/python
 	@echo "== install =="
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dashboard,dev]'
 	@touch $@
 
 demo: $(STAMP)
@@ -104,7 +105,7 @@ lock: $(STAMP)
 	@echo "== lock =="
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra deploy --extra plot --python-version 3.11 --generate-hashes \
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra deploy --extra plot --extra dashboard --python-version 3.11 --generate-hashes \
 	  --upgrade --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements/release.txt
 
 slurm: $(STAMP)
@@ -115,6 +116,10 @@ slurm: $(STAMP)
 bench: $(STAMP)
 	@echo "== bench =="
 	$(BIN)/python benchmarks/run.py
+
+dashboard-load: $(STAMP)
+	@echo "== dashboard-load =="
+	$(BIN)/python benchmarks/dashboard.py $(if $(PICTURES),--pictures $(PICTURES))
 
 emulation: $(STAMP)
 	@echo "== emulation =="

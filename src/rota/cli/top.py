@@ -125,7 +125,7 @@ def _after(view: View, keys: list[str], watcher: Watcher, console: Console) -> V
     rows = rows_that_fit(watcher.picture, console.size.width, console.size.height)
     for key in keys:
         view = view.after(key, rows)
-    return view
+    return view.within(watcher.picture, rows)
 
 
 def _draw(console: Console, watcher: Watcher, view: View) -> None:

@@ -57,6 +57,11 @@ class View:
         step = {"down": 1, "j": 1, "up": -1, "k": -1, "pagedown": rows, " ": rows, "pageup": -rows}.get(key, 0)
         return replace(self, first=max(0, self.first + step))
 
+    def within(self, picture: Picture, rows: int) -> View:
+        """The same, not beyond the last row."""
+        _, total = table(picture, TableQuery(show=self.show, sort=self.sort))
+        return replace(self, first=min(self.first, max(0, total - rows)))
+
 
 def frame(picture: Picture, view: View, *, width: int, height: int | None, now: float) -> list[Text]:
     """The lines of the screen; `height` None: as many as there are. `now` is the wall time in seconds since 1970."""

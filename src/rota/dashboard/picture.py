@@ -106,8 +106,8 @@ class Picture:
     """All that is known; nothing in it changes."""
 
     version: int = 0
-    away: str = "the scheduler was not asked yet"
-    """Why the scheduler does not answer; empty: it does."""
+    away: str = ""
+    """Why the scheduler does not answer; empty: it does, or was not asked yet."""
     away_since: float = 0.0
     """Wall clock, seconds since 1970."""
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -221,6 +221,8 @@ def cells(gpus: int, held: Mapping[str, Sequence[int]], busy: int) -> list[int]:
 
 def health(picture: Picture) -> Health:
     """The sentence at the top."""
+    if not picture.away_since and not picture.known:
+        return Health(level="warn", sentence="Asking the scheduler ...")
     if picture.away:
         return Health(level="bad", sentence=f"The scheduler does not answer: {picture.away}")
     nodes = list(picture.nodes.values())

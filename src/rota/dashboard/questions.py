@@ -16,6 +16,8 @@ _BUSY = "ask one at a time"
 """How the refusal of a question ends while another one of the tenant is being answered, perhaps from a terminal."""
 _PATIENCE_S = 20.0
 _AGAIN_S = 0.3
+_ETA_CPU_S = 3.0
+"""CPU seconds that estimates of one refresh may take, so that what somebody clicks on does not wait for long."""
 
 Answer = dict[str, Any]
 
@@ -33,7 +35,7 @@ class Questions:
 
     def eta(self, jobs: list[int], futures: int) -> Answer:
         """When jobs start."""
-        return self._ask(lambda: self._client.eta(jobs, futures=futures, starts_only=True))
+        return self._ask(lambda: self._client.eta(jobs, futures=futures, starts_only=True, cpu_s=_ETA_CPU_S))
 
     def occupancy(self, after: int) -> Answer:
         """Changes of who holds which GPUs."""

@@ -52,6 +52,7 @@ def _listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((LOOPBACK, port))
+        listening.listen()  # before anybody is told the link
     except OSError as error:
         listening.close()
         problem = f"cannot listen on {LOOPBACK}:{port}: {error.strerror}"

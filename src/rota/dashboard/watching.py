@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LIVE = tuple(phase.value for phase in JobPhase if not phase.final)
+_WAITING = frozenset(phase.value for phase in JobPhase) - RUNNING - OVER
 _STATUS = (
     "version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished",
     "failed", "cancelled", "last_decision_s", "late_solves", "failed_decisions", "last_failed_decision_s",
@@ -148,7 +148,7 @@ class Watcher:
         changes: dict[str, Any] = {
             "away": "",
             "away_since": 0.0,
-            "status": {name: getattr(status, name) for name in _STATUS},
+            "status": _status_fields(status),
             "decisions": self._with_new_decisions(status.decisions),
         }
         if rows:
@@ -159,14 +159,17 @@ class Watcher:
 
     def _read_all(self, status: Any) -> None:
         """Everything anew: at first, and after a scheduler was away."""
-        live = self._client.page(_LIVE)
-        ended = self._client.page(sorted(OVER), limit=_ENDED_AT_FIRST)
-        nodes = self._client.nodes()
-        rows = {info.job: job_row(info) for info in (*ended.jobs, *live.jobs)}
+        rows: dict[int, JobRow] = {}
+        nodes = {info.node: node_row(info) for info in self._client.nodes()}
         with self._lock:
             self._named.clear()
             self._events_after = status.events
-        self._publish(jobs=rows, nodes={info.node: node_row(info) for info in nodes}, etas={})
+        self._publish(away="", away_since=0.0, status=_status_fields(status), nodes=nodes, etas={})
+        for phases in (sorted(RUNNING), sorted(_WAITING)):  # what runs first: it is the map
+            rows |= {info.job: job_row(info) for info in self._client.page(phases).jobs}
+            self._publish(jobs=dict(rows))
+        ended = self._client.page(sorted(OVER), limit=_ENDED_AT_FIRST)
+        self._publish(jobs={**{info.job: job_row(info) for info in ended.jobs}, **rows})
         self._whole = True
 
     def _changed_rows(self) -> dict[int, JobRow]:
@@ -272,6 +275,10 @@ class Watcher:
         if str(event.get("event")).startswith("Node"):
             self._due["nodes"] = 0.0
         self.soon(numbers)
+
+
+def _status_fields(status: Any) -> dict[str, Any]:
+    return {name: getattr(status, name) for name in _STATUS}
 
 
 def _without_oldest(rows: dict[int, JobRow]) -> dict[int, JobRow]:

@@ -286,9 +286,20 @@ class Client:
         """Why a job waits: a code, a sentence, numbers, and changes that would place it."""
         return self._answer(self._stub.Why, pb.JobRequest(job=job))
 
-    def eta(self, jobs: Iterable[int] = (), *, futures: int | None = None, starts_only: bool = False) -> dict[str, Any]:
-        """When jobs start and end; all that wait if none are named. `starts_only` does not look for ends."""
-        return self._answer(self._stub.Eta, pb.EtaRequest(jobs=list(jobs), futures=futures, starts_only=starts_only))
+    def eta(
+        self,
+        jobs: Iterable[int] = (),
+        *,
+        futures: int | None = None,
+        starts_only: bool = False,
+        cpu_s: float = 0.0,
+    ) -> dict[str, Any]:
+        """When jobs start and end; all that wait if none are named.
+
+        `starts_only` does not look for ends. `cpu_s` bounds the CPU seconds for it, 0: as the operator says.
+        """
+        request = pb.EtaRequest(jobs=list(jobs), futures=futures, starts_only=starts_only, cpu_s=cpu_s)
+        return self._answer(self._stub.Eta, request)
 
     def eta_accuracy(self) -> dict[str, Any]:
         """How good estimates were so far."""

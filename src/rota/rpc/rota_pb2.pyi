@@ -445,16 +445,18 @@ class Answer(_message.Message):
     def __init__(self, json: _Optional[str] = ..., event: _Optional[int] = ..., cpu_s: _Optional[float] = ...) -> None: ...
 
 class EtaRequest(_message.Message):
-    __slots__ = ("jobs", "futures", "accuracy", "starts_only")
+    __slots__ = ("jobs", "futures", "accuracy", "starts_only", "cpu_s")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     FUTURES_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     STARTS_ONLY_FIELD_NUMBER: _ClassVar[int]
+    CPU_S_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedScalarFieldContainer[int]
     futures: int
     accuracy: bool
     starts_only: bool
-    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., futures: _Optional[int] = ..., accuracy: bool = ..., starts_only: bool = ...) -> None: ...
+    cpu_s: float
+    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., futures: _Optional[int] = ..., accuracy: bool = ..., starts_only: bool = ..., cpu_s: _Optional[float] = ...) -> None: ...
 
 class WhatIfRequest(_message.Message):
     __slots__ = ("job", "gpus", "weight", "add_servers", "drain", "undrain", "policy", "mechanism", "submit", "cancel", "release")

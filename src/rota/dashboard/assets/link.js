@@ -9,6 +9,7 @@ async function enter() {
   if (!given) return;
   history.replaceState(null, '', '/#overview');
   const answer = await fetch('/api/enter', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ secret: given[1] }) });
+  if (answer.ok || !key) sessionStorage.removeItem(KEY_PLACE);
   if (!answer.ok) { if (!key) throw new Error(await answer.text()); return; }
   key = (await answer.json()).key;
   sessionStorage.setItem(KEY_PLACE, key);

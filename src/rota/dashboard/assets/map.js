@@ -37,10 +37,13 @@ function serverBox(name, [type, state, remark, cells]) {
   return box;
 }
 
+// An administrator sees all jobs, so one that is not known yet has only just begun.
+const otherTenants = () => status.admin ? 'just starting' : 'other tenants';
+
 function serverRows(cells, remark) {
   const counts = new Map();
   for (const cell of cells) {
-    const label = cell === IDLE ? 'free' : Array.isArray(cell) ? `job ${cell[0]} of ${cell[1]}` : 'other tenants';
+    const label = cell === IDLE ? 'free' : Array.isArray(cell) ? `job ${cell[0]} of ${cell[1]}` : otherTenants();
     counts.set(label, (counts.get(label) || 0) + 1);
   }
   const rows = [...counts].map(([label, count]) => [label, `${count} GPU${count === 1 ? '' : 's'}`]);
@@ -77,7 +80,7 @@ function drawLegend(shown) {
   const item = (look, name, count) => el('span', { class: 'plain' }, el('i', { class: `patch ${look}` }), `${name}: ${count.toLocaleString('en')}`);
   const parts = mapState.by === 'tenant' ? most.slice(0, 16).map(([tenant, count]) => item(lookClass(lookOfTenant(tenant)), tenant, count)) : [el('span', { class: 'plain' }, 'colours repeat; point at a server to see its jobs')];
   if (mapState.by === 'tenant' && most.length > 16) parts.push(el('span', { class: 'plain' }, `and ${most.length - 16} more tenants`));
-  if (others) parts.push(item('others', 'other tenants', others));
+  if (others) parts.push(item('others', otherTenants(), others));
   parts.push(el('span', { class: 'plain' }, `free: ${free.toLocaleString('en')}`));
   byId('map-legend').replaceChildren(...parts);
 }

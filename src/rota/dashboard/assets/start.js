@@ -29,6 +29,7 @@ function lineChanged(problem) {
 }
 
 function route() {
+  if (location.hash.startsWith('#enter=')) { location.reload(); return; }  // a new link in the same tab
   leave();
   leave = () => {};
   hideTip();

@@ -235,9 +235,13 @@ class Scheduler:
             loop=self._loop,
             round_report=report,
             rules=self.rules,
-            take_solve_s=lambda: self._policy.take_solve_s(),
+            take_solve_s=self._take_solve_s,
         )
         self._world.stage_times = self._stage_times
+
+    def _take_solve_s(self) -> float:
+        """Wall seconds of the policy in force; another one may be by the next round."""
+        return self._policy.take_solve_s()
 
     # Checkpoints
 

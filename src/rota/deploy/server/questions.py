@@ -39,7 +39,9 @@ class QuestionDesk:
             if not 0 <= request.futures <= _MOST_FUTURES:
                 raise ConfigError(f"futures is {request.futures}; give 0 to {_MOST_FUTURES}")
             asked["futures"] = request.futures
-        return await self._ask(caller, kind="eta", **asked)
+        if request.cpu_s < 0:
+            raise ConfigError(f"cpu_s is {request.cpu_s:g}; give CPU seconds above 0, or 0 for as many as there may be")
+        return await self._ask(caller, request.cpu_s, kind="eta", **asked)
 
     async def what_if(self, request: pb.WhatIfRequest, caller: Caller) -> pb.Answer:
         """Who gains and who loses by a change."""
@@ -69,14 +71,14 @@ class QuestionDesk:
             )
         return await self._ask(caller, kind="occupancy", after=request.after)
 
-    async def _ask(self, caller: Caller, **question: Any) -> pb.Answer:
+    async def _ask(self, caller: Caller, most_cpu_s: float = 0.0, **question: Any) -> pb.Answer:
         scheduler = self._scheduler
         question |= {
             "now": scheduler.clock.now(),
             "live_steps": scheduler.heartbeats.live_steps(),
             "tenant": None if caller.admin else caller.tenant,
         }
-        answer = await self._questions.ask(question, caller.tenant)
+        answer = await self._questions.ask(question, caller.tenant, most_cpu_s)
         event = int(answer.pop("event", 0))
         cpu_s = float(answer.pop("cpu_s", 0.0))
         return pb.Answer(json=json.dumps(answer), event=event, cpu_s=cpu_s)

@@ -317,6 +317,21 @@ class SettingsChanged:
     """All settings in force from now on, as in `ServiceStarted`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsLost:
+    """The journal may lack its newest events: it comes from a backup, or from a standby that was behind.
+
+    What was numbered in those events must not be numbered again: agents may still run it.
+    """
+
+    at: float
+    why: str
+    next_job: int
+    """Job numbers go on from here."""
+    first_epoch: int
+    """Numbers of attempts that are started from now on are not below it."""
+
+
 DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
@@ -342,6 +357,7 @@ DeployEvent: TypeAlias = (
     | NodeRemoved
     | NodeTroubled
     | SettingsChanged
+    | EventsLost
 )
 
 EventRow: TypeAlias = tuple[float, str, str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,6 +245,12 @@ class FailedDecisions:
     last_at: float = 0.0
     """Engine seconds."""
     last_reason: str = ""
+
+
+def gpus_on(node: str, attempts: Iterable[Attempt]) -> int:
+    """GPUs of a server that attempts hold."""
+    parts = (part for attempt in attempts for part in attempt.parts if part.node == node)
+    return len({device for part in parts for device in part.devices})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from rota.core.ports import EveryEvent
 from rota.core.rules import Rules
 from rota.deploy.deciding import TimeLimitedPolicy
 from rota.deploy.events import CheckpointsClaimed, SettingsChanged
+from rota.deploy.scheduler import lost_events
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
 from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim
@@ -296,7 +297,10 @@ class Scheduler:
             discarded = SettingsChanged(at=self.clock.now(), by="rota serve", live={}, config=config)
             self._recorder.apply([discarded])
             self._recovered.switch(ways_of(config, self._catalogue), forget_answer=True)
+        lost = lost_events.event_of_loss(self.journal.path, self.registry, self.clock.now())
+        self._recorder.apply([] if lost is None else [lost])
         self._recorder.commit()
+        lost_events.forget(self.journal.path)
         if self._claimed is not None:
             self._record_claim(self._claimed)
         self.board.publish()

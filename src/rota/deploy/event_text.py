@@ -106,6 +106,9 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "SettingsChanged": lambda f: (
         f"settings changed, by {f['by']}: policy {f['config']['policy']}, mechanism {f['config']['mechanism']}"
     ),
+    "SuccessionChanged": lambda f: (
+        f"term {f['term']}" + (f", {f['standby']} stands by" if f["standby"] else ", nobody stands by")
+    ),
     "EventsLost": lambda f: (
         f"the newest events may be missing ({f['why']}): jobs are numbered from {f['next_job']:,} on, attempts from "
         f"{f['first_epoch']:,}"

@@ -332,6 +332,17 @@ class EventsLost:
     """Numbers of attempts that are started from now on are not below it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessionChanged:
+    """A scheduler took over from another one, or a standby came to this one."""
+
+    at: float
+    term: int
+    """How often a scheduler took over; agents obey none of an earlier term."""
+    standby: str
+    """Address of the scheduler that stands by; empty: none."""
+
+
 DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
@@ -358,6 +369,7 @@ DeployEvent: TypeAlias = (
     | NodeTroubled
     | SettingsChanged
     | EventsLost
+    | SuccessionChanged
 )
 
 EventRow: TypeAlias = tuple[float, str, str]

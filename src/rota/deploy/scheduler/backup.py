@@ -118,7 +118,7 @@ def write_backup(places: Places, target: Path) -> Manifest:
             tempfile.TemporaryDirectory(prefix=".rota-backup-", dir=target.absolute().parent) as folder,
             replacing(target, mode=_OWNER_ONLY) as file,
         ):
-            copies = _copied_databases(places.state, Path(folder))
+            copies = copy_databases(places.state, Path(folder))
             with tarfile.open(fileobj=file, mode="w") as tar:
                 return _Writer(tar).write(places, copies)
     except sqlite3.Error as error:
@@ -127,7 +127,7 @@ def write_backup(places: Places, target: Path) -> Manifest:
         raise OutputError(f"cannot write backup {target}: {error.strerror or error}; nothing is left of it") from error
 
 
-def _copied_databases(state: Path, folder: Path) -> dict[str, Path]:
+def copy_databases(state: Path, folder: Path) -> dict[str, Path]:
     """Copies at one committed event.
 
     Values of environments are written before their job is accepted, and deleted after it is over. So those that were

@@ -32,6 +32,7 @@ from rota.deploy.events import (
     NodeLost,
     NodeTroubled,
     StepsSaved,
+    SuccessionChanged,
     to_fields,
 )
 from rota.deploy.scheduler.heartbeats import Heartbeats
@@ -53,6 +54,7 @@ _QUIET = (
     JobCanSave,
     AttemptSaving,
     ClockSet,
+    SuccessionChanged,
 )
 """Events that change nothing for what should run before the next round."""
 

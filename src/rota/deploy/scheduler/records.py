@@ -247,6 +247,11 @@ class FailedDecisions:
     last_reason: str = ""
 
 
+def troubled(nodes: Mapping[str, Node]) -> set[str]:
+    """Servers on which nothing new can start."""
+    return {name for name, node in nodes.items() if node.trouble}
+
+
 def gpus_on(node: str, attempts: Iterable[Attempt]) -> int:
     """GPUs of a server that attempts hold."""
     parts = (part for attempt in attempts for part in attempt.parts if part.node == node)

@@ -70,6 +70,8 @@ class Registry:
     last_clock_set: deploy_events.ClockSet | None = None
     first_epoch: int = 1
     """Numbers of attempts that are started are not below it."""
+    succession: deploy_events.SuccessionChanged | None = None
+    """The term of the scheduler and its standby; None: there was never one."""
     set_live: SetLive = field(default_factory=SetLive)
 
     def __post_init__(self) -> None:
@@ -83,6 +85,7 @@ class Registry:
             deploy_events.ClockSet: self._clock_set,
             deploy_events.SettingsChanged: self._settings_changed,
             deploy_events.EventsLost: self._events_lost,
+            deploy_events.SuccessionChanged: self._succession_changed,
             deploy_events.JobAccepted: self._accepted,
             deploy_events.CancelAsked: self._cancelled,
             deploy_events.JobGivenUp: self._given_up,
@@ -129,10 +132,6 @@ class Registry:
         handler = self._apply.get(type(event))
         if handler is not None:
             handler(event)
-
-    def troubled_nodes(self) -> set[str]:
-        """Servers on which nothing new can start."""
-        return {name for name, node in self.nodes.items() if node.trouble}
 
     def attempts_on(self, node: str) -> list[tuple[Job, Attempt]]:
         """Jobs with an attempt that has a part on a node."""
@@ -401,3 +400,6 @@ class Registry:
     def _events_lost(self, event: deploy_events.EventsLost) -> None:
         self.next_job = max(self.next_job, event.next_job)
         self.first_epoch = max(self.first_epoch, event.first_epoch)
+
+    def _succession_changed(self, event: deploy_events.SuccessionChanged) -> None:
+        self.succession = event

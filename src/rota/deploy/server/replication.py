@@ -102,15 +102,12 @@ class Replication:
         if not (self._sync and self._in_step):
             return
         with self._receipt:
-            if not self._receipt.wait_for(lambda: self._acknowledged >= last, SYNC_TIMEOUT_S):
-                self._in_step = False
-                log.error(
-                    "standby %s did not confirm event %d within %g s; from here on commits are on this disk only, "
-                    "until it has caught up",
-                    self._standby,
-                    last,
-                    SYNC_TIMEOUT_S,
-                )
+            if not self._receipt.wait_for(lambda: self._acknowledged >= last or not self._in_step, SYNC_TIMEOUT_S):
+                self._lose_standby(f"standby {self._standby} did not confirm event {last} within {SYNC_TIMEOUT_S:g} s")
+
+    def _lose_standby(self, why: str) -> None:
+        self._in_step = False
+        log.error("%s; from here on commits are on this disk only, until it has caught up", why)
 
     # Who is in charge
 
@@ -144,7 +141,10 @@ class Replication:
             if not self._standby:
                 continue
             now = time.monotonic()
-            heard = self._servers_heard() or now - self._heard <= self._lease_s
+            standby_heard = now - self._heard <= self._lease_s
+            if self._in_step and not standby_heard:
+                self._lose_standby(f"standby {self._standby} was not heard for {self._lease_s:g} s")
+            heard = standby_heard or self._servers_heard()
             if heard and not self._confirmed:
                 self._confirmed = True
                 log.warning("this scheduler is in charge, in term %d", self._term)

@@ -60,6 +60,8 @@ VERBS = {
     "dashboard": "Serve a page about the cluster on this machine, with your own rights.",
     "status": "Print the state of the scheduler: settings, clock, number of jobs.",
     "journal": "Check or repair the state file of a scheduler.",
+    "backup": "Write everything that a scheduler needs to go on to one file, while it runs.",
+    "restore": "Make the state of a scheduler from a backup, or check one.",
     "certs": "Make and renew the certificates of a deployed scheduler, its agents and clients.",
     "tokens": "Make, list and revoke the tokens with which tenants submit jobs.",
     "bench": "Measure the speed of parts of Rota.",

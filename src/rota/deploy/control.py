@@ -33,6 +33,7 @@ from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
 from rota.deploy.patience import patient_stream, patiently
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
+from rota.deploy.security.failover import FailoverStub
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_message
@@ -76,8 +77,9 @@ class Client:
     ) -> None:
         """`tenant` only matters without certificates; otherwise the token says it."""
         self.settings = settings or find_settings(address, certs, token_file, insecure=insecure)
-        self._channel = connect(self.settings, tenant=tenant, sync=True)
-        self._stub = stubs.ControlStub(self._channel)
+        self._channels = [connect(one, tenant=tenant, sync=True) for one in self.settings.each()]
+        several = len(self._channels) > 1
+        self._stub: Any = FailoverStub(self._channels) if several else stubs.ControlStub(self._channels[0])
 
     def __enter__(self) -> Client:  # noqa: PYI034 - Self is not in Python 3.10
         return self
@@ -87,7 +89,8 @@ class Client:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
     # Jobs
 

@@ -112,6 +112,13 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "SettingsChanged": lambda f: (
         f"settings changed, by {f['by']}: policy {f['config']['policy']}, mechanism {f['config']['mechanism']}"
     ),
+    "SuccessionChanged": lambda f: (
+        f"term {f['term']}" + (f", {f['standby']} stands by" if f["standby"] else ", nobody stands by")
+    ),
+    "EventsLost": lambda f: (
+        f"the newest events may be missing ({f['why']}): jobs are numbered from {f['next_job']:,} on, attempts from "
+        f"{f['first_epoch']:,}"
+    ),
     "ClockSet": lambda f: (
         f"the wall clock was set {'forward' if f['by_s'] > 0 else 'back'} by {abs(f['by_s']):,.0f} s"
         + ("" if f["running"] else " while no scheduler ran")

@@ -351,6 +351,32 @@ class SettingsChanged:
     """All settings in force from now on, as in `ServiceStarted`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsLost:
+    """The journal may lack its newest events: it comes from a backup, or from a standby that was behind.
+
+    What was numbered in those events must not be numbered again: agents may still run it.
+    """
+
+    at: float
+    why: str
+    next_job: int
+    """Job numbers go on from here."""
+    first_epoch: int
+    """Numbers of attempts that are started from now on are not below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessionChanged:
+    """A scheduler took over from another one, or a standby came to this one."""
+
+    at: float
+    term: int
+    """How often a scheduler took over; agents obey none of an earlier term."""
+    standby: str
+    """Address of the scheduler that stands by; empty: none."""
+
+
 DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
@@ -379,6 +405,8 @@ DeployEvent: TypeAlias = (
     | NodeRemoved
     | NodeTroubled
     | SettingsChanged
+    | EventsLost
+    | SuccessionChanged
 )
 
 EventRow: TypeAlias = tuple[float, str, str]

@@ -5,6 +5,28 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class VoteRequest(_message.Message):
+    __slots__ = ("node", "silent_s", "term")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SILENT_S_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    silent_s: float
+    term: int
+    def __init__(self, node: _Optional[str] = ..., silent_s: _Optional[float] = ..., term: _Optional[int] = ...) -> None: ...
+
+class VoteReply(_message.Message):
+    __slots__ = ("active", "term", "asks_for", "silent_s")
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    ASKS_FOR_FIELD_NUMBER: _ClassVar[int]
+    SILENT_S_FIELD_NUMBER: _ClassVar[int]
+    active: bool
+    term: int
+    asks_for: int
+    silent_s: float
+    def __init__(self, active: bool = ..., term: _Optional[int] = ..., asks_for: _Optional[int] = ..., silent_s: _Optional[float] = ...) -> None: ...
+
 class JoinRequest(_message.Message):
     __slots__ = ("node", "request", "valid_s")
     NODE_FIELD_NUMBER: _ClassVar[int]
@@ -34,7 +56,8 @@ class Device(_message.Message):
     def __init__(self, id: _Optional[str] = ..., memory_mib: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity", "instance", "replaces", "place")
+    __slots__ = ("term", "node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity", "instance", "replaces", "place")
+    TERM_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +74,7 @@ class RegisterRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     REPLACES_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    term: int
     node: str
     type: str
     devices: _containers.RepeatedCompositeFieldContainer[Device]
@@ -67,10 +91,11 @@ class RegisterRequest(_message.Message):
     instance: str
     replaces: _containers.RepeatedScalarFieldContainer[str]
     place: str
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ..., instance: _Optional[str] = ..., replaces: _Optional[_Iterable[str]] = ..., place: _Optional[str] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ..., instance: _Optional[str] = ..., replaces: _Optional[_Iterable[str]] = ..., place: _Optional[str] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
-    __slots__ = ("session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale", "job_log_bytes", "log_segment_bytes")
+    __slots__ = ("term", "session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale", "job_log_bytes", "log_segment_bytes")
+    TERM_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_S_FIELD_NUMBER: _ClassVar[int]
     DEAD_AFTER_S_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +103,7 @@ class RegisterReply(_message.Message):
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
     JOB_LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
     LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    term: int
     session: str
     heartbeat_s: float
     dead_after_s: float
@@ -85,7 +111,7 @@ class RegisterReply(_message.Message):
     time_scale: float
     job_log_bytes: int
     log_segment_bytes: int
-    def __init__(self, session: _Optional[str] = ..., heartbeat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., checkpoints: _Optional[str] = ..., time_scale: _Optional[float] = ..., job_log_bytes: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., session: _Optional[str] = ..., heartbeat_s: _Optional[float] = ..., dead_after_s: _Optional[float] = ..., checkpoints: _Optional[str] = ..., time_scale: _Optional[float] = ..., job_log_bytes: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("node", "session")
@@ -96,18 +122,20 @@ class WatchRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
 class Desired(_message.Message):
-    __slots__ = ("version", "tasks", "logs", "heard", "heard_ago_s")
+    __slots__ = ("term", "version", "tasks", "logs", "heard", "heard_ago_s")
+    TERM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     LOGS_FIELD_NUMBER: _ClassVar[int]
     HEARD_FIELD_NUMBER: _ClassVar[int]
     HEARD_AGO_S_FIELD_NUMBER: _ClassVar[int]
+    term: int
     version: int
     tasks: _containers.RepeatedCompositeFieldContainer[TaskOrder]
     logs: _containers.RepeatedCompositeFieldContainer[LogRequest]
     heard: int
     heard_ago_s: float
-    def __init__(self, version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ..., heard: _Optional[int] = ..., heard_ago_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskOrder, _Mapping]]] = ..., logs: _Optional[_Iterable[_Union[LogRequest, _Mapping]]] = ..., heard: _Optional[int] = ..., heard_ago_s: _Optional[float] = ...) -> None: ...
 
 class TaskOrder(_message.Message):
     __slots__ = ("job", "epoch", "state", "lease_s", "devices", "cpus", "memory_gb", "first_rank", "ranks", "world_size", "master_addr", "master_port", "resume", "resume_step", "spec", "rate", "messages", "grace_s", "array", "time_left_s", "job_over")
@@ -235,7 +263,8 @@ class JobSpec(_message.Message):
     def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ..., array: _Optional[str] = ..., after: _Optional[_Iterable[int]] = ..., after_any: _Optional[_Iterable[int]] = ..., hold: bool = ..., time_limit_s: _Optional[float] = ...) -> None: ...
 
 class Observed(_message.Message):
-    __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble", "leaving")
+    __slots__ = ("term", "node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble", "leaving")
+    TERM_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +273,7 @@ class Observed(_message.Message):
     LATENESS_S_FIELD_NUMBER: _ClassVar[int]
     TROUBLE_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    term: int
     node: str
     session: str
     sequence: int
@@ -252,7 +282,7 @@ class Observed(_message.Message):
     lateness_s: float
     trouble: str
     leaving: str
-    def __init__(self, node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ..., leaving: _Optional[str] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ..., leaving: _Optional[str] = ...) -> None: ...
 
 class TaskState(_message.Message):
     __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s", "compute_s", "prepare_s", "storage_s")
@@ -511,6 +541,112 @@ class OccupancyRequest(_message.Message):
     AFTER_FIELD_NUMBER: _ClassVar[int]
     after: int
     def __init__(self, after: _Optional[int] = ...) -> None: ...
+
+class FileChunk(_message.Message):
+    __slots__ = ("file", "data")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    file: str
+    data: bytes
+    def __init__(self, file: _Optional[str] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ReplicaRequest(_message.Message):
+    __slots__ = ("after", "crc", "journal", "snapshot", "address", "seen", "term")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    crc: int
+    journal: str
+    snapshot: int
+    address: str
+    seen: int
+    term: int
+    def __init__(self, after: _Optional[int] = ..., crc: _Optional[int] = ..., journal: _Optional[str] = ..., snapshot: _Optional[int] = ..., address: _Optional[str] = ..., seen: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+
+class ReplicaBatch(_message.Message):
+    __slots__ = ("number", "base_needed", "events", "archived", "snapshot", "removed", "rounds_removed", "oldest_end", "secrets", "nodes", "last", "term", "lease_s")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    BASE_NEEDED_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_END_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    LEASE_S_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    base_needed: bool
+    events: _containers.RepeatedCompositeFieldContainer[JournalRow]
+    archived: _containers.RepeatedCompositeFieldContainer[ArchivedRow]
+    snapshot: SnapshotRow
+    removed: int
+    rounds_removed: int
+    oldest_end: float
+    secrets: _containers.RepeatedCompositeFieldContainer[SealedSecret]
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    last: int
+    term: int
+    lease_s: float
+    def __init__(self, number: _Optional[int] = ..., base_needed: bool = ..., events: _Optional[_Iterable[_Union[JournalRow, _Mapping]]] = ..., archived: _Optional[_Iterable[_Union[ArchivedRow, _Mapping]]] = ..., snapshot: _Optional[_Union[SnapshotRow, _Mapping]] = ..., removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., oldest_end: _Optional[float] = ..., secrets: _Optional[_Iterable[_Union[SealedSecret, _Mapping]]] = ..., nodes: _Optional[_Iterable[str]] = ..., last: _Optional[int] = ..., term: _Optional[int] = ..., lease_s: _Optional[float] = ...) -> None: ...
+
+class JournalRow(_message.Message):
+    __slots__ = ("seq", "at", "kind", "body", "crc")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    at: float
+    kind: str
+    body: str
+    crc: int
+    def __init__(self, seq: _Optional[int] = ..., at: _Optional[float] = ..., kind: _Optional[str] = ..., body: _Optional[str] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class ArchivedRow(_message.Message):
+    __slots__ = ("job", "tenant", "phase", "request", "body", "crc", "ended")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    tenant: str
+    phase: str
+    request: str
+    body: str
+    crc: int
+    ended: float
+    def __init__(self, job: _Optional[int] = ..., tenant: _Optional[str] = ..., phase: _Optional[str] = ..., request: _Optional[str] = ..., body: _Optional[str] = ..., crc: _Optional[int] = ..., ended: _Optional[float] = ...) -> None: ...
+
+class SnapshotRow(_message.Message):
+    __slots__ = ("seq", "format", "checksum", "body")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    format: int
+    checksum: str
+    body: bytes
+    def __init__(self, seq: _Optional[int] = ..., format: _Optional[int] = ..., checksum: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class SealedSecret(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class SettingsRequest(_message.Message):
     __slots__ = ("policy", "policy_settings", "mechanism", "mechanism_settings", "rules", "rule_settings", "round_s", "fair_by", "tenants", "reload_tenants", "discard", "version")
@@ -844,7 +980,12 @@ class LogPosition(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., rank: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived", "events_removed", "rounds_removed", "clock_sets", "last_clock_set_s", "last_clock_set_by_s", "decisions")
+    __slots__ = ("term", "standby", "standby_in_step", "standby_behind", "standby_silent_s", "version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived", "events_removed", "rounds_removed", "clock_sets", "last_clock_set_s", "last_clock_set_by_s", "decisions")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_IN_STEP_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_SILENT_S_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NOW_S_FIELD_NUMBER: _ClassVar[int]
     TIME_SCALE_FIELD_NUMBER: _ClassVar[int]
@@ -872,6 +1013,11 @@ class StatusReply(_message.Message):
     LAST_CLOCK_SET_S_FIELD_NUMBER: _ClassVar[int]
     LAST_CLOCK_SET_BY_S_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    standby: str
+    standby_in_step: bool
+    standby_behind: int
+    standby_silent_s: float
     version: str
     now_s: float
     time_scale: float
@@ -899,7 +1045,7 @@ class StatusReply(_message.Message):
     last_clock_set_s: float
     last_clock_set_by_s: float
     decisions: _containers.RepeatedCompositeFieldContainer[Decision]
-    def __init__(self, version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ..., events_removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., clock_sets: _Optional[int] = ..., last_clock_set_s: _Optional[float] = ..., last_clock_set_by_s: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., standby: _Optional[str] = ..., standby_in_step: bool = ..., standby_behind: _Optional[int] = ..., standby_silent_s: _Optional[float] = ..., version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ..., events_removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., clock_sets: _Optional[int] = ..., last_clock_set_s: _Optional[float] = ..., last_clock_set_by_s: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("at_s", "decided_s", "solve_s")

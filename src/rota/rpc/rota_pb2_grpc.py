@@ -66,6 +66,11 @@ class FleetStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.JoinRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.JoinReply.FromString,
                 _registered_method=True)
+        self.Vote = channel.unary_unary(
+                '/rota.v1.Fleet/Vote',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.VoteRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.VoteReply.FromString,
+                _registered_method=True)
 
 
 class FleetServicer(object):
@@ -114,6 +119,13 @@ class FleetServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Vote(self, request, context):
+        """Which scheduler is in charge? A standby may ask for the vote of agents that hear of no other one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FleetServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +158,11 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.Join,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.JoinRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.JoinReply.SerializeToString,
+            ),
+            'Vote': grpc.unary_unary_rpc_method_handler(
+                    servicer.Vote,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.VoteRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.VoteReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -322,6 +339,33 @@ class Fleet(object):
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Vote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Fleet/Vote',
+            rota_dot_rpc_dot_rota__pb2.VoteRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.VoteReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class ControlStub(object):
     """---- users ----
@@ -418,6 +462,16 @@ class ControlStub(object):
                 '/rota.v1.Control/Occupancy',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.ReplicaBase = channel.unary_stream(
+                '/rota.v1.Control/ReplicaBase',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.FileChunk.FromString,
+                _registered_method=True)
+        self.Replicate = channel.unary_unary(
+                '/rota.v1.Control/Replicate',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaBatch.FromString,
                 _registered_method=True)
         self.GetSettings = channel.unary_unary(
                 '/rota.v1.Control/GetSettings',
@@ -546,6 +600,19 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplicaBase(self, request, context):
+        """For a standby: the whole state file, then what was committed since.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Replicate(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSettings(self, request, context):
         """What decides, and what was set on the live cluster.
         """
@@ -653,6 +720,16 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Occupancy,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'ReplicaBase': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReplicaBase,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.FileChunk.SerializeToString,
+            ),
+            'Replicate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Replicate,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaBatch.SerializeToString,
             ),
             'GetSettings': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSettings,
@@ -1131,6 +1208,60 @@ class Control(object):
             '/rota.v1.Control/Occupancy',
             rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplicaBase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rota.v1.Control/ReplicaBase',
+            rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.FileChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Replicate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Replicate',
+            rota_dot_rpc_dot_rota__pb2.ReplicaRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.ReplicaBatch.FromString,
             options,
             channel_credentials,
             insecure,

@@ -216,9 +216,9 @@ def test_these_histories_have_every_kind_of_event_that_a_deployment_writes():
 
     kinds = {row["event"] for row in history.harness.journal.rows}
     elsewhere = {
-        "ServiceStarted", "SettingsChanged", "Audited", "JobsArchived", "JobsForgotten", "CheckpointsClaimed",
-        "AttemptResized",
-        "JobGivenUp", "SolveFailed", "PlacementFailed", "CapacityChanged", "RunEnded", "JobsRejected", "SpeedsLearned",
+        "ServiceStarted", "SettingsChanged", "EventsLost", "SuccessionChanged", "Audited", "JobsArchived",
+        "JobsForgotten", "CheckpointsClaimed", "AttemptResized", "JobGivenUp", "SolveFailed", "PlacementFailed",
+        "CapacityChanged", "RunEnded", "JobsRejected", "SpeedsLearned",
     }  # fmt: skip
     assert kinds | elsewhere >= KINDS.keys() | _READERS.keys()
     assert_every_prefix_is_read(history)

@@ -24,6 +24,7 @@ from rota.deploy.agent.leaving import Departure
 from rota.deploy.agent.link import Link
 from rota.deploy.agent.log_shipping import LogShipper
 from rota.deploy.agent.own_address import LOOPBACK
+from rota.deploy.agent.schedulers import Schedulers
 from rota.deploy.agent.tasks import Runner, Tasks
 from rota.deploy.worker.tenancy import make_folder
 from rota.rpc import rota_pb2 as pb
@@ -68,6 +69,8 @@ class Agent:
     equipment: Equipment
     folder: Path
     channel: Any
+    standbys: tuple[Any, ...] = ()
+    """Channels to other schedulers that may be in charge."""
     checkpoints: Path | None = None
     """Root of checkpoints; None: what the scheduler says."""
     processes: Any = None
@@ -94,11 +97,9 @@ class Agent:
         make_folder(place, 0o700)
         self._root = self.checkpoints or self.folder / "checkpoints"
         self._instance = AgentInstance(self.folder)
-        complaints = Complaints(self.diagnosis)
         self._disk = DiskWatch(self.folder)
-        self._link = Link(
-            self.channel, self._hello, self._registered, self._lateness, self._disk.trouble_now, complaints
-        )
+        schedulers = Schedulers([self.channel, *self.standbys], self.equipment.hello().node, self.folder)
+        self._link = self._make_link(schedulers)
         tasks = Tasks(self._make, self._link.changed, self.job_mapping)
         self._tasks = tasks
         tasks.adopt(recover(place, self._link.changed, self._root, self.devices))
@@ -110,7 +111,7 @@ class Agent:
         shipper = (
             None
             if self.processes is None
-            else LogShipper(self.channel, self.equipment.hello().node, self.processes.spool)
+            else LogShipper(schedulers, self.equipment.hello().node, self.processes.spool)
         )
         if shipper is not None:
             beside.append(asyncio.create_task(shipper.run()))
@@ -120,6 +121,17 @@ class Agent:
             await self._close(beside)
             if shipper is not None:
                 await shipper.finish()
+
+    def _make_link(self, schedulers: Schedulers) -> Link:
+        return Link(
+            self.channel,
+            self._hello,
+            self._registered,
+            self._lateness,
+            self._disk.trouble_now,
+            Complaints(self.diagnosis),
+            schedulers,
+        )
 
     async def _work(self) -> None:
         """Serve until cancelled, or until it has left."""

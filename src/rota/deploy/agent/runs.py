@@ -149,9 +149,10 @@ async def _one(settings: AgentSettings, ready: Callable[[], None], departure: De
         log.warning("%s", tenancy.describe())
     processes = Processes(folder, machine, devices, settings.longest_save_s, tenancy, settings.containers())
     mapping = None if settings.job_mapping is None else JobMapping(settings.job_mapping, equipment.devices)
-    channel = connect(settings.client, agent=equipment.node)
+    channels = [connect(one, agent=equipment.node) for one in settings.client.each()]
     agent = Agent(
-        equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,
+        equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channels[0],
+        standbys=tuple(channels[1:]),
         checkpoints=None if settings.checkpoints is None else settings.checkpoints.absolute(), processes=processes,
         devices=devices, departure=departure, address=partial(own_address, settings.client.address),
         diagnosis=partial(diagnose, settings.client.address, settings.client.bundle), job_mapping=mapping,
@@ -164,4 +165,5 @@ async def _one(settings: AgentSettings, ready: Callable[[], None], departure: De
             raise ConfigError(f"the scheduler refuses node {equipment.node!r}: {error.details()}") from error
         raise
     finally:
-        await channel.close()
+        for channel in channels:
+            await channel.close()

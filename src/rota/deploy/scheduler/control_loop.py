@@ -26,6 +26,7 @@ from rota.deploy.scheduler.order_board import OrderBoard
 from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, reconcile
 from rota.deploy.scheduler.recorder import Recorder
+from rota.deploy.scheduler.records import troubled
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.scheduler.retention import jobs_to_archive
@@ -199,7 +200,7 @@ class ControlLoop:
         with self.surviving("reconciliation"):
             now = self._clock.now()
             lease_until = self._leases.end_of_lease(self.round_start)
-            silent = self._failures.silent_nodes() | self._registry.troubled_nodes()
+            silent = self._failures.silent_nodes() | troubled(self._registry.nodes)
             desired = self.desired()
             waits = waits_for_secrets(self._registry, self._secrets, desired, now, self._clock.scale)
             self._recorder.apply(waits.events)

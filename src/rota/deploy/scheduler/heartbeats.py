@@ -75,6 +75,8 @@ class AgentContact:
     ordered: dict[AttemptKey, int] = field(default_factory=dict)
     """Version of the list of orders since which a task is on it."""
     lateness_s: float = 0.0
+    spoke: bool = False
+    """Whether it was really heard since this scheduler started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,12 @@ class Heartbeats:
 
     def renew(self, node: str) -> None:
         """The agent registered: forget what its predecessor said."""
-        self._contacts[node] = AgentContact(heard=self.monotonic())
+        self._contacts[node] = AgentContact(heard=self.monotonic(), spoke=True)
+
+    def was_heard(self, node: str) -> bool:
+        """Whether an agent was heard since this scheduler started. For any thread."""
+        contact = self._contacts.get(node)
+        return contact is not None and contact.spoke
 
     def silent_s(self, node: str) -> float:
         """Seconds since the last sign of life."""
@@ -149,6 +156,7 @@ class Heartbeats:
         now = self.monotonic()
         unheard_s = max(0.0, now - contact.heard - self._longest_gap_s)
         contact.heard = now
+        contact.spoke = True
         contact.sequence = report.sequence
         contact.acknowledged = report.acknowledged
         contact.lateness_s = report.lateness_s

@@ -36,7 +36,7 @@ from enum import Enum
 from rota.core.lifecycle import AttemptOutcome, JobPhase
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
-from rota.deploy.scheduler.records import Attempt, Job
+from rota.deploy.scheduler.records import Attempt, Job, gpus_on
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import TenantLimits
 from rota.deploy.tenants import Tenants
@@ -129,7 +129,11 @@ def cluster_as_it_is(
     troubled = 0
     for name, node in registry.nodes.items():
         count = len(node.joined.devices)
-        held = registry.gpus_held(name) if node.usable and node.trouble else count
+        held = (
+            gpus_on(name, (attempt for _, attempt in registry.attempts_on(name)))
+            if node.usable and node.trouble
+            else count
+        )
         (up if node.usable else away)[node.joined.type] += held
         away[node.joined.type] += count - held
         lost += node.lost

@@ -159,7 +159,8 @@ class _Starts:
                 continue
             self.begun[number] = parts
             self._hold(parts)
-            events.append(_start(job_or_none, parts, self.desired[number].rate, now, lease_until))
+            epoch = max(job_or_none.epoch + 1, self.registry.first_epoch)
+            events.append(_start(job_or_none, epoch, parts, self.desired[number].rate, now, lease_until))
         return events
 
     def _may_start(self, job: Job, now: float) -> bool:
@@ -203,8 +204,9 @@ class _Starts:
         return tuple(parts)
 
 
-def _start(job: Job, parts: tuple[Part, ...], rate: float, now: float, lease_until: float) -> AttemptStarted:
-    epoch = job.epoch + 1
+def _start(
+    job: Job, epoch: int, parts: tuple[Part, ...], rate: float, now: float, lease_until: float
+) -> AttemptStarted:
     return AttemptStarted(
         at=now,
         job=job.id,

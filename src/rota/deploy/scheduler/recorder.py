@@ -33,6 +33,7 @@ from rota.deploy.events import (
     NodeLost,
     NodeTroubled,
     StepsSaved,
+    SuccessionChanged,
     TimeLimitNear,
     to_fields,
 )
@@ -67,6 +68,7 @@ _QUIET = (
     AttemptSaving,
     ClockSet,
     TimeLimitNear,
+    SuccessionChanged,
 )
 """Events that change nothing for what should run before the next round."""
 

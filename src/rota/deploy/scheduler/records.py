@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -255,6 +255,17 @@ class FailedDecisions:
     last_at: float = 0.0
     """Engine seconds."""
     last_reason: str = ""
+
+
+def troubled(nodes: Mapping[str, Node]) -> set[str]:
+    """Servers on which nothing new can start."""
+    return {name for name, node in nodes.items() if node.trouble}
+
+
+def gpus_on(node: str, attempts: Iterable[Attempt]) -> int:
+    """GPUs of a server that attempts hold."""
+    parts = (part for attempt in attempts for part in attempt.parts if part.node == node)
+    return len({device for part in parts for device in part.devices})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,10 @@ class Registry:
     clock_sets: int = 0
     """How often the wall clock of the scheduler's machine was set."""
     last_clock_set: deploy_events.ClockSet | None = None
+    first_epoch: int = 1
+    """Numbers of attempts that are started are not below it."""
+    succession: deploy_events.SuccessionChanged | None = None
+    """The term of the scheduler and its standby; None: there was never one."""
     set_live: SetLive = field(default_factory=SetLive)
 
     def __post_init__(self) -> None:
@@ -82,6 +86,8 @@ class Registry:
             deploy_events.ServiceStarted: self._service_started,
             deploy_events.ClockSet: self._clock_set,
             deploy_events.SettingsChanged: self._settings_changed,
+            deploy_events.EventsLost: self._events_lost,
+            deploy_events.SuccessionChanged: self._succession_changed,
             deploy_events.JobAccepted: self._accepted,
             deploy_events.CancelAsked: self._cancelled,
             deploy_events.JobGivenUp: self._given_up,
@@ -129,15 +135,6 @@ class Registry:
         if handler is not None:
             handler(event)
         self.queue.take(event)
-
-    def troubled_nodes(self) -> set[str]:
-        """Servers on which nothing new can start."""
-        return {name for name, node in self.nodes.items() if node.trouble}
-
-    def gpus_held(self, name: str) -> int:
-        """GPUs of a server that attempts hold."""
-        parts = (part for _, attempt in self.attempts_on(name) for part in attempt.parts if part.node == name)
-        return len({device for part in parts for device in part.devices})
 
     def attempts_on(self, node: str) -> list[tuple[Job, Attempt]]:
         """Jobs with an attempt that has a part on a node."""
@@ -403,3 +400,10 @@ class Registry:
     def _settings_changed(self, event: deploy_events.SettingsChanged) -> None:
         self.config = event.config
         self.set_live = SetLive(settings=dict(event.live), times=self.set_live.times + 1, by=event.by, at=event.at)
+
+    def _events_lost(self, event: deploy_events.EventsLost) -> None:
+        self.next_job = max(self.next_job, event.next_job)
+        self.first_epoch = max(self.first_epoch, event.first_epoch)
+
+    def _succession_changed(self, event: deploy_events.SuccessionChanged) -> None:
+        self.succession = event

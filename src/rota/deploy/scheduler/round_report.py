@@ -33,7 +33,7 @@ from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
 from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.queue_holds import PARKED, QueueHold, queue_holds
-from rota.deploy.scheduler.records import Job, Node
+from rota.deploy.scheduler.records import Job, Node, gpus_on
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import Hold, TenantLimits
 from rota.deploy.tenants import Tenants
@@ -71,7 +71,11 @@ def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Through
 
 
 def _gpus(registry: Registry, name: str, node: Node) -> int:
-    return registry.gpus_held(name) if node.trouble else len(node.joined.devices)
+    return (
+        gpus_on(name, (attempt for _, attempt in registry.attempts_on(name)))
+        if node.trouble
+        else len(node.joined.devices)
+    )
 
 
 def has_servers(registry: Registry) -> bool:

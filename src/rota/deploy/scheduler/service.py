@@ -21,9 +21,10 @@ from rota.core.ports import EveryEvent
 from rota.core.rules import Rules
 from rota.deploy.deciding import TimeLimitedPolicy
 from rota.deploy.events import CheckpointsClaimed, SettingsChanged
+from rota.deploy.scheduler import lost_events
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
-from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim
+from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim, jobs_in_memory
 from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
 from rota.deploy.scheduler.checkpoint_usage import CheckpointUsage
 from rota.deploy.scheduler.clock import WallClock
@@ -51,7 +52,7 @@ from rota.deploy.scheduler.requests import Answer, Refused, Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
 from rota.deploy.scheduler.stage_times import Stage, StageTimes, TimedEventLog, TimedMechanism, TimedPolicy
-from rota.deploy.scheduler.starting import events_of_start
+from rota.deploy.scheduler.starting import first_events
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.scheduler.world import Decision, DeploymentWorld
 from rota.engine.live_state import LiveState
@@ -67,16 +68,6 @@ _LOOK_S = 60.0
 """Wall seconds that the owner may take to answer."""
 
 
-def _jobs_in_memory(registry: Registry) -> JobsOfFolder:
-    over = {number: job.ended for number, job in registry.ended.items() if job.attempt is None}
-    return JobsOfFolder(
-        next_job=registry.next_job,
-        own_from=registry.own_checkpoints_from,
-        not_over=frozenset(registry.jobs.keys() - over.keys()),
-        ended=over,
-    )
-
-
 class Scheduler:
     """One deployment. `start` runs the loop in a thread, the owner; other threads `post` to it and read `published`."""
 
@@ -84,7 +75,7 @@ class Scheduler:
         self.deciders = make_deciders(options)
         """What decides: of the command line, and what was set on the live cluster."""
         self._catalogue: OpenCatalogue = opened(make_throughputs(options.profiles))
-        self.journal = Journal(options.state)
+        self.journal = Journal(options.state, checked=options.state_checked)
         try:
             self._secrets = SecretStore(secrets_file(options.state))
             self._recovery = Recovery(
@@ -116,7 +107,7 @@ class Scheduler:
         """What the state file says. What is damaged of it and not needed is named."""
         recovered = self._recovery.recover()
         path = self.journal.path
-        damage = self.journal.damage(self.journal.last)
+        damage = [] if self.deciders.options.state_checked else self.journal.damage(self.journal.last)
         for what in damage[:_MOST_DAMAGE]:
             log.error("%s: %s is damaged and left out; `rota journal repair %s` removes it", path, what, path)
         if len(damage) > _MOST_DAMAGE:
@@ -285,7 +276,7 @@ class Scheduler:
     def _jobs_of_folder(self) -> JobsOfFolder | None:
         if time.monotonic() < self._housekeeping.removes_from or not self.alive():
             return None
-        memory: JobsOfFolder = self.look("checkpoints", _jobs_in_memory).result(_LOOK_S)
+        memory: JobsOfFolder = self.look("checkpoints", jobs_in_memory).result(_LOOK_S)
         return dataclasses.replace(memory, ended={**self.archive.ends(), **memory.ended})
 
     def tenants_of(self, numbers: Iterable[int]) -> Mapping[int, str]:
@@ -302,13 +293,12 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to serve."""
-        self._recorder.apply(events_of_start(self.registry, self.clock, self.deciders.described()))
-        if self.registry.set_live.settings and self.options.discard_live_settings:
-            config = self.deciders.described()
-            discarded = SettingsChanged(at=self.clock.now(), by="rota serve", live={}, config=config)
-            self._recorder.apply([discarded])
-            self._recovered.switch(ways_of(config, self._catalogue), forget_answer=True)
+        events = first_events(self.registry, self.clock, self.options, self.deciders.described())
+        self._recorder.apply(events)
+        if isinstance(events[-1], SettingsChanged):
+            self._recovered.switch(ways_of(events[-1].config, self._catalogue), forget_answer=True)
         self._recorder.commit()
+        lost_events.forget(self.journal.path)
         if self._claimed is not None:
             self._record_claim(self._claimed)
         self.board.publish()
@@ -327,6 +317,12 @@ class Scheduler:
             self._thread.join(timeout_s)
         self.journal.close()
         self._secrets.close()
+
+    def give_way(self, why: str) -> None:
+        """End, because another scheduler is in charge or may be. For any thread."""
+        if self.failure is None:
+            self.failure = RotaError(f"this scheduler gives way: {why}")
+        self._loop.stop()
 
     def alive(self) -> bool:
         """Whether the loop runs."""

@@ -13,6 +13,7 @@ from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import JobPhase
 from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.archive import JobFilter
+from rota.deploy.scheduler.inbox import Work
 from rota.deploy.scheduler.reasons import Explanation
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
@@ -26,7 +27,9 @@ from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, quest
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import attempt_message, job_counts, job_message, node_message, status_message
 from rota.deploy.server.questions import QuestionDesk
+from rota.deploy.server.replication import Replication
 from rota.deploy.server.settings import SettingsDesk
+from rota.deploy.stopping import STOPPING
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -40,11 +43,24 @@ _PHASES = {phase.value: phase for phase in JobPhase}
 class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     """For users."""
 
-    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogService, questions: Questions) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        identify: Identify,
+        logs: LogService,
+        questions: Questions,
+        replication: Replication,
+    ) -> None:
         super().__init__(scheduler, identify)
+        self._replication = replication
         self._logs = logs
         self._desk = QuestionDesk(scheduler, questions)
         self._settings = SettingsDesk(scheduler, self._desk)
+
+    async def _do(self, what: str, work: Work) -> Any:
+        """Let the owner do it; Refused if it cannot be done, or if another scheduler may be in charge."""
+        self._replication.check_in_charge()
+        return await super()._do(what, work)
 
     def _visible_tenant(self, context: Any) -> str | None:
         """The tenant whose jobs the caller may see; None for all."""
@@ -218,6 +234,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
             return status_message(scheduler, registry, job_counts(registry, tenant, archived), caller)
 
         reply: pb.StatusReply = await self._look("Status", question)
+        reply.MergeFrom(pb.StatusReply(**self._replication.status()))
         return reply
 
     # Questions
@@ -251,6 +268,24 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     async def Occupancy(self, request: pb.OccupancyRequest, context: Any) -> pb.Answer:
         """Who held which GPUs when."""
         return await self._desk.occupancy(request, self.identify(context))
+
+    # A standby
+
+    @answered
+    async def Replicate(self, request: pb.ReplicaRequest, context: Any) -> pb.ReplicaBatch:
+        """What was committed since."""
+        del context
+        if not self._scheduler.alive():
+            raise Refused("UNAVAILABLE", STOPPING)
+        return await self._replication.replicate(request)
+
+    @streamed
+    async def ReplicaBase(self, request: pb.Empty, context: Any) -> AsyncGenerator[pb.FileChunk, None]:
+        """The whole state file."""
+        del request, context
+        async with contextlib.aclosing(self._replication.base()) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     # Settings
 

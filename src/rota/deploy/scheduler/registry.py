@@ -6,6 +6,7 @@ says from moment to moment (steps on the way, signs of life) is in `heartbeats` 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from rota.deploy import events as deploy_events
 from rota.deploy.scheduler import attempt_accounts
 from rota.deploy.scheduler.attempt_accounts import RestartTimes
 from rota.deploy.scheduler.clock import ClockReading
+from rota.deploy.scheduler.node_events import NODE_HANDLERS
 from rota.deploy.scheduler.queue_index import QueueIndex
 from rota.deploy.scheduler.records import (
     MOST_ATTEMPTS,
@@ -83,6 +85,7 @@ class Registry:
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
+            **{kind: functools.partial(handle, self) for kind, handle in NODE_HANDLERS.items()},
             deploy_events.ServiceStarted: self._service_started,
             deploy_events.ClockSet: self._clock_set,
             deploy_events.SettingsChanged: self._settings_changed,
@@ -95,11 +98,6 @@ class Registry:
             deploy_events.JobsArchived: self._archived,
             deploy_events.JobsForgotten: self._forgotten,
             deploy_events.CheckpointsClaimed: self._claimed,
-            deploy_events.NodeJoined: self._joined,
-            deploy_events.NodeLost: self._lost,
-            deploy_events.NodeDrained: self._drained,
-            deploy_events.NodeTroubled: self._troubled,
-            deploy_events.NodeRemoved: self._removed,
             deploy_events.AttemptStarted: self._started,
             deploy_events.AttemptResized: self._resized,
             deploy_events.AttemptStopping: self._stopping,
@@ -363,28 +361,7 @@ class Registry:
             if attempt is not None and attempt.epoch == epoch:
                 attempt.lease_until = max(attempt.lease_until, event.until)
 
-    # Nodes
-
-    def _joined(self, event: deploy_events.NodeJoined) -> None:
-        before = self.nodes.get(event.node)
-        if before is not None and before.joined.identity not in ("", event.identity):
-            for _, attempt in self.attempts_on(event.node):
-                attempt.forgotten.add(event.node)
-        self.nodes[event.node] = Node(joined=event, drained=before is not None and before.drained)
-
-    def _lost(self, event: deploy_events.NodeLost) -> None:
-        node = self.nodes[event.node]
-        node.lost = True
-        node.reason = event.reason
-
-    def _troubled(self, event: deploy_events.NodeTroubled) -> None:
-        self.nodes[event.node].trouble = event.trouble
-
-    def _drained(self, event: deploy_events.NodeDrained) -> None:
-        self.nodes[event.node].drained = event.drained
-
-    def _removed(self, event: deploy_events.NodeRemoved) -> None:
-        self.nodes.pop(event.node, None)
+    # The scheduler itself
 
     def _service_started(self, event: deploy_events.ServiceStarted) -> None:
         self.begun = event.begun

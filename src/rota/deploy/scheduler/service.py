@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 from rota.assembly import make_throughputs
@@ -20,11 +18,12 @@ from rota.core.events import Event, RunEnded, RunStarted
 from rota.core.ports import EveryEvent
 from rota.core.rules import Rules
 from rota.deploy.deciding import TimeLimitedPolicy
-from rota.deploy.events import CheckpointsClaimed, SettingsChanged
+from rota.deploy.events import SettingsChanged
 from rota.deploy.scheduler import lost_events
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
-from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim, jobs_in_memory
+from rota.deploy.scheduler.checkpoint_claim import claim_to_record, claimed_folder
+from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, jobs_in_memory
 from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
 from rota.deploy.scheduler.checkpoint_usage import CheckpointUsage
 from rota.deploy.scheduler.clock import WallClock
@@ -61,7 +60,6 @@ from rota.engine.loop import Engine
 log = logging.getLogger(__name__)
 
 
-_CHECKPOINTS_LOOKED_FOR = 1000
 _MOST_DAMAGE = 20
 """Damaged rows of the state file that are named in the log."""
 _LOOK_S = 60.0
@@ -94,7 +92,7 @@ class Scheduler:
         options = self.options
         self._put_together(self._recovered.registry)
         try:
-            self._claimed = self._claim_checkpoints()
+            self._claimed = claimed_folder(self.options, self.journal, self.registry)
         except BaseException:
             self.journal.close()
             raise
@@ -236,31 +234,6 @@ class Scheduler:
 
     # Checkpoints
 
-    def _claim_checkpoints(self) -> Claim | None:
-        if not self.options.checkpoints:
-            return None
-        registry = self.registry
-        saved = (job.checkpoint for job in registry.jobs.values() if job.checkpoint)
-        state = StateFile(
-            id=self.journal.id,
-            path=self.journal.path.absolute(),
-            next_job=registry.next_job,
-            checkpoints=frozenset(itertools.islice(saved, _CHECKPOINTS_LOOKED_FOR)),
-        )
-        return claim(Path(self.options.checkpoints), state, take_over=self.options.claim_checkpoints)
-
-    def _record_claim(self, claimed: Claim) -> None:
-        registry = self.registry
-        known = (registry.checkpoints, registry.own_checkpoints_from)
-        if known != (str(claimed.folder), claimed.own_from) or claimed.next_job > registry.next_job:
-            event = CheckpointsClaimed(
-                at=self.clock.now(),
-                folder=str(claimed.folder),
-                own_from=claimed.own_from,
-                next_job=claimed.next_job,
-            )
-            self._recorder.record(event)
-
     def _make_removal(self, claimed: Claim | None) -> CheckpointRemoval | None:
         if claimed is None:
             return None
@@ -299,8 +272,9 @@ class Scheduler:
             self._recovered.switch(ways_of(events[-1].config, self._catalogue), forget_answer=True)
         self._recorder.commit()
         lost_events.forget(self.journal.path)
-        if self._claimed is not None:
-            self._record_claim(self._claimed)
+        claim = None if self._claimed is None else claim_to_record(self.registry, self._claimed, self.clock.now())
+        if claim is not None:
+            self._recorder.record(claim)
         self.board.publish()
         self._thread.start()
         for thread in (self._removal, self._usage):

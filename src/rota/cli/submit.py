@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli.connection import connection, needs_deploy, open_client
-from rota.cli.job_text import how
+from rota.cli.job_text import how, printable
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
@@ -149,7 +149,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--model",
     metavar="NAME",
-    help="Model of an emulated job: its GPU memory and, without --profile, its speed.",
+    help="Model of an emulated job: its GPU memory and its speed, whatever --profile says.",
 )
 @click.option(
     "--batch",
@@ -192,6 +192,8 @@ def command(
     jobs = [placed(job) for job in jobs]
     with open_client(link, asked.get("tenant")) as client:
         numbers = client.submit(jobs)
+        for remark in client.remarks:
+            click.echo(f"rota: note: {printable(remark)}", err=True)
         if wait:
             return _wait(client, numbers, as_json=as_json)
     if as_json:

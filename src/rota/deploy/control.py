@@ -73,6 +73,8 @@ class Client:
     ) -> None:
         """`tenant` only matters without certificates; otherwise the token says it."""
         self.settings = settings or find_settings(address, certs, token_file, insecure=insecure)
+        self.remarks: list[str] = []
+        """What the scheduler said about jobs when they were submitted last."""
         self._channel = connect(self.settings, tenant=tenant, sync=True)
         self._stub = stubs.ControlStub(self._channel)
 
@@ -100,6 +102,7 @@ class Client:
         specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
         name = request or uuid.uuid4().hex
         accepted: list[int] = []
+        self.remarks = []
         for number, messages in enumerate(_parts([spec_message(spec) for spec in specs])):
             part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
             try:
@@ -115,7 +118,9 @@ class Client:
         with self._explained():
             for left in range(tries - 1, -1, -1):
                 try:
-                    return list(patiently(lambda: self._stub.Submit(message)).jobs)
+                    reply = patiently(lambda: self._stub.Submit(message))
+                    self.remarks += [remark for remark in reply.remarks if remark not in self.remarks]
+                    return list(reply.jobs)
                 except grpc.RpcError as error:  # noqa: PERF203 - it is about trying again
                     if left == 0 or error.code() not in _LOST:
                         raise
@@ -242,6 +247,11 @@ class Client:
         """The scheduler itself."""
         status: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
         return status
+
+    def learned_speeds(self, tenant: str = "") -> pb.LearnedSpeedsReply:
+        """How fast jobs were seen to run; `tenant` is for administrators."""
+        reply: pb.LearnedSpeedsReply = self._call(self._stub.LearnedSpeeds, pb.LearnedSpeedsRequest(tenant=tenant))
+        return reply
 
     # Questions
 

@@ -180,6 +180,8 @@ def _optional_fields(jobs: Jobs) -> dict[str, Any]:
         fields["allowed_types"] = [list(types) for types in jobs.gpu_types.allowed_sets()]
     if jobs.names is not None:
         fields["names"] = jobs.names.tolist()
+    if jobs.beliefs is not None:
+        fields["beliefs"] = list(jobs.beliefs)
     return fields
 
 
@@ -308,6 +310,7 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
         tenants=tuple(fields["tenants"]),
         gpu_types=gpu_types(len(columns["profile"]), fields.get("allowed_types")),
         names=np.array([*fields["names"], None], dtype=object)[:-1] if "names" in fields else None,
+        beliefs=tuple(fields["beliefs"]) if "beliefs" in fields else None,
         **columns,
     )
     return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)

@@ -54,6 +54,7 @@ _BOUNDS: Mapping[str, Bound] = {
     "EnvEntry.value": _WORD,
     "ListJobsRequest.phases": Bound(bytes=64, entries=16),
     "ListJobsRequest.tenant": _NAME,
+    "LearnedSpeedsRequest.tenant": _NAME,
     "DrainRequest.node": _NAME,
     "RemoveNodeRequest.node": _NAME,
     "RegisterRequest.node": _NAME,

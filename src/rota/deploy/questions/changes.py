@@ -14,6 +14,7 @@ from rota.deploy.events import AttemptEnded, AttemptStopping, CancelAsked, JobAc
 from rota.deploy.questions.facts import fact_of
 from rota.deploy.questions.fork import Fork
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.speed_names import full_profile
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
 
@@ -104,7 +105,7 @@ def _submit_again(fork: Fork, registry: Registry, change: Change) -> dict[int, i
 
 
 def _submit(fork: Fork, registry: Registry, spec: JobSpec) -> int:
-    profile = fork.setup.catalogue.named(spec.scheduled_profile)
+    profile = full_profile(fork.setup.catalogue, spec)
     fork.setup.catalogue.check(profile, spec.gpus)
     number = registry.next_job
     registry.apply(JobAccepted(at=fork.now, job=number, spec=replace(spec, profile=profile), by=ASKER))

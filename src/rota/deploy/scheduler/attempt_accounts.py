@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rota.core.lifecycle import AttemptOutcome, JobPhase
-from rota.deploy.events import AttemptEnded, StepsSaved
+from rota.deploy.events import AttemptEnded, ProfileWrong, SpeedMeasured, StepsSaved
+from rota.deploy.scheduler.learned_speeds import LearnedSpeeds
 from rota.deploy.scheduler.records import Attempt, Job
 
 _NEWEST_PART = 0.2
@@ -41,6 +42,15 @@ def close_account(usual: RestartTimes, job: Job, attempt: Attempt, event: Attemp
     count_lost_work(job, event)
     count_stalls(job, event)
     learn_times(usual, job, attempt, event)
+
+
+def take_speed(speeds: LearnedSpeeds, job: Job, event: SpeedMeasured | ProfileWrong) -> None:
+    """How fast a job was seen to run, or how far its profile is off."""
+    if isinstance(event, SpeedMeasured):
+        speeds.take(event, job.tenant, job.spec.gpus)
+        return
+    job.note(event)
+    job.profile_wrong = event
 
 
 def count_lost_work(job: Job, event: AttemptEnded) -> None:

@@ -31,6 +31,8 @@ from rota.deploy.events import (
     NodeJoined,
     NodeLost,
     NodeTroubled,
+    ProfileWrong,
+    SpeedMeasured,
     StepsSaved,
     to_fields,
 )
@@ -53,6 +55,8 @@ _QUIET = (
     JobCanSave,
     AttemptSaving,
     ClockSet,
+    SpeedMeasured,
+    ProfileWrong,
 )
 """Events that change nothing for what should run before the next round."""
 

@@ -19,6 +19,7 @@ from rota.deploy import events as deploy_events
 from rota.deploy.scheduler import attempt_accounts
 from rota.deploy.scheduler.attempt_accounts import RestartTimes
 from rota.deploy.scheduler.clock import ClockReading
+from rota.deploy.scheduler.learned_speeds import LearnedSpeeds
 from rota.deploy.scheduler.records import (
     MOST_ATTEMPTS,
     Attempt,
@@ -67,6 +68,7 @@ class Registry:
     clock_sets: int = 0
     """How often the wall clock of the scheduler's machine was set."""
     last_clock_set: deploy_events.ClockSet | None = None
+    speeds: LearnedSpeeds = field(default_factory=LearnedSpeeds)
 
     def __post_init__(self) -> None:
         self._apply = self._handlers()
@@ -97,6 +99,8 @@ class Registry:
             deploy_events.LeasesExtended: self._extended,
             deploy_events.JobCanSave: self._can_save,
             deploy_events.AttemptSaving: self._saving,
+            deploy_events.SpeedMeasured: self._speed_seen,
+            deploy_events.ProfileWrong: self._speed_seen,
             engine_events.JobsSubmitted: self._submitted,
             engine_events.JobsRejected: self._rejected,
             engine_events.JobsDropped: self._rejected,
@@ -344,6 +348,9 @@ class Registry:
         attempt = self._attempt(event)
         if attempt is not None:
             attempt.saving = event.saving
+
+    def _speed_seen(self, event: deploy_events.SpeedMeasured | deploy_events.ProfileWrong) -> None:
+        attempt_accounts.take_speed(self.speeds, self.jobs[event.job], event)
 
     def _attempt_ended(self, event: deploy_events.AttemptEnded) -> None:
         job = self.jobs[event.job]

@@ -41,6 +41,8 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
+from rota.deploy.scheduler.speed_estimates import SpeedEstimates
+from rota.deploy.scheduler.speed_measuring import SpeedMeter
 from rota.deploy.scheduler.starting import events_of_start
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.scheduler.world import DeploymentWorld
@@ -131,6 +133,7 @@ class Scheduler:
         generation = registry.generation + 1
         self.archive = JobArchive(self.journal.path)
         self.heartbeats = Heartbeats(options.timing.heartbeat_s)
+        meter = SpeedMeter(registry, self.heartbeats, options.timing.heartbeat_s, options.time_scale)
         self.requests = Requests(
             registry=registry,
             heartbeats=self.heartbeats,
@@ -141,6 +144,7 @@ class Scheduler:
             secrets=self._secrets,
             dead_after_s=options.timing.dead_after_s,
             limits=QueueLimits(registry=registry, limits=self._limits, secrets=self._secrets),
+            meter=meter,
         )
         gang_stops = GangStops(generation)
         self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
@@ -170,8 +174,9 @@ class Scheduler:
         self._loop.housekeeping = self._housekeeping.step
         report = RoundReport(registry, self._catalogue, options.cluster, round_s, self._limits)
         self._world = DeploymentWorld(
-            clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules
+            clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules, meter=meter
         )
+        self.speeds = SpeedEstimates(registry.speeds, self._catalogue)
 
     # Checkpoints
 

@@ -21,6 +21,7 @@ from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import OfferedNode
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.scheduler.speed_estimates import speed_remarks
 from rota.deploy.security.audit import harmless
 from rota.deploy.server.handlers import Caller
 from rota.rpc import rota_pb2 as pb
@@ -140,7 +141,12 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
 
 
 def job_message(
-    job: Job, clock: WallClock, explanation: Explanation, live_step: int = 0, live_spent: StallTimes | None = None
+    job: Job,
+    clock: WallClock,
+    explanation: Explanation,
+    live_step: int = 0,
+    live_spent: StallTimes | None = None,
+    speed_remark: str = "",
 ) -> pb.JobInfo:
     """A job; `live_step` is the last one that was heard of, saved or not, `live_spent` the time of this attempt."""
     spent = live_spent or NOTHING_SPENT
@@ -175,6 +181,7 @@ def job_message(
         compute_s=job.compute_s + spent.compute_s,
         prepare_s=job.prepare_s + spent.prepare_s,
         storage_s=job.storage_s + spent.storage_s,
+        speed_remark=speed_remark,
     )
 
 
@@ -262,4 +269,5 @@ def status_message(
         clock_sets=registry.clock_sets,
         last_clock_set_s=0.0 if clock_set is None else clock_set.at,
         last_clock_set_by_s=0.0 if clock_set is None else clock_set.by_s,
+        speed_remarks=speed_remarks(registry.jobs.values(), None if caller.admin else caller.tenant),
     )

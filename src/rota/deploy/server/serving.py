@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs")
 _OF_USERS = (
     "Submit", "ListJobs", "GetJob", "Cancel", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf", "Ledger",
+    "LearnedSpeeds",
 )  # fmt: skip
 _OF_ADMINS = ("Drain", "RemoveNode")
 RULES = {

@@ -77,16 +77,52 @@ def test_time_in_which_it_saves_is_left_out(cluster):
     assert speed.mean == pytest.approx(RATE, rel=0.02)
 
 
-def test_a_checkpoint_that_no_report_saw_is_taken_off(cluster):
+def test_a_block_with_a_checkpoint_that_no_report_saw_is_left_out(cluster):
     number = a_running_job(cluster)
     step = train(cluster, number, 12)
-    for saves in range(1, 11):  # half a second of each two is spent on one
+    for saves in range(1, 11):  # every other block has half a second of saving in it
+        cluster.wait(2.0)
+        step += round(1.5 * RATE)
+        cluster.report("a", {number: runs(step, saved_step=saves, save_s=0.5)})
+        step = train(cluster, number, 2, step=step, saved_step=saves, save_s=0.5)
+
+    _, speed = only_cell(cluster)
+    assert speed.mean == pytest.approx(RATE, rel=0.02)
+    assert speed.blocks >= 12
+
+
+def test_of_a_job_that_saves_all_the_time_saving_is_part_of_the_speed(cluster):
+    number = a_running_job(cluster)
+    step = 1
+    for saves in range(1, 31):
         cluster.wait(2.0)
         step += round(1.5 * RATE)
         cluster.report("a", {number: runs(step, saved_step=saves, save_s=0.5)})
 
     _, speed = only_cell(cluster)
-    assert speed.mean == pytest.approx(RATE, rel=0.02)
+    assert speed.mean == pytest.approx(0.75 * RATE, rel=0.02)
+
+
+def test_blocks_go_from_the_end_of_a_step_to_the_end_of_a_step_by_the_clock_of_the_server(cluster):
+    number = a_running_job(cluster)
+    late = (0.0, 0.4, 0.1, 0.7, 0.3)
+    for second in range(1, 60):  # reports are late, each by another time
+        cluster.wait(1.0)
+        at = cluster.clock.now() - late[second % 5]
+        cluster.report("a", {number: runs(round(at * RATE), step_at_s=1000.0 + round(at * RATE) / RATE)})
+
+    _, speed = only_cell(cluster)
+    assert speed.mean == pytest.approx(RATE, rel=0.001)
+    assert speed.error < 0.001
+
+
+def test_a_job_whose_clock_makes_no_sense_is_not_believed(cluster):
+    number = a_running_job(cluster)
+    for second in range(1, 60):
+        cluster.wait(1.0)
+        cluster.report("a", {number: runs(second * 20, step_at_s=1e9 / second)})
+
+    assert cells(cluster) == {}
 
 
 def test_nothing_is_measured_after_the_request_to_stop_and_what_was_is_kept(cluster):

@@ -1,9 +1,10 @@
 """Measures how fast jobs run, from the steps that agents report: blocks of time in which a job did nothing but train.
 
-A block is at least two heartbeats and five steps long. Left out are the start of an attempt up to its first step and
-the block after that, checkpoints (from the report that speaks of one to the first one after it; one so short that no
-report saw it is taken off by the time that the longest one took), what comes after the request to stop, jobs that
-share their GPUs, and time in which the agent was not heard of. When CPUs, memory or servers change, a new block begins.
+A block is at least two heartbeats and five steps long, from the end of a step to the end of a step by the clock of the
+server. Left out are the start of an attempt up to its first step and the block after that, blocks in which a checkpoint
+was written (unless it takes next to no time, or there is one in every block), what comes after the request to stop,
+jobs that share their GPUs, and time in which the agent was not heard of. When CPUs, memory or servers change, a new
+block begins.
 
 Kept in memory only: what was measured is in the journal as `SpeedMeasured`; a restart loses a few blocks.
 """
@@ -23,6 +24,12 @@ from rota.deploy.scheduler.speed_names import speed_name
 
 _BLOCK_HEARTBEATS = 2.0
 _LEAST_STEPS = 5
+_LONGEST_SAVE = 0.02
+"""Of a block; a checkpoint that takes longer makes the block say nothing about steps, ..."""
+_MOST_WITH_SAVES = 4
+"""... unless there is one in all of the last blocks: then saving is part of the speed."""
+_MOST_APART = 2.0
+"""Factor between the length of a block as the job tells it and as the scheduler saw it."""
 _LONGEST_SILENCE_HEARTBEATS = 4.0
 _LONGEST_SILENCE_S = 3.0
 """Wall seconds; the longer one of the two."""
@@ -39,6 +46,9 @@ class _Mark:
     """Where a block began."""
 
     at: float
+    """When the report came."""
+    step_at: float
+    """When the step was finished, by the clock of its server; 0: not known."""
     step: int
     saved_step: int
 
@@ -53,6 +63,8 @@ class _Watch:
     warm: bool = False
     """Whether the first block is over."""
     heard: float = 0.0
+    with_saves: int = 0
+    """Blocks in a row that have a checkpoint in them."""
     rates: list[float] = field(default_factory=list)
 
 
@@ -104,7 +116,7 @@ class SpeedMeter:
             _LONGEST_SILENCE_HEARTBEATS * self._heartbeat_s, _LONGEST_SILENCE_S * self._scale
         )
         watch.heard = now
-        here = _Mark(now, task.step, task.saved_step)
+        here = _Mark(now, task.step_at_s * self._scale, task.step, task.saved_step)
         begun = watch.begun
         if begun is None or silent or task.step < begun.step:
             watch.begun = here if task.step > attempt.resume_step else None
@@ -113,10 +125,11 @@ class SpeedMeter:
         if now - begun.at < _BLOCK_HEARTBEATS * self._heartbeat_s or steps < _LEAST_STEPS:
             return
         watch.begun = here
-        seconds = now - begun.at
-        if here.saved_step > begun.saved_step:
-            seconds -= task.save_s * self._scale
-        if watch.warm and seconds > (now - begun.at) / 2 and SLOWEST <= steps / seconds <= FASTEST:
+        seconds = here.step_at - begun.step_at if here.step_at and begun.step_at else now - begun.at
+        saved = here.saved_step > begun.saved_step and task.save_s * self._scale > _LONGEST_SAVE * seconds
+        watch.with_saves = watch.with_saves + 1 if saved else 0
+        sound = watch.warm and _plausible(seconds, now - begun.at) and SLOWEST <= steps / seconds <= FASTEST
+        if sound and (not saved or watch.with_saves > _MOST_WITH_SAVES):
             watch.rates.append(steps / seconds)
         watch.warm = True
 
@@ -174,3 +187,8 @@ class SpeedMeter:
         running = self._registry.running
         epochs = {number: job.attempt.epoch for number, job in running.items() if job.attempt is not None}
         self._watches = {key: watch for key, watch in self._watches.items() if epochs.get(key[0]) == key[1]}
+
+
+def _plausible(seconds: float, between_reports: float) -> bool:
+    """Whether a block that is so long by the clock of its job can be that long, as the scheduler saw it."""
+    return between_reports / _MOST_APART <= seconds <= between_reports * _MOST_APART

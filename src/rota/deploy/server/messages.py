@@ -89,6 +89,7 @@ def _task_report(message: pb.TaskState) -> TaskReport:
         save_progress=message.save_progress,
         save_s=_seconds(message.save_s),
         start_s=_seconds(message.start_s),
+        step_at_s=_seconds(message.step_at_s),
         spent=StallTimes(_seconds(message.compute_s), _seconds(message.prepare_s), _seconds(message.storage_s)),
     )
 

@@ -58,10 +58,14 @@ class OpenCatalogue:
         """Whether the catalogue itself has a profile."""
         return self._known.known(profile)
 
+    @functools.cached_property
+    def _plain_names(self) -> frozenset[str]:
+        """Full names and names without batch size, as people may write them."""
+        return frozenset(_plain(part) for name in self.names for part in (name, name.partition(" (batch size")[0]))
+
     def means(self, wish: str) -> bool:
         """Whether a name means something that there is."""
-        names = (name for name in self.names for name in (name, name.partition(" (batch size")[0]))
-        return self.known(wish) or any(_plain(wish) == _plain(name) for name in names)
+        return self.known(wish) or _plain(wish) in self._plain_names
 
     def named(self, wish: str) -> str:
         """The profile a person means: its name, or the one that is the same but for case, signs and `batch size`.

@@ -248,6 +248,12 @@ class FailedDecisions:
     """Engine seconds."""
     last_reason: str = ""
 
+    def add(self, at: float, reason: str) -> None:
+        """One more."""
+        self.count += 1
+        self.last_at = at
+        self.last_reason = reason
+
 
 @dataclass(slots=True, kw_only=True)
 class Node:

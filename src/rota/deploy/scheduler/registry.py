@@ -254,9 +254,7 @@ class Registry:
         self.last_round = event.at
 
     def _decision_failed(self, event: Any) -> None:
-        self.failed_decisions.count += 1
-        self.failed_decisions.last_at = event.at
-        self.failed_decisions.last_reason = event.reason
+        self.failed_decisions.add(event.at, event.reason)
 
     def _progressed(self, event: engine_events.ProgressMade) -> None:
         for number, steps in zip(event.jobs.tolist(), event.steps.tolist(), strict=True):

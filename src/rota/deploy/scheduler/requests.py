@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 Answer = tuple[list[DeployEvent], Callable[[], Any]]
 
+_MOST_REMARKS = 3
+"""On the jobs of one submission."""
+
 
 class Archive(Protocol):
     """Jobs that left memory."""
@@ -131,12 +134,14 @@ class Requests:
 
     def remarks_on(self, specs: Sequence[JobSpec]) -> list[str]:
         """What whoever submits these jobs should know about their profiles."""
-        new = {name for spec in specs if (name := self._new_name(spec))}
-        return [
+        new = sorted({name for spec in specs if (name := self._new_name(spec))})
+        remarks = [
             f"profile {name!r} is not in catalogue {self._catalogue.name!r}: its speed is learned under that name "
             f"while the job runs{self._catalogue.hint(name)}"
-            for name in sorted(new)
+            for name in new[:_MOST_REMARKS]
         ]
+        more = len(new) - len(remarks)
+        return [*remarks, f"... and {more} more names that are not in it"] if more else remarks
 
     def _new_name(self, spec: JobSpec) -> str:
         if spec.scheduled_profile == UNPROFILED or not speed_name(spec) or self._catalogue.means(spec.profile):

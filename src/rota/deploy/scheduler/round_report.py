@@ -37,7 +37,7 @@ from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.speed_estimates import SpeedEstimates
-from rota.deploy.scheduler.speed_names import belief_of, engine_kind, engine_profile
+from rota.deploy.scheduler.speed_names import belief_of, engine_profile
 from rota.deploy.scheduler.tenant_limits import Hold, TenantLimits
 from rota.deploy.tenants import Tenants
 from rota.engine.live_state import LiveState
@@ -122,7 +122,7 @@ class RoundReport:
             allowed = [job for job in rest if job.id not in held]
             events += self._back(allowed, target, now)
             events += self._new(allowed, target, now)
-        events += self._speeds(rest, state, now)
+        events += self._speeds(state, now)
         events += self._pins(now)
         later = [job.wait_until for job in rest if job.wait_until > now]
         self.next_return = min(later, default=math.inf)
@@ -219,12 +219,12 @@ class RoundReport:
         }
         return [JobsPinned(at=now, jobs=_ids(jobs), pinned=pin) for pin, jobs in groups.items() if jobs]
 
-    def _speeds(self, jobs: list[Job], state: LiveState, now: float) -> list[Event]:
+    def _speeds(self, state: LiveState, now: float) -> list[Event]:
         """What was found out about the speeds of jobs, and the engine does not know yet."""
         rows: list[tuple[str, str, int, str, float]] = []
-        for profile, belief, gpus in sorted({kind for job in jobs if (kind := engine_kind(job.spec)) is not None}):
-            rates = self._estimates.news(state.classes, profile, belief, gpus)
-            rows += [(profile, belief, gpus, gpu_type, rate) for gpu_type, rate in sorted(rates.items())]
+        for tenant, profile, gpus in self._registry.speeds.kinds(None):
+            rates = self._estimates.news(state.classes, profile, tenant, gpus)
+            rows += [(profile, tenant, gpus, gpu_type, rate) for gpu_type, rate in sorted(rates.items())]
         if not rows:
             return []
         profiles, beliefs, counts, types, rates_of_rows = zip(*rows, strict=True)

@@ -39,12 +39,14 @@ class SpeedEstimates:
 
     def news(self, classes: ClassTable, profile: str, belief: str, gpus: int) -> dict[str, float]:
         """Steps/s by type of a kind of job, if they differ from what the engine knows; else nothing."""
+        expected = classes.expected(profile, belief, gpus)
+        if not expected:  # no such job has come since the servers changed
+            return {}
         seen = self._speeds.of_kind((belief, profile, gpus))
         measured = {name: speed.rate for name, speed in seen.items() if speed.believed}
         if not measured:
             return {}
         known = classes.learned(profile, belief, gpus)
-        expected = classes.expected(profile, belief, gpus)
         if self._measured(profile):
             measured = _within_bounds(measured, expected)
             if not known and not any(_off(rate, expected.get(name, 0.0)) for name, rate in measured.items()):

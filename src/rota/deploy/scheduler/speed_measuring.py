@@ -11,6 +11,7 @@ Kept in memory only: what was measured is in the journal as `SpeedMeasured`; a r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -84,15 +85,20 @@ class SpeedMeter:
         """What the last report of a node says about the speeds of jobs whose first rank is there."""
         events: list[SpeedMeasured] = []
         tasks = self._heartbeats.of(node).tasks
-        for job, attempt in self._registry.attempts_on(node):
+        attempts = self._registry.attempts_on(node)
+        held = Counter(device for _, attempt in attempts for device in _devices_on(node, attempt))
+        for job, attempt in attempts:
             task = tasks.get((job.id, attempt.epoch))
             if attempt.nodes[0] == node and task is not None and speed_name(job.spec):
-                events += self._of_attempt(job, attempt, task, now)
+                alone = all(held[device] == 1 for device in _devices_on(node, attempt))
+                events += self._of_attempt(job, attempt, task, now, alone=alone)
         if len(self._watches) > 2 * len(self._registry.running):
             self._forget_ended()
         return events
 
-    def _of_attempt(self, job: Job, attempt: Attempt, task: TaskReport, now: float) -> list[SpeedMeasured]:
+    def _of_attempt(
+        self, job: Job, attempt: Attempt, task: TaskReport, now: float, *, alone: bool
+    ) -> list[SpeedMeasured]:
         key = (job.id, attempt.epoch)
         share = self.shares.get(job.id, 0.0)
         watch = self._watches.get(key)
@@ -104,7 +110,7 @@ class SpeedMeter:
             watch = _Watch(parts=attempt.parts, share=share)
             self._watches[key] = watch
         over = attempt.stopping or task.phase is not TaskPhase.RUNNING
-        if over or share <= 0 or task.saving or not self._alone(job, attempt):
+        if over or share <= 0 or task.saving or not alone:
             watch.begun = None
         else:
             self._follow(watch, attempt, task, now)
@@ -171,22 +177,14 @@ class SpeedMeter:
             servers=len(watch.parts),
         )
 
-    def _alone(self, job: Job, attempt: Attempt) -> bool:
-        """Whether no other job has one of its GPUs."""
-        mine = {(part.node, device) for part in attempt.parts for device in part.devices}
-        return not any(
-            (part.node, device) in mine
-            for node in attempt.nodes
-            for other, theirs in self._registry.attempts_on(node)
-            if other is not job
-            for part in theirs.parts
-            for device in part.devices
-        )
-
     def _forget_ended(self) -> None:
         running = self._registry.running
         epochs = {number: job.attempt.epoch for number, job in running.items() if job.attempt is not None}
         self._watches = {key: watch for key, watch in self._watches.items() if epochs.get(key[0]) == key[1]}
+
+
+def _devices_on(node: str, attempt: Attempt) -> list[str]:
+    return [device for part in attempt.parts if part.node == node for device in part.devices]
 
 
 def _plausible(seconds: float, between_reports: float) -> bool:

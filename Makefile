@@ -69,6 +69,8 @@ profile-checks: $(STAMP)
 	@echo "== data path =="
 	$(BIN)/python -m pytest tests/unit/data tests/unit/client/test_stalls.py tests/unit/deploy/test_data_folders.py tests/e2e/test_kept_data.py
 	$(BIN)/python benchmarks/data_path.py
+	@echo "== speeds learned while jobs run =="
+	$(BIN)/python -m pytest -n 0 -m "long or not long" tests/e2e/test_learned_speeds.py tests/e2e/test_learning_commands.py
 	@echo "== rota profile =="
 	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
 

@@ -20,7 +20,7 @@ _PLAIN = (
     "phase", "reason", "reason_code", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
     "preemptions", "epoch", "exit_code", "submitted_s", "ended_s", "can_save", "can_save_why", "thrown_back",
     "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "last_cut", "warning",
-    "compute_s", "prepare_s", "storage_s", "ran_s",
+    "compute_s", "prepare_s", "storage_s", "ran_s", "speed_remark",
 )  # fmt: skip
 _OR_NULL = ("started_at", "ended_at", "ended_s")
 
@@ -150,6 +150,7 @@ def _progress(info: Any) -> list[tuple[str, str]]:
     for name, at in moments.items():
         rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
     rows += _stalls(info)
+    rows += [("speed", printable(info.speed_remark))] if info.speed_remark else []
     rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
     return rows
 

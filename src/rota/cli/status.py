@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rota.cli.connection import connection, open_client
+from rota.cli.job_text import printable
 from rota.cli.options import echo_json, json_option
 
 
@@ -24,6 +25,7 @@ def command(*, as_json: bool, **options: Any) -> None:
              "failed_decisions", "last_failed_decision_s", "last_failed_decision", "tenant", "admin",
              "clock_sets", "last_clock_set_s", "last_clock_set_by_s")  # fmt: skip
     values = {"address": address, **{name: getattr(status, name) for name in names}}
+    values["speed_remarks"] = list(status.speed_remarks)
     if as_json:
         echo_json(values)
         return
@@ -40,6 +42,7 @@ def command(*, as_json: bool, **options: Any) -> None:
             ("rounds", f"{status.rounds:,} of {status.round_s:g} s"),
             ("late decisions", str(status.late_solves)),
             ("failed decisions", _failed_decisions(status)),
+            *(("wrong profile", printable(remark)) for remark in status.speed_remarks),
             ("events", f"{status.events:,}"),
             ("version", status.version),
             ("you", f"tenant {status.tenant}{', administrator' if status.admin else ''}"),

@@ -14,7 +14,7 @@ import click
 from rota.cli.arrays import array_field, entries
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.dry_run import show_dry_run
-from rota.cli.job_text import how
+from rota.cli.job_text import how, printable
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
@@ -166,7 +166,7 @@ def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--model",
     metavar="NAME",
-    help="Model of an emulated job: its GPU memory and, without --profile, its speed.",
+    help="Model of an emulated job: its GPU memory and its speed, whatever --profile says.",
 )
 @click.option(
     "--batch",
@@ -247,6 +247,8 @@ def command(
             show_dry_run(client.dry_run(jobs), as_json=as_json)
             return OK
         numbers = client.submit(jobs)
+        for remark in client.remarks:
+            click.echo(f"rota: note: {printable(remark)}", err=True)
         if wait:
             return _wait(client, jobs, numbers, as_json=as_json)
     if as_json:

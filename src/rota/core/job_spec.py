@@ -84,7 +84,7 @@ class JobSpec:
     hung_after_s: float = 0.0
     """Seconds without a step after which it is ended; 0: never."""
     model: str = ""
-    """Model of the device catalogue, of an emulated job: its memory, and without a profile its speed."""
+    """Model of the device catalogue, of an emulated job: its memory and its speed, whatever its profile says."""
     batch: int = 0
     """Batch size of the whole job, with `model`."""
     cpus: float = 0.0

@@ -95,6 +95,9 @@ class Jobs:
     """What a trace calls its jobs; None if that is only their number in order of arrival."""
     queue: QueueColumns | None = None
     """What jobs say about when they start and how long they run; None if none says anything."""
+    beliefs: tuple[str, ...] | None = None
+    """[J] among whose jobs of the same profile a speed is found out (a tenant, in a deployment); empty: it is not. None
+    if it is so for none."""
 
     def __post_init__(self) -> None:
         count = len(self.profile)
@@ -119,6 +122,8 @@ class Jobs:
             columns["names"] = self.names[start:stop]
         if self.queue is not None:
             columns["queue"] = self.queue.take(slice(start, stop))
+        if self.beliefs is not None:
+            columns["beliefs"] = self.beliefs[start:stop]
         part = object.__new__(Jobs)  # not made anew: one is taken at every arrival, and this one is known to be sound
         part.__dict__.update(columns)
         return part
@@ -144,6 +149,7 @@ class Jobs:
             gpu_types=None if self.gpu_types is None else self.gpu_types.take(which),
             names=None if names is None else names[which],
             queue=None if self.queue is None else self.queue.take(which),
+            beliefs=None if self.beliefs is None else tuple(self.beliefs[at] for at in which.tolist()),
         )
 
     def by_arrival(self) -> Jobs:
@@ -199,6 +205,7 @@ def table(
     recorded_on: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
     queue: QueueColumns | None = None,
+    beliefs: Sequence[str] | None = None,
 ) -> Jobs:
     """A table from one plain sequence per attribute; deadlines follow from slo x duration + arrival.
 
@@ -206,7 +213,7 @@ def table(
     duration was recorded (empty: the reference type of the catalogue). `names` are for results.
     """
     count = len(profile_names)
-    said = {"allowed_types": allowed_types, "recorded_on": recorded_on, "names": names}
+    said = {"allowed_types": allowed_types, "recorded_on": recorded_on, "names": names, "beliefs": beliefs}
     for name, column in said.items():
         if column is not None and len(column) != count:
             raise ConfigError(f"{name} has {len(column)} entries for {count} jobs; give one for each")
@@ -235,6 +242,7 @@ def table(
         gpu_types=gpu_types(count, allowed_types, recorded_on),
         names=own_names(names),
         queue=queue,
+        beliefs=tuple(beliefs) if beliefs is not None and any(beliefs) else None,
     )
 
 

@@ -80,6 +80,8 @@ class Client:
         self._channels = [connect(one, tenant=tenant, sync=True) for one in self.settings.each()]
         several = len(self._channels) > 1
         self._stub: Any = FailoverStub(self._channels) if several else stubs.ControlStub(self._channels[0])
+        self.remarks: list[str] = []
+        """What the scheduler said about jobs when they were submitted last."""
 
     def __enter__(self) -> Client:  # noqa: PYI034 - Self is not in Python 3.10
         return self
@@ -106,6 +108,7 @@ class Client:
         specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
         name = request or uuid.uuid4().hex
         accepted: list[int] = []
+        self.remarks = []
         heads: list[int] = []
         for number, part_specs in enumerate(_parts(specs)):
             messages = [spec_message(_in_part(spec, heads)) for spec in part_specs]
@@ -134,7 +137,9 @@ class Client:
         with self._explained():
             for left in range(tries - 1, -1, -1):
                 try:
-                    return list(patiently(lambda: self._stub.Submit(message)).jobs)
+                    reply = patiently(lambda: self._stub.Submit(message))
+                    self.remarks += [remark for remark in reply.remarks if remark not in self.remarks]
+                    return list(reply.jobs)
                 except grpc.RpcError as error:  # noqa: PERF203 - it is about trying again
                     if left == 0 or error.code() not in _LOST:
                         raise
@@ -282,6 +287,11 @@ class Client:
         """The scheduler itself."""
         status: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
         return status
+
+    def learned_speeds(self, tenant: str = "") -> pb.LearnedSpeedsReply:
+        """How fast jobs were seen to run; `tenant` is for administrators."""
+        reply: pb.LearnedSpeedsReply = self._call(self._stub.LearnedSpeeds, pb.LearnedSpeedsRequest(tenant=tenant))
+        return reply
 
     # Questions
 

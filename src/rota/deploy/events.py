@@ -377,6 +377,44 @@ class SuccessionChanged:
     """Address of the scheduler that stands by; empty: none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedMeasured:
+    """A job was seen to run at these speeds, in blocks of time without start-up, saving and stops."""
+
+    at: float
+    job: int
+    epoch: int
+    name: str
+    """Under which it is learned: a profile, or the fingerprint of its command."""
+    type: str
+    cpus: float
+    """Of the whole job."""
+    memory_gb: float
+    """Of the whole job."""
+    servers: int
+    share: float
+    """Speed with these CPUs and memory on these servers, relative to the proportional share on one server."""
+    rates: tuple[float, ...]
+    """Steps per engine second of the whole job, one for each block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileWrong:
+    """A job turned out to be faster or slower than its profile says; what was measured is used from now on."""
+
+    at: float
+    job: int
+    profile: str
+    type: str
+    expected: float
+    """Steps per engine second, as the profile says."""
+    measured: float
+    """Steps per engine second, in the mean."""
+    error: float
+    """Half of the 95 % interval of `measured`, relative."""
+    blocks: int
+
+
 DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
@@ -407,6 +445,8 @@ DeployEvent: TypeAlias = (
     | SettingsChanged
     | EventsLost
     | SuccessionChanged
+    | SpeedMeasured
+    | ProfileWrong
 )
 
 EventRow: TypeAlias = tuple[float, str, str]
@@ -466,6 +506,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "AttemptOutcome": AttemptOutcome,
     "tuple[str, ...]": tuple,
     "tuple[int, ...]": tuple,
+    "tuple[float, ...]": tuple,
     "tuple[Part, ...]": lambda parts: tuple(part_from(part) for part in parts),
     "tuple[tuple[int, int], ...]": lambda pairs: tuple((int(job), int(epoch)) for job, epoch in pairs),
 }

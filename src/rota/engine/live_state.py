@@ -141,7 +141,8 @@ class LiveState(State):
             self._put(moving.moved(self.placement, old, event.cluster))
 
     def _moved(self, columns: JobColumns, old: Cluster, keys: list[Key]) -> JobColumns:
-        again = [(*key[:3], key[4]) for key in keys]
+        estimating = self.classes.estimating
+        again = [(*key[:3], key[4], "" if estimating else key[3] or "") for key in keys]
         classes = [self.classes.number(*again[c]) for c in columns.named[CLASS].tolist()]
         speed = self._speeds_at_best(np.array(classes, dtype=np.int64))
         return columns.retyped(old.types, self.cluster.types, classes, speed)

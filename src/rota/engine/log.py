@@ -183,6 +183,8 @@ def _optional_fields(jobs: Jobs) -> dict[str, Any]:
         fields["names"] = jobs.names.tolist()
     if jobs.queue is not None:
         fields |= queue_fields(jobs.queue)
+    if jobs.beliefs is not None:
+        fields["beliefs"] = list(jobs.beliefs)
     return fields
 
 
@@ -312,6 +314,7 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
         gpu_types=gpu_types(len(columns["profile"]), fields.get("allowed_types")),
         names=np.array([*fields["names"], None], dtype=object)[:-1] if "names" in fields else None,
         queue=queue_from(len(columns["profile"]), fields),
+        beliefs=tuple(fields["beliefs"]) if "beliefs" in fields else None,
         **columns,
     )
     return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)

@@ -222,6 +222,10 @@ def _check_jobs(jobs: Jobs) -> None:
     if jobs.names is not None:
         _length("names", jobs.names, count)
         _texts("names", jobs.names.tolist())
+    if jobs.beliefs is not None:
+        _texts("beliefs", jobs.beliefs)
+        if len(jobs.beliefs) != count:
+            raise ValueError(f"beliefs has {len(jobs.beliefs)} entries for {count} jobs")
     if jobs.gpu_types is not None:
         _length("allowed_types", jobs.gpu_types.allowed, count)
         for types in jobs.gpu_types.sets:

@@ -59,6 +59,7 @@ _BOUNDS: Mapping[str, Bound] = {
     "ListJobsRequest.tenant": _NAME,
     "CancelRequest.arrays": Bound(entries=100),
     "HoldRequest.arrays": Bound(entries=100),
+    "LearnedSpeedsRequest.tenant": _NAME,
     "DrainRequest.node": _NAME,
     "RemoveNodeRequest.node": _NAME,
     "RegisterRequest.node": _NAME,

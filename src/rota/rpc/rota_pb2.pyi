@@ -285,7 +285,7 @@ class Observed(_message.Message):
     def __init__(self, term: _Optional[int] = ..., node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ..., leaving: _Optional[str] = ...) -> None: ...
 
 class TaskState(_message.Message):
-    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s", "compute_s", "prepare_s", "storage_s")
+    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s", "compute_s", "prepare_s", "storage_s", "step_at_s")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -304,6 +304,7 @@ class TaskState(_message.Message):
     COMPUTE_S_FIELD_NUMBER: _ClassVar[int]
     PREPARE_S_FIELD_NUMBER: _ClassVar[int]
     STORAGE_S_FIELD_NUMBER: _ClassVar[int]
+    STEP_AT_S_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     phase: str
@@ -322,7 +323,8 @@ class TaskState(_message.Message):
     compute_s: float
     prepare_s: float
     storage_s: float
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., can_save: bool = ..., saving: bool = ..., save_progress: _Optional[int] = ..., save_s: _Optional[float] = ..., start_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ...) -> None: ...
+    step_at_s: float
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., can_save: bool = ..., saving: bool = ..., save_progress: _Optional[int] = ..., save_s: _Optional[float] = ..., start_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., step_at_s: _Optional[float] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("known",)
@@ -716,10 +718,56 @@ class SubmitRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., request: _Optional[str] = ..., dry_run: bool = ...) -> None: ...
 
 class SubmitReply(_message.Message):
-    __slots__ = ("jobs",)
+    __slots__ = ("jobs", "remarks")
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    REMARKS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, jobs: _Optional[_Iterable[int]] = ...) -> None: ...
+    remarks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, jobs: _Optional[_Iterable[int]] = ..., remarks: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LearnedSpeedsRequest(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
+
+class LearnedSpeedsReply(_message.Message):
+    __slots__ = ("speeds", "truncated")
+    SPEEDS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    speeds: _containers.RepeatedCompositeFieldContainer[LearnedSpeed]
+    truncated: bool
+    def __init__(self, speeds: _Optional[_Iterable[_Union[LearnedSpeed, _Mapping]]] = ..., truncated: bool = ...) -> None: ...
+
+class LearnedSpeed(_message.Message):
+    __slots__ = ("tenant", "profile", "gpus", "type", "cpus", "memory_gb", "servers", "rate", "error", "blocks", "share", "believed", "expected")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_GB_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    BELIEVED_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    profile: str
+    gpus: int
+    type: str
+    cpus: float
+    memory_gb: float
+    servers: int
+    rate: float
+    error: float
+    blocks: int
+    share: float
+    believed: bool
+    expected: float
+    def __init__(self, tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., type: _Optional[str] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., servers: _Optional[int] = ..., rate: _Optional[float] = ..., error: _Optional[float] = ..., blocks: _Optional[int] = ..., share: _Optional[float] = ..., believed: bool = ..., expected: _Optional[float] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
     __slots__ = ("phases", "limit", "tenant", "jobs", "below")
@@ -742,7 +790,7 @@ class JobRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s", "array", "array_index", "ran_s", "held_by", "attempts")
+    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s", "array", "array_index", "ran_s", "held_by", "attempts", "speed_remark")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -778,6 +826,7 @@ class JobInfo(_message.Message):
     RAN_S_FIELD_NUMBER: _ClassVar[int]
     HELD_BY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SPEED_REMARK_FIELD_NUMBER: _ClassVar[int]
     job: int
     spec: JobSpec
     phase: str
@@ -813,7 +862,8 @@ class JobInfo(_message.Message):
     ran_s: float
     held_by: str
     attempts: _containers.RepeatedCompositeFieldContainer[LogAttempt]
-    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., array: _Optional[int] = ..., array_index: _Optional[int] = ..., ran_s: _Optional[float] = ..., held_by: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[LogAttempt, _Mapping]]] = ...) -> None: ...
+    speed_remark: str
+    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., array: _Optional[int] = ..., array_index: _Optional[int] = ..., ran_s: _Optional[float] = ..., held_by: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[LogAttempt, _Mapping]]] = ..., speed_remark: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("node", "devices", "cpus", "memory_gb")
@@ -980,7 +1030,7 @@ class LogPosition(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., rank: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("term", "standby", "standby_in_step", "standby_behind", "standby_silent_s", "version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived", "events_removed", "rounds_removed", "clock_sets", "last_clock_set_s", "last_clock_set_by_s", "decisions")
+    __slots__ = ("term", "standby", "standby_in_step", "standby_behind", "standby_silent_s", "version", "now_s", "time_scale", "round_s", "policy", "mechanism", "rounds", "queued", "running", "finished", "events", "last_decision_s", "late_solves", "tenant", "admin", "failed_decisions", "last_failed_decision_s", "last_failed_decision", "failed", "cancelled", "archived", "events_removed", "rounds_removed", "clock_sets", "last_clock_set_s", "last_clock_set_by_s", "decisions", "speed_remarks")
     TERM_FIELD_NUMBER: _ClassVar[int]
     STANDBY_FIELD_NUMBER: _ClassVar[int]
     STANDBY_IN_STEP_FIELD_NUMBER: _ClassVar[int]
@@ -1013,6 +1063,7 @@ class StatusReply(_message.Message):
     LAST_CLOCK_SET_S_FIELD_NUMBER: _ClassVar[int]
     LAST_CLOCK_SET_BY_S_FIELD_NUMBER: _ClassVar[int]
     DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    SPEED_REMARKS_FIELD_NUMBER: _ClassVar[int]
     term: int
     standby: str
     standby_in_step: bool
@@ -1045,7 +1096,8 @@ class StatusReply(_message.Message):
     last_clock_set_s: float
     last_clock_set_by_s: float
     decisions: _containers.RepeatedCompositeFieldContainer[Decision]
-    def __init__(self, term: _Optional[int] = ..., standby: _Optional[str] = ..., standby_in_step: bool = ..., standby_behind: _Optional[int] = ..., standby_silent_s: _Optional[float] = ..., version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ..., events_removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., clock_sets: _Optional[int] = ..., last_clock_set_s: _Optional[float] = ..., last_clock_set_by_s: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ...) -> None: ...
+    speed_remarks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, term: _Optional[int] = ..., standby: _Optional[str] = ..., standby_in_step: bool = ..., standby_behind: _Optional[int] = ..., standby_silent_s: _Optional[float] = ..., version: _Optional[str] = ..., now_s: _Optional[float] = ..., time_scale: _Optional[float] = ..., round_s: _Optional[float] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., rounds: _Optional[int] = ..., queued: _Optional[int] = ..., running: _Optional[int] = ..., finished: _Optional[int] = ..., events: _Optional[int] = ..., last_decision_s: _Optional[float] = ..., late_solves: _Optional[int] = ..., tenant: _Optional[str] = ..., admin: bool = ..., failed_decisions: _Optional[int] = ..., last_failed_decision_s: _Optional[float] = ..., last_failed_decision: _Optional[str] = ..., failed: _Optional[int] = ..., cancelled: _Optional[int] = ..., archived: _Optional[int] = ..., events_removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., clock_sets: _Optional[int] = ..., last_clock_set_s: _Optional[float] = ..., last_clock_set_by_s: _Optional[float] = ..., decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., speed_remarks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("at_s", "decided_s", "solve_s")

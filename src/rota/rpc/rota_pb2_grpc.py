@@ -433,6 +433,11 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.StatusReply.FromString,
                 _registered_method=True)
+        self.LearnedSpeeds = channel.unary_unary(
+                '/rota.v1.Control/LearnedSpeeds',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsReply.FromString,
+                _registered_method=True)
         self.Why = channel.unary_unary(
                 '/rota.v1.Control/Why',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.JobRequest.SerializeToString,
@@ -559,6 +564,13 @@ class ControlServicer(object):
 
     def Status(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LearnedSpeeds(self, request, context):
+        """How fast jobs of the caller's tenant were seen to run.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -690,6 +702,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Status,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.StatusReply.SerializeToString,
+            ),
+            'LearnedSpeeds': grpc.unary_unary_rpc_method_handler(
+                    servicer.LearnedSpeeds,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsReply.SerializeToString,
             ),
             'Why': grpc.unary_unary_rpc_method_handler(
                     servicer.Why,
@@ -1046,6 +1063,33 @@ class Control(object):
             '/rota.v1.Control/Status',
             rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.StatusReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LearnedSpeeds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/LearnedSpeeds',
+            rota_dot_rpc_dot_rota__pb2.LearnedSpeedsRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.LearnedSpeedsReply.FromString,
             options,
             channel_credentials,
             insecure,

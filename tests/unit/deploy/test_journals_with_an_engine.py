@@ -218,7 +218,8 @@ def test_these_histories_have_every_kind_of_event_that_a_deployment_writes():
     elsewhere = {
         "ServiceStarted", "SettingsChanged", "EventsLost", "SuccessionChanged", "Audited", "JobsArchived",
         "JobsForgotten", "CheckpointsClaimed", "AttemptResized", "JobGivenUp", "SolveFailed", "PlacementFailed",
-        "CapacityChanged", "RunEnded", "JobsRejected", "SpeedsLearned",
+        "CapacityChanged", "RunEnded", "JobsRejected", "SpeedsLearned", "SpeedMeasured",
+        "ProfileWrong",
     }  # fmt: skip
     assert kinds | elsewhere >= KINDS.keys() | _READERS.keys()
     assert_every_prefix_is_read(history)

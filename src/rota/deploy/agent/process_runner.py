@@ -206,6 +206,7 @@ class ProcessRunner:
             save_s=max((rank.longest_save_s for rank in ranks), default=0.0),
             start_s=self._start.seconds(talks=any(rank.pid is not None for rank in ranks)),
             compute_s=spent.compute_s, prepare_s=spent.prepare_s, storage_s=spent.storage_s,
+            step_at_s=min(ranks, key=lambda rank: rank.step).step_at if ranks else 0.0,
         )  # fmt: skip
 
     def _phase(self) -> TaskPhase:

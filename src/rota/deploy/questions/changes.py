@@ -24,6 +24,7 @@ from rota.deploy.questions.facts import fact_of
 from rota.deploy.questions.fork import Fork
 from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.speed_names import full_profile
 from rota.deploy.scheduler.submission import numbered_jobs
 from rota.engine.trigger import Trigger
 from rota.mechanisms.registry import mechanisms
@@ -132,7 +133,7 @@ def _entry_words(spec: JobSpec) -> str:
 
 
 def _submit(fork: Fork, registry: Registry, spec: JobSpec, array: int = -1) -> int:
-    profile = fork.setup.catalogue.named(spec.scheduled_profile)
+    profile = full_profile(fork.setup.catalogue, spec)
     fork.setup.catalogue.check(profile, spec.gpus)
     number = registry.next_job
     accepted = JobAccepted(at=fork.now, job=number, spec=replace(spec, profile=profile), by=ASKER, array=array)

@@ -251,4 +251,5 @@ def jobs_table(rows: list[Mapping[str, Any]]) -> Jobs:
         submitted=np.array([float(row["submitted"]) for row in rows]),
         weight=np.array([float(row.get("weight", 1.0)) for row in rows]),
         tenant_names=[str(row["tenant"]) for row in rows],
+        beliefs=[str(row.get("belief", "")) for row in rows],
     )

@@ -18,6 +18,7 @@ from rota.core.jobs import Jobs
 from rota.deploy.questions.facts import JobFacts
 from rota.deploy.questions.fork import NOBODY_COMES, Fork, jobs_table
 from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.speed_names import belief_of, engine_profile
 
 MOST_REMEMBERED = 500
 """Submissions from which futures are drawn: the newest."""
@@ -35,6 +36,8 @@ class Submission:
     steps: float
     weight: float
     tenant: str
+    belief: str = ""
+    """Among whose jobs its speed is learned; empty: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +63,12 @@ def history_of(jobs: Iterable[Job]) -> History:
     submissions = tuple(
         Submission(
             at=job.submitted,
-            profile=job.spec.scheduled_profile,
+            profile=engine_profile(job.spec),
             gpus=job.spec.gpus,
             steps=float(job.spec.expected_steps),
             weight=job.spec.weight,
             tenant=job.tenant,
+            belief=belief_of(job.spec),
         )
         for job in newest
     )
@@ -94,6 +98,7 @@ def arrivals(history: History, now: float, until: float, seed: int) -> Jobs:
                 "submitted": at,
                 "weight": like.weight,
                 "tenant": like.tenant,
+                "belief": like.belief,
             }
         )
         at += draw.choice(gaps)

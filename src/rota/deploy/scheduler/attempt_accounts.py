@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.lifecycle import AttemptOutcome, JobPhase
-from rota.deploy.events import AttemptEnded, StepsSaved
+from rota.deploy.events import AttemptEnded, ProfileWrong, SpeedMeasured, StepsSaved
+from rota.deploy.scheduler.learned_speeds import LearnedSpeeds
 from rota.deploy.scheduler.records import Attempt, Job
 
 _NEWEST_PART = 0.2
@@ -50,6 +51,15 @@ def count_time(job: Job, attempt: Attempt, event: AttemptEnded) -> None:
     """How long it ran; on a server that was lost, not beyond its lease."""
     end = min(event.at, attempt.lease_until) if event.outcome is AttemptOutcome.LOST else event.at
     job.ran_s += max(0.0, end - attempt.started)
+
+
+def take_speed(speeds: LearnedSpeeds, job: Job, event: SpeedMeasured | ProfileWrong) -> None:
+    """How fast a job was seen to run, or how far its profile is off."""
+    if isinstance(event, SpeedMeasured):
+        speeds.take(event, job.tenant, job.spec.gpus)
+        return
+    job.note(event)
+    job.profile_wrong = event
 
 
 def count_lost_work(job: Job, event: AttemptEnded) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rota.core.errors import OutputError
+from rota.deploy.events import DeployEvent
 from rota.deploy.scheduler import time_limits
 from rota.deploy.scheduler.agent_reports import events_of_attempt
 from rota.deploy.scheduler.clock import WallClock
@@ -140,6 +141,10 @@ class ControlLoop:
         self._recorder.commit()
         if moving:
             self._publish(moving=True)
+
+    def remember(self, events: Iterable[DeployEvent]) -> None:
+        """Take over what was noticed while the engine was told of a round; it is committed with the next turn."""
+        self._recorder.apply(events)
 
     # Requests
 

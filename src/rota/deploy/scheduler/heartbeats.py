@@ -44,6 +44,8 @@ class TaskReport:
     """Wall seconds from the order to the first step; 0: not known."""
     spent: StallTimes = NOTHING_SPENT
     """Wall seconds of computing and waiting of its ranks, in the mean; nothing if they do not say."""
+    step_at_s: float = 0.0
+    """When `step` was finished, by the clock of the server in seconds since its boot; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ from rota.deploy.events import (
     NodeJoined,
     NodeLost,
     NodeTroubled,
+    ProfileWrong,
+    SpeedMeasured,
     StepsSaved,
     SuccessionChanged,
     TimeLimitNear,
@@ -69,6 +71,8 @@ _QUIET = (
     ClockSet,
     TimeLimitNear,
     SuccessionChanged,
+    SpeedMeasured,
+    ProfileWrong,
 )
 """Events that change nothing for what should run before the next round."""
 

@@ -20,6 +20,7 @@ from rota.deploy import events as deploy_events
 from rota.deploy.scheduler import attempt_accounts
 from rota.deploy.scheduler.attempt_accounts import RestartTimes
 from rota.deploy.scheduler.clock import ClockReading
+from rota.deploy.scheduler.learned_speeds import LearnedSpeeds
 from rota.deploy.scheduler.node_events import NODE_HANDLERS
 from rota.deploy.scheduler.queue_index import QueueIndex
 from rota.deploy.scheduler.records import (
@@ -76,6 +77,7 @@ class Registry:
     succession: deploy_events.SuccessionChanged | None = None
     """The term of the scheduler and its standby; None: there was never one."""
     set_live: SetLive = field(default_factory=SetLive)
+    speeds: LearnedSpeeds = field(default_factory=LearnedSpeeds)
 
     def __post_init__(self) -> None:
         self._apply = self._handlers()
@@ -106,6 +108,8 @@ class Registry:
             deploy_events.LeasesExtended: self._extended,
             deploy_events.JobCanSave: self._can_save,
             deploy_events.AttemptSaving: self._saving,
+            deploy_events.SpeedMeasured: self._speed_seen,
+            deploy_events.ProfileWrong: self._speed_seen,
             engine_events.JobsSubmitted: self._submitted,
             engine_events.JobsRejected: self._rejected,
             engine_events.JobsDropped: self._rejected,
@@ -252,9 +256,7 @@ class Registry:
         self.last_round = event.at
 
     def _decision_failed(self, event: Any) -> None:
-        self.failed_decisions.count += 1
-        self.failed_decisions.last_at = event.at
-        self.failed_decisions.last_reason = event.reason
+        self.failed_decisions.add(event.at, event.reason)
 
     def _progressed(self, event: engine_events.ProgressMade) -> None:
         for number, steps in zip(event.jobs.tolist(), event.steps.tolist(), strict=True):
@@ -341,6 +343,9 @@ class Registry:
         attempt = self._attempt(event)
         if attempt is not None:
             attempt.saving = event.saving
+
+    def _speed_seen(self, event: deploy_events.SpeedMeasured | deploy_events.ProfileWrong) -> None:
+        attempt_accounts.take_speed(self.speeds, self.jobs[event.job], event)
 
     def _attempt_ended(self, event: deploy_events.AttemptEnded) -> None:
         job = self.jobs[event.job]

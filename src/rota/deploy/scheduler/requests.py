@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError, OutputError, RotaError
-from rota.core.job_spec import HIDDEN, JobSpec, with_hidden_values
+from rota.core.job_spec import HIDDEN, UNPROFILED, JobSpec, with_hidden_values
 from rota.core.lifecycle import JobPhase
 from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved, NodeTroubled
 from rota.deploy.scheduler import holding
@@ -27,6 +27,8 @@ from rota.deploy.scheduler.predecessors import SCHEDULER, PredecessorCheck
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.secrets import SecretStore
+from rota.deploy.scheduler.speed_measuring import SpeedMeter
+from rota.deploy.scheduler.speed_names import full_profile, speed_name
 from rota.deploy.scheduler.submission import NumberedJob, numbered_jobs
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.structured_logs import about
@@ -38,6 +40,9 @@ __all__ = ["Answer", "Archive", "OfferedNode", "Refused", "Requests"]
 log = logging.getLogger(__name__)
 
 Answer = tuple[list[DeployEvent], Callable[[], Any]]
+
+_MOST_REMARKS = 3
+"""On the jobs of one submission."""
 
 
 class Archive(Protocol):
@@ -68,6 +73,7 @@ class Requests:
         secrets: SecretStore | None = None,
         dead_after_s: float = 10.0,
         limits: QueueLimits | None = None,
+        meter: SpeedMeter | None = None,
     ) -> None:
         self._registry = registry
         self._heartbeats = heartbeats
@@ -79,6 +85,7 @@ class Requests:
         self._secrets = secrets or SecretStore()
         self._dead_after_s = dead_after_s
         self._predecessors = PredecessorCheck(registry, self.job, archive.phases)
+        self._meter = meter
         self._limits = limits or QueueLimits(registry=registry, limits=TenantLimits(Tenants()), secrets=self._secrets)
 
     # Users
@@ -152,13 +159,29 @@ class Requests:
     def _checked(self, spec: JobSpec) -> JobSpec:
         """The job with the full name of its profile. What can be said without a catalogue, `JobSpec` has checked."""
         try:
-            profile = self._catalogue.named(spec.scheduled_profile)
+            profile = full_profile(self._catalogue, spec)
             self._catalogue.check(profile, spec.gpus)
             if spec.model:
                 DeviceTimes().memory(spec.model, spec.batch / spec.gpus)
         except RotaError as error:
             raise Refused("INVALID_ARGUMENT", f"{spec.label}: {error}") from error
         return replace(spec, profile=profile)
+
+    def remarks_on(self, specs: Sequence[JobSpec]) -> list[str]:
+        """What whoever submits these jobs should know about their profiles."""
+        new = sorted({name for spec in specs if (name := self._new_name(spec))})
+        remarks = [
+            f"profile {name!r} is not in catalogue {self._catalogue.name!r}: its speed is learned under that name "
+            f"while the job runs{self._catalogue.hint(name)}"
+            for name in new[:_MOST_REMARKS]
+        ]
+        more = len(new) - len(remarks)
+        return [*remarks, f"... and {more} more names that are not in it"] if more else remarks
+
+    def _new_name(self, spec: JobSpec) -> str:
+        if spec.scheduled_profile == UNPROFILED or not speed_name(spec) or self._catalogue.means(spec.profile):
+            return ""
+        return spec.profile
 
     def cancel(
         self, numbers: Sequence[int], by: str, tenant: str | None, now: float, arrays: Sequence[int] = ()
@@ -299,5 +322,7 @@ class Requests:
         if report.leaving and not node.drained:
             log.warning("node %s leaves: %s", report.node, report.leaving, extra=about(node=report.node))
             events += events_of_leaving(self._registry, report.node, report.leaving, now)
+        if self._meter is not None:
+            events += self._meter.measured(report.node, now)
         events += events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
         return events, lambda: True

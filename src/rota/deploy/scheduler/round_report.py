@@ -27,14 +27,18 @@ from rota.core.events import (
     JobsSubmitted,
     ProgressMade,
     RoundsRan,
+    SpeedsLearned,
 )
 from rota.core.jobs import Jobs, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
+from rota.deploy.events import DeployEvent
 from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.queue_holds import PARKED, QueueHold, queue_holds
 from rota.deploy.scheduler.records import Job, Node, gpus_on
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.speed_estimates import SpeedEstimates
+from rota.deploy.scheduler.speed_names import belief_of, engine_profile
 from rota.deploy.scheduler.tenant_limits import Hold, TenantLimits
 from rota.deploy.tenants import Tenants
 from rota.engine.live_state import LiveState
@@ -101,6 +105,7 @@ class RoundReport:
         self.round_s = round_s
         self._fit: dict[tuple[str, int], bool] = {}
         self._fit_for: Cluster | None = None
+        self._estimates = SpeedEstimates(registry.speeds, catalogue)
         self.next_return = math.inf
         """Engine second at which the first of the jobs that wait after a failure is to be tried again."""
 
@@ -122,6 +127,7 @@ class RoundReport:
             allowed = [job for job in rest if job.id not in held]
             events += self._back(allowed, target, now)
             events += self._new(allowed, target, now)
+        events += self._speeds(state, now)
         events += self._pins(now)
         later = [job.wait_until for job in rest if job.wait_until > now]
         self.next_return = min(later, default=math.inf)
@@ -216,12 +222,37 @@ class RoundReport:
         }
         return [JobsPinned(at=now, jobs=_ids(jobs), pinned=pin) for pin, jobs in groups.items() if jobs]
 
+    def _speeds(self, state: LiveState, now: float) -> list[Event]:
+        """What was found out about the speeds of jobs, and the engine does not know yet."""
+        rows: list[tuple[str, str, int, str, float]] = []
+        for tenant, profile, gpus in self._registry.speeds.kinds(None):
+            rates = self._estimates.news(state.classes, profile, tenant, gpus)
+            rows += [(profile, tenant, gpus, gpu_type, rate) for gpu_type, rate in sorted(rates.items())]
+        if not rows:
+            return []
+        profiles, beliefs, counts, types, rates_of_rows = zip(*rows, strict=True)
+        learned = SpeedsLearned(
+            at=now,
+            profiles=profiles,
+            beliefs=beliefs,
+            gpus=np.array(counts, dtype=np.int64),
+            types=types,
+            rates=np.array(rates_of_rows, dtype=np.float64),
+        )
+        return [learned]
+
+    def wrong_profiles(self, state: LiveState, now: float) -> list[DeployEvent]:
+        """Jobs that run and turned out to be faster or slower than their profile says, each told once."""
+        untold = (job for job in self._registry.running.values() if job.profile_wrong is None)
+        events = [self._estimates.wrong_profile(job, state.classes, now) for job in untold]
+        return [event for event in events if event is not None]
+
     def _fits(self, job: Job, cluster: Cluster) -> bool:
         if cluster is not self._fit_for:
             if cluster != self._fit_for:
                 self._fit = {}
             self._fit_for = cluster
-        key = (job.spec.scheduled_profile, job.spec.gpus)
+        key = (engine_profile(job.spec), job.spec.gpus)
         if key not in self._fit:
             self._fit[key] = can_run(self._catalogue, *key, cluster)
         return self._fit[key]
@@ -270,7 +301,8 @@ def _ids(jobs: list[Job]) -> IntArray:
 def _table(jobs: list[Job]) -> Jobs:
     deadlines = [job.spec.deadline_s for job in jobs]
     return table(
-        profile_names=[job.spec.scheduled_profile for job in jobs],
+        profile_names=[engine_profile(job.spec) for job in jobs],
+        beliefs=[belief_of(job.spec) for job in jobs],
         gpus=[job.spec.gpus for job in jobs],
         total_steps=[float(job.spec.expected_steps) for job in jobs],
         submitted=[job.submitted for job in jobs],

@@ -50,6 +50,8 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Answer, Refused, Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
+from rota.deploy.scheduler.speed_estimates import SpeedEstimates
+from rota.deploy.scheduler.speed_measuring import SpeedMeter
 from rota.deploy.scheduler.stage_times import Stage, StageTimes, TimedEventLog, TimedMechanism, TimedPolicy
 from rota.deploy.scheduler.starting import first_events
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
@@ -178,6 +180,7 @@ class Scheduler:
         generation = registry.generation + 1
         self.archive = JobArchive(self.journal.path)
         self.heartbeats = Heartbeats(options.timing.heartbeat_s)
+        meter = SpeedMeter(registry, self.heartbeats, options.timing.heartbeat_s, options.time_scale)
         self.requests = Requests(
             registry=registry,
             heartbeats=self.heartbeats,
@@ -188,6 +191,7 @@ class Scheduler:
             secrets=self._secrets,
             dead_after_s=options.timing.dead_after_s,
             limits=QueueLimits(registry=registry, limits=self._limits, secrets=self._secrets),
+            meter=meter,
         )
         gang_stops = GangStops(generation)
         self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
@@ -225,8 +229,10 @@ class Scheduler:
             round_report=report,
             rules=self.rules,
             take_solve_s=self._take_solve_s,
+            meter=meter,
         )
         self._world.stage_times = self._stage_times
+        self.speeds = SpeedEstimates(registry.speeds, self._catalogue)
 
     def _take_solve_s(self) -> float:
         """Wall seconds of the policy in force; another one may be by the next round."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rota.core.events import Event
@@ -22,11 +22,13 @@ from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, desired_attempts
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.round_report import RoundReport, has_servers
+from rota.deploy.scheduler.speed_measuring import SpeedMeter
 from rota.deploy.scheduler.stage_times import Stage, StageTimes
 from rota.engine.live_state import LiveState
 from rota.sim.tasks import make_tasks
 
 _LONGEST_NAP_S = 1.0
+_SHARE_DIGITS = 6
 _REST_BETWEEN_LOOKS = 4.0
 """So many times as long as the last decision took, nothing is decided between two rounds: a flood of submissions must
 not keep the owner from answering."""
@@ -62,6 +64,7 @@ class DeploymentWorld:
         round_report: RoundReport,
         rules: Rules,
         take_solve_s: Callable[[], float] = lambda: 0.0,
+        meter: SpeedMeter | None = None,
     ) -> None:
         """`take_solve_s` says how many wall seconds the policy took since it was asked last."""
         self._clock = clock
@@ -72,6 +75,7 @@ class DeploymentWorld:
         self._at_once = rules.at_once
         self._state: LiveState | None = None
         self._rates: dict[int, float] = {}
+        self._meter = meter
         self._round_start = 0.0
         self._now = 0.0
         """When something was decided last, or the start of the round if that was later."""
@@ -142,6 +146,8 @@ class DeploymentWorld:
         with self._loop.surviving("round report"), self.stage_times.measuring(Stage.REPORT):
             events = self._round_report.events(self._state, self._now, self._reported_until)
             self._reported_until = self._now
+        with self._loop.surviving("profiles that are wrong"):
+            self._loop.remember(self._round_report.wrong_profiles(self._state, self._clock.now()))
         return events
 
     def _note_decision(self) -> None:
@@ -205,6 +211,8 @@ class DeploymentWorld:
             return {}
         tasks = make_tasks(placement, view, spread_costs=True)
         rates = dict(zip(placement.first.tolist(), tasks.rate.tolist(), strict=True))
+        if self._meter is not None:
+            self._meter.shares = _shares(placement, view, rates)
         partners = zip(placement.second.tolist(), tasks.partner_rate.tolist(), strict=True)
         return {**rates, **{partner: rate for partner, rate in partners if partner >= 0}}
 
@@ -215,3 +223,13 @@ class DeploymentWorld:
         if self._state is None:
             return {}
         return desired_attempts(self._state.placement, self._state.cluster, self._rates)
+
+
+def _shares(placement: Placement, view: View, rates: Mapping[int, float]) -> dict[int, float]:
+    """Rates of jobs that run alone, relative to those of their class."""
+    groups = view.job_class[view.jobs.searchsorted(placement.first)]
+    by_class = view.classes.throughput[groups, placement.type]
+    alone = (placement.second < 0) & (by_class > 0)
+    numbers = placement.first.tolist()
+    rows = alone.nonzero()[0].tolist()
+    return {numbers[at]: round(rates[numbers[at]] / float(by_class[at]), _SHARE_DIGITS) for at in rows}

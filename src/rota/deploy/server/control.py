@@ -20,6 +20,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Answer, Refused
 from rota.deploy.scheduler.secrets import without_values
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.scheduler.speed_estimates import finding
 from rota.deploy.security.subjects import check_name
 from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
 from rota.deploy.server.job_events import narrowed
@@ -29,6 +30,7 @@ from rota.deploy.server.messages import attempt_message, job_counts, job_message
 from rota.deploy.server.questions import QuestionDesk
 from rota.deploy.server.replication import Replication
 from rota.deploy.server.settings import SettingsDesk
+from rota.deploy.server.speed_messages import speeds_message
 from rota.deploy.stopping import STOPPING
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
@@ -82,7 +84,8 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         if request.dry_run:
             return pb.SubmitReply(jobs=await self._do(what, lambda _: requests.dry_run(specs)))
         jobs = await self._do(what, lambda now: requests.submit(specs, caller.name, key, now))
-        return pb.SubmitReply(jobs=jobs)
+        remarks = await self._look(what, lambda _: requests.remarks_on(specs))
+        return pb.SubmitReply(jobs=jobs, remarks=remarks)
 
     @answered
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.JobList:
@@ -152,7 +155,9 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         key = (job.id, job.epoch)
         live_step = 0 if job.over else heartbeats.live_step(key)
         live_spent = None if job.attempt is None else heartbeats.live_spent(key)
-        return job_message(job, self._scheduler.clock, explanation, live_step, live_spent)
+        in_memory = job.id in self._scheduler.registry.jobs
+        remark = self._scheduler.speeds.remark(job) if in_memory else finding(job)
+        return job_message(job, self._scheduler.clock, explanation, live_step, live_spent, remark)
 
     @answered
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:
@@ -235,6 +240,15 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
         reply: pb.StatusReply = await self._look("Status", question)
         reply.MergeFrom(pb.StatusReply(**self._replication.status()))
+        return reply
+
+    @answered
+    async def LearnedSpeeds(self, request: pb.LearnedSpeedsRequest, context: Any) -> pb.LearnedSpeedsReply:
+        """How fast jobs were seen to run."""
+        tenant = self._visible_tenant(context) or request.tenant or None
+        reply: pb.LearnedSpeedsReply = await self._look(
+            "LearnedSpeeds", lambda registry: speeds_message(registry.speeds, self._scheduler.speeds, tenant)
+        )
         return reply
 
     # Questions

@@ -22,6 +22,7 @@ from rota.deploy.scheduler.records import AttemptRecord, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import OfferedNode
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.scheduler.speed_estimates import speed_remarks
 from rota.deploy.scheduler.time_limits import near_words, ran_s
 from rota.deploy.security.audit import harmless
 from rota.deploy.server.handlers import Caller
@@ -90,6 +91,7 @@ def _task_report(message: pb.TaskState) -> TaskReport:
         save_progress=message.save_progress,
         save_s=_seconds(message.save_s),
         start_s=_seconds(message.start_s),
+        step_at_s=_seconds(message.step_at_s),
         spent=StallTimes(_seconds(message.compute_s), _seconds(message.prepare_s), _seconds(message.storage_s)),
     )
 
@@ -144,7 +146,12 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
 
 
 def job_message(
-    job: Job, clock: WallClock, explanation: Explanation, live_step: int = 0, live_spent: StallTimes | None = None
+    job: Job,
+    clock: WallClock,
+    explanation: Explanation,
+    live_step: int = 0,
+    live_spent: StallTimes | None = None,
+    speed_remark: str = "",
 ) -> pb.JobInfo:
     """A job; `live_step` is the last one that was heard of, saved or not, `live_spent` the time of this attempt."""
     spent = live_spent or NOTHING_SPENT
@@ -183,6 +190,7 @@ def job_message(
         ran_s=ran_s(job, clock.now()),
         array=job.array if job.array >= 0 else None,
         array_index=array_indices(job.spec.array).index(job.id - job.array) if job.array >= 0 else 0,
+        speed_remark=speed_remark,
     )
 
 
@@ -289,4 +297,5 @@ def status_message(
             pb.Decision(at_s=decision.at, decided_s=decision.decided_s, solve_s=decision.solve_s)
             for decision in scheduler.decisions
         ],
+        speed_remarks=speed_remarks(registry.jobs.values(), None if caller.admin else caller.tenant),
     )

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 _OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs", "Vote")
 _OF_USERS = (
     "Submit", "ListJobs", "GetJob", "Cancel", "Hold", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf",
-    "Ledger", "Usage", "Occupancy", "GetSettings",
+    "Ledger", "Usage", "Occupancy", "GetSettings", "LearnedSpeeds",
 )  # fmt: skip
 _OF_ADMINS = ("Drain", "RemoveNode", "PreviewSettings", "SetSettings", "ReplicaBase", "Replicate")
 RULES = {

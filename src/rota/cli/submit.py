@@ -231,15 +231,7 @@ def command(
     link = {key: options.pop(key) for key in ("scheduler", "certs", "token_file", "insecure")}
     given = {key: value for key, value in options.items() if value is not None}
     asked = {key: value for key, value in given.items() if value is not False and value not in ({}, ())}
-    if file is not None:
-        if asked or argv:
-            flags = ", ".join(sorted(asked)) or "a command"
-            fix = f"leave out {flags}, or write it into the file"
-            raise click.UsageError(f"--file says it all; {fix}")
-        jobs = needs_deploy("rota.deploy.job_files").read_jobs(file)
-    else:
-        jobs = [_job(argv, asked)]
-    jobs = [placed(job) for job in jobs]
+    jobs = [placed(job) for job in _jobs(argv, file, asked)]
     if dry_run and wait:
         raise click.UsageError("--dry-run submits nothing that could be waited for; leave out --wait")
     with open_client(link, asked.get("tenant")) as client:
@@ -256,6 +248,18 @@ def command(
     else:
         _print_numbers(jobs, numbers)
     return OK
+
+
+def _jobs(argv: tuple[str, ...], file: str | None, asked: dict[str, Any]) -> Sequence[JobSpec]:
+    """The jobs of a file, or the one of the command line."""
+    if file is None:
+        return [_job(argv, asked)]
+    if asked or argv:
+        flags = ", ".join(sorted(asked)) or "a command"
+        fix = f"leave out {flags}, or write it into the file"
+        raise click.UsageError(f"--file says it all; {fix}")
+    jobs: Sequence[JobSpec] = needs_deploy("rota.deploy.job_files").read_jobs(file)
+    return jobs
 
 
 def _print_numbers(jobs: Sequence[JobSpec], numbers: Sequence[int]) -> None:

@@ -62,6 +62,8 @@ class RealSlurm:
     more: tuple[str, ...] = ()
     """More lines of slurm.conf."""
     cpus: int = 8
+    accounts: bool = False
+    """Whether Slurm writes down every job that ended (jobcomp/filetxt, which needs no database)."""
     folder: Path = field(init=False)
     processes: dict[str, subprocess.Popen] = field(default_factory=dict)
     started_s: float = 0.0
@@ -135,6 +137,7 @@ class RealSlurm:
             "PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", f"KillWait={self.kill_wait_s}",
             "ReturnToService=1", "SlurmdTimeout=20", "MessageTimeout=5", "InactiveLimit=0", "MinJobAge=300",
             "SchedulerParameters=sched_interval=2,bf_interval=2",
+            *([f"JobCompType=jobcomp/filetxt", f"JobCompLoc={log}/jobs.txt"] if self.accounts else []),
             *self.more,
         ]  # fmt: skip
         lines += [
@@ -190,6 +193,12 @@ class RealSlurm:
         """{number: state} of all jobs that Slurm still knows."""
         said = self.run("squeue", "-h", "-t", "all", "-o", "%i %T")
         return {int(number): state for number, state in (line.split() for line in said.splitlines())}
+
+    def accounts_of_jobs(self):
+        """{name: record} of all jobs that ended, as Slurm wrote them down."""
+        lines = (self.folder / "log" / "jobs.txt").read_text().splitlines()
+        records = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+        return {record["Name"]: record for record in records}
 
     def until(self, holds, seconds=20.0, what="it"):
         end = time.monotonic() + seconds

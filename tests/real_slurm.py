@@ -59,6 +59,7 @@ class RealSlurm:
     types: tuple[str, ...] = ("v100",)
     proctrack: str = "linuxproc"
     kill_wait_s: int = 10
+    preempt: str = "CANCEL"
     more: tuple[str, ...] = ()
     """More lines of slurm.conf."""
     cpus: int = 8
@@ -134,10 +135,10 @@ class RealSlurm:
             "GresTypes=gpu", f"SlurmctldPidFile={run}/slurmctld.pid", f"SlurmdPidFile={run}/slurmd.%n.pid",
             f"SlurmdSpoolDir={self.folder}/spool/%n", f"StateSaveLocation={self.folder}/state",
             f"SlurmctldLogFile={log}/slurmctld.log", f"SlurmdLogFile={log}/slurmd.%n.log",
-            "PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", f"KillWait={self.kill_wait_s}",
+            "PreemptType=preempt/partition_prio", f"PreemptMode={self.preempt}", f"KillWait={self.kill_wait_s}",
             "ReturnToService=1", "SlurmdTimeout=20", "MessageTimeout=5", "InactiveLimit=0", "MinJobAge=300",
             "SchedulerParameters=sched_interval=2,bf_interval=2",
-            *([f"JobCompType=jobcomp/filetxt", f"JobCompLoc={log}/jobs.txt"] if self.accounts else []),
+            *(["JobCompType=jobcomp/filetxt", f"JobCompLoc={log}/jobs.txt"] if self.accounts else []),
             *self.more,
         ]  # fmt: skip
         lines += [

@@ -26,15 +26,16 @@ FAST = ("--policy", "fifo", "--time-scale", "120", "--round", "60", "--heartbeat
 class SlurmSite:
     """A folder with certificates, a scheduler that signs joins, and keepers of pools."""
 
-    def __init__(self, folder, slurm, *serve, user=None):
-        """`user`: number of the user as whom everything but Slurm runs."""
+    def __init__(self, folder, slurm, *serve, user=None, python_for=None):
+        """`user`: number of the user as whom everything but Slurm runs. `python_for`: one who runs our interpreter."""
         self.folder = Path(folder)
         self.slurm = slurm
         self.address = f"127.0.0.1:{free_port()}"
         self.processes = {}
         self.serve_options = serve or FAST
         secure(self.folder, [])
-        self.python, self.path = (sys.executable, "") if user is None else python_of(user)
+        runs_it = user or python_for
+        self.python, self.path = (sys.executable, "") if runs_it is None else python_of(runs_it)
         self.rota = (*as_user(user), self.python, "-m", "rota.cli")
         for path in [] if user is None else [self.folder, *self.folder.rglob("*")]:
             os.chown(path, user, user)
@@ -60,8 +61,15 @@ class SlurmSite:
             "--token-file", str(self.folder / "token"),
         )  # fmt: skip
 
-    def client(self):
-        return Client(self.address, certs=self.folder / "certs", token_file=self.folder / "token")
+    def client(self, tenant=None):
+        """A user of a tenant (`tenant` has made its token), else the administrator."""
+        name = "token" if tenant is None else f"{tenant}.token"
+        return Client(self.address, certs=self.folder / "certs", token_file=self.folder / name)
+
+    def tenant(self, name):
+        """Make the token of a tenant."""
+        out = self.folder / f"{name}.token"
+        self.run("tokens", "create", "--tenant", name, "--dir", str(self.folder / "certs"), "--out", str(out))
 
     def start(self, name, *arguments):
         """A verb that stays; its first line, as JSON."""
@@ -148,5 +156,5 @@ def processes_of_pilots(mark):
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]))
+                found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:900]))
     return [(number, words) for number, words in found if number != os.getpid()]

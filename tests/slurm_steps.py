@@ -71,3 +71,26 @@ def agents_of(row):
 
 def ended(slurm, row):
     return slurm.jobs().get(int(row["slurm_job"]), "gone") not in {"RUNNING", "SIGNALING", "COMPLETING", "PENDING"}
+
+
+class Belongings:
+    """Everything that belongs to a pilot: its process, the agent, supervisors of jobs, and the jobs themselves."""
+
+    def __init__(self, row):
+        self.row = row
+        agent = next(words for _, words in self._marked() if " agent --scheduler" in words)
+        self.folder = agent.split("--folder ")[1].split()[0]
+        assert len(self.alive()) >= 4, "a pilot with a job is at least four processes"
+
+    def _marked(self):
+        return processes_of_pilots(f"SLURM_JOB_ID={self.row['slurm_job']}\0")
+
+    def alive(self):
+        """{number: command line}, those that only wait to be reaped left out."""
+        found = dict(self._marked())
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                known = entry.name.isdigit() and (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                if known and self.folder.encode() in known:
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+        return {number: words for number, words in found.items() if alive(number)}

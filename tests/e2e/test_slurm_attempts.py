@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -78,6 +77,7 @@ def test_every_attempt_is_a_batch_job_with_its_own_resources_in_slurms_accounts(
     assert "NumCPUs=3 " in shown  # the same part of the 7 CPUs that the pilot leaves as of the GPUs
 
 
+@pytest.mark.long
 def test_an_attempt_that_slurm_ends_saves_and_goes_on_in_another_batch_job(site):
     steps = Steps(site)
     with site.client() as client:
@@ -93,6 +93,7 @@ def test_an_attempt_that_slurm_ends_saves_and_goes_on_in_another_batch_job(site)
         assert client.job(job).lost_steps == 0
 
 
+@pytest.mark.long
 def test_ranks_of_an_attempt_share_its_batch_job_and_each_has_its_own_device(site):
     script = "echo rank=$RANK gpus=$CUDA_VISIBLE_DEVICES job=$SLURM_JOB_ID; sleep 1"
     with site.client() as client:
@@ -112,6 +113,7 @@ def test_ranks_of_an_attempt_share_its_batch_job_and_each_has_its_own_device(sit
     assert first[1] != second[1]
 
 
+@pytest.mark.long
 def test_an_agent_that_was_killed_finds_its_attempts_in_the_same_batch_jobs(site):
     steps = Steps(site)
     with site.client() as client:
@@ -138,6 +140,7 @@ def pilots_of(site):
     return [pilot["id"] for pilot in said if not pilot["end"]]
 
 
+@pytest.mark.long
 def test_gpus_that_somebody_else_has_only_delay_a_job_and_slurms_words_are_shown(site):
     (site.folder / "other.sh").write_text("#!/bin/sh\nsleep 1000\n")
     other = site.slurm.run(
@@ -178,19 +181,20 @@ def test_whatever_ends_an_attempt_no_step_is_lost_and_nothing_of_it_runs_on(proc
             node = client.job(job).parts[0].node
             return {"slurm_job": site.pilots()[node]["slurm_job"]}
 
-        def kill_all_of_the_pilot(job, number):
-            slurm.run("scancel", "--full", "--signal=KILL", pilot_of(job)["slurm_job"])
+        def kill_all_of_the_pilot(job, _):
+            for process, _ in processes_of(pilot_of(job)["slurm_job"]):
+                os.kill(process, signal.SIGKILL)
 
         ways = {
-            "scancel of the attempt": lambda job, number: slurm.run("scancel", str(number)),
+            "scancel of the attempt": lambda _, number: slurm.run("scancel", str(number)),
             "preemption by a higher partition": lambda job, number: slurm.run(
                 *urgent, f"--nodelist={batch_jobs(slurm, job)[number][1]}", str(tmp_path / "urgent.sh")
             ),
-            "notice before its time limit": lambda job, number: slurm.run(
+            "notice before its time limit": lambda _, number: slurm.run(
                 "scancel", "--batch", "--signal=USR1", str(number)
             ),
-            "scancel of the pilot": lambda job, number: slurm.run("scancel", pilot_of(job)["slurm_job"]),
-            "agent killed": lambda job, number: os.kill(agents_of(pilot_of(job))[0], signal.SIGKILL),
+            "scancel of the pilot": lambda job, _: slurm.run("scancel", pilot_of(job)["slurm_job"]),
+            "agent killed": lambda job, _: os.kill(agents_of(pilot_of(job))[0], signal.SIGKILL),
             "kill -9 of all of the pilot": kill_all_of_the_pilot,
         }
         with site.client() as client:

@@ -17,7 +17,7 @@ import pytest
 import real_slurm
 from live import Live, until
 from slurm_site import SlurmSite
-from slurm_steps import SERVE, Steps, agents_of, busy_pilot, ended
+from slurm_steps import SERVE, Belongings, Steps, agents_of, busy_pilot, ended
 
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 
@@ -100,11 +100,13 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
             "slurmd killed": lambda row: slurm.kill(row["host"]),
             "agent killed": lambda row: os.kill(agents_of(row)[0], signal.SIGKILL),
         }
+        seen_idle = []
         with site.client() as client:
             for name, way in ways.items():
                 jobs = steps.submit(client, 2, steps=600)
                 row = busy_pilot(site)
                 job = row["jobs"][0]
+                belongings = Belongings(row)
                 began = time.monotonic()
 
                 way(row)
@@ -113,6 +115,10 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                     until(lambda row=row: len(agents_of(row)) == 1, 20)
                 else:
                     until(lambda row=row: ended(slurm, row), 60)
+                    idle = slurm.states()[slurm.names.index(row["host"])] == "idle"
+                    alive = belongings.alive()
+                    assert not (idle and alive), f"{name}: {row['host']} is idle, and there are {alive}"
+                    seen_idle.append(idle)
                 took = time.monotonic() - began
                 there = steps.alive([job])
                 state = slurm.states()[slurm.names.index(row["host"])]
@@ -130,6 +136,7 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                 site.until_up(2, 90)
                 with capsys.disabled():
                     sys.stdout.write(f"\n{proctrack}: {name}: over after {took:.1f} s, no step lost")
+        assert sum(seen_idle) >= 3  # else nothing was checked
 
 
 @pytest.mark.long

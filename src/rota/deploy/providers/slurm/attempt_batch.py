@@ -88,7 +88,7 @@ def batch_of(spec: TaskSpec, host: str, gpu_type: str) -> AttemptBatch:
         gpu_type=gpu_type,
         gpus=len(spec.devices) * ranks,
         cpus=max(1, math.floor(spec.cpus * ranks + 1e-6)),
-        memory_mib=max(1, math.floor(memory_gb / MIB_GB)) if memory_gb else 0,
+        memory_mib=max(1, math.floor(memory_gb / MIB_GB + 1e-6)) if memory_gb else 0,
         user=None if spec.user is None else (spec.user.uid, spec.user.gid),
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pwd
 import shutil
 import sys
 import time
@@ -79,6 +80,7 @@ class AttemptLauncher(ProcessLauncher):
         if spec.image or spec.mps:
             what = "containers" if spec.image else "GPUs shared by MPS"
             raise ConfigError(f"{what} are not possible where each attempt is a batch job of Slurm (--per-attempt)")
+        _check_user(spec)
         make_folder(folder, 0o700 if spec.user is None else 0o711)  # its holder reads the lease there, and little else
         if spec.user is not None:
             folder.parent.chmod(0o711)
@@ -203,6 +205,19 @@ def launcher_of_pool(pool: str, gpu_type: str, *, emulated: bool) -> AttemptLaun
     if why := made.unavailable():
         raise ConfigError(f"--per-attempt: {why}; compute nodes must be able to submit batch jobs")
     return made
+
+
+def _check_user(spec: TaskSpec) -> None:
+    """Slurm accounts to users that machines know. Raises ConfigError."""
+    if spec.user is None:
+        return
+    try:
+        pwd.getpwuid(spec.user.uid)
+    except KeyError:
+        raise ConfigError(
+            f"tenant {spec.user.name!r} has no Unix user to whom Slurm could account its attempts; name one in "
+            "[tenants] of the agents' file (rota pilots start --agent-config FILE)"
+        ) from None
 
 
 def _program(name: str) -> str:

@@ -57,6 +57,8 @@ class SlurmSettings:
             raise ConfigError(
                 f"--sbatch {self.more!r}: every one is an option of sbatch, such as --sbatch=--hint=nomultithread"
             )
+        if any(option.startswith("--requeue") for option in self.more):
+            raise ConfigError("--sbatch=--requeue: pilots are not requeued but replaced, by others with other names")
         if self.per_attempt and self.exclusive:
             raise ConfigError("--per-attempt shares nodes with the batch jobs of attempts; leave --exclusive out")
         if self.time_s and self.time_s < 2 * self.notice_s:
@@ -74,9 +76,9 @@ class SlurmSettings:
     def options(self, host: str = "") -> list[str]:
         """As options of sbatch, one word each. `host`: the node for a pilot that has none of its GPUs."""
         named = {
-            "partition": self.partition, "account": self.account, "qos": self.qos, "constraint": self.constraint,
-            "exclude": self.exclude, "nodelist": host or self.nodelist, "reservation": self.reservation,
-            "time": slurm_time(self.time_s) if self.time_s else "", **self._resources(),
+            "partition": self.partition, **self._resources(), "account": self.account, "qos": self.qos,
+            "constraint": self.constraint, "exclude": self.exclude, "nodelist": host or self.nodelist,
+            "reservation": self.reservation, "time": slurm_time(self.time_s) if self.time_s else "",
         }  # fmt: skip
         words = [f"--{name}={value}" for name, value in named.items() if value]
         if not self.per_attempt and (self.exclusive or not self.gres):

@@ -196,10 +196,10 @@ class RealSlurm:
         return {int(number): state for number, state in (line.split() for line in said.splitlines())}
 
     def accounts_of_jobs(self):
-        """{name: record} of all jobs that ended, as Slurm wrote them down."""
-        lines = (self.folder / "log" / "jobs.txt").read_text().splitlines()
-        records = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
-        return {record["Name"]: record for record in records}
+        """{name: (user, state)} of all jobs that ended, as sacct shows them."""
+        said = self.run("sacct", "--completion", "--parsable2", "--noheader", "--format=JobName,User,State")
+        rows = [line.split("|") for line in said.splitlines()]
+        return {name: (user, state) for name, user, state in rows}
 
     def until(self, holds, seconds=20.0, what="it"):
         end = time.monotonic() + seconds

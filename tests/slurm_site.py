@@ -32,6 +32,9 @@ class SlurmSite:
         self.slurm = slurm
         self.address = f"127.0.0.1:{free_port()}"
         self.processes = {}
+        self.work = slurm.folder / "work"  # short, as names of sockets have to be, and removed at the end
+        self.work.mkdir(exist_ok=True)
+        self.work.chmod(0o1777)
         self.serve_options = serve or FAST
         secure(self.folder, [])
         runs_it = user or python_for
@@ -96,7 +99,7 @@ class SlurmSite:
         return self.start(
             f"pool-{name}", "pilots", "start", "--slurm", "--pool", name, "--partition", "gpu", "--json", "--every",
             "0.5", "--notice", str(notice), tenants, "--emulate", "--folder", str(self.folder / "pools"),
-            *self.connection, *arguments,
+            "--work-dir", str(self.work), *self.connection, *arguments,
         )  # fmt: skip
 
     def run(self, *arguments, code=0, timeout=120):

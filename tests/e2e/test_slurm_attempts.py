@@ -67,8 +67,8 @@ def test_every_attempt_is_a_batch_job_with_its_own_resources_in_slurms_accounts(
         assert b"gpus=0,1" in b"".join(client.logs(good)) or b"gpus=2,3" in b"".join(client.logs(good))
 
     done = slurm.accounts_of_jobs()
-    assert done[f"rota-job-{good}"]["JobState"] == "COMPLETED"
-    assert done[f"rota-job-{bad}"]["JobState"] == "FAILED"
+    assert done[f"rota-job-{good}"] == ("root(0)", "COMPLETED")
+    assert done[f"rota-job-{bad}"] == ("root(0)", "FAILED")
     assert {state for state, *_ in batch_jobs(slurm, good).values()} == {"COMPLETED"}
     shown = slurm.run("scontrol", "show", "job", "-o", str(next(iter(batch_jobs(slurm, good)))))
     assert "Requeue=0" in shown
@@ -158,6 +158,7 @@ def test_gpus_that_somebody_else_has_only_delay_a_job_and_slurms_words_are_shown
         site.slurm.run("scancel", other)
         assert client.wait([job], 60)[0].phase == "finished"
         assert client.job(job).restarts == 0
+        assert "before Slurm had started its batch job" in site.run("events", "--job", str(job), *site.connection)
         for node in client.nodes():
             client.drain(node.node, undo=True)
 
@@ -218,3 +219,33 @@ def test_whatever_ends_an_attempt_no_step_is_lost_and_nothing_of_it_runs_on(proc
 
 def over(slurm, job, number):
     return batch_jobs(slurm, job)[number][0] not in {"RUNNING", "COMPLETING", "SIGNALING", "PENDING"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_successor_on_the_same_node_waits_until_the_pilot_before_it_has_left(tmp_path, capsys):
+    """Pilots without GPUs fit on a node twice; only one of them may offer its GPUs."""
+    with real_slurm.RealSlurm(nodes=1) as slurm, SlurmSite(tmp_path, slurm, *SERVE) as site:
+        site.pool("--per-attempt", "--gres", "gpu:v100:4", "--nodes", "1", "--time", "2m", "--replace-before", "75")
+        site.until_up(1)
+        steps = Steps(site)
+        with site.client() as client:
+            jobs = steps.submit(client, 1, steps=7000)
+            (first,) = pilots_of(site)
+            until(lambda: len(running_pilots(slurm)) == 2, 100, "the successor runs in Slurm")
+            assert first in running_pilots(slurm)
+            assert len(site.up()) == 1  # it waits for the node
+
+            until(lambda: first not in running_pilots(slurm), 120, "the first one has left")
+            began = time.monotonic()
+            until(lambda: [name for name in site.up() if name != "gpu-0"], 30, "the successor is up")
+            took = time.monotonic() - began
+            steps.check(client, jobs, steps=7000)
+        with capsys.disabled():
+            sys.stdout.write(
+                f"\none batch job per attempt: a successor on the same node was up {took:.1f} s after the end"
+            )
+
+
+def running_pilots(slurm):
+    return slurm.run("squeue", "-h", "--name=rota-gpu", "-t", "RUNNING", "-o", "%i").split()

@@ -83,9 +83,8 @@ def test_each_tenants_jobs_run_as_its_unix_user_and_slurm_accounts_them_to_it(si
             assert {path.stat().st_uid for path in saved.rglob("step")} == {int(number)}
         if site.per_attempt:
             assert said[1] == user
-            record = site.slurm.accounts_of_jobs()[f"rota-job-{job}"]
-            assert record["UserId"].startswith(f"{user}(")
-            assert record["JobState"] == "COMPLETED"
+            accounts = site.slurm.accounts_of_jobs()
+            assert accounts[f"rota-job-{job}"] == (f"{user}({number})", "COMPLETED")
 
 
 @pytest.mark.long
@@ -95,7 +94,7 @@ def test_a_tenant_reads_neither_folders_nor_variables_nor_checkpoints_of_another
         (job,) = client.submit([the_job(site, steps=10_000)])
         until(lambda: client.job(job).step > 10, 40)
         mine = [number for number, _ in processes_of_pilots(f"ROTA_JOB={job}\0")]
-        tasks = [path for path in Path(tempfile.gettempdir()).glob("rota-pilot-*/agent/work/tasks/*") if path.is_dir()]
+        tasks = [path for path in site.work.glob("rota-pilot-*/agent/work/tasks/*") if path.is_dir()]
         assert mine
         assert tasks
         secret = [*(f"/proc/{number}/environ" for number in mine)]
@@ -129,7 +128,7 @@ def test_a_tenant_cannot_lengthen_its_lease_and_ending_its_holder_ends_its_attem
     with site.client("vision") as client:
         (job,) = client.submit([the_job(site, steps=100_000)])
         until(lambda: client.job(job).step > 10, 40)
-        (task,) = Path(tempfile.gettempdir()).glob(f"rota-pilot-*/agent/work/tasks/{job}.*.0")
+        (task,) = site.work.glob(f"rota-pilot-*/agent/work/tasks/{job}.*.0")
         nobody = real_slurm.as_user(pwd.getpwnam("nobody").pw_uid)
 
         def tried(script):

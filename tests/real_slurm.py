@@ -74,6 +74,11 @@ class RealSlurm:
         return self.folder / "slurm.conf"
 
     @property
+    def cluster(self):
+        """Its name, which no other one on this machine has."""
+        return f"rota{self.controller_port}"
+
+    @property
     def env(self):
         """The environment in which Slurm's commands find this cluster."""
         return {**os.environ, "SLURM_CONF": str(self.conf)}
@@ -126,7 +131,7 @@ class RealSlurm:
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
         run, log = self.folder / "run", self.folder / "log"
         lines = [
-            f"ClusterName=rota{self.controller_port}",
+            f"ClusterName={self.cluster}",
             f"SlurmctldHost={here}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root",
             "AuthType=auth/munge", f"AuthInfo=socket={run}/munge.socket", "CredType=cred/munge", "MpiDefault=none",
             f"SlurmctldPort={self.controller_port}", f"ProctrackType=proctrack/{self.proctrack}",

@@ -153,11 +153,19 @@ def python_of(user):
     return pytest.skip("another user can run no interpreter that has our packages")
 
 
-def processes_of_pilots(mark):
-    """Processes with a word in their environment: everything that belongs to a pilot of a test."""
+def processes_of_job(slurm, number):
+    """[(number, command line)] of the processes of a batch job. Other clusters may run on this machine."""
+    return processes_with(f"SLURM_JOB_ID={number}", f"SLURM_CLUSTER_NAME={slurm.cluster}")
+
+
+def processes_with(*entries):
+    """Processes with all these `NAME=value` in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+            if not entry.name.isdigit():
+                continue
+            environ = (entry / "environ").read_bytes().split(b"\0")
+            if all(wanted.encode() in environ for wanted in entries):
                 found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:900]))
     return [(number, words) for number, words in found if number != os.getpid()]

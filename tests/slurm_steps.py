@@ -6,7 +6,7 @@ from pathlib import Path
 
 import chaos
 from live import alive, until
-from slurm_site import processes_of_pilots
+from slurm_site import processes_of_job
 
 SERVE = (
     "--policy", "fifo", "--round", "2", "--heartbeat", "0.5", "--dead-after", "4", "--lease", "10"
@@ -63,10 +63,10 @@ def busy_pilot(site, pool="gpu"):
     return until(found, 30)[0]
 
 
-def agents_of(row):
+def agents_of(slurm, row):
     """Numbers of the processes of a pilot's agent."""
-    mark = f"SLURM_JOB_ID={row['slurm_job']}\0"
-    return [number for number, words in processes_of_pilots(mark) if " agent --scheduler" in words]
+    found = processes_of_job(slurm, row["slurm_job"])
+    return [number for number, words in found if " agent --scheduler" in words]
 
 
 def ended(slurm, row):
@@ -76,14 +76,15 @@ def ended(slurm, row):
 class Belongings:
     """Everything that belongs to a pilot: its process, the agent, supervisors of jobs, and the jobs themselves."""
 
-    def __init__(self, row):
+    def __init__(self, slurm, row):
+        self.slurm = slurm
         self.row = row
         agent = next(words for _, words in self._marked() if " agent --scheduler" in words)
         self.folder = agent.split("--folder ")[1].split()[0]
         assert len(self.alive()) >= 4, "a pilot with a job is at least four processes"
 
     def _marked(self):
-        return processes_of_pilots(f"SLURM_JOB_ID={self.row['slurm_job']}\0")
+        return processes_of_job(self.slurm, self.row["slurm_job"])
 
     def alive(self):
         """{number: command line}, those that only wait to be reaped left out."""

@@ -10,7 +10,7 @@ import pytest
 
 import real_slurm
 from live import until
-from slurm_site import SlurmSite, processes_of_pilots
+from slurm_site import SlurmSite, processes_of_job
 from slurm_steps import SERVE, Steps, agents_of
 
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
@@ -38,10 +38,6 @@ def number_of(slurm, job):
     """The batch job of a job that runs."""
     (number,) = [number for number, row in batch_jobs(slurm, job).items() if row[0] == "RUNNING"]
     return number
-
-
-def processes_of(number):
-    return processes_of_pilots(f"SLURM_JOB_ID={number}\0")
 
 
 def test_every_attempt_is_a_batch_job_with_its_own_resources_in_slurms_accounts(site):
@@ -87,7 +83,7 @@ def test_an_attempt_that_slurm_ends_saves_and_goes_on_in_another_batch_job(site)
         site.slurm.run("scancel", str(first))
 
         until(lambda: batch_jobs(site.slurm, job)[first][0] == "CANCELLED", 20)
-        assert processes_of(first) == []
+        assert processes_of_job(site.slurm, first) == []
         steps.check(client, [job], steps=250)
         assert len(batch_jobs(site.slurm, job)) == 2
         assert client.job(job).lost_steps == 0
@@ -124,7 +120,7 @@ def test_an_agent_that_was_killed_finds_its_attempts_in_the_same_batch_jobs(site
         site.slurm.kill("slurmctld")
         site.kill("serve")
         for row in [{"slurm_job": number} for number in pilots_of(site)]:
-            os.kill(agents_of(row)[0], signal.SIGKILL)
+            os.kill(agents_of(site.slurm, row)[0], signal.SIGKILL)
         site.serve()
         site.slurm.start_controller()
         site.pool("--per-attempt", "--gres", "gpu:v100:4", "--nodes", "2", "--time", "30m")
@@ -183,7 +179,7 @@ def test_whatever_ends_an_attempt_no_step_is_lost_and_nothing_of_it_runs_on(proc
             return {"slurm_job": site.pilots()[node]["slurm_job"]}
 
         def kill_all_of_the_pilot(job, _):
-            for process, _ in processes_of(pilot_of(job)["slurm_job"]):
+            for process, _ in processes_of_job(slurm, pilot_of(job)["slurm_job"]):
                 os.kill(process, signal.SIGKILL)
 
         ways = {
@@ -195,7 +191,7 @@ def test_whatever_ends_an_attempt_no_step_is_lost_and_nothing_of_it_runs_on(proc
                 "scancel", "--batch", "--signal=USR1", str(number)
             ),
             "scancel of the pilot": lambda job, _: slurm.run("scancel", pilot_of(job)["slurm_job"]),
-            "agent killed": lambda job, _: os.kill(agents_of(pilot_of(job))[0], signal.SIGKILL),
+            "agent killed": lambda job, _: os.kill(agents_of(slurm, pilot_of(job))[0], signal.SIGKILL),
             "kill -9 of all of the pilot": kill_all_of_the_pilot,
         }
         with site.client() as client:
@@ -208,7 +204,7 @@ def test_whatever_ends_an_attempt_no_step_is_lost_and_nothing_of_it_runs_on(proc
 
                 if name != "agent killed":
                     until(lambda job=job, number=number: over(slurm, job, number), 60, name)
-                    assert processes_of(number) == [], name
+                    assert processes_of_job(slurm, number) == [], name
                 took = time.monotonic() - began
                 # What was saved while nobody could hear of it is done again.
                 steps.check(client, [job], steps=500, again=500 if "all of" in name else 0)

@@ -59,12 +59,12 @@ def test_kill_9_of_slurmctld_scheduler_keeper_and_agent_starts_nothing_twice_and
         site.kill("pool-gpu")
         site.slurm.kill("slurmctld")
         site.kill("serve")
-        os.kill(agents_of(row := {"slurm_job": next(iter(before.values()))})[0], signal.SIGKILL)
+        os.kill(agents_of(site.slurm, row := {"slurm_job": next(iter(before.values()))})[0], signal.SIGKILL)
         site.serve()
         site.slurm.start_controller()
         site.pool("--gres", "gpu:v100:4", "--nodes", "2", "--time", "30m")
 
-        until(lambda: len(agents_of(row)) == 1, 20, "the agent is started again")
+        until(lambda: len(agents_of(site.slurm, row)) == 1, 20, "the agent is started again")
         site.until_up(2)
         after = {one["pilot"]: one["slurm_job"] for one in site.pilots().values() if one["state"] == "up"}
         assert after == before
@@ -98,7 +98,7 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
             "notice": lambda row: slurm.run("scancel", "--batch", "--signal=USR1", row["slurm_job"]),
             "scancel without a scheduler": lambda row: (site.kill("serve"), slurm.run("scancel", row["slurm_job"])),
             "slurmd killed": lambda row: slurm.kill(row["host"]),
-            "agent killed": lambda row: os.kill(agents_of(row)[0], signal.SIGKILL),
+            "agent killed": lambda row: os.kill(agents_of(slurm, row)[0], signal.SIGKILL),
         }
         seen_idle = []
         with site.client() as client:
@@ -106,13 +106,13 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                 jobs = steps.submit(client, 2, steps=600)
                 row = busy_pilot(site)
                 job = row["jobs"][0]
-                belongings = Belongings(row)
+                belongings = Belongings(slurm, row)
                 began = time.monotonic()
 
                 way(row)
 
                 if name == "agent killed":
-                    until(lambda row=row: len(agents_of(row)) == 1, 20)
+                    until(lambda row=row: len(agents_of(slurm, row)) == 1, 20)
                 else:
                     until(lambda row=row: ended(slurm, row), 60)
                     idle = slurm.states()[slurm.names.index(row["host"])] == "idle"
@@ -131,7 +131,7 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                 # What was saved while nobody heard of it is not known to the scheduler, and done again.
                 steps.check(client, jobs, steps=600, again=600 if "without" in name else 0)
                 if name == "state=down":
-                    until(lambda row=row: not agents_of(row), 20)
+                    until(lambda row=row: not agents_of(slurm, row), 20)
                     slurm.run("scontrol", "update", f"nodename={row['host']}", "state=resume")
                 site.until_up(2, 90)
                 with capsys.disabled():

@@ -10,7 +10,7 @@ from test_slurm_attempts import batch_jobs
 
 import real_slurm
 from live import until
-from slurm_site import FAST, SlurmSite, processes_of_pilots
+from slurm_site import FAST, SlurmSite, processes_of_job, processes_with
 
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 USERS = {"vision": "nobody", "speech": "daemon"}
@@ -93,7 +93,7 @@ def test_a_tenant_reads_neither_folders_nor_variables_nor_checkpoints_of_another
     with site.client("speech") as client:
         (job,) = client.submit([the_job(site, steps=10_000)])
         until(lambda: client.job(job).step > 10, 40)
-        mine = [number for number, _ in processes_of_pilots(f"ROTA_JOB={job}\0")]
+        mine = [number for number, _ in processes_with(f"ROTA_JOB={job}", "SECRET=hunter2")]
         tasks = [path for path in site.work.glob("rota-pilot-*/agent/work/tasks/*") if path.is_dir()]
         assert mine
         assert tasks
@@ -118,7 +118,7 @@ def test_a_tenant_reads_neither_folders_nor_variables_nor_checkpoints_of_another
         client.cancel([job])
         client.wait([job], 30)
     if site.per_attempt:
-        assert all(processes_of_pilots(f"SLURM_JOB_ID={number}\0") == [] for number in batch_jobs(site.slurm, job))
+        assert all(processes_of_job(site.slurm, number) == [] for number in batch_jobs(site.slurm, job))
 
 
 @pytest.mark.long
@@ -139,11 +139,9 @@ def test_a_tenant_cannot_lengthen_its_lease_and_ending_its_holder_ends_its_attem
         assert tried(f"rm -f {task}/lease") != 0
         assert tried(f"echo 0 > {task}/code") != 0
         (number,) = [number for number, row in batch_jobs(site.slurm, job).items() if row[0] == "RUNNING"]
-        (holder,) = [
-            process for process, words in processes_of_pilots(f"SLURM_JOB_ID={number}\0") if "attempt_holder" in words
-        ]
+        (holder,) = [process for process, words in processes_of_job(site.slurm, number) if "attempt_holder" in words]
         assert tried(f"kill -9 {holder}") == 0
-        until(lambda: processes_of_pilots(f"SLURM_JOB_ID={number}\0") == [], 20)
+        until(lambda: processes_of_job(site.slurm, number) == [], 20)
         client.cancel([job])
         client.wait([job], 30)
 

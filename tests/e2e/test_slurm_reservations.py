@@ -66,7 +66,7 @@ def test_preemption_that_requeues_ends_a_pilot_and_its_successor_is_asked_for_at
         with site.client() as client:
             (job,) = steps.submit(client, 1, steps=700)
             row = busy_pilot(site)
-            belongings = Belongings(row)
+            belongings = Belongings(slurm, row)
             refused = slurm.run("scontrol", "requeue", row["slurm_job"], code=1)
             began = time.monotonic()
             slurm.run(

@@ -65,8 +65,10 @@ def wait_for_end(number: str, seconds: float) -> bool:
 
 def processes_of(number: str) -> list[int]:
     """Processes that Slurm started in a batch job, and their children, as far as their environment tells."""
-    wanted = b"SLURM_JOB_ID=" + number.encode()
-    return [process for process, environ in _every("environ") if wanted in environ.split(b"\0")]
+    wanted = {f"SLURM_JOB_ID={number}".encode()}
+    if cluster := os.environ.get("SLURM_CLUSTER_NAME"):
+        wanted.add(f"SLURM_CLUSTER_NAME={cluster}".encode())
+    return [process for process, environ in _every("environ") if wanted <= set(environ.split(b"\0"))]
 
 
 def _every(name: str) -> Iterator[tuple[int, bytes]]:

@@ -103,7 +103,8 @@ class AttemptLauncher(ProcessLauncher):
             sys.executable, "-S", "-E", str(ENDING), _program("scancel"), number, str(folder), *others
         )  # fmt: skip
         argv = step_words(_program("srun"), number, spec, emulated=self.emulated)
-        return Command(argv, found, spec.cwd, user=spec.user, ending=ending, ending_env=own)
+        cluster = {name: os.environ[name] for name in ("SLURM_CLUSTER_NAME",) if name in os.environ}
+        return Command(argv, found, spec.cwd, user=spec.user, ending=ending, ending_env={**own, **cluster})
 
     def _submit(self, spec: TaskSpec, folder: Path) -> str:
         """One batch job for all ranks here; its number."""

@@ -30,6 +30,7 @@ from rota.deploy.security.diagnosis import diagnose
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.inventory import Connection, inspect, part_of
+from rota.deploy.worker.launcher import Launcher
 from rota.deploy.worker.tenancy import (
     OneTenant,
     SeparateUsers,
@@ -60,6 +61,8 @@ class AgentSettings:
     tenant: str = ""
     """The only tenant whose jobs may run here as the agent's user; empty: the first that comes."""
     file: AgentFile = field(default_factory=AgentFile)
+    launcher: Launcher | None = None
+    """Starts all tasks; None: processes and containers of this machine."""
     leave: LeaveTimes | None = None
     """How it goes for good when it is told to stop; None: it stops, and its jobs run on until their leases end."""
     job_mapping: Path | None = None
@@ -147,7 +150,9 @@ async def _one(settings: AgentSettings, ready: Callable[[], None], departure: De
     tenancy = settings.tenancy(folder)
     if not tenancy.separate:
         log.warning("%s", tenancy.describe())
-    processes = Processes(folder, machine, devices, settings.longest_save_s, tenancy, settings.containers())
+    processes = Processes(
+        folder, machine, devices, settings.longest_save_s, tenancy, settings.containers(), settings.launcher
+    )
     mapping = None if settings.job_mapping is None else JobMapping(settings.job_mapping, equipment.devices)
     channels = [connect(one, agent=equipment.node) for one in settings.client.each()]
     agent = Agent(

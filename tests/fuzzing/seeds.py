@@ -100,6 +100,20 @@ PROFILE_JSON = json.dumps(
     {"rate": [{"profile": "lm", "type": t, "gpus": g, "rate": r} for t, g, r in (("v100", 1, 9.5), ("k80", 2, 3))]}
 )
 PROFILE_MODELS = "[[model]]".join((DATA / "synergy.toml").read_text().split("[[model]]")[:3])
+NOTIFY = """[[webhook]]
+name = "on-call"
+url = "https://alerts.example.org/rota?a=1"
+events = ["job-failed", "node-lost"]
+tenants = ["vision"]
+timeout_s = 10
+retry_for_s = 86400.0
+
+[[command]]
+name = "page"
+argv = ["/bin/true", "--team", "ml"]
+events = ["*"]
+"""
+NOTIFIED = '{"journal": "journal", "targets": {"on-call": 12, "page": 7}}'
 TENANTS = """[default]
 weight = 1
 max_job_weight = 4

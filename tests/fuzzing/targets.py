@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import seeds
@@ -12,6 +13,8 @@ from rota.clusters import load as load_cluster
 from rota.core.errors import ConfigError
 from rota.deploy.agent.config_file import read_agent_file
 from rota.deploy.job_files import read_jobs
+from rota.deploy.notifications.positions import Positions
+from rota.deploy.notifications.settings import read_targets
 from rota.deploy.security.bundles import load_bundle
 from rota.deploy.security.certificates import load_authority, read_certificate, subject_of
 from rota.deploy.security.client import find_settings
@@ -270,6 +273,8 @@ FILES = dict(
         _file("profile-json", "a.json", seeds.PROFILE_JSON, load_profiles),
         _file("profile-packed", "a.csv.gz", [seeds.packed(seeds.PROFILE_CSV)], load_profiles, packed=True),
         _file("tenants", "a.toml", seeds.TENANTS, read_tenants),
+        _file("notify-file", "a.toml", seeds.NOTIFY, read_targets),
+        _file("notified", "a.json", seeds.NOTIFIED, lambda path: Positions(Path(path), "journal")),
         _file("agent-file", "a.toml", seeds.AGENT_FILE, read_agent_file),
         _file("job-file", "a.toml", seeds.JOBS, read_jobs),
         _file("env-file", "a.env", seeds.ENV_FILE, read_env_file),

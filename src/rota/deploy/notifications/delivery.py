@@ -21,7 +21,7 @@ from rota.core.parsing import parse_json_line
 from rota.deploy.clocks import wall_s
 from rota.deploy.notifications.kinds import TOLD, JobFacts, Notification, event_name, jobs_of, notifications_of
 from rota.deploy.notifications.positions import Positions
-from rota.deploy.notifications.sending import Message, Sender, sender_of
+from rota.deploy.notifications.sending import Message, Outcome, Sender, sender_of
 from rota.deploy.notifications.settings import Target
 from rota.deploy.structured_logs import about
 
@@ -118,28 +118,26 @@ class Delivery:
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                if not self._step():
+                if not self._looks():
                     self._positions.write()
                     self._stop.wait(_LOOK_EVERY_S)
         finally:
             self._sender.close()
 
-    def _step(self) -> bool:
+    def _looks(self) -> bool:
         """Look at some events; whether there were any."""
         name = self.target.name
         try:
             self._leave_out()
             if self._source.last <= self._positions.of(name):
                 return False
-            batch = self._batch(self._positions.of(name))
+            return self._tell(self._batch(self._positions.of(name)))
         except (RotaError, OSError, sqlite3.Error) as error:  # the scheduler stops, or the disk does not answer
             log.debug("events for %s cannot be read now: %s", name, error)
-            return False
         except Exception:
             log.exception("notifications of %s are held up; tried again", name)
             self._stop.wait(_LONGEST_PAUSE_S)
-            return False
-        return self._tell(batch)
+        return False
 
     def _tell(self, batch: _Batch) -> bool:
         name = self.target.name
@@ -183,16 +181,14 @@ class Delivery:
     def _deliver(self, notification: Notification) -> bool:
         """Try until it is told or given up; False if the scheduler stops before."""
         happened = self._source.wall_time(notification.at)
-        journal = self._source.journal
-        message = Message(
-            key=notification.key(journal),
-            kind=notification.kind,
-            event=notification.event,
-            body=notification.body(journal, happened),
-        )
+        try:
+            message = self._message(notification, happened)
+        except (ValueError, OverflowError, OSError) as error:  # a time that no calendar has
+            self._give_up(notification, f"it cannot be written down: {error}")
+            return True
         pause_s = self.first_pause_s
         while not self._stop.is_set():
-            outcome = self._sender.send(message)
+            outcome = self._try(message)
             if outcome.delivered:
                 self._delivered()
                 return True
@@ -204,6 +200,22 @@ class Delivery:
             self._stop.wait(max(outcome.pause_s, pause_s * random.uniform(1 - _JITTER, 1 + _JITTER)))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         return False
+
+    def _message(self, notification: Notification, happened: float) -> Message:
+        journal = self._source.journal
+        return Message(
+            key=notification.key(journal),
+            kind=notification.kind,
+            event=notification.event,
+            body=notification.body(journal, happened),
+        )
+
+    def _try(self, message: Message) -> Outcome:
+        try:
+            return self._sender.send(message)
+        except Exception as error:  # whatever it is, another try may help
+            log.exception("a notification of %s failed", self.target.name)
+            return Outcome(why=repr(error))
 
     def _delivered(self) -> None:
         self._counts[DELIVERED] += 1

@@ -169,6 +169,7 @@ class Counting:
 
     def ended(self, job: Job) -> None:
         """A job is over."""
+        self._estimates.forget(job.id)
         self.over.labels(self.tenants.of(job.tenant), job.phase.value).inc()
         if job.phase.value == "finished":
             self.completion.observe(max(0.0, job.ended - job.submitted))

@@ -48,6 +48,10 @@ class OpenEstimates:
     def errors_s(self, job: int, started: float) -> list[float]:
         """How far the estimates of a job were from its start; they are closed."""
         self.look()
-        estimates = self._open.pop(job, [])
-        self._count -= len(estimates)
+        estimates = self._open.get(job, [])
+        self.forget(job)
         return [abs(started - start) for asked, start in estimates if asked <= started]
+
+    def forget(self, job: int) -> None:
+        """A job is over, or its estimates were counted."""
+        self._count -= len(self._open.pop(job, []))

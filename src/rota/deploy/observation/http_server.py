@@ -142,7 +142,6 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _say(self, code: int, text: str) -> None:
-        self.close_connection = True
         self._send(code, text.encode(), "text/plain; charset=utf-8")
 
     def _send(self, code: int, body: bytes, content_type: str) -> None:
@@ -150,6 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Connection", "close")  # a connection that is kept might be cut in the middle of a page
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

@@ -6,7 +6,18 @@ import pytest
 from rota.core.errors import ConfigError
 from rota.core.job_spec import JobSpec
 from rota.core.jobs import requests, table
-from rota.deploy.trace_runs import bound_to_types, check_tenants, elastic, specs_of, tenants_of
+from rota.core.queue_columns import queue_columns
+from rota.deploy.trace_runs import (
+    TraceRun,
+    bound_to_types,
+    check_tenants,
+    elastic,
+    rows_before,
+    specs_of,
+    submit_all,
+    tenants_of,
+    with_array_limits,
+)
 from rota.rpc import rota_pb2 as pb
 
 
@@ -59,3 +70,42 @@ def test_many_foreign_tenants_are_named_and_counted():
 
     check_tenants(["me"], caller)
     check_tenants(["t0"], pb.StatusReply(tenant="me", admin=True))
+
+
+def test_jobs_of_a_trace_come_after_each_other_by_the_numbers_that_they_got():
+    queue = queue_columns(
+        3, after=[(), ("0",), ("sweep", "1")], after_any=[(), (), ("gone",)], array=["sweep", "sweep", ""],
+        array_limit=[1, 1, 0], time_limit_s=[np.inf, 90.0, np.inf],
+    )  # fmt: skip
+    run = TraceRun(jobs=jobs(queue=queue))
+    specs = specs_of(run.jobs, None, "t")
+
+    assert [spec.time_limit_s for spec in specs] == [0.0, 90.0, 0.0]
+    assert run.before == rows_before(run.jobs)
+    assert with_array_limits(run.jobs) == 2
+    client = Collector()
+    submit_all(client, run, specs, 1e9, lambda _: None)
+    assert [spec.after for spec in client.specs] == [(), (-1,), (-1, -2, -2)]
+
+
+def test_jobs_that_were_submitted_before_are_named_by_their_numbers():
+    queue = queue_columns(3, after=[(), ("0",), ("0", "1")])
+    run = TraceRun(jobs=jobs(queue=queue), numbers=[70])
+    client = Collector(first=71)
+
+    submit_all(client, run, specs_of(run.jobs, None, "t"), 1e9, lambda _: None)
+
+    assert [spec.after for spec in client.specs] == [(70,), (70, -1)]
+
+
+class Collector:
+    """Takes submissions."""
+
+    def __init__(self, first=0):
+        self.specs, self._next = [], first
+
+    def submit(self, specs, _):
+        self.specs += specs
+        numbers = list(range(self._next, self._next + len(specs)))
+        self._next += len(specs)
+        return numbers

@@ -154,3 +154,25 @@ def test_bad_input_is_one_message(live):
         assert words in said
         assert "Traceback" not in said
     live.run("hold", code=2)
+
+
+TRACE = """job_id,arrival_s,profile,gpus,steps,after,after_any,array,array_limit,time_limit_s
+prepare,0,ResNet-18 (batch size 32),1,20000,,,,,
+train-0,30,ResNet-18 (batch size 32),1,30000,prepare,,sweep,2,
+train-1,30,ResNet-18 (batch size 32),1,30000,prepare,,sweep,2,
+train-2,30,ResNet-18 (batch size 32),1,30000,prepare,,sweep,2,
+train-3,30,ResNet-18 (batch size 32),1,30000,prepare,,sweep,2,
+evaluate,40,ResNet-18 (batch size 32),2,20000,sweep,,,,99999
+clean,50,ResNet-18 (batch size 32),1,15000,,evaluate,,,
+free,50,ResNet-18 (batch size 32),1,90000,,,,,
+"""
+
+
+def test_a_trace_with_jobs_after_others_takes_as_long_emulated_as_simulated(tmp_path):
+    (tmp_path / "t.csv").write_text(TRACE, encoding="utf-8")
+    options = ("--cluster", "v100=4", "--policy", "fifo", "--round", "60", "--time-scale", "480", "--json")
+
+    answer = json.loads(Live(tmp_path).run("fidelity", "t.csv", *options))
+
+    assert 0.95 < answer["ratio_percentiles"]["p5"], answer  # nobody starts earlier than simulated
+    assert answer["ratio_percentiles"]["p95"] < 1.3, answer  # and later by no more than a busy machine explains

@@ -20,7 +20,7 @@ def show_dry_run(answer: dict[str, Any], *, as_json: bool) -> None:
 
     jobs = answer["submitted"]
     rows = [_row(job) for job in jobs[:_MOST_ROWS]]
-    show_table(None, ("job", "starts in", "ends in", "where", "remark"), rows, numbers=3)
+    show_table(None, ("job", "starts in", "ends in", "where", "remark"), rows, numbers=frozenset({1, 2}))
     if len(jobs) > _MOST_ROWS:
         click.echo(f"... and {len(jobs) - _MOST_ROWS:,} more; --json lists them")
     later = answer["all"]["later"]

@@ -97,7 +97,7 @@ def command(
         runs.check_tenants([tenant] if tenant else runs.tenants_of(jobs), status)
         _tell_elastic(runs.elastic(jobs))
         tell_types(runs.bound_to_types(jobs))
-        _tell_arrays(runs.with_array_limits(jobs))
+        _tell_arrays(needs_deploy("rota.deploy.trace_arrays").without_limits(jobs))
         try:
             with _bar("submitting", len(jobs)) as tell:
                 runs.submit_all(client, run, specs, scale, tell)
@@ -145,7 +145,7 @@ def _tell_elastic(count: int) -> None:
 def _tell_arrays(count: int) -> None:
     if count:
         which = "1 job is" if count == 1 else f"{count:,} jobs are"
-        click.echo(f"rota: {which} in arrays with a limit, which are submitted without it", err=True)
+        click.echo(f"rota: {which} in arrays of different jobs, which are submitted without their limit", err=True)
 
 
 def tell_types(count: int) -> None:

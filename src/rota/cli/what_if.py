@@ -19,6 +19,9 @@ Examples:
   rota what-if --drain v100-0
 """
 
+_MOST_NEW = 20
+"""New jobs of which it is said when they start."""
+
 
 def _servers(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, int]]:
     found = []
@@ -100,8 +103,10 @@ def show(answer: dict[str, Any]) -> None:
     moved = [(str(job["job"]), *map(_time, job["start_in_s"]), *map(_time, job["end_in_s"])) for job in own]
     if moved:
         show_table(None, ("job", "starts in", "then", "ends in", "then"), moved, numbers=4)
-    for job in answer["submitted"]:
+    for job in answer["submitted"][:_MOST_NEW]:
         click.echo(f"the new job starts in {_time(job['start_in_s'])}, ends in {_time(job['end_in_s'])}")
+    if len(answer["submitted"]) > _MOST_NEW:
+        click.echo(f"... and {len(answer['submitted']) - _MOST_NEW:,} more; --json lists them")
     if answer["lengths_unknown"]:
         click.echo(f"{answer['lengths_unknown']} jobs of which nobody knows the length run for ever in both")
     if not answer["complete"]:

@@ -7,7 +7,7 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from rota.core.job_spec import JobSpec
 from rota.core.jobs import Jobs
 from rota.core.lifecycle import JobPhase
 from rota.deploy.control import Client
+from rota.deploy.trace_arrays import order_of, time_limit_of
 from rota.rpc import rota_pb2 as pb
 
 _TOGETHER_S = 0.05
@@ -36,11 +37,6 @@ class TraceRun:
     numbers: list[int] = field(default_factory=list)
     """Of the scheduler, in the order of the trace."""
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
-    before: Sequence[Mapping[str, Sequence[int]]] = ()
-    """Rows of the jobs that each job comes after, by field of `JobSpec`; empty: none does."""
-
-    def __post_init__(self) -> None:
-        self.before = rows_before(self.jobs)
 
 
 def specs_of(jobs: Jobs, command: str | None, name: str, tenant: str | None = None) -> list[JobSpec]:
@@ -70,7 +66,7 @@ def _spec_of(jobs: Jobs, row: int, command: str | None, name: str, tenant: str |
         tenant=tenant or (jobs.tenants[int(jobs.tenant[row])] if named else ""),
         cpus=0.0 if requests is None else _asked(requests.cpus[row]),
         memory_gb=0.0 if requests is None else _asked(requests.memory_gb[row]),
-        time_limit_s=0.0 if jobs.queue is None else _asked(jobs.queue.time_limit_s[row]),
+        time_limit_s=time_limit_of(jobs, row),
         emulated=command is None,
         argv=() if command is None else tuple(_filled(command, places)),
     )
@@ -99,44 +95,6 @@ def check_tenants(wanted: Sequence[str], status: pb.StatusReply) -> None:
     )
 
 
-def rows_before(jobs: Jobs) -> list[dict[str, list[int]]]:
-    """Rows of the jobs that each job comes after, those of arrays one by one; nothing if no job does."""
-    queue = jobs.queue
-    if queue is None:
-        return []
-    names = [str(row) for row in range(len(jobs))] if jobs.names is None else jobs.names.tolist()
-    rows: dict[str, list[int]] = {name: [row] for row, name in enumerate(names)}
-    for name in {name for name in queue.array if name}:
-        rows[name] = [row for row in range(len(jobs)) if queue.array[row] == name]
-    columns = {"after": queue.after, "after_any": queue.after_any}
-    return [
-        {field: [other for name in column[row] for other in rows.get(name, ())] for field, column in columns.items()}
-        for row in range(len(jobs))
-    ]
-
-
-def _after(
-    spec: JobSpec,
-    before: Sequence[Mapping[str, Sequence[int]]],
-    row: int,
-    first: int,
-    numbers: Sequence[int],
-) -> JobSpec:
-    """A job with the numbers of those that it comes after; rows from `first` on are of the same submission."""
-    if not before or not any(before[row].values()):
-        return spec
-    named = {
-        name: tuple(numbers[other] if other < first else first - other - 1 for other in rows)
-        for name, rows in before[row].items()
-    }
-    return replace(spec, after=named["after"], after_any=named["after_any"])
-
-
-def with_array_limits(jobs: Jobs) -> int:
-    """How many jobs are in arrays of which only some may run at the same time, which is not kept here."""
-    return 0 if jobs.queue is None else int(np.count_nonzero(jobs.queue.array_limit))
-
-
 def elastic(jobs: Jobs) -> int:
     """How many jobs could run with other numbers of GPUs than they ask for, which a deployment does not do."""
     if jobs.requests is None:
@@ -163,6 +121,7 @@ def submit_all(
 ) -> None:
     """Submit each job when its time has come. `run.numbers` grows, so an interrupted run knows what it did."""
     arrivals = (run.jobs.submitted - run.jobs.submitted.min()) / scale
+    order = order_of(run.jobs)
     began = time.monotonic()
     while len(run.numbers) < len(specs):
         first = len(run.numbers)
@@ -172,11 +131,10 @@ def submit_all(
             tell(first)
             continue
         due = time.monotonic() - began + _TOGETHER_S
-        last = first + 1
+        last = order.end(first)
         while last < len(specs) and last - first < _MOST and arrivals[last] <= due:
-            last += 1
-        batch = [_after(specs[row], run.before, row, first, run.numbers) for row in range(first, last)]
-        run.numbers += client.submit(batch, f"{run.key}-{first}")
+            last = order.end(last)
+        run.numbers += client.submit(order.entries(specs, first, last, run.numbers), f"{run.key}-{first}")
         tell(last)
 
 

@@ -282,7 +282,7 @@ def test_a_finished_job_without_a_number_of_steps_is_not_credited_with_made_up_o
 
 
 class WallTimes:
-    """A clock of which a message asks what wall time an engine second is, and which one it is."""
+    """A clock of which a message asks only the time, and what wall time an engine second is."""
 
     @staticmethod
     def wall_time(at):

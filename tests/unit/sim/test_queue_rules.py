@@ -272,6 +272,24 @@ def test_a_log_with_nonsense_about_it_is_refused(fields):
         queue_from(2, fields)
 
 
+SACCT = (
+    "JobID|Submit|Start|End|State|AllocTRES|Timelimit\n"
+    "17_0|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T02:01:00|COMPLETED|gres/gpu=1|1-00:00:00\n"
+    "17_1|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T02:01:00|COMPLETED|gres/gpu=1|UNLIMITED\n"
+    "18|2026-01-01T00:05:00|2026-01-01T00:05:00|2026-01-01T00:35:00|COMPLETED|gres/gpu=1|\n"
+)
+
+
+def test_arrays_and_time_limits_of_slurm_are_kept_if_asked_for(tmp_path):
+    path = tmp_path / "sacct.txt"
+    path.write_text(SACCT, encoding="utf-8")
+
+    assert read_trace(path).queue is None
+    queue = read_trace(path, settings={"queue": "keep"}).queue
+    assert queue.array.tolist() == ["17", "17", ""]
+    assert queue.time_limit_s.tolist() == [86400.0, np.inf, np.inf]
+
+
 # The gate by itself
 
 

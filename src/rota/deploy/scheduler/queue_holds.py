@@ -78,7 +78,7 @@ class HoldSentences:
         """Why a job is held back, for its owner."""
         if hold is QueueHold.HELD:
             who = f"{job.held_by}; only an administrator can release it" if job.held_by_admin else job.held_by
-            return f"held by {who} (rota release {job.id})"
+            return f"by {who} (rota release {job.id})"
         if hold is QueueHold.DEPENDENCY:
             return self._waits_for(job)
         limit = array_indices(job.spec.array).limit

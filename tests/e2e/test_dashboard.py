@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from live import ROTA, Live, environment, until
+from rota.core.errors import ConfigError
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 EVIL = '</script><img src=x onerror="document.title=1"><b>'
@@ -250,6 +251,41 @@ def test_output_of_a_job_comes_as_it_is_written(live, admins):
 
     assert "attempt 1 on k80-0" in messages[0]["note"]
     assert {(m["line"], m["stream"]) for m in messages[1:]} == {("hello <b>", "o"), ("oops", "e")}
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda client: client.usage(float("nan")), "last_s"),
+        (lambda client: client.usage(float("inf")), "last_s"),
+        (lambda client: client.usage(-1.0), "give engine seconds above 0"),
+        (lambda client: client.usage(points=501), "points is 501; give 1 to 500"),
+        (lambda client: client.usage(points=-1), "points is -1"),
+        (lambda client: client.occupancy(-1), "after is -1"),
+        (lambda client: client.eta(cpu_s=-1.0), "cpu_s is -1"),
+        (lambda client: client.eta(cpu_s=float("nan")), "cpu_s"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused_by_the_scheduler(live, ask, said):
+    with live.client() as client, pytest.raises(ConfigError, match=said):
+        ask(client)
+
+
+def test_what_a_job_uses_is_beside_what_it_asked_for(live, admins):
+    work = "exec python3 -c 'b = bytearray(50_000_000)\nwhile True: pass'"
+    with live.client() as client:
+        (job,) = client.submit([{"argv": ["sh", "-c", work], "cpus": 1.0, "memory_gb": 2.0}])
+
+        def used():
+            info = json.loads(admins.ask("GET", f"/api/job/{job}")[2])
+            return info if info["cpu_used_s"] > 0.2 and info["memory_used_gb"] > 0.05 else None
+
+        info = until(used, 40)
+        client.cancel([job])
+
+    assert info["spec"]["cpus"] == 1.0
+    assert 0.05 < info["memory_used_gb"] < 0.5
+    assert info["parts"][0]["cpus"] > 0
 
 
 def test_a_port_that_is_taken_is_said_in_one_message(live, admins):

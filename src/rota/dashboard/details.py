@@ -12,6 +12,7 @@ _PLAIN = (
     "job", "phase", "reason", "reason_code", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
     "preemptions", "epoch", "exit_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps",
     "lost_s", "longest_save_s", "last_cut", "warning", "compute_s", "prepare_s", "storage_s",
+    "cpu_used_s", "memory_used_gb",
 )  # fmt: skip
 _OF_ATTEMPTS = ("attempt", "started_at", "ended_at", "outcome", "exit_code", "detail", "stop_reason")
 

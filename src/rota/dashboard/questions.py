@@ -29,9 +29,9 @@ class Questions:
         self._client = client
         self._turn = threading.Lock()
 
-    def usage(self, points: int) -> Answer:
-        """GPUs, CPUs and memory over time. Raises RotaError, as all of these."""
-        return self._ask(lambda: self._client.usage(points=points))
+    def usage(self, last_s: float, points: int) -> Answer:
+        """GPUs, CPUs and memory over the last engine seconds. Raises RotaError, as all of these."""
+        return self._ask(lambda: self._client.usage(last_s, points=points))
 
     def eta(self, jobs: list[int], futures: int) -> Answer:
         """When jobs start."""

@@ -47,6 +47,10 @@ _MOST_DECISIONS = 600
 _ETA_JOBS = 50
 """Waiting jobs, the oldest, that estimates are asked for."""
 _ETA_FUTURES = 5
+_USAGE_S = 86_400.0
+"""Wall seconds back that figures over time show."""
+_AFTER_REFUSAL_S = 120.0
+"""A question that was refused, perhaps after it took all the time it may, is asked again so much later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,12 +233,14 @@ class Watcher:
         """Put the questions that are due; one that is refused says why in the picture."""
         if self._is_due("usage", self._pace.usage_s):
             try:
-                answer = self.questions.usage(points=120)
+                last_s = _USAGE_S * float(self.picture.status["time_scale"])
+                answer = self.questions.usage(last_s, points=120)
                 number = self.picture.usage_number + 1
                 self._publish(usage=answer, usage_number=number, usage_problem="")
                 self._rest("usage", answer["cpu_s"])
             except RotaError as error:
                 self._publish(usage_problem=str(error))
+                self._due["usage"] = self._monotonic() + _AFTER_REFUSAL_S
         waiting = sorted(row.job for row in self.picture.jobs.values() if row.live and row.phase not in RUNNING)
         if waiting and self._is_due("eta", self._pace.eta_s):
             try:
@@ -243,6 +249,7 @@ class Watcher:
                 self._rest("eta", answer["cpu_s"])
             except RotaError as error:
                 self._publish(eta_problem=str(error))
+                self._due["eta"] = self._monotonic() + _AFTER_REFUSAL_S
 
     def _rest(self, what: str, cpu_s: float) -> None:
         self._due[what] = max(self._due[what], self._monotonic() + cpu_s / self._pace.part_of_cpu)

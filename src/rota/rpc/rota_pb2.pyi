@@ -285,7 +285,7 @@ class Observed(_message.Message):
     def __init__(self, term: _Optional[int] = ..., node: _Optional[str] = ..., session: _Optional[str] = ..., sequence: _Optional[int] = ..., seen: _Optional[int] = ..., tasks: _Optional[_Iterable[_Union[TaskState, _Mapping]]] = ..., lateness_s: _Optional[float] = ..., trouble: _Optional[str] = ..., leaving: _Optional[str] = ...) -> None: ...
 
 class TaskState(_message.Message):
-    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s", "compute_s", "prepare_s", "storage_s", "step_at_s")
+    __slots__ = ("job", "epoch", "phase", "step", "saved_step", "saved_path", "outcome", "exit_code", "detail", "answers", "can_save", "saving", "save_progress", "save_s", "start_s", "compute_s", "prepare_s", "storage_s", "step_at_s", "cpu_used_s", "memory_used_gb")
     JOB_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +305,8 @@ class TaskState(_message.Message):
     PREPARE_S_FIELD_NUMBER: _ClassVar[int]
     STORAGE_S_FIELD_NUMBER: _ClassVar[int]
     STEP_AT_S_FIELD_NUMBER: _ClassVar[int]
+    CPU_USED_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_GB_FIELD_NUMBER: _ClassVar[int]
     job: int
     epoch: int
     phase: str
@@ -324,7 +326,9 @@ class TaskState(_message.Message):
     prepare_s: float
     storage_s: float
     step_at_s: float
-    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., can_save: bool = ..., saving: bool = ..., save_progress: _Optional[int] = ..., save_s: _Optional[float] = ..., start_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., step_at_s: _Optional[float] = ...) -> None: ...
+    cpu_used_s: float
+    memory_used_gb: float
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., phase: _Optional[str] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., saved_path: _Optional[str] = ..., outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., detail: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[GangMessage, _Mapping]]] = ..., can_save: bool = ..., saving: bool = ..., save_progress: _Optional[int] = ..., save_s: _Optional[float] = ..., start_s: _Optional[float] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., step_at_s: _Optional[float] = ..., cpu_used_s: _Optional[float] = ..., memory_used_gb: _Optional[float] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("known",)
@@ -790,7 +794,7 @@ class JobRequest(_message.Message):
     def __init__(self, job: _Optional[int] = ...) -> None: ...
 
 class JobInfo(_message.Message):
-    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s", "array", "array_index", "ran_s", "held_by", "attempts", "speed_remark")
+    __slots__ = ("job", "spec", "phase", "reason", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts", "preemptions", "epoch", "parts", "exit_code", "submitted_s", "ended_s", "reason_code", "can_save", "can_save_why", "thrown_back", "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "warning", "last_cut", "compute_s", "prepare_s", "storage_s", "array", "array_index", "ran_s", "held_by", "speed_remark", "attempts", "cpu_used_s", "memory_used_gb")
     JOB_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -825,8 +829,10 @@ class JobInfo(_message.Message):
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     RAN_S_FIELD_NUMBER: _ClassVar[int]
     HELD_BY_FIELD_NUMBER: _ClassVar[int]
-    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SPEED_REMARK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    CPU_USED_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_GB_FIELD_NUMBER: _ClassVar[int]
     job: int
     spec: JobSpec
     phase: str
@@ -861,9 +867,11 @@ class JobInfo(_message.Message):
     array_index: int
     ran_s: float
     held_by: str
-    attempts: _containers.RepeatedCompositeFieldContainer[LogAttempt]
     speed_remark: str
-    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., array: _Optional[int] = ..., array_index: _Optional[int] = ..., ran_s: _Optional[float] = ..., held_by: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[LogAttempt, _Mapping]]] = ..., speed_remark: _Optional[str] = ...) -> None: ...
+    attempts: _containers.RepeatedCompositeFieldContainer[LogAttempt]
+    cpu_used_s: float
+    memory_used_gb: float
+    def __init__(self, job: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., phase: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[float] = ..., started_at: _Optional[float] = ..., ended_at: _Optional[float] = ..., step: _Optional[int] = ..., saved_step: _Optional[int] = ..., restarts: _Optional[int] = ..., preemptions: _Optional[int] = ..., epoch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., exit_code: _Optional[int] = ..., submitted_s: _Optional[float] = ..., ended_s: _Optional[float] = ..., reason_code: _Optional[str] = ..., can_save: bool = ..., can_save_why: _Optional[str] = ..., thrown_back: _Optional[int] = ..., thrown_back_to_zero: _Optional[int] = ..., lost_steps: _Optional[int] = ..., lost_s: _Optional[float] = ..., longest_save_s: _Optional[float] = ..., restart_cost_s: _Optional[float] = ..., warning: _Optional[str] = ..., last_cut: _Optional[str] = ..., compute_s: _Optional[float] = ..., prepare_s: _Optional[float] = ..., storage_s: _Optional[float] = ..., array: _Optional[int] = ..., array_index: _Optional[int] = ..., ran_s: _Optional[float] = ..., held_by: _Optional[str] = ..., speed_remark: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[LogAttempt, _Mapping]]] = ..., cpu_used_s: _Optional[float] = ..., memory_used_gb: _Optional[float] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("node", "devices", "cpus", "memory_gb")

@@ -42,7 +42,8 @@ class FakeScheduler:
         self.asked.append(list(numbers))
         return [self.table[number] for number in numbers if number in self.table]
 
-    def usage(self, **_):
+    def usage(self, last_s, **_):
+        assert last_s == 86_400.0
         if self.refuses is not None:
             raise self.refuses
         return {"tenants": [], "cpu_s": 1.0}
@@ -148,6 +149,13 @@ def test_questions_rest_as_long_as_their_answers_cost_and_a_refusal_is_told(cloc
     watcher.ask_questions()
     assert "60 questions" in watcher.picture.usage_problem
     assert watcher.picture.usage is not None
+    scheduler.refuses = None
+    clock.now += 60
+    watcher.ask_questions()
+    assert watcher.picture.usage_problem  # it was refused: not so soon again
+    clock.now += 61
+    watcher.ask_questions()
+    assert watcher.picture.usage_problem == ""
 
 
 def test_jobs_that_are_over_are_forgotten_when_there_are_too_many(clock, monkeypatch):

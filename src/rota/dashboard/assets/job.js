@@ -56,13 +56,29 @@ function splitBar(parts) {
   return el('div', {}, bar, el('div', { class: 'legend' }, ...parts.map(([name, value, look]) => el('span', { class: 'plain' }, el('i', { class: `patch ${look}` }), `${name} ${percent(value / total)}`))));
 }
 
+// CPUs that its processes kept busy since the last look; null: not known yet, or not measured.
+const lastUse = { job: -1, epoch: -1, cpu_s: 0, at: 0, cpus: null };
+
+function cpusInUse(info) {
+  const now = nowSeconds();
+  const same = lastUse.job === info.job && lastUse.epoch === info.epoch && lastUse.cpu_s > 0;
+  if (!same) Object.assign(lastUse, { job: info.job, epoch: info.epoch, cpu_s: info.cpu_used_s, at: now, cpus: null });
+  else if (info.cpu_used_s > lastUse.cpu_s || now - lastUse.at > 10) {
+    Object.assign(lastUse, { cpus: Math.max(0, info.cpu_used_s - lastUse.cpu_s) / Math.max(0.5, now - lastUse.at), cpu_s: info.cpu_used_s, at: now });
+  }
+  return lastUse.cpus;
+}
+
 function resources(info) {
+  const cpus = cpusInUse(info);
   const held = key => info.parts.reduce((sum, part) => sum + part[key], 0);
   const runs = info.parts.length > 0;
   const gpus = info.parts.reduce((sum, part) => sum + part.devices.length, 0);
-  const row = (name, asked, has) => el('tr', {}, el('td', {}, name), el('td', { class: 'number' }, asked), el('td', { class: 'number' }, runs ? has : '–'));
-  return el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, ''), el('th', { class: 'number' }, 'asked for'), el('th', { class: 'number' }, 'holds now'))),
-    el('tbody', {}, row('GPUs', text(info.spec.gpus ?? 1), text(gpus)), row('CPUs', amount(info.spec.cpus, ''), plainNumber(held('cpus'))), row('memory, GB', amount(info.spec.memory_gb, ''), plainNumber(held('memory_gb')))));
+  const row = (name, asked, has, uses) => el('tr', {}, el('td', {}, name), ...[asked, runs ? has : '–', uses].map(value => el('td', { class: 'number' }, value)));
+  const measured = runs && info.cpu_used_s > 0;
+  return el('table', {}, el('thead', {}, el('tr', {}, el('th', {}, ''), el('th', { class: 'number' }, 'asked for'), el('th', { class: 'number' }, 'holds now'), el('th', { class: 'number' }, 'uses now'))),
+    el('tbody', {}, row('GPUs', text(info.spec.gpus ?? 1), text(gpus), '–'), row('CPUs', amount(info.spec.cpus, ''), plainNumber(held('cpus')), measured && cpus !== null ? cpus.toFixed(2) : '–'),
+      row('memory, GB', amount(info.spec.memory_gb, ''), plainNumber(held('memory_gb')), measured ? info.memory_used_gb.toFixed(3) : '–')));
 }
 
 function jobFacts(info) {
@@ -88,7 +104,7 @@ function drawJob(info, body) {
       el('div', {},
         card('Attempts', null, attemptsChart(info)),
         card('Where its time goes', null, measured ? splitBar(spent) : el('p', { class: 'muted small' }, 'Not measured: its training loop does not use rota.client, or has not reported yet.')),
-        card('Asked for and held', null, resources(info)))));
+        card('Asked for, held and used', null, resources(info)))));
 }
 
 function why(answer) {

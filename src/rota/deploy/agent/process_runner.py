@@ -208,6 +208,8 @@ class ProcessRunner:
             start_s=self._start.seconds(talks=any(rank.pid is not None for rank in ranks)),
             compute_s=spent.compute_s, prepare_s=spent.prepare_s, storage_s=spent.storage_s,
             step_at_s=min(ranks, key=lambda rank: rank.step).step_at if ranks else 0.0,
+            cpu_used_s=sum(status.cpu_seconds for status in self._status.values()),
+            memory_used_gb=sum(status.rss_bytes for status in self._status.values()) / 1e9,
         )  # fmt: skip
 
     def _phase(self) -> TaskPhase:

@@ -128,7 +128,7 @@ class Answers:
     def _ledger(self, question: Mapping[str, Any], _: float) -> Fields:
         setup, begins, until = self._span(question)
         book = ledger.Ledger(weights=setup.tenants.weights(), prices=self._prices(), begins=begins)
-        book.read(self._events_since(ledger.KINDS, begins), self._all_jobs(), until)
+        book.read(self._events_since(ledger.KINDS, begins), self._jobs_since(begins), until)
         times = {"time_scale": setup.time_scale}
         return {**times, **ledger.as_fields(book, tenant=question.get("tenant"))}
 
@@ -136,7 +136,7 @@ class Answers:
         setup, begins, until = self._span(question)
         points = int(question["points"])
         used = usage.Usage(weights=setup.tenants.weights(), begins=begins, until=until, points=points)
-        used.read(self._events_since(usage.KINDS, begins), self._all_jobs(), until)
+        used.read(self._events_since(usage.KINDS, begins), self._jobs_since(begins), until)
         times = {"time_scale": setup.time_scale}
         return {**times, **usage.as_fields(used, begins, until, tenant=question.get("tenant"))}
 
@@ -159,8 +159,9 @@ class Answers:
             ).fetchone()
         return setup, max(float(first), until - float(question.get("last_s") or math.inf)), until
 
-    def _all_jobs(self) -> list[Job]:
-        archived = {job.id: job for job in self._archive.select(JobFilter())[0]}
+    def _jobs_since(self, begins: float) -> list[Job]:
+        """Jobs that were not over by then: nothing of the others counts."""
+        archived = {job.id: job for job in self._archive.ended_since(begins)}
         return list((archived | dict(self._follower.recovered.registry.jobs)).values())
 
     def _events_since(self, kinds: tuple[str, ...], begins: float) -> list[Mapping[str, Any]]:

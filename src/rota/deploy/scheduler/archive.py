@@ -156,6 +156,12 @@ class JobArchive:
         with self._open() as db:
             return [int(number) for (number,) in db.execute(query, (at, limit))]
 
+    def ended_since(self, at: float) -> list[Job]:
+        """Jobs that ended at an engine second or later."""
+        with self._open() as db:
+            rows = [row for row in db.execute(f"{_ROWS} WHERE ended >= ?", (at,)) if whole(row)]
+        return [job_from(json.loads(row[4])) for row in rows]
+
     def select(self, wanted: JobFilter, limit: int = 0) -> tuple[list[Job], int]:
         """Jobs, the newest first, at most `limit` (0: all), and how many there are in all."""
         conditions = _conditions(wanted)

@@ -19,6 +19,16 @@ Monotonic = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUse:
+    """What processes of a task use, as far as its agent measures it; 0: it does not."""
+
+    cpu_s: float = 0.0
+    """CPU seconds so far."""
+    memory_gb: float = 0.0
+    """Memory that they hold now, GB (10^9 bytes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
     """The part of an attempt on one server, as its agent sees it."""
 
@@ -46,6 +56,7 @@ class TaskReport:
     """Wall seconds of computing and waiting of its ranks, in the mean; nothing if they do not say."""
     step_at_s: float = 0.0
     """When `step` was finished, by the clock of the server in seconds since its boot; 0: not known."""
+    used: ResourceUse = ResourceUse()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +153,12 @@ class Heartbeats:
         """What the ranks of an attempt spent so far, in the mean over its servers."""
         tasks = (contact.tasks.get(key) for contact in self._contacts.values())
         return mean_times([task.spent for task in tasks if task is not None])
+
+    def live_use(self, key: AttemptKey) -> ResourceUse:
+        """What the processes of an attempt use, all its servers together."""
+        tasks = [contact.tasks[key] for contact in self._contacts.values() if key in contact.tasks]
+        cpu_s = sum(task.used.cpu_s for task in tasks)
+        return ResourceUse(cpu_s=cpu_s, memory_gb=sum(task.used.memory_gb for task in tasks))
 
     def live_steps(self) -> dict[int, int]:
         """The last steps of all attempts that were heard of, by job. For any thread: a copy of a moment."""

@@ -132,6 +132,10 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         def question(job: Job) -> pb.JobInfo:
             whole = self._message(job, self._scheduler.reasons().explain(job))
             clock = self._scheduler.clock
+            if job.attempt is not None:
+                used = self._scheduler.heartbeats.live_use((job.id, job.epoch))
+                whole.cpu_used_s = used.cpu_s
+                whole.memory_used_gb = used.memory_gb
             whole.attempts.extend(attempt_message(record, clock, job.epoch) for record in job.attempts)
             return whole
 

@@ -14,7 +14,7 @@ from rota.core.job_spec import with_hidden_values
 from rota.core.lifecycle import JobPhase, TaskPhase, outcome_named
 from rota.deploy.events import Part
 from rota.deploy.scheduler.clock import WallClock
-from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, TaskReport
+from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, ResourceUse, TaskReport
 from rota.deploy.scheduler.order_board import NodeOrders, TaskOrder
 from rota.deploy.scheduler.preemption import restart_cost_s
 from rota.deploy.scheduler.reasons import Explanation, shown_phase
@@ -93,11 +93,12 @@ def _task_report(message: pb.TaskState) -> TaskReport:
         start_s=_seconds(message.start_s),
         step_at_s=_seconds(message.step_at_s),
         spent=StallTimes(_seconds(message.compute_s), _seconds(message.prepare_s), _seconds(message.storage_s)),
+        used=ResourceUse(cpu_s=_seconds(message.cpu_used_s), memory_gb=_seconds(message.memory_used_gb)),
     )
 
 
 def _seconds(value: float) -> float:
-    """A duration that an agent measured; 0 (not known) if it cannot be one."""
+    """A duration or another amount that an agent measured; 0 (not known) if it cannot be one."""
     return value if math.isfinite(value) and value > 0 else 0.0
 
 

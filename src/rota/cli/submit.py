@@ -76,7 +76,7 @@ def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--profile",
     metavar="NAME",
-    help="Throughput profile of the job (default: its speed is unknown).",
+    help="Profile of the job: a name of the catalogue, or a new one to learn its speed under (default: its command).",
 )
 @click.option("--steps", type=click.IntRange(1), help="Number of training steps of the job.")
 @click.option(

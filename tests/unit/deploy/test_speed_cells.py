@@ -245,3 +245,34 @@ def test_a_new_type_of_gpu_has_a_speed_as_soon_as_its_first_server_is_there():
 
     assert learned(cluster, name).keys() == {"k80", "p100", "v100"}
     assert learned(cluster, name)["v100"] == pytest.approx(30.0, rel=0.02)
+
+
+def test_an_estimate_for_a_type_is_replaced_as_soon_as_the_job_was_measured_there():
+    cluster = a_cluster()
+    number = cluster.submit(**COMMAND)
+    cluster.round()
+    name = cluster.of("JobsSubmitted")[0]["profiles"][0]
+    run_at(cluster, {number: 30.0}, 6)
+    estimate = learned(cluster, name)["k80"]
+
+    cluster.recorder.record(measured([2 * estimate] * 8, job=number, name=name, type="k80"))
+    cluster.round()
+
+    assert learned(cluster, name)["k80"] == pytest.approx(2 * estimate)
+    assert learned(cluster, name)["v100"] == pytest.approx(30.0, rel=0.02)
+
+
+def test_a_queue_of_the_same_command_is_known_once_its_first_job_was_measured():
+    cluster = a_cluster()
+    first = cluster.submit(**COMMAND)
+    run_at(cluster, {first: 30.0}, 7)
+    name = cluster.of("JobsSubmitted")[0]["profiles"][0]
+
+    second = cluster.submit(**{**COMMAND, "argv": ["python", "train.py", "--seed", "2"]})
+    cluster.round()
+
+    view = cluster.recovered.state.view(cluster.clock.now())
+    v100 = view.types.index("v100")
+    row = view.jobs.tolist().index(second)
+    assert cluster.of("JobsSubmitted")[-1]["profiles"] == [name]
+    assert view.classes.throughput[view.job_class[row], v100] == pytest.approx(30.0, rel=0.02)

@@ -80,7 +80,7 @@ $(VENV)/examples: $(STAMP)
 
 workloads: $(VENV)/examples
 	@echo "== workloads =="
-	$(BIN)/python -m pytest -n 0 -q -s -m "long or not long" tests/integration/test_training_workloads.py
+	$(BIN)/python -m pytest -n 0 -q -s -o timeout=1800 -m "long or not long" tests/integration/test_training_workloads.py
 
 workload-profiles: $(VENV)/examples
 	@echo "== workload profiles =="

@@ -61,6 +61,8 @@ class Items:
     count: int
     make: Callable[[int, np.random.Generator], bytes]
     decode: Callable[[bytes, int, np.random.Generator], Any]
+    cold: bool = False
+    """Read past the page cache, as if the data set were larger than memory."""
 
     def raw(self, index: int) -> bytes:
         """The bytes of an item; those from `count` on are never trained on."""
@@ -189,10 +191,9 @@ def train(
 
 
 def _loader(chosen: argparse.Namespace, items: Items) -> tuple[CachedDataset, torch.utils.data.DataLoader]:
-    """Reads go past the page cache, as they would if the data set were larger than memory."""
     sampler = EpochSampler(items.count, chosen.seed)
     decode = partial(_decode, items, chosen.seed, sampler.shared_epoch)
-    data = CachedDataset(Files(items.files(chosen.data), cold=True), decode, reserve_gb=RESERVE_GB)
+    data = CachedDataset(Files(items.files(chosen.data), cold=items.cold), decode, reserve_gb=RESERVE_GB)
     loader = torch.utils.data.DataLoader(
         data,
         batch_size=chosen.batch_size,

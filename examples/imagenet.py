@@ -65,7 +65,7 @@ def network():
 def main():
     """Train, and measure the accuracy on pictures that were not seen."""
     chosen = example_job.options(__doc__, GOAL, batch=32, workers=2)
-    items = example_job.Items(name="imagenet", count=2000, make=make, decode=decode)
+    items = example_job.Items(name="imagenet", count=2000, make=make, decode=decode, cold=True)
     model = network().to(example_job.DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.004)
 

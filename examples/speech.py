@@ -58,7 +58,7 @@ def network():
 def main():
     """Train, and measure the accuracy on recordings that were not heard."""
     chosen = example_job.options(__doc__, GOAL, batch=32)
-    items = example_job.Items(name="speech", count=2000, make=make, decode=decode)
+    items = example_job.Items(name="speech", count=2000, make=make, decode=decode, cold=True)
     model = network()
     model(torch.zeros(2, 1, RATE))  # the size of the last layer follows from the first batch
     model.to(example_job.DEVICE)

@@ -170,7 +170,9 @@ def train(
     try:
         data, loader = _loader(chosen, items)
         it = rota.client.Iterator(loader, save=partial(_save, parts), load=partial(_load, parts), steps=chosen.steps)
-    except (OSError, RotaError) as error:
+    except OSError as error:
+        refuse(f"{error}; name another folder with --data, or remove this one, and it is made again")
+    except RotaError as error:
         refuse(error)
     if it.resumed:
         print(f"resumed at step {it.step}", flush=True)

@@ -63,9 +63,12 @@ def catalogue(folder: Path, names: list[str]) -> str:
         about, _, models = (folder / f"{name}.toml").read_text(encoding="utf-8").partition("\n[[model]]\n")
         parts.append("[[model]]\n" + models)
         loads += re.findall(r"load average ([\d.]+)", about)
-        remarks += [f"{name}: {text}" for text in re.findall(r'^remarks = "(.*)"$', about, re.MULTILINE)]
+        said = re.search(r'^remarks = "(.*)"$', about, re.MULTILINE)
+        remarks += [(text, name) for text in said[1].split("; ")] if said else []
     memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    machine = f"{cpu_model()}, {os.cpu_count()} CPUs, {memory_gb:.0f} GB, Linux {platform.release()}"
+    machine = (
+        f"{cpu_model()}, {os.cpu_count()} CPUs, {memory_gb:.0f} GB, Linux {'.'.join(platform.release().split('.')[:2])}"
+    )
     head = [
         "format = 1",
         'name = "examples"',
@@ -73,9 +76,17 @@ def catalogue(folder: Path, names: list[str]) -> str:
         f'source = "rota profile on {machine}"',
         'command = "rota workloads train PROFILE"',
         f'machine = "{machine}, load average {min(loads, key=float)} to {max(loads, key=float)}"',
-        *([f'remarks = "{"; ".join(remarks)}"'] if remarks else []),
+        *([f'remarks = "{"; ".join(_once(remarks, names))}"'] if remarks else []),
     ]
     return "\n".join(head) + "\n\n" + "\n".join(parts)
+
+
+def _once(remarks: list[tuple[str, str]], names: list[str]) -> list[str]:
+    """Each remark once; of which workloads, unless it is of all."""
+    of_text: dict[str, list[str]] = {}
+    for text, name in remarks:
+        of_text.setdefault(text, []).append(name)
+    return [text if len(about) == len(names) else f"{', '.join(about)}: {text}" for text, about in of_text.items()]
 
 
 def main() -> int:

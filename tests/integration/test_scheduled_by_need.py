@@ -15,8 +15,9 @@ from guides import blocks_of
 from rota import profiles
 
 PAGE = "scheduled-by-need.md"
-FAST = ["--run-seconds", "1.5", "--max-runs", "4"]
+FAST = ["--run-seconds", "1", "--max-runs", "3"]
 """The page says how to profile well; here the profile only has to be good enough to go on with."""
+TRIES = 3
 _FILE = re.compile(r"# (\S+\.(?:py|csv))\n")
 
 
@@ -51,6 +52,8 @@ class Typist:
         assert program == "rota"
         more = FAST if verb == "profile" else []
         command = [sys.executable, "-m", "rota.cli", verb, *more, *words[2:]]
+        if verb == "profile":
+            return self._profile(command)
         if verb != "up":
             return self._run(command)
         self.cluster = subprocess.Popen(
@@ -58,10 +61,24 @@ class Typist:
         )
         return self.cluster.stdout.readline()
 
-    def _run(self, command):
-        done = subprocess.run(
+    def _profile(self, command):
+        """Again if other programs disturbed it, as its message says."""
+        for _ in range(TRIES):
+            done = self._start(command)
+            if "contaminated" not in done.stderr or done.returncode == 0:
+                break
+        else:
+            pytest.skip(f"the machine is too busy to profile anything: {done.stderr.splitlines()[-1]}")
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def _start(self, command):
+        return subprocess.run(
             command, check=False, capture_output=True, text=True, cwd=self._folder, env=self._env, timeout=300
         )
+
+    def _run(self, command):
+        done = self._start(command)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 

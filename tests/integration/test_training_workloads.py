@@ -201,6 +201,30 @@ def test_folders_that_cannot_be_used_are_refused_in_one_line(arguments, complain
 
 
 @needs_torch
+def test_data_that_do_not_fit_on_the_disk_are_removed_again_and_it_is_said_in_one_line(tmp_path):
+    limited = f"ulimit -f 1; exec {sys.executable} {training.script('imagenet')} --steps 1 --data {tmp_path}"
+    done = subprocess.run(["sh", "-c", limited], check=False, capture_output=True, text=True)  # files of 512 bytes
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "name another folder with --data" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_torch
+def test_data_of_which_a_file_is_gone_are_refused_with_what_to_do(tmp_path):
+    whole = rota("workloads", "train", "cyclegan", "--steps", 1, cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    (tmp_path / "example-data" / "cyclegan-1000" / "00007").unlink()
+
+    done = rota("workloads", "train", "cyclegan", "--steps", 1, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "00007" in done.stderr
+    assert "remove this one, and it is made again" in done.stderr
+
+
+@needs_torch
 def test_a_workload_that_is_killed_while_it_makes_its_data_leaves_none_that_look_whole(tmp_path):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
     command = [sys.executable, str(training.script("cifar")), "--data", str(tmp_path), "--steps", "1"]

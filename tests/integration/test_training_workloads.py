@@ -64,7 +64,8 @@ async def attempts(name, steps, stops, folder, weights):
             endpoint.expect(task)
             async with process(str(training.script(name)), *arguments, environment=where) as job:
                 if stop is not None:
-                    assert await endpoint.wait_for(lambda: endpoint.ranks(task)[0].step >= stop, LONG_S)  # noqa: B023
+                    target = max([stop, *(step + 1 for step in reached)])
+                    assert await endpoint.wait_for(lambda: endpoint.ranks(task)[0].step >= target, LONG_S)  # noqa: B023
                     endpoint.stop(task)
                 await end_of(job, LONG_S)
             assert await endpoint.wait_for(lambda: all(rank.over for rank in endpoint.ranks(task)), 10)  # noqa: B023

@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: access-matrix bench chaos clean dashboard-load demo docs emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv
+.PHONY: access-matrix bench chaos clean dashboard-load demo docs emulation example-profiles faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv workload-profiles workloads
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -22,6 +22,9 @@ help:
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make profile-checks  what the data path and rota profile promise, on this machine (ONLY=known,storage,burners: of rota profile)"
+	@echo "make workloads      every training workload learns, and ends with the same weights wherever it is moved (installs PyTorch)"
+	@echo "make workload-profiles  profiles of training workloads against whole grids, and what they are worth on real processes"
+	@echo "make example-profiles   the catalogue \`examples\` again, measured on this machine (idle, about half an hour)"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
 	@echo "make dashboard-load  the dashboard and rota jobs with 10,000 jobs on 1,000 GPUs"
 	@echo "make access-matrix  the table of callers and calls in docs/security.md, from a real scheduler"
@@ -73,6 +76,23 @@ profile-checks: $(STAMP)
 	$(BIN)/python -m pytest -n 0 -m "long or not long" tests/e2e/test_learned_speeds.py tests/e2e/test_learning_commands.py
 	@echo "== rota profile =="
 	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
+
+$(VENV)/examples: $(STAMP)
+	@echo "== install PyTorch =="
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dev,examples]'
+	@touch $@
+
+workloads: $(VENV)/examples
+	@echo "== workloads =="
+	$(BIN)/python -m pytest -n 0 -q -s -o timeout=1800 -m "long or not long" tests/integration/test_training_workloads.py
+
+workload-profiles: $(VENV)/examples
+	@echo "== workload profiles =="
+	$(BIN)/python benchmarks/workload_profiles.py build/workload-profiles $(if $(ONLY),--only $(ONLY)) $(if $(CPU),--cpu $(CPU))
+
+example-profiles: $(VENV)/examples
+	@echo "== example profiles =="
+	$(BIN)/python scripts/example_profiles.py build/example-profiles $(if $(ONLY),--only $(ONLY)) $(if $(CPU),--cpu $(CPU))
 
 parity: $(STAMP)
 	@echo "== parity =="

@@ -31,7 +31,7 @@ VERBS = {
     "mechanisms": "List mechanisms, or explain one.",
     "profile": "Measure how the speed of a command depends on CPUs, memory and storage.",
     "profiles": "List throughput catalogues, or show one.",
-    "workloads": "List job generators, or explain one.",
+    "workloads": "List job generators, or explain one; run a training workload.",
     "clusters": "List built-in clusters, or show one.",
     "rules": "List rules presets, or show one.",
     "trace": "Describe a trace file, check it, convert it, or write one from a generator.",

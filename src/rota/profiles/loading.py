@@ -44,6 +44,7 @@ BUILT_IN = {
     "synergy-cpu4": "synergy-cpu4.toml",
     "synergy-cpu5": "synergy-cpu5.toml",
     "synergy-cpu6": "synergy-cpu6.toml",
+    "examples": "examples.toml",
 }
 TRIED = ("gavel", "synergy", "lambda", "mlperf", "sia", "arena", "zeus")
 """Which of them are tried in turn when none is named."""

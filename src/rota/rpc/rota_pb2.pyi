@@ -508,6 +508,12 @@ class LedgerRequest(_message.Message):
     last_s: float
     def __init__(self, last_s: _Optional[float] = ...) -> None: ...
 
+class ReplicaBaseRequest(_message.Message):
+    __slots__ = ("address",)
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    def __init__(self, address: _Optional[str] = ...) -> None: ...
+
 class FileChunk(_message.Message):
     __slots__ = ("file", "data")
     FILE_FIELD_NUMBER: _ClassVar[int]

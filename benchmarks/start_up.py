@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -81,12 +82,14 @@ def start(path: Path) -> dict[str, float]:
         with Client(address, insecure=True) as client:
             client.status()
         answers_s = time.perf_counter() - began
+        ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        cpu_s = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
         memory_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
     finally:
         process.terminate()
         process.wait()
-    return {"listens_s": listens_s, "answers_s": answers_s, "memory_mb": memory_kb / 1024}
+    return {"listens_s": listens_s, "answers_s": answers_s, "cpu_s": cpu_s, "memory_mb": memory_kb / 1024}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import json
+import signal
 import sqlite3
 import time
 
@@ -57,7 +58,6 @@ class Pair:
 
 def killed(pair, site):
     """Seconds from the end of the scheduler to the first answer of the standby."""
-    until(lambda: pair.in_step(site.client), 20, "a standby in step")
     began = time.monotonic()
     site.kill("scheduler")
     site.client.close()
@@ -68,14 +68,19 @@ def killed(pair, site):
 
 
 def test_a_standby_takes_over_within_ten_seconds_when_the_scheduler_is_killed(tmp_path):
-    with Site(tmp_path, dead_after=8, lease=20) as site:
+    synchronous = Site(tmp_path, dead_after=8, lease=20)
+    synchronous._serve.append("--standby-sync")
+    with synchronous as site:
         pair = Pair(site)
         for name in ("n0", "n1"):
             site.agent(name, "emulate:v100=2")
         jobs = [site.submit(steps=250), site.submit(steps=250)]
         until(lambda: all(site.job(job).saved_step > 0 for job in jobs), 30, "a save")
 
+        until(lambda: pair.in_step(site.client), 20, "a standby in step")
+        many = [site.submit(emulated=True, profile="unprofiled", steps=1) for _ in range(20)]
         took_s = killed(pair, site)
+        assert [site.job(number).job for number in many] == many  # what was acknowledged is not lost
         (node,) = [part.node for part in site.job(jobs[0]).parts]
         site.client.drain(node)
         new = site.submit(steps=5)
@@ -95,7 +100,7 @@ def test_the_first_scheduler_comes_back_as_the_standby_of_the_second(tmp_path):
         pair = Pair(site)
         site.agent("n0", "emulate:v100=1")
         job = site.submit(steps=400)
-        until(lambda: site.steps(job), 30)
+        until(lambda: site.steps(job) and pair.in_step(site.client), 30)
         killed(pair, site)
 
         site._start("scheduler", site._serve, [])
@@ -113,6 +118,33 @@ def test_the_first_scheduler_comes_back_as_the_standby_of_the_second(tmp_path):
         assert (tmp_path / "state.db.other-1").exists()
         assert (done.phase, done.epoch) == ("finished", 1)
         assert {row[1]: row[4] for row in site.steps(job)} == dict(enumerate(results(400)))
+
+
+def test_a_commit_waits_for_a_standby_that_hangs_but_not_for_ever(tmp_path):
+    synchronous = Site(tmp_path)
+    synchronous._serve.append("--standby-sync")
+    with synchronous as site:
+        pair = Pair(site)
+        until(lambda: pair.in_step(site.client), 20, "a standby in step")
+        standby = site.programs["standby"]
+        standby.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        first = site.submit(emulated=True, profile="unprofiled", steps=1)
+        waited_s = time.monotonic() - began
+        began = time.monotonic()
+        site.submit(emulated=True, profile="unprofiled", steps=1)
+        again_s = time.monotonic() - began
+        behind = site.client.status()
+        standby.send_signal(signal.SIGCONT)
+        until(lambda: pair.in_step(site.client), 20, "a standby in step again")
+        until(lambda: len(pair.events("standby.db", "JobAccepted")) == 2, 10)
+
+        assert waited_s > 1.0
+        assert again_s < 1.0
+        assert not behind.standby_in_step
+        assert behind.standby_behind > 0
+        assert pair.events("standby.db", "JobAccepted")[0]["job"] == first
+        assert "commits are on this disk only" in site.log("scheduler")
 
 
 def term_of(client):

@@ -66,6 +66,7 @@ _BOUNDS: Mapping[str, Bound] = {
     "JoinRequest.node": _NAME,
     "VoteRequest.node": _NAME,
     "ReplicaRequest.address": _NAME,
+    "ReplicaBaseRequest.address": _NAME,
     "ReplicaRequest.journal": _NAME,
     "RegisterRequest.type": _NAME,
     "RegisterRequest.devices": Bound(entries=1_024),

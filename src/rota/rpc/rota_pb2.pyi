@@ -548,6 +548,12 @@ class OccupancyRequest(_message.Message):
     after: int
     def __init__(self, after: _Optional[int] = ...) -> None: ...
 
+class ReplicaBaseRequest(_message.Message):
+    __slots__ = ("address",)
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    def __init__(self, address: _Optional[str] = ...) -> None: ...
+
 class FileChunk(_message.Message):
     __slots__ = ("file", "data")
     FILE_FIELD_NUMBER: _ClassVar[int]

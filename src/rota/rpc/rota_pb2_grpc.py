@@ -470,7 +470,7 @@ class ControlStub(object):
                 _registered_method=True)
         self.ReplicaBase = channel.unary_stream(
                 '/rota.v1.Control/ReplicaBase',
-                request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+                request_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaBaseRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.FileChunk.FromString,
                 _registered_method=True)
         self.Replicate = channel.unary_unary(
@@ -740,7 +740,7 @@ def add_ControlServicer_to_server(servicer, server):
             ),
             'ReplicaBase': grpc.unary_stream_rpc_method_handler(
                     servicer.ReplicaBase,
-                    request_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaBaseRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.FileChunk.SerializeToString,
             ),
             'Replicate': grpc.unary_unary_rpc_method_handler(
@@ -1277,7 +1277,7 @@ class Control(object):
             request,
             target,
             '/rota.v1.Control/ReplicaBase',
-            rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.ReplicaBaseRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.FileChunk.FromString,
             options,
             channel_credentials,

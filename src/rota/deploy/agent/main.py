@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from rota.rpc import rota_pb2 as pb
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
+_CERTIFICATE_S = 5.0
+"""Seconds between two looks at the files of the certificate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,8 @@ class Agent:
     channel: Any
     standbys: tuple[Any, ...] = ()
     """Channels to other schedulers that may be in charge."""
+    renewed: Callable[[], Sequence[Any] | None] = lambda: None
+    """Channels with a renewed certificate, when there is one."""
     checkpoints: Path | None = None
     """Root of checkpoints; None: what the scheduler says."""
     processes: Any = None
@@ -107,7 +111,7 @@ class Agent:
             await self.processes.open(self._root, self._link.changed)
             tasks.adopt(self.processes.recover())
         self._link.tasks = tasks
-        beside = [asyncio.create_task(self._tick(tasks)), asyncio.create_task(self._tell(ready))]
+        beside = [asyncio.create_task(part) for part in (self._tick(tasks), self._tell(ready), self._renew(schedulers))]
         shipper = (
             None
             if self.processes is None
@@ -176,6 +180,14 @@ class Agent:
             if self._disk.look():
                 self._link.changed()
             tasks.tick(time.monotonic())
+
+    async def _renew(self, schedulers: Schedulers) -> None:
+        """Look for a renewed certificate from time to time."""
+        while True:
+            await asyncio.sleep(_CERTIFICATE_S)
+            channels = self.renewed()
+            if channels is not None:
+                schedulers.reconnect(channels)
 
     def _registered(self, reply: pb.RegisterReply) -> None:
         self._instance.registered()

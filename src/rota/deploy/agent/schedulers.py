@@ -52,6 +52,11 @@ class Schedulers:
         self.changed = asyncio.Event()
         """Another scheduler is in charge, or will be: what is under way with the one before has to end."""
 
+    def reconnect(self, channels: Sequence[Any]) -> None:
+        """Go on over other channels to the same schedulers, with the same session."""
+        self._stubs = [stubs.FleetStub(channel) for channel in channels]
+        self.changed.set()
+
     def _read(self) -> int:
         if self._file is None:
             return 0

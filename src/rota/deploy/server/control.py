@@ -298,7 +298,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         return await self._replication.replicate(request)
 
     @streamed
-    async def ReplicaBase(self, request: pb.Empty, context: Any) -> AsyncGenerator[pb.FileChunk, None]:
+    async def ReplicaBase(self, request: pb.ReplicaBaseRequest, context: Any) -> AsyncGenerator[pb.FileChunk, None]:
         """The whole state file."""
         del request, context
         async with contextlib.aclosing(self._replication.base()) as chunks:

@@ -67,25 +67,25 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         if own is not None and own != node:
             raise Refused("PERMISSION_DENIED", f"this certificate is for {own}, not for {node}")
 
-    def _term(self, promised: int) -> int:
+    def _term(self, node: str, promised: int) -> int:
         """The term of this scheduler. Refused if an agent has promised to obey a later one."""
         if self._replication is None:
             return 0
-        self._replication.check_term(promised)
+        self._replication.check_term(node, promised)
         return self._replication.term
 
     @answered
     async def Vote(self, request: pb.VoteRequest, context: Any) -> pb.VoteReply:
         """Say that this scheduler is in charge; it needs no vote."""
         self._check(request.node, context)
-        return pb.VoteReply(active=True, term=self._term(request.term))
+        return pb.VoteReply(active=True, term=self._term(request.node, request.term))
 
     @answered
     async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterReply:
         """A server comes."""
         self._check(request.node, context)
         scheduler = self._scheduler
-        term = self._term(request.term)
+        term = self._term(request.node, request.term)
         offered = offered_node(request)
         try:
             session = await self._do(
@@ -122,7 +122,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
     async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:
         """What a server runs."""
         self._check(request.node, context)
-        self._term(request.term)
+        self._term(request.node, request.term)
         report = agent_report(request)
         requests = self._scheduler.requests
         known = await self._do(f"Report of {request.node}", lambda now: requests.report(report, now))
@@ -142,7 +142,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
             if orders.version != sent:
                 sent = orders.version
                 desired = desired_message(orders, self._scheduler.clock)
-                desired.term = self._term(0)
+                desired.term = 0 if self._replication is None else self._replication.term
                 yield desired
             await happens(news, _QUIET_S)
 

@@ -43,6 +43,7 @@ _POLL_S = 0.5
 """A question without news is answered after so many seconds."""
 _EVENTS_AT_ONCE = 500
 _CHUNK = 1 << 20
+_LAST_TERM = 1 << 53
 _MOST_BYTES = 4 << 20
 """Of events in one batch; a message is at most 16 MB."""
 _LARGEST_SNAPSHOT = 8 << 20
@@ -83,6 +84,8 @@ class Replication:
         self._db: sqlite3.Connection | None = None
         self._heard = -math.inf
         """When the batch was sent for which the last receipt came, monotonic seconds."""
+        self._later: set[str] = set()
+        """Servers that have promised to obey a later scheduler."""
         self._nodes: tuple[str, ...] = ()
         """Servers that are up, as the standby knows it."""
         self._term, self._standby = _succession(scheduler)
@@ -116,14 +119,25 @@ class Replication:
         """Of this scheduler."""
         return self._term
 
-    def check_term(self, promised: int) -> None:
-        """Refused, and the end of this scheduler, if an agent has promised to obey a later one."""
-        if promised > self._term:
+    def check_term(self, node: str, promised: int) -> None:
+        """Refused if an agent has promised to obey a later scheduler; the end of this one if most agents have.
+
+        One agent alone cannot end it: that would be a way to attack it.
+        """
+        if promised <= self._term:
+            self._later.discard(node)
+            return
+        self._later.add(node)
+        if self._standby and 2 * len(self._later.intersection(self._nodes)) > len(self._nodes):
             self._scheduler.give_way(
-                f"another scheduler has taken over in term {promised}; this one was in charge in term {self._term}. "
-                "Start it again with --standby-of that one"
+                f"most servers have promised to obey a later scheduler (node {node}: term {promised}); this one was in "
+                f"charge in term {self._term}. Start it again with --standby-of that one"
             )
-            raise Refused("UNAVAILABLE", "another scheduler has taken over")
+        raise Refused(
+            "UNAVAILABLE",
+            f"{NOT_IN_CHARGE} for node {node}, which has promised to obey a scheduler of term {promised}; this one has "
+            f"term {self._term}",
+        )
 
     def check_in_charge(self) -> None:
         """Refused as long as it is not known whether the standby has taken over while this scheduler was away."""
@@ -180,6 +194,8 @@ class Replication:
 
     async def replicate(self, request: pb.ReplicaRequest) -> pb.ReplicaBatch:
         """What was committed behind the last event of the standby; waits a moment if there is nothing."""
+        if not request.address or not 0 <= request.term <= _LAST_TERM:
+            raise Refused("INVALID_ARGUMENT", "a standby says where it listens, and no term above 2^53")
         self._take_receipt(request)
         await self._know_standby(request)
         if request.after >= self._scheduler.journal.last:

@@ -24,6 +24,7 @@ from rota.deploy.scheduler import lost_events
 from rota.deploy.security.audit import Audit, to_the_log
 from rota.deploy.security.client import ClientSettings, connect
 from rota.deploy.security.guard import AuthInterceptor
+from rota.deploy.security.identity import current_identity
 from rota.deploy.security.places import revoked_file, tokens_file
 from rota.deploy.security.revocations import Revocations
 from rota.deploy.security.sealing import seal_of
@@ -68,8 +69,11 @@ class _WaitingFleet(_RefusingFleet):  # type: ignore[misc,valid-type]
         self._election = election
 
     async def Vote(self, request: pb.VoteRequest, context: Any) -> pb.VoteReply:
-        """Who is in charge, and whether a vote is asked for."""
-        del context
+        """Who is in charge, and whether a vote is asked for. An agent votes for the node of its certificate only."""
+        who = current_identity()
+        if not who.insecure and who.name != request.node:
+            why = f"this certificate is for {who.name}, not for {request.node}"
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, why)
         election = self._election
         election.vote(request.node, request.term, time.monotonic())
         return pb.VoteReply(term=election.term, asks_for=election.asks_for, silent_s=_AGENT_SILENCE_S)
@@ -186,7 +190,7 @@ class _Following:
         batch: pb.ReplicaBatch = await stub.Replicate(request, timeout=_CALL_S)
         self._seen = batch.number
         if batch.base_needed:
-            await self._replica.begin(stub.ReplicaBase(pb.Empty(), timeout=_BASE_S))
+            await self._replica.begin(stub.ReplicaBase(pb.ReplicaBaseRequest(address=request.address), timeout=_BASE_S))
             return
         await asyncio.to_thread(self._replica.apply, batch)
         self._election.hear(batch, time.monotonic())

@@ -86,7 +86,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     source = make_source(request, table, cluster, speeds)
     policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
     name = request.mechanism or rules.mechanism
-    mechanism = _make_mechanism(request, name, rules)
+    mechanism = _make_mechanism(request, name, rules, table)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
     watch = _make_watch(request, metrics, _waiting(name, mechanism, cluster), state, endless=source.endless)
@@ -178,10 +178,11 @@ def _make_watch(request: Request, metrics: Metrics, waiting: Waiting | None, sta
     return watch
 
 
-def _make_mechanism(request: Request, name: str, rules: Rules) -> ComposedMechanism:
-    """The mechanism of that name; slots are worked out in full if there is a log to write them to."""
+def _make_mechanism(request: Request, name: str, rules: Rules, table: Jobs | None) -> ComposedMechanism:
+    """The mechanism of that name; slots are worked out in full for a log, and where jobs need certain servers."""
     settings = dict(request.mechanism_settings or {})
-    return build(name, rules, request.seed, settings, watched=request.events is not None)
+    needs = rules.enforce_requests and table is not None and table.has_needs and any(table.needs())
+    return build(name, rules, request.seed, settings, watched=request.events is not None or needs)
 
 
 def _observers(metrics: Metrics, watch: Watch, log: EventLog | None) -> list[Observer]:

@@ -71,12 +71,12 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--cpus",
     type=_AMOUNT,
-    help="CPUs that the job asks for; shown with it, but not used for placing it yet.",
+    help="CPUs of the whole job that it never goes below.",
 )
 @click.option(
     "--memory-gb",
     type=_AMOUNT,
-    help="Memory in GB (10^9 bytes) that the job asks for; shown, but not used for placing it yet.",
+    help="Memory of the whole job in GB (10^9 bytes) that it never goes below.",
 )
 @click.option("--image", metavar="NAME", help="Container image in which the command runs.")
 @settings_option("--env", "env", "Environment variable of the job; lists show its name only")

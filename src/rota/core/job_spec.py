@@ -85,9 +85,9 @@ class JobSpec:
     batch: int = 0
     """Batch size of the whole job, with `model`."""
     cpus: float = 0.0
-    """CPUs that the whole job asks for; 0: nothing was said. The mechanism decides what it holds."""
+    """CPUs of the whole job that it never goes below; 0: nothing was said."""
     memory_gb: float = 0.0
-    """Memory in GB (10^9 bytes) that the whole job asks for; 0: nothing was said."""
+    """Memory of the whole job in GB (10^9 bytes) that it never goes below; 0: nothing was said."""
     ranks: RankLayout = RankLayout.SERVER
     mps: bool = False
     """Whether its processes share real GPUs with others through NVIDIA's MPS."""

@@ -150,7 +150,7 @@ class LiveState(State):
             self._put(moving.moved(self.placement, old, event.cluster))
 
     def _moved(self, columns: JobColumns, old: Cluster, keys: list[Key]) -> JobColumns:
-        again = [(*key[:3], key[4]) for key in keys]
+        again = [(*key[:3], *key[4:]) for key in keys]
         classes = [self.classes.number(*again[c]) for c in columns.named[CLASS].tolist()]
         speed = self._speeds_at_best(np.array(classes, dtype=np.int64))
         return columns.retyped(old.types, self.cluster.types, classes, speed)

@@ -16,6 +16,7 @@ from rota.core.registry import Registry
 from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
+from rota.mechanisms.bound import AroundBound
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.dividing import Divide, Select
 from rota.mechanisms.select.deficit import Deficit
@@ -33,6 +34,7 @@ class ComposedMechanism:
         self._shares = shares
         self._order = order
         self._divide = divide
+        self._around_bound = AroundBound(divide.abilities)
         self._last: Placement | None = None
         self._last_allocation: Allocation | None = None
         self._last_count = 0
@@ -49,7 +51,25 @@ class ComposedMechanism:
         return self._divide.abilities.walks
 
     def place(self, view: View, allocation: Allocation) -> Placement:
-        """Select, then divide."""
+        """Select, then divide; jobs that not every server can hold come first."""
+        if self._somebody_is_bound(view):
+            return self._around_bound.place(view, allocation, self._chosen, self._placed)
+        return self._placed(view, allocation)
+
+    def _somebody_is_bound(self, view: View) -> bool:
+        """Whether a job is there that needs more than a proportional share, or certain servers."""
+        bound = view.classes.bound
+        return bound is not None and self._divide.abilities.places and bool(bound[view.job_class].any())
+
+    def _chosen(self, view: View, allocation: Allocation) -> Choice:
+        """The selecting half alone."""
+        if view.staying is not None:
+            return self._beside_staying(view, allocation, view.staying)
+        half = self._shares if allocation.order is None else self._order
+        return half.choose(view, allocation)
+
+    def _placed(self, view: View, allocation: Allocation) -> Placement:
+        """Select, then divide, where all servers of a type are alike to jobs."""
         if view.staying is not None:
             return self._divide.divide(view, self._beside_staying(view, allocation, view.staying))
         if allocation.order is not None:

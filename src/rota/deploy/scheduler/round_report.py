@@ -5,7 +5,6 @@ Pure: computed from the registry and the state, so that a scheduler which died i
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 
@@ -15,7 +14,6 @@ from rota.clusters import types_by_speed
 from rota.clusters.accelerators import described
 from rota.core.arrays import IntArray
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
-from rota.core.errors import ProfileMissing
 from rota.core.events import (
     ClusterChanged,
     Event,
@@ -28,9 +26,10 @@ from rota.core.events import (
     ProgressMade,
     RoundsRan,
 )
-from rota.core.jobs import Jobs, table
+from rota.core.jobs import Jobs, Requests, requests, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
+from rota.deploy.scheduler.job_kinds import JobKind, can_run, kind_of
 from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
@@ -94,7 +93,7 @@ class RoundReport:
         self._catalogue = catalogue
         self._declared = declared
         self._round_s = round_s
-        self._fit: dict[tuple[str, int], bool] = {}
+        self._fit: dict[JobKind, bool] = {}
         self._fit_for: Cluster | None = None
         self.next_return = math.inf
         """Engine second at which the first of the jobs that wait after a failure is to be tried again."""
@@ -218,19 +217,10 @@ class RoundReport:
             if cluster != self._fit_for:
                 self._fit = {}
             self._fit_for = cluster
-        key = (job.spec.scheduled_profile, job.spec.gpus)
-        if key not in self._fit:
-            self._fit[key] = can_run(self._catalogue, *key, cluster)
-        return self._fit[key]
-
-
-def can_run(catalogue: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:
-    """Whether some type has both enough GPUs and a speed for such a job."""
-    for gpu_type, count in zip(cluster.types, cluster.capacity.tolist(), strict=True):
-        with contextlib.suppress(ProfileMissing):
-            if count >= gpus and catalogue.rate(profile, gpus, gpu_type) > 0:
-                return True
-    return False
+        kind = kind_of(job.spec)
+        if kind not in self._fit:
+            self._fit[kind] = can_run(self._catalogue, kind, cluster)
+        return self._fit[kind]
 
 
 def _ended(over: list[Job], now: float) -> list[Event]:
@@ -257,6 +247,7 @@ def _ids(jobs: list[Job]) -> IntArray:
 
 def _table(jobs: list[Job]) -> Jobs:
     deadlines = [job.spec.deadline_s for job in jobs]
+    kinds = [kind_of(job.spec) for job in jobs]
     return table(
         profile_names=[job.spec.scheduled_profile for job in jobs],
         gpus=[job.spec.gpus for job in jobs],
@@ -266,4 +257,14 @@ def _table(jobs: list[Job]) -> Jobs:
         duration=[deadline or np.nan for deadline in deadlines],
         slo=[1.0 if deadline else np.nan for deadline in deadlines],
         tenant_names=[job.tenant for job in jobs],
+        requests=_requests(kinds),
     )
+
+
+def _requests(kinds: list[JobKind]) -> Requests | None:
+    """CPUs and memory that jobs ask for; None if none does."""
+    if not any(kind.needs for kind in kinds):
+        return None
+    cpus = np.array([kind.needs.cpus or np.nan for kind in kinds])
+    memory_gb = np.array([kind.needs.memory_gb or np.nan for kind in kinds])
+    return requests(len(kinds), cpus=cpus, memory_gb=memory_gb)

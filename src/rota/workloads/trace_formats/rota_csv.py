@@ -4,8 +4,8 @@ Needed are arrival_s, gpus, profile and steps; or duration_s (seconds on the typ
 names, else on the reference type of the catalogue) instead of steps, or of both: a job without a
 profile is replayed as recorded. Optional: job_id (its name in results; jobs are numbered in order of
 arrival), weight, slo (multiple of the duration, empty or -1 for none), tenant, gpu_types (those on
-which the job may run, `a100|h100`; empty: any), recorded_on; cpus, memory_gb (of the whole job),
-min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
+which the job may run, `a100|h100`; empty: any), recorded_on; cpus and memory_gb (of the whole job,
+which it never goes below); min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
 working_directory, steps_argument, needs_data_dir. Other columns are ignored. With duration_s but no
 steps, total_steps is NaN until `with_durations` fills it in. For a file with other names of columns
 see the format `columns`.

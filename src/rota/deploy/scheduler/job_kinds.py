@@ -1,0 +1,40 @@
+"""What decides where a deployed job can run: its profile, GPUs, types, and what it needs of its servers."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from rota.core.cluster import Cluster
+from rota.core.errors import ProfileMissing
+from rota.core.gpu_types import ANY, TypeSet, permits
+from rota.core.job_spec import JobSpec
+from rota.core.needs import NOTHING, Needs, types_that_hold
+from rota.core.ports import Throughputs
+
+
+class JobKind(NamedTuple):
+    """Jobs of one kind can run on the same servers."""
+
+    profile: str
+    gpus: int
+    types: TypeSet = ANY
+    needs: Needs = NOTHING
+
+
+def kind_of(spec: JobSpec) -> JobKind:
+    """The kind of a job."""
+    needs = Needs(spec.cpus, spec.memory_gb)
+    return JobKind(spec.scheduled_profile, spec.gpus, ANY, needs)
+
+
+def can_run(catalogue: Throughputs, kind: JobKind, cluster: Cluster) -> bool:
+    """Whether some type has enough GPUs, a speed for such a job, and servers with what it needs."""
+    held = types_that_hold(cluster, kind.gpus, kind.needs) if kind.needs else [True] * len(cluster.types)
+    for gpu_type, count, holds in zip(cluster.types, cluster.capacity.tolist(), held, strict=True):
+        if count < kind.gpus or not holds or not permits(kind.types, gpu_type):
+            continue
+        with contextlib.suppress(ProfileMissing):
+            if catalogue.rate(kind.profile, kind.gpus, gpu_type) > 0:
+                return True
+    return False

@@ -158,6 +158,9 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
     rows = []
     asked = [f"{spec.cpus:g} CPUs"] if spec.cpus else []
     asked += [f"{spec.memory_gb:g} GB"] if spec.memory_gb else []
+    asked += [f"on {' or '.join(spec.types)}"] if spec.types else []
+    asked += [f"not on {' or '.join(spec.exclude_types)}"] if spec.exclude_types else []
+    asked += [f"servers with {', '.join(spec.labels)}"] if spec.labels else []
     if asked:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:

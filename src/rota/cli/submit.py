@@ -39,12 +39,17 @@ A file has a table per job:
   steps = 20000
   command = "python train.py"    # or a list of words, or emulated = true
   env = { SEED = "1" }
-Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
-max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
+Other keys: tenant, weight, deadline, cpus, memory_gb, types, exclude_types and
+labels (lists of texts), image, cwd, ranks, max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
 least_turn, save_grace, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
+
+
+def _names(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Names between commas."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 @click.command("submit", epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -77,6 +82,25 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     "--memory-gb",
     type=_AMOUNT,
     help="Memory of the whole job in GB (10^9 bytes) that it never goes below.",
+)
+@click.option(
+    "--types",
+    metavar="TYPE,...",
+    callback=_names,
+    help="Types of GPU on which the job may run, e.g. v100,a100 (default: any).",
+)
+@click.option(
+    "--exclude-types",
+    metavar="TYPE,...",
+    callback=_names,
+    help="Types of GPU on which the job may not run.",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Label that all servers of the job must have, e.g. zone=a (rota agent --label); repeatable.",
 )
 @click.option("--image", metavar="NAME", help="Container image in which the command runs.")
 @settings_option("--env", "env", "Environment variable of the job; lists show its name only")

@@ -32,7 +32,7 @@ def types_in_words(allowed: TypeSet) -> str:
     """A set of types that is not empty, in words."""
     named = [name for name in allowed if not name.startswith(NOT)]
     excluded = [name.removeprefix(NOT) for name in allowed if name.startswith(NOT)]
-    words = [" or ".join(named)] if named else []
+    words = [f"on {' or '.join(named)}"] if named else []
     words += [f"not on {' or '.join(excluded)}"] if excluded else []
     return ", ".join(words)
 

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from rota.core.errors import ConfigError
+from rota.core.labels import checked_labels, checked_types
 
 MOST_GPUS = 65536
 LEAST_WEIGHT = 1e-3
@@ -88,6 +89,12 @@ class JobSpec:
     """CPUs of the whole job that it never goes below; 0: nothing was said."""
     memory_gb: float = 0.0
     """Memory of the whole job in GB (10^9 bytes) that it never goes below; 0: nothing was said."""
+    types: tuple[str, ...] = ()
+    """Types of GPU on which it may run; empty: any."""
+    exclude_types: tuple[str, ...] = ()
+    """Types of GPU on which it may not run."""
+    labels: tuple[str, ...] = ()
+    """Labels that all its servers must have, like `zone=a`."""
     ranks: RankLayout = RankLayout.SERVER
     mps: bool = False
     """Whether its processes share real GPUs with others through NVIDIA's MPS."""
@@ -266,7 +273,13 @@ def _check_range(label: str, name: str, value: Any) -> None:
 
 
 def _check_together(label: str, spec: JobSpec) -> None:
-    """What fields say about each other, and names of variables."""
+    """What fields say about each other, names of types, labels and variables."""
+    checked_labels(spec.labels, label)
+    types = checked_types(spec.types, "types", label)
+    excluded = checked_types(spec.exclude_types, "exclude_types", label)
+    both = sorted(set(types) & set(excluded))
+    if both:
+        raise ConfigError(f"{label}: {both[0]} is in types and in exclude_types; leave it out of one of them")
     for variable, value in spec.env.items():
         if not variable or "=" in variable or "\0" in variable:
             raise ConfigError(f"{label}: {variable!r} cannot be the name of an environment variable")

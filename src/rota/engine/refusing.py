@@ -28,16 +28,16 @@ def _reasons(view: View, job: int) -> Iterator[str]:
     allowed = view.classes.allowed[group]
     there = [n for t, n in zip(view.types, view.capacity.tolist(), strict=True) if permits(allowed, t)]
     if allowed and not there:
-        yield f"may only run on {types_in_words(allowed)}; the cluster has {_sizes(view)}. {_OTHER_TYPES}"
+        yield f"may only run {types_in_words(allowed)}; the cluster has {_sizes(view)}. {_OTHER_TYPES}"
     if allowed and gpus > max(there, default=0):
-        yield f"asks for {gpus} GPUs and may only run on {types_in_words(allowed)}; the cluster has {_sizes(view)}"
+        yield f"asks for {gpus} GPUs and may only run {types_in_words(allowed)}; the cluster has {_sizes(view)}"
     if gpus > view.capacity.max():
         yield f"asks for {gpus} GPUs of one type; the cluster has {_sizes(view)}"
     needs = view.classes.needs[group]
     types = [t for t in view.types if permits(allowed, t)]
     able = zip(view.types, types_that_hold(view.cluster, gpus, needs), strict=True)
     if needs and not any(held for gpu_type, held in able if gpu_type in types):
-        where = f"; it may only run on {types_in_words(allowed)}" if allowed else ""
+        where = f"; it may only run {types_in_words(allowed)}" if allowed else ""
         yield why_not(view.cluster, gpus, needs, types) + where
     problem = view.classes.configurations.problems.get(group)
     if problem is not None:

@@ -34,7 +34,7 @@ class Device(_message.Message):
     def __init__(self, id: _Optional[str] = ..., memory_mib: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity", "instance", "replaces", "place")
+    __slots__ = ("node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity", "instance", "replaces", "place", "labels")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class RegisterRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     REPLACES_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     node: str
     type: str
     devices: _containers.RepeatedCompositeFieldContainer[Device]
@@ -67,7 +68,8 @@ class RegisterRequest(_message.Message):
     instance: str
     replaces: _containers.RepeatedScalarFieldContainer[str]
     place: str
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ..., instance: _Optional[str] = ..., replaces: _Optional[_Iterable[str]] = ..., place: _Optional[str] = ...) -> None: ...
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ..., instance: _Optional[str] = ..., replaces: _Optional[_Iterable[str]] = ..., place: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
     __slots__ = ("session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale", "job_log_bytes", "log_segment_bytes")
@@ -162,7 +164,7 @@ class GangMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps", "preemptible", "least_turn_s", "save_grace_s")
+    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps", "preemptible", "least_turn_s", "save_grace_s", "types", "exclude_types", "labels")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +196,9 @@ class JobSpec(_message.Message):
     PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
     LEAST_TURN_S_FIELD_NUMBER: _ClassVar[int]
     SAVE_GRACE_S_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     tenant: str
     profile: str
@@ -218,7 +223,10 @@ class JobSpec(_message.Message):
     preemptible: str
     least_turn_s: float
     save_grace_s: float
-    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ...) -> None: ...
+    types: _containers.RepeatedScalarFieldContainer[str]
+    exclude_types: _containers.RepeatedScalarFieldContainer[str]
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ..., types: _Optional[_Iterable[str]] = ..., exclude_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Observed(_message.Message):
     __slots__ = ("node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble", "leaving")
@@ -625,7 +633,7 @@ class RemoveNodeRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "jobs", "emulated", "limits", "lateness_s", "host", "remark")
+    __slots__ = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "jobs", "emulated", "limits", "lateness_s", "host", "remark", "labels")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -641,6 +649,7 @@ class NodeInfo(_message.Message):
     LATENESS_S_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     REMARK_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     node: str
     type: str
     gpus: int
@@ -656,7 +665,8 @@ class NodeInfo(_message.Message):
     lateness_s: float
     host: str
     remark: str
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., state: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., jobs: _Optional[_Iterable[int]] = ..., emulated: bool = ..., limits: _Optional[str] = ..., lateness_s: _Optional[float] = ..., host: _Optional[str] = ..., remark: _Optional[str] = ...) -> None: ...
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., state: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., jobs: _Optional[_Iterable[int]] = ..., emulated: bool = ..., limits: _Optional[str] = ..., lateness_s: _Optional[float] = ..., host: _Optional[str] = ..., remark: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeList(_message.Message):
     __slots__ = ("nodes",)

@@ -1,10 +1,15 @@
 """What jobs ask for beside GPUs, in a scheduler with its real engine."""
 
+import re
+
 import pytest
 from engine_harness import EngineHarness
 
+from rota.core.errors import ConfigError
+from rota.core.job_spec import spec_from
 from rota.core.lifecycle import JobPhase
 from rota.core.needs import Needs
+from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
 
 MECHANISMS = ["proportional", "tune", "greedy", "strided"]
 
@@ -98,3 +103,114 @@ def test_a_job_steps_aside_when_the_only_server_that_can_hold_it_is_gone():
 
     assert harness.job(asking).attempt is None
     assert asking in harness.recovered.state.parked
+
+
+# Types and labels
+
+
+def a_mixed_cluster():
+    harness = EngineHarness(policy="max-min-fairness-perf", mechanism="proportional", profiles="gavel")
+    for name, kind, labels in (("v", "v100", ("zone=a",)), ("p", "p100", ("zone=b",)), ("k", "k80", ())):
+        harness.join(name, kind=kind, labels=labels)
+    return harness
+
+
+LM = "LM (batch size 20)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed"),
+    [
+        ({"types": ["k80"]}, {"k"}),
+        ({"types": ["p100", "k80"]}, {"p", "k"}),
+        ({"exclude_types": ["v100"]}, {"p", "k"}),
+        ({"exclude_types": ["v100", "p100"]}, {"k"}),
+        ({"labels": ["zone=b"]}, {"p"}),
+        ({"labels": ["zone=a"], "exclude_types": ["k80"]}, {"v"}),
+    ],
+)
+def test_jobs_run_only_where_they_may(asked, allowed):
+    harness = a_mixed_cluster()
+    numbers = [harness.submit(profile=LM, **asked) for _ in range(6)]
+    harness.round()
+    harness.round()
+
+    places = {node for number in numbers for node in parts_of(harness, number)}
+
+    assert places
+    assert places <= allowed
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"types": ["a100"]}, "types-not-there: may run on a100; types that are up: k80, p100, v100"),
+        (
+            {"exclude_types": ["v100", "p100", "k80"]},
+            "types-not-there: may run not on k80 or p100 or v100; types that are up: k80, p100, v100",
+        ),
+        (
+            {"labels": ["zone=c"]},
+            (
+                "label-not-there: asks for 1 GPU on servers with zone=c; no such server is there "
+                "(labels of servers that are there: zone=a, zone=b)"
+            ),
+        ),
+        (
+            {"labels": ["zone=a"], "memory_gb": 100.0},
+            (
+                "request-too-large: asks for 1 GPU with 100 GB of memory on servers with zone=a; "
+                "the most that one server has is 4 GPUs, 8 CPUs, 64 GB"
+            ),
+        ),
+    ],
+)
+def test_a_job_that_may_run_nowhere_is_told_why(asked, reason):
+    harness = a_mixed_cluster()
+    number = harness.submit(profile=LM, **asked)
+    harness.round()
+
+    cluster = cluster_as_it_is(harness.registry, harness.clock.now())
+    told = Reasons(cluster, harness.catalogue).explain(harness.job(number))
+
+    assert told.reason == reason
+    assert harness.job(number).attempt is None
+
+
+def test_types_and_labels_survive_a_restart():
+    harness = a_mixed_cluster()
+    number = harness.submit(profile=LM, exclude_types=["v100"], labels=["zone=b"])
+    harness.round()
+
+    again = harness.restarted()
+    again.round()
+
+    assert list(parts_of(again, number)) == ["p"]
+    assert again.registry.nodes["v"].joined.labels == ("zone=a",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"labels": ["zone"]}, "label 'zone' is not NAME=VALUE"),
+        ({"labels": ["zone=a b"]}, "is not NAME=VALUE"),
+        ({"labels": ["=a"]}, "is not NAME=VALUE"),
+        ({"labels": ["a=" + "x" * 64]}, "is not NAME=VALUE"),
+        ({"labels": [f"a{n}=b" for n in range(65)]}, "labels has 65 entries; give at most 64"),
+        ({"types": ["v100", ""]}, "types has '', which is no type of GPU"),
+        ({"types": ["!v100"]}, "types has '!v100'"),
+        ({"exclude_types": ["a|b"]}, "exclude_types has 'a|b'"),
+        ({"types": ["v100"], "exclude_types": ["v100"]}, "v100 is in types and in exclude_types"),
+        ({"types": "v100"}, "types is 'v100'; give a list of texts"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(asked, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        spec_from({"emulated": True, "steps": 10, "profile": LM, **asked})
+
+
+def test_a_server_with_labels_that_cannot_be_is_refused():
+    harness = EngineHarness()
+
+    with pytest.raises(ConfigError, match=r"node 'a': label 'zone' is not NAME=VALUE"):
+        harness.join("a", labels=("zone",))

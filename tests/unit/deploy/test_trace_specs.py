@@ -6,7 +6,7 @@ import pytest
 from rota.core.errors import ConfigError
 from rota.core.job_spec import JobSpec
 from rota.core.jobs import requests, table
-from rota.deploy.trace_runs import bound_to_types, check_tenants, elastic, specs_of, tenants_of
+from rota.deploy.trace_runs import check_tenants, elastic, specs_of, tenants_of
 from rota.rpc import rota_pb2 as pb
 
 
@@ -46,9 +46,15 @@ def test_only_jobs_that_could_have_other_sizes_are_elastic():
     assert elastic(jobs()) == 0
 
 
-def test_jobs_that_may_not_run_everywhere_are_counted():
-    assert bound_to_types(jobs(allowed_types=[["a100"], [], []])) == 1
-    assert bound_to_types(jobs()) == 0
+def test_a_job_of_a_trace_says_where_it_may_run():
+    given = jobs(allowed_types=[["a100"], ["!k80"], []], labels=[[], ["zone=a"], []])
+
+    first, second, third = specs_of(given, None, "trace")
+
+    assert first.types == ("a100",)
+    assert second.exclude_types == ("k80",)
+    assert second.labels == ("zone=a",)
+    assert (third.types, third.exclude_types, third.labels) == ((), (), ())
 
 
 def test_many_foreign_tenants_are_named_and_counted():

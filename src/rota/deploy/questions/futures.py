@@ -16,6 +16,7 @@ from typing import Any
 from rota.core.jobs import Jobs
 from rota.deploy.questions.facts import JobFacts
 from rota.deploy.questions.fork import NOBODY_COMES, Fork, jobs_table
+from rota.deploy.scheduler.job_kinds import JobKind, kind_of
 from rota.deploy.scheduler.records import Job
 
 MOST_REMEMBERED = 500
@@ -34,6 +35,8 @@ class Submission:
     steps: float
     weight: float
     tenant: str
+    kind: JobKind
+    """Where it can run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ def history_of(jobs: Iterable[Job]) -> History:
             steps=float(job.spec.expected_steps),
             weight=job.spec.weight,
             tenant=job.tenant,
+            kind=kind_of(job.spec),
         )
         for job in newest
     )
@@ -93,6 +97,7 @@ def arrivals(history: History, now: float, until: float, seed: int) -> Jobs:
                 "submitted": at,
                 "weight": like.weight,
                 "tenant": like.tenant,
+                "kind": like.kind,
             }
         )
         at += draw.choice(gaps)

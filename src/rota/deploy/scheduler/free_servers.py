@@ -43,7 +43,7 @@ def _without(capacity: Resources, gpus: int, cpus: float, memory_gb: float) -> R
 
 
 def _server(name: str, node: Node, capacity: Resources) -> Server:
-    return Server(id=name, type=node.joined.type, capacity=capacity)
+    return Server(id=name, type=node.joined.type, capacity=capacity, labels=node.joined.labels)
 
 
 def _cluster(servers: Iterable[Server]) -> Cluster | None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from rota.core.cluster import Cluster
 from rota.core.errors import ProfileMissing
-from rota.core.gpu_types import ANY, TypeSet, permits
+from rota.core.gpu_types import ANY, NOT, TypeSet, permits
 from rota.core.job_spec import JobSpec
+from rota.core.jobs import Requests, requests
 from rota.core.needs import NOTHING, Needs, types_that_hold
 from rota.core.ports import Throughputs
 
@@ -24,8 +28,10 @@ class JobKind(NamedTuple):
 
 def kind_of(spec: JobSpec) -> JobKind:
     """The kind of a job."""
-    needs = Needs(spec.cpus, spec.memory_gb)
-    return JobKind(spec.scheduled_profile, spec.gpus, ANY, needs)
+    excluded = (NOT + gpu_type for gpu_type in spec.exclude_types)
+    types = tuple(sorted({*spec.types, *excluded}))
+    needs = Needs(spec.cpus, spec.memory_gb, tuple(sorted(set(spec.labels))))
+    return JobKind(spec.scheduled_profile, spec.gpus, types, needs)
 
 
 def can_run(catalogue: Throughputs, kind: JobKind, cluster: Cluster) -> bool:
@@ -38,3 +44,12 @@ def can_run(catalogue: Throughputs, kind: JobKind, cluster: Cluster) -> bool:
             if catalogue.rate(kind.profile, kind.gpus, gpu_type) > 0:
                 return True
     return False
+
+
+def requests_of(kinds: Sequence[JobKind]) -> Requests | None:
+    """CPUs and memory that jobs ask for; None if none does."""
+    if not any(kind.needs for kind in kinds):
+        return None
+    cpus = np.array([kind.needs.cpus or np.nan for kind in kinds])
+    memory_gb = np.array([kind.needs.memory_gb or np.nan for kind in kinds])
+    return requests(len(kinds), cpus=cpus, memory_gb=memory_gb)

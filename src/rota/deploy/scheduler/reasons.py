@@ -317,7 +317,7 @@ def _fit(cluster: ClusterNow, catalogue: OpenCatalogue, kind: JobKind) -> _Fit:
         return _Fit((), ReasonCode.NO_SERVERS, f"no server is up{known}")
     permitted = {name: count for name, count in cluster.up.items() if permits(kind.types, name)}
     if not permitted:
-        sentence = f"may run on {types_in_words(kind.types)}; types that are up: {_some(sorted(cluster.up))}"
+        sentence = f"may run {types_in_words(kind.types)}; types that are up: {_some(sorted(cluster.up))}"
         return _Fit((), ReasonCode.TYPES_NOT_THERE, sentence)
     large = tuple(sorted(name for name, count in permitted.items() if count >= gpus))
     able = tuple(name for name in large if catalogue.rate(kind.profile, gpus, name) > 0)

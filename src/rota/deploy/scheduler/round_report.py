@@ -26,10 +26,10 @@ from rota.core.events import (
     ProgressMade,
     RoundsRan,
 )
-from rota.core.jobs import Jobs, Requests, requests, table
+from rota.core.jobs import Jobs, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
-from rota.deploy.scheduler.job_kinds import JobKind, can_run, kind_of
+from rota.deploy.scheduler.job_kinds import JobKind, can_run, kind_of, requests_of
 from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
@@ -56,6 +56,7 @@ def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Through
                 node.joined.network_gbps,
             ),
             rack=node.joined.rack or "rack0",
+            labels=node.joined.labels,
         )
         for name, gpus in usable.items()
         if gpus and (node := registry.nodes[name])
@@ -257,14 +258,7 @@ def _table(jobs: list[Job]) -> Jobs:
         duration=[deadline or np.nan for deadline in deadlines],
         slo=[1.0 if deadline else np.nan for deadline in deadlines],
         tenant_names=[job.tenant for job in jobs],
-        requests=_requests(kinds),
+        requests=requests_of(kinds),
+        labels=[kind.needs.labels for kind in kinds],
+        allowed_types=[kind.types for kind in kinds],
     )
-
-
-def _requests(kinds: list[JobKind]) -> Requests | None:
-    """CPUs and memory that jobs ask for; None if none does."""
-    if not any(kind.needs for kind in kinds):
-        return None
-    cpus = np.array([kind.needs.cpus or np.nan for kind in kinds])
-    memory_gb = np.array([kind.needs.memory_gb or np.nan for kind in kinds])
-    return requests(len(kinds), cpus=cpus, memory_gb=memory_gb)

@@ -48,6 +48,7 @@ def offered_node(message: pb.RegisterRequest) -> OfferedNode:
         instance=message.instance,
         replaces=tuple(message.replaces),
         place=harmless(message.place),
+        labels=tuple(message.labels),
     )
 
 
@@ -206,6 +207,7 @@ def node_message(
         lateness_s=heartbeats.of(name).lateness_s,
         host=joined.host,
         remark=remark,
+        labels=joined.labels,
     )
 
 

@@ -32,6 +32,7 @@ from rota.engine.loop import Engine
 from rota.engine.sense import Checks
 from rota.engine.state import State
 from rota.mechanisms.registry import ComposedMechanism, build, mechanisms
+from rota.policies.levels import ByPriority
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.settings import estimated
@@ -84,7 +85,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     rules = make_rules(request.rules, request.round_s, request.rule_settings)
     cluster = _asked_cluster(request, rules, speeds, () if table is None else table.profiles)
     source = make_source(request, table, cluster, speeds)
-    policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
+    policy = by_priority(make_policy(request.policy, request.policy_settings, request.seed, rules), table)
     name = request.mechanism or rules.mechanism
     mechanism = _make_mechanism(request, name, rules, table)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
@@ -286,6 +287,11 @@ def make_policy(given: GivenPolicy, settings: Settings | None, seed: int, rules:
     if not isinstance(given, str) or not policies.entry(given).built_in:
         policy = CheckedPolicy(policy)
     return FewestRoundsFirst(policy, rules.round_s) if rules.fewest_rounds_first else policy
+
+
+def by_priority(policy: Policy, table: Jobs | None) -> Policy:
+    """The policy with priorities before it, if some job has one; a generator makes none."""
+    return policy if table is None or table.priority is None else ByPriority(policy)
 
 
 def priced(cluster: Cluster, rules: Rules) -> Cluster:

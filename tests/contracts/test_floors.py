@@ -12,7 +12,10 @@ from rota.engine.log import read_events
 from rota.mechanisms.registry import mechanisms
 
 PLACING = sorted(set(mechanisms.names()) - {"ideal"})
-POLICIES = {"synergy": ("fifo", "las", "srtf"), "gavel": ("fair-by-tenant", "max-min-fairness-perf", "max-min-fairness-packed")}
+POLICIES = {
+    "synergy": ("fifo", "las", "srtf"),
+    "gavel": ("fair-by-tenant", "max-min-fairness-perf", "max-min-fairness-packed"),
+}
 MODELS = {
     "synergy": ("res18", "lstm", "gnmt", "alexnet"),
     "gavel": ("ResNet-18 (batch size 32)", "LM (batch size 20)", "ResNet-50 (batch size 16)"),

@@ -165,6 +165,8 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:
         rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    if spec.priority:
+        rows.append(("priority", f"{spec.priority}"))
     if spec.deadline_s:
         rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
     if spec.weight and spec.weight != 1:

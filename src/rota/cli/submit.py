@@ -39,7 +39,7 @@ A file has a table per job:
   steps = 20000
   command = "python train.py"    # or a list of words, or emulated = true
   env = { SEED = "1" }
-Other keys: tenant, weight, deadline, cpus, memory_gb, types, exclude_types and
+Other keys: tenant, weight, priority, deadline, cpus, memory_gb, types, exclude_types and
 labels (lists of texts), image, cwd, ranks, max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
 least_turn, save_grace, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
@@ -82,6 +82,12 @@ def _names(_context: click.Context, _option: click.Parameter, text: str | None) 
     "--memory-gb",
     type=_AMOUNT,
     help="Memory of the whole job in GB (10^9 bytes) that it never goes below.",
+)
+@click.option(
+    "--priority",
+    type=int,
+    metavar="N",
+    help="Priority of the job: higher ones come first and may preempt lower ones (default: 0, bounded per tenant).",
 )
 @click.option(
     "--types",

@@ -74,6 +74,8 @@ class Classes:
     bound: BoolArray | None = None
     """[C, T] whether a job of the class needs more of its servers than their proportional share, or certain servers;
     None if that is so nowhere."""
+    priority: IntArray | None = None
+    """[C] priority of jobs of a class, higher ones first; None if it is 0 for all."""
     beliefs: tuple[str, ...] = ()
     """[C] what was believed of jobs of a class when they came (`core.ports.Beliefs`); empty where nothing is."""
 

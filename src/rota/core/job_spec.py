@@ -21,6 +21,8 @@ MOST_GPUS = 65536
 LEAST_WEIGHT = 1e-3
 LARGEST_WEIGHT = 1e6
 """Weights of jobs beyond these make linear programs that no solver can tell apart from nonsense."""
+HIGHEST_PRIORITY = 1000
+"""The lowest is the same below 0."""
 DEFAULT_MAX_RESTARTS = 3
 """Attempts of a job that may fail before it is given up."""
 UNCOUNTED_STEPS = 3600
@@ -95,6 +97,8 @@ class JobSpec:
     """Types of GPU on which it may not run."""
     labels: tuple[str, ...] = ()
     """Labels that all its servers must have, like `zone=a`."""
+    priority: int = 0
+    """Jobs with a higher one come first and may preempt it, under every policy."""
     ranks: RankLayout = RankLayout.SERVER
     mps: bool = False
     """Whether its processes share real GPUs with others through NVIDIA's MPS."""
@@ -256,6 +260,7 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
     "checkpoint_every_s": _FROM_ZERO,
     "hung_after_s": _FROM_ZERO,
     "batch": (0, 2**31 - 1, "give a number above 0, or leave it out"),
+    "priority": (-HIGHEST_PRIORITY, HIGHEST_PRIORITY, f"give a number from -{HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"),
     "cpus": _FROM_ZERO,
     "memory_gb": _FROM_ZERO,
     "least_turn_s": _FROM_ZERO,

@@ -91,6 +91,13 @@ def labels_of(asked: Sequence[Sequence[str]] | None) -> Labels | None:
     return Labels(sets=known, which=which)
 
 
+def priorities_of(priority: Sequence[int] | None) -> IntArray | None:
+    """Priorities as a column; None if all are 0, which need not be said."""
+    if priority is None or not any(priority):
+        return None
+    return np.array(priority, dtype=np.int64)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Jobs:
     """A table of jobs. All arrays have one entry per job."""
@@ -119,6 +126,8 @@ class Jobs:
     """Where jobs may run and where their durations were recorded; None if nothing is said about any job."""
     labels: Labels | None = None
     """Labels of the servers on which jobs may run; None if no job asks for any."""
+    priority: IntArray | None = None
+    """Jobs with higher ones come first, under every policy; None: 0 for all."""
     names: NDArray[np.object_] | None = None
     """What a trace calls its jobs; None if that is only their number in order of arrival."""
 
@@ -143,6 +152,8 @@ class Jobs:
             columns["gpu_types"] = self.gpu_types.take(slice(start, stop))
         if self.labels is not None:
             columns["labels"] = self.labels.take(slice(start, stop))
+        if self.priority is not None:
+            columns["priority"] = self.priority[start:stop]
         if self.names is not None:
             columns["names"] = self.names[start:stop]
         part = object.__new__(Jobs)  # not made anew: one is taken at every arrival, and this one is known to be sound
@@ -168,6 +179,7 @@ class Jobs:
             requests=None if self.requests is None else self.requests.take(which),
             gpu_types=None if self.gpu_types is None else self.gpu_types.take(which),
             labels=None if self.labels is None else self.labels.take(which),
+            priority=None if self.priority is None else self.priority[which],
             names=None if self.names is None else self.names[which],
         )
 
@@ -234,6 +246,7 @@ def table(
     launch: Sequence[Launch] | None = None,
     requests: Requests | None = None,
     labels: Sequence[Sequence[str]] | None = None,
+    priority: Sequence[int] | None = None,
     allowed_types: Sequence[Sequence[str]] | None = None,
     recorded_on: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
@@ -245,7 +258,13 @@ def table(
     for results.
     """
     count = len(profile_names)
-    said = {"allowed_types": allowed_types, "recorded_on": recorded_on, "labels": labels, "names": names}
+    said = {
+        "allowed_types": allowed_types,
+        "recorded_on": recorded_on,
+        "labels": labels,
+        "names": names,
+        "priority": priority,
+    }
     for name, column in said.items():
         if column is not None and len(column) != count:
             raise ConfigError(f"{name} has {len(column)} entries for {count} jobs; give one for each")
@@ -272,6 +291,7 @@ def table(
         launch=launched,
         requests=requests,
         labels=labels_of(labels),
+        priority=priorities_of(priority),
         gpu_types=gpu_types(count, allowed_types, recorded_on),
         names=own_names(names),
     )

@@ -26,6 +26,7 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "deadline": ("deadline_s", _NUMBER),
     "cpus": ("cpus", _NUMBER),
     "memory_gb": ("memory_gb", _NUMBER),
+    "priority": ("priority", int),
     "types": ("types", list),
     "exclude_types": ("exclude_types", list),
     "labels": ("labels", list),

@@ -82,6 +82,7 @@ def _spec_of(
         types=tuple(name for name in allowed if not name.startswith(NOT)),
         exclude_types=tuple(name.removeprefix(NOT) for name in allowed if name.startswith(NOT)),
         labels=labels,
+        priority=0 if jobs.priority is None else int(jobs.priority[row]),
         emulated=command is None,
         argv=() if command is None else tuple(_filled(command, places)),
     )

@@ -30,8 +30,8 @@ from rota.engine.pair_rates import PairEstimates, PairRates, only_on
 
 _UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
 
-Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet, Needs]"
-"""(profile, GPUs, weight, reference or belief, types on which jobs may run, needs) of a class."""
+Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet, Needs, int]"
+"""(profile, GPUs, weight, reference or belief, types on which jobs may run, needs, priority) of a class."""
 Cell: TypeAlias = "tuple[str, str, int, str]"
 """(profile, belief, GPUs, type): what a speed is learned for."""
 
@@ -112,23 +112,34 @@ class ClassTable:
         table._learned = self._learned
         return table
 
-    def number(self, profile: str, gpus: int, weight: float, allowed: TypeSet = ANY, needs: Needs = NOTHING) -> int:
+    def number(
+        self,
+        profile: str,
+        gpus: int,
+        weight: float,
+        allowed: TypeSet = ANY,
+        needs: Needs = NOTHING,
+        priority: int = 0,
+    ) -> int:
         """The class of an arriving job; a new row if there was none yet."""
-        key = (profile, gpus, weight, self._reference(profile, gpus), allowed, needs)
+        key = (profile, gpus, weight, self._reference(profile, gpus), allowed, needs, priority)
         number = self._number.get(key)
         return self._append(key) if number is None else number
 
     def numbers(self, jobs: Jobs) -> IntArray:
         """The classes of arriving jobs."""
+        priorities = [0] * len(jobs.gpus) if jobs.priority is None else jobs.priority.tolist()
         if len(jobs.gpus) == 1:
             profile = jobs.profiles[int(jobs.profile[0])]
             allowed = ANY if jobs.gpu_types is None else jobs.allowed_types()[0]
             needs = self._needs(jobs)[0]
-            return np.array([self.number(profile, int(jobs.gpus[0]), float(jobs.weight[0]), allowed, needs)])
+            weight = float(jobs.weight[0])
+            return np.array([self.number(profile, int(jobs.gpus[0]), weight, allowed, needs, priorities[0])])
         columns = (
             jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist(), jobs.allowed_types(), self._needs(jobs),
+            priorities,
         )  # fmt: skip
-        classes = [self.number(jobs.profiles[p], g, w, a, n) for p, g, w, a, n in zip(*columns, strict=True)]
+        classes = [self.number(jobs.profiles[p], g, w, a, n, r) for p, g, w, a, n, r in zip(*columns, strict=True)]
         return np.array(classes, dtype=np.int64)
 
     def _needs(self, jobs: Jobs) -> Sequence[Needs]:
@@ -160,9 +171,10 @@ class ClassTable:
         """Add the classes that were saved to an empty table; speeds are those of the catalogue of now, or learned."""
         learned = saved.get("learned", [])
         self._learned = {(str(p), str(b), int(g), str(t)): float(rate) for p, b, g, t, rate in learned}
-        for profile, gpus, weight, reference, allowed, *needs in saved["keys"]:
-            asked = _needs_of(*needs[0]) if needs else NOTHING
-            self._append((str(profile), int(gpus), float(weight), reference, tuple(allowed), asked))
+        for profile, gpus, weight, reference, allowed, *more in saved["keys"]:
+            needs = _needs_of(*more[0]) if more else NOTHING
+            priority = int(more[1]) if len(more) > 1 else 0
+            self._append((str(profile), int(gpus), float(weight), reference, tuple(allowed), needs, priority))
         self._drawn = int(saved["drawn"])
 
     def learn(self, first: IntArray, second: IntArray, types: IntArray) -> None:
@@ -222,7 +234,7 @@ class ClassTable:
         return self._source.reference(profile, gpus, self._drawn - 1)
 
     def _append(self, key: Key) -> int:
-        profile, gpus, weight, reference, allowed, needs = key
+        profile, gpus, weight, reference, allowed, needs, priority = key
         base = self._configure(profile, gpus, needs)
         true = self._speeds(key, base)
         belief = "" if self._beliefs is None else reference or ""
@@ -245,6 +257,7 @@ class ClassTable:
             allowed=(*old.allowed, allowed),
             needs=(*old.needs, needs),
             bound=self._bound(old, gpus, needs),
+            priority=_with_priority(old, priority),
             truth=None if old.truth is None else _with_row(old.truth, true),
             beliefs=(*old.beliefs, belief),
         )
@@ -260,7 +273,7 @@ class ClassTable:
 
     def _speeds(self, key: Key, base: list[float]) -> Speeds:
         """The rates of a class by type, as the catalogue has them."""
-        profile, gpus, _, _, allowed, needs = key
+        profile, gpus, _, _, allowed, needs, _ = key
         if needs and self._cluster is not None:
             able = types_that_hold(self._cluster, gpus, needs)
             base = [part if held else 0.0 for part, held in zip(base, able, strict=True)]
@@ -273,7 +286,7 @@ class ClassTable:
 
     def _believed(self, key: Key, base: list[float]) -> Speeds:
         """The rates that a class is taken to have; it can run where it really can."""
-        profile, gpus, _, belief, _, _ = key
+        profile, gpus, _, belief, *_ = key
         assert self._beliefs is not None  # somebody had that belief
         true = self._speeds(key, base)
         throughput = true.throughput.copy()
@@ -320,15 +333,23 @@ class ClassTable:
 
 _COLUMNS = (
     "profile", "gpus", "weight", "throughput", "spread", "spreading_costs", "step_s", "best_step_s", "runs_on",
-    "allowed", "needs", "bound", "truth", "beliefs",
+    "allowed", "needs", "bound", "priority", "truth", "beliefs",
 )  # fmt: skip
 
 
 def _plain_key(key: Key) -> list[Any]:
-    """What makes a class; needs only where there are some."""
-    *first, allowed, needs = key
-    asked = [[needs.cpus, needs.memory_gb, list(needs.labels)]] if needs else []
-    return [*first, list(allowed), *asked]
+    """What makes a class; needs and priority only where there are some."""
+    *first, allowed, needs, priority = key
+    asked = [[needs.cpus, needs.memory_gb, list(needs.labels)]] if needs or priority else []
+    return [*first, list(allowed), *asked, *([priority] if priority else [])]
+
+
+def _with_priority(old: Classes, priority: int) -> IntArray | None:
+    """Priorities of before and that of one more class; None as long as all are 0."""
+    if old.priority is None and priority == 0:
+        return None
+    before = np.zeros(len(old), dtype=np.int64) if old.priority is None else old.priority
+    return frozen(np.append(before, priority))
 
 
 def _needs_of(cpus: Any, memory_gb: Any, labels: Any) -> Needs:

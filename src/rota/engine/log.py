@@ -189,6 +189,8 @@ def _optional_fields(jobs: Jobs) -> dict[str, Any]:
         fields |= {name: column for name, column in asked.items() if any(value is not None for value in column)}
     if jobs.labels is not None:
         fields["labels"] = [list(labels) for labels in jobs.labels.all_sets()]
+    if jobs.priority is not None:
+        fields["priority"] = jobs.priority.tolist()
     if jobs.names is not None:
         fields["names"] = jobs.names.tolist()
     return fields
@@ -319,6 +321,7 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
         tenants=tuple(fields["tenants"]),
         requests=_requests(fields, len(columns["profile"])),
         labels=labels_of(fields.get("labels")),
+        priority=_ints(fields["priority"]) if "priority" in fields else None,
         gpu_types=gpu_types(len(columns["profile"]), fields.get("allowed_types")),
         names=np.array([*fields["names"], None], dtype=object)[:-1] if "names" in fields else None,
         **columns,

@@ -35,6 +35,7 @@ from rota.core.events import (
     SolveFailed,
     SpeedsLearned,
 )
+from rota.core.job_spec import HIGHEST_PRIORITY
 from rota.core.jobs import Jobs
 from rota.core.placement import Placement
 
@@ -230,8 +231,11 @@ def _check_jobs(jobs: Jobs) -> None:
 
 
 def _check_needs(jobs: Jobs) -> None:
-    """CPUs, memory and labels that jobs ask for."""
+    """CPUs, memory and labels that jobs ask for, and their priority."""
     count = len(jobs)
+    if jobs.priority is not None:
+        _length("priority", jobs.priority, count)
+        _within("priority", jobs.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
     if jobs.requests is not None:
         for name, column in (("cpus", jobs.requests.cpus), ("memory_gb", jobs.requests.memory_gb)):
             _length(name, column, count)

@@ -131,6 +131,7 @@ def _rows(classes: Classes, rows: IntArray, weight: FloatArray) -> Classes:
         allowed=tuple(classes.allowed[row] for row in rows.tolist()) if classes.allowed else (),
         needs=tuple(classes.needs[row] for row in rows.tolist()) if classes.needs else (),
         bound=None if classes.bound is None else classes.bound[rows],
+        priority=None if classes.priority is None else classes.priority[rows],
     )
 
 

@@ -1,6 +1,7 @@
 """What jobs ask for beside GPUs, in a scheduler with its real engine."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from engine_harness import EngineHarness
@@ -10,7 +11,11 @@ from rota.core.job_spec import spec_from
 from rota.core.lifecycle import JobPhase
 from rota.core.needs import Needs
 from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
+from rota.deploy.server.control import _check_priority
+from rota.deploy.tenants import read_tenants
 
+USER = SimpleNamespace(name="user", tenant="vision", admin=False, node=None)
+ADMIN = SimpleNamespace(name="operator", tenant="", admin=True, node=None)
 MECHANISMS = ["proportional", "tune", "greedy", "strided"]
 
 
@@ -214,3 +219,80 @@ def test_a_server_with_labels_that_cannot_be_is_refused():
 
     with pytest.raises(ConfigError, match=r"node 'a': label 'zone' is not NAME=VALUE"):
         harness.join("a", labels=("zone",))
+
+
+# Priorities
+
+
+def test_a_job_of_higher_priority_preempts_at_the_next_round():
+    harness = EngineHarness(policy="las", mechanism="proportional")
+    harness.join("a", gpus=2)
+    low = [harness.submit(profile="res18", preemptible="yes") for _ in range(2)]
+    harness.round()
+    assert all(parts_of(harness, number) for number in low)
+    high = harness.submit(profile="res18", gpus=2, priority=5)
+    for _ in range(3):
+        harness.round()
+
+    assert parts_of(harness, high)
+    assert not any(parts_of(harness, number) for number in low)
+
+
+def test_a_job_that_may_not_be_preempted_is_not():
+    harness = EngineHarness(policy="las", mechanism="proportional")
+    harness.join("a", gpus=1)
+    low = harness.submit(profile="res18", preemptible="no")
+    harness.round()
+    high = harness.submit(profile="res18", priority=1000)
+    for _ in range(3):
+        harness.round()
+
+    assert parts_of(harness, low)
+    assert not parts_of(harness, high)
+
+
+@pytest.mark.parametrize("policy", ["las", "max-min-fairness-perf"])
+def test_priorities_survive_a_restart(policy):
+    harness = EngineHarness(policy=policy, mechanism="proportional", profiles="gavel")
+    harness.join("a", gpus=1)
+    low = harness.submit(profile=LM, preemptible="yes", priority=-1)
+    high = harness.submit(profile=LM, preemptible="yes", priority=3)
+    harness.round()
+
+    again = harness.restarted()
+    again.round()
+
+    view = again.recovered.state.view(again.now())
+    assert view.priority.tolist() == [-1, 3]
+    assert parts_of(again, high)
+    assert not parts_of(again, low)
+
+
+@pytest.mark.parametrize("priority", [1001, -1001, 2**40, 1.5, True, "high"])
+def test_priorities_that_cannot_be_are_refused(priority):
+    with pytest.raises(ConfigError, match="priority is"):
+        spec_from({"emulated": True, "steps": 10, "profile": LM, "priority": priority})
+
+
+def test_the_operator_bounds_priorities_by_tenant(tmp_path):
+    path = tmp_path / "tenants.toml"
+    path.write_text("[default]\nmax_priority = 0\n[tenants.vision]\nmax_priority = 5\n", encoding="utf-8")
+    tenants = read_tenants(path)
+    job = {"emulated": True, "steps": 10, "profile": LM}
+
+    for tenant, priority in (("vision", 5), ("other", 0), ("other", -7)):
+        _check_priority(spec_from({**job, "tenant": tenant, "priority": priority}), USER, tenants)
+    _check_priority(spec_from({**job, "tenant": "other", "priority": 900}), ADMIN, tenants)
+
+    for tenant, priority, most in (("vision", 6, 5), ("other", 1, 0)):
+        with pytest.raises(ConfigError, match=f"priority {priority} is above {most}, the highest for jobs of tenant"):
+            _check_priority(spec_from({**job, "tenant": tenant, "priority": priority}), USER, tenants)
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "true", '"high"', "nan"])
+def test_a_bound_of_priorities_that_cannot_be_is_refused(tmp_path, value):
+    path = tmp_path / "tenants.toml"
+    path.write_text(f"[default]\nmax_priority = {value}\n", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="default: max_priority is"):
+        read_tenants(path)

@@ -99,3 +99,23 @@ def test_an_anonymous_trace_has_no_labels(tmp_path):
 
     assert anonymize(jobs).labels is None
     assert np.isnan(jobs.requests.cpus).all()
+
+
+def test_priorities_of_a_trace_are_read_and_written(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"arrival_s,profile,gpus,steps,priority\n0,{LM},1,1000,5\n1,{LM},1,1000,\n2,{LM},1,1000,-2\n")
+
+    jobs = workloads.read_trace(str(path))
+    (tmp_path / "again.csv").write_text("".join(formats.create("csv").write(jobs, exact=True)))
+
+    assert jobs.priority.tolist() == [5, 0, -2]
+    assert workloads.read_trace(str(tmp_path / "again.csv")).priority.tolist() == [5, 0, -2]
+
+
+@pytest.mark.parametrize("text", ["high", "1.5", "1001", "-1001", "9" * 30, "nan", "--5"])
+def test_a_priority_that_cannot_be_is_refused_with_its_line(tmp_path, text):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"arrival_s,profile,gpus,steps,priority\n0,{LM},1,1000,5\n1,{LM},1,1000,{text}\n")
+
+    with pytest.raises(TraceError, match=r"jobs\.csv:3.*is not a priority"):
+        workloads.read_trace(str(path))

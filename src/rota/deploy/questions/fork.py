@@ -251,5 +251,6 @@ def jobs_table(rows: list[Mapping[str, Any]]) -> Jobs:
         tenant_names=[str(row["tenant"]) for row in rows],
         requests=requests_of(kinds),
         labels=[kind.needs.labels for kind in kinds],
+        priority=[int(row.get("priority", 0)) for row in rows],
         allowed_types=[kind.types for kind in kinds],
     )

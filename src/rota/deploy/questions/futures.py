@@ -37,6 +37,7 @@ class Submission:
     tenant: str
     kind: JobKind
     """Where it can run."""
+    priority: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ def history_of(jobs: Iterable[Job]) -> History:
             weight=job.spec.weight,
             tenant=job.tenant,
             kind=kind_of(job.spec),
+            priority=job.spec.priority,
         )
         for job in newest
     )
@@ -98,6 +100,7 @@ def arrivals(history: History, now: float, until: float, seed: int) -> Jobs:
                 "weight": like.weight,
                 "tenant": like.tenant,
                 "kind": like.kind,
+                "priority": like.priority,
             }
         )
         at += draw.choice(gaps)

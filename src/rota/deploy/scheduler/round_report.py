@@ -260,5 +260,6 @@ def _table(jobs: list[Job]) -> Jobs:
         tenant_names=[job.tenant for job in jobs],
         requests=requests_of(kinds),
         labels=[kind.needs.labels for kind in kinds],
+        priority=[job.spec.priority for job in jobs],
         allowed_types=[kind.types for kind in kinds],
     )

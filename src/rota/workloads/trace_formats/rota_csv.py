@@ -5,7 +5,7 @@ names, else on the reference type of the catalogue) instead of steps, or of both
 profile is replayed as recorded. Optional: job_id (its name in results; jobs are numbered in order of
 arrival), weight, slo (multiple of the duration, empty or -1 for none), tenant, gpu_types (those on
 which the job may run, `a100|h100`, or may not, `!k80`; empty: any), recorded_on; labels (of its
-servers, `zone=a|disk=ssd`); cpus and memory_gb (of the whole job,
+servers, `zone=a|disk=ssd`); priority (a whole number, higher ones first); cpus and memory_gb (of the whole job,
 which it never goes below); min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
 working_directory, steps_argument, needs_data_dir. Other columns are ignored. With duration_s but no
 steps, total_steps is NaN until `with_durations` fills it in. For a file with other names of columns
@@ -25,6 +25,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError, TraceError
 from rota.core.gpu_types import TypeSet
+from rota.core.job_spec import HIGHEST_PRIORITY
 from rota.core.jobs import RECORDED, RECORDED_RATE, REQUESTS, Jobs, Launch, Requests, table
 from rota.core.labels import checked_labels
 from rota.core.needs import LabelSet
@@ -41,7 +42,7 @@ LINE_ENDS = "\n\r\0"
 """Not quoted by every Python's csv module."""
 AMOUNTS = ("steps", "duration_s")
 LAUNCH = ("command", "working_directory", "steps_argument", "needs_data_dir")
-COLUMNS = (*USUAL, *AMOUNTS, "job_id", "weight", "slo", "tenant", *TYPES, "labels", *REQUESTS, *LAUNCH)
+COLUMNS = (*USUAL, *AMOUNTS, "job_id", "weight", "slo", "tenant", *TYPES, "labels", "priority", *REQUESTS, *LAUNCH)
 
 
 @formats.register("csv")
@@ -101,6 +102,7 @@ def from_rows(rows: TraceRows, reference: str | None, types: TypeRules) -> Jobs:
         launch=_launches(rows),
         requests=_requests(rows),
         labels=_labels(rows),
+        priority=_priorities(rows),
         allowed_types=allowed,
         recorded_on=recorded,
         names=_names(rows),
@@ -189,6 +191,21 @@ def _labels(rows: TraceRows) -> list[LabelSet] | None:
     return found
 
 
+def _priorities(rows: TraceRows) -> list[int] | None:
+    if "priority" not in rows.cells:
+        return None
+    found: list[int] = []
+    for cell, line in zip(rows.cells["priority"], rows.lines, strict=True):
+        text = cell.strip() or "0"
+        good = text.removeprefix("-").isascii() and text.removeprefix("-").isdecimal() and len(text) < 6
+        if not good or abs(int(text)) > HIGHEST_PRIORITY:
+            fix = f"give a whole number from -{HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}, or nothing"
+            rows.problems.error(line, f"{cell[:40]!r} is not a priority", fix, "priority", cell)
+            text = "0"
+        found.append(int(text))
+    return found
+
+
 def _launches(rows: TraceRows) -> list[Launch] | None:
     if not any(column in rows.cells for column in LAUNCH):
         return None
@@ -220,6 +237,8 @@ def text_columns(jobs: Jobs) -> dict[str, list[str]]:
         kept |= {name: column for name, column in asked.items() if any(column)}
     if jobs.labels is not None:
         kept["labels"] = [SEPARATOR.join(labels) for labels in jobs.labels.all_sets()]
+    if jobs.priority is not None:
+        kept["priority"] = [str(priority) for priority in jobs.priority.tolist()]
     return kept | _type_columns(jobs) | _launch_columns(jobs)
 
 

@@ -33,6 +33,7 @@ from rota.engine.loop import Engine
 from rota.engine.sense import Checks
 from rota.engine.state import State
 from rota.mechanisms.registry import ComposedMechanism, build, mechanisms
+from rota.policies.levels import ByPriority
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
 from rota.profiles.settings import estimated
@@ -85,9 +86,9 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     rules = make_rules(request.rules, request.round_s, request.rule_settings)
     cluster = _asked_cluster(request, rules, speeds, () if table is None else table.profiles)
     source = make_source(request, table, cluster, speeds)
-    policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
+    policy = by_priority(make_policy(request.policy, request.policy_settings, request.seed, rules), table)
     name = request.mechanism or rules.mechanism
-    mechanism = _make_mechanism(request, name, rules)
+    mechanism = _make_mechanism(request, name, rules, table)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
     watch = _make_watch(request, metrics, _waiting(name, mechanism, cluster), state, endless=source.endless)
@@ -179,10 +180,11 @@ def _make_watch(request: Request, metrics: Metrics, waiting: Waiting | None, sta
     return watch
 
 
-def _make_mechanism(request: Request, name: str, rules: Rules) -> ComposedMechanism:
-    """The mechanism of that name; slots are worked out in full if there is a log to write them to."""
+def _make_mechanism(request: Request, name: str, rules: Rules, table: Jobs | None) -> ComposedMechanism:
+    """The mechanism of that name; slots are worked out in full for a log, and where jobs need certain servers."""
     settings = dict(request.mechanism_settings or {})
-    return build(name, rules, request.seed, settings, watched=request.events is not None)
+    needs = rules.enforce_requests and table is not None and table.has_needs and any(table.needs())
+    return build(name, rules, request.seed, settings, watched=request.events is not None or needs)
 
 
 def _observers(metrics: Metrics, watch: Watch, log: EventLog | None) -> list[Observer]:
@@ -286,6 +288,11 @@ def make_policy(given: GivenPolicy, settings: Settings | None, seed: int, rules:
     if not isinstance(given, str) or not policies.entry(given).built_in:
         policy = CheckedPolicy(policy)
     return FewestRoundsFirst(policy, rules.round_s) if rules.fewest_rounds_first else policy
+
+
+def by_priority(policy: Policy, table: Jobs | None) -> Policy:
+    """The policy with priorities before it, if some job has one; a generator makes none."""
+    return policy if table is None or table.priority is None else ByPriority(policy)
 
 
 def priced(cluster: Cluster, rules: Rules) -> Cluster:

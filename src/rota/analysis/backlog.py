@@ -123,8 +123,10 @@ class Backlog:
         best: FloatArray = classes.value.throughput.max(axis=1)
         if len(classes) != self._classes:
             self._classes = len(classes)
-            pairs = zip(classes.keys(), best.tolist(), strict=True)
-            self._best = {(*key[:2], key[4]): rate for key, rate in pairs}
+            self._best = {}
+            for key, rate in zip(classes.keys(), best.tolist(), strict=True):
+                kind = (*key[:2], key[4])
+                self._best[kind] = max(rate, self._best.get(kind, 0.0))
         return best
 
     def _count(self, jobs: Jobs, first: IntArray) -> None:

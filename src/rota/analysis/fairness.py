@@ -22,7 +22,7 @@ from rota.analysis.job_table import FINISHED, REJECTED, JobTable
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.cluster import Cluster
 from rota.core.errors import RotaError
-from rota.core.gpu_types import TypeSet
+from rota.core.gpu_types import TypeSet, permits
 from rota.core.ports import Throughputs, on_servers
 
 UNFAIR_BEYOND = 0.05
@@ -122,7 +122,7 @@ def _rates(
 
 def _may_run_on(sets: list[TypeSet], cluster: Cluster) -> BoolArray:
     """[set, T] whether the types of the cluster are among those on which a job may run."""
-    return np.array([[not types or t in types for t in cluster.types] for types in sets], dtype=np.bool_)
+    return np.array([[permits(types, t) for t in cluster.types] for types in sets], dtype=np.bool_)
 
 
 def _rate(speeds: Throughputs, profile: str, gpus: int, type_: str) -> float:

@@ -68,6 +68,13 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option("--network-gbps", type=_AMOUNT, help="Bandwidth of the network in Gb/s.")
 @click.option("--rack", default="", metavar="NAME", help="Rack in which the server stands.")
 @click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Label of the server, e.g. zone=a: jobs may ask for servers that have it; repeatable.",
+)
+@click.option(
     "--host",
     metavar="IP[:PORT]",
     help="Address at which ranks of a job find this machine (default: the one by which it reaches the scheduler).",

@@ -20,7 +20,6 @@ from rota.cli.run_options import (
 from rota.cli.standard_output import check_outputs, people_aside
 
 if TYPE_CHECKING:
-    from rota.core.jobs import Jobs
     from rota.deploy.fidelity import Fidelity
 
 EXAMPLES = """
@@ -131,7 +130,7 @@ def _run(trace: str, options: dict[str, Any]) -> Fidelity:
     )
     jobs = jobs if options["limit"] is None else jobs.rows(0, min(options["limit"], len(jobs)))
     shorter = np.maximum(1.0, np.round(jobs.total_steps / options["steps_divided_by"]))
-    jobs = _anywhere(dataclasses.replace(jobs, total_steps=shorter))
+    jobs = dataclasses.replace(jobs, total_steps=shorter)
     cluster = clusters.load(options["cluster"])
     same = {
         name: options[name]
@@ -151,20 +150,6 @@ def _run(trace: str, options: dict[str, Any]) -> Fidelity:
     wall = simulated.summary["makespan_s"] / options["time_scale"]
     with _bar(f"emulating {len(jobs)} jobs for about {wall:,.0f} s", len(jobs)) as progress:
         return compare(jobs, simulated, cluster, emulated, progress)
-
-
-def _anywhere(jobs: Jobs) -> Jobs:
-    """The jobs on any type of GPU in both runs, since a live cluster knows nothing else."""
-    import dataclasses
-
-    from rota.cli.submit_trace import tell_types
-    from rota.core.gpu_types import gpu_types
-    from rota.deploy.trace_runs import bound_to_types
-
-    tell_types(bound_to_types(jobs))
-    if jobs.gpu_types is None:
-        return jobs
-    return dataclasses.replace(jobs, gpu_types=gpu_types(len(jobs), None, jobs.gpu_types.recorded_names()))
 
 
 @contextlib.contextmanager

@@ -171,10 +171,27 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
     rows = []
     asked = [f"{spec.cpus:g} CPUs"] if spec.cpus else []
     asked += [f"{spec.memory_gb:g} GB"] if spec.memory_gb else []
+    asked += [f"on {' or '.join(spec.types)}"] if spec.types else []
+    asked += [f"not on {' or '.join(spec.exclude_types)}"] if spec.exclude_types else []
+    asked += [f"servers with {', '.join(spec.labels)}"] if spec.labels else []
     if asked:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:
         rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    rows += _queueing(info)
+    if spec.deadline_s:
+        rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
+    if spec.weight and spec.weight != 1:
+        rows.append(("weight", f"{spec.weight:g}"))
+    if info.exit_code:
+        rows.append(("exit code", str(info.exit_code)))
+    return rows
+
+
+def _queueing(info: Any) -> list[tuple[str, str]]:
+    """What was said about when it starts and how long it runs."""
+    spec = info.spec
+    rows = []
     if spec.time_limit_s:
         rows.append(("time limit", f"{spec.time_limit_s:,.0f} s; ran {info.ran_s:,.0f} s"))
     if info.held_by:
@@ -182,12 +199,8 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
     for word, numbers in (("after", spec.after), ("after any", spec.after_any)):
         if numbers:
             rows.append((word, ", ".join(str(number) for number in numbers)))
-    if spec.deadline_s:
-        rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
-    if spec.weight and spec.weight != 1:
-        rows.append(("weight", f"{spec.weight:g}"))
-    if info.exit_code:
-        rows.append(("exit code", str(info.exit_code)))
+    if spec.priority:
+        rows.append(("priority", f"{spec.priority}"))
     return rows
 
 

@@ -69,4 +69,5 @@ def fields(node: Any) -> dict[str, Any]:
     """A server as plain values."""
     names = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "emulated",
              "limits", "lateness_s", "host", "remark")  # fmt: skip
-    return {**{name: getattr(node, name) for name in names}, "jobs": list(node.jobs)}
+    lists = {"labels": list(node.labels), "jobs": list(node.jobs)}
+    return {**{name: getattr(node, name) for name in names}, **lists}

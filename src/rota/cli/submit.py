@@ -48,8 +48,8 @@ A file has a table per job:
   steps = 20000
   command = "python train.py"    # or a list of words, or emulated = true
   env = { SEED = "1" }
-Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
-max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
+Other keys: tenant, weight, priority, deadline, cpus, memory_gb, types, exclude_types and
+labels (lists of texts), image, cwd, ranks, max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
 least_turn, save_grace, array, after and after_any (names of jobs of the file, or
 numbers of jobs), hold, time_limit, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
@@ -62,6 +62,11 @@ def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) ->
         return None if value is None else duration_s(value)
     except ConfigError as error:
         raise click.BadParameter(str(error), param=param) from error
+
+
+def _names(_context: click.Context, _option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Names between commas."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
 @click.command("submit", epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -88,12 +93,37 @@ def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--cpus",
     type=_AMOUNT,
-    help="CPUs that the job asks for; shown with it, but not used for placing it yet.",
+    help="CPUs of the whole job that it never goes below.",
 )
 @click.option(
     "--memory-gb",
     type=_AMOUNT,
-    help="Memory in GB (10^9 bytes) that the job asks for; shown, but not used for placing it yet.",
+    help="Memory of the whole job in GB (10^9 bytes) that it never goes below.",
+)
+@click.option(
+    "--priority",
+    type=int,
+    metavar="N",
+    help="Priority of the job: higher ones come first and may preempt lower ones (default: 0, bounded per tenant).",
+)
+@click.option(
+    "--types",
+    metavar="TYPE,...",
+    callback=_names,
+    help="Types of GPU on which the job may run, e.g. v100,a100 (default: any).",
+)
+@click.option(
+    "--exclude-types",
+    metavar="TYPE,...",
+    callback=_names,
+    help="Types of GPU on which the job may not run.",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Label that all servers of the job must have, e.g. zone=a (rota agent --label); repeatable.",
 )
 @click.option("--image", metavar="NAME", help="Container image in which the command runs.")
 @settings_option("--env", "env", "Environment variable of the job; lists show its name only")

@@ -96,7 +96,6 @@ def command(
         scale = _scale(status, time_scale)
         runs.check_tenants([tenant] if tenant else runs.tenants_of(jobs), status)
         _tell_elastic(runs.elastic(jobs))
-        tell_types(runs.bound_to_types(jobs))
         _tell_arrays(needs_deploy("rota.deploy.trace_arrays").without_limits(jobs))
         try:
             with _bar("submitting", len(jobs)) as tell:
@@ -146,13 +145,6 @@ def _tell_arrays(count: int) -> None:
     if count:
         which = "1 job is" if count == 1 else f"{count:,} jobs are"
         click.echo(f"rota: {which} in arrays of different jobs, which are submitted without their limit", err=True)
-
-
-def tell_types(count: int) -> None:
-    """Say that a live cluster gives jobs GPUs of any type."""
-    if count:
-        which = "1 job" if count == 1 else f"{count:,} jobs"
-        click.echo(f"rota: {which} may run on some types of GPU only; on a live cluster they run on any", err=True)
 
 
 def _scale(status: Any, asked: float | None) -> float:

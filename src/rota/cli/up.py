@@ -63,7 +63,7 @@ _KEPT = (
     "servers",
     multiple=True,
     metavar="TYPE=GPUS",
-    help="One or several servers; repeatable.",
+    help="One or several servers, e.g. v100=4:cpus=24:memory=256:label=zone=a; repeatable.",
 )
 @click.option("--emulate", is_flag=True, help="Emulate the GPUs.")
 @click.option(

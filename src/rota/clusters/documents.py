@@ -10,6 +10,7 @@ memory_gb = 256
 storage_mbps = 500
 network_gbps = 25
 rack = "rack0"
+labels = ["zone=a"]          # jobs may ask for servers that have them
 [[accelerator]]              # optional; data/accelerators.toml has what is known of common types
 name = "v100"
 memory_gb = 16               # left out: unknown
@@ -27,13 +28,14 @@ from typing import Any, TypeAlias
 
 from rota.core.cluster import MOST_SERVERS, AcceleratorType, Resources, Server, too_many_servers
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.labels import checked_labels
 from rota.core.parsing import parse_toml
 
 Document: TypeAlias = Mapping[str, Any]
 
 DATA = Path(__file__).parent / "data"
 TOP_KEYS = ("name", "server", "accelerator")
-SERVER_KEYS = ("type", "count", "gpus", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack")
+SERVER_KEYS = ("type", "count", "gpus", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "labels")
 ACCELERATOR_KEYS = ("name", "memory_gb", "hourly_price", "source")
 MOST = 10**7
 """Of GPUs in a server: more is a slip of the keyboard."""
@@ -67,6 +69,7 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
             *(_amount(entry, key, place) for key in ("cpus", "memory_gb", "storage_mbps", "network_gbps")),
         )
         rack = _text(entry, "rack", place) if "rack" in entry else "rack0"
+        labels = checked_labels(_texts(entry, "labels", place), place)
         count = _whole(entry, "count", place) if "count" in entry else 1
         if len(servers) + count > MOST_SERVERS:
             raise ConfigError(f"{place}: count = {count} makes {too_many_servers()}")
@@ -77,6 +80,7 @@ def servers_in(document: Document, path: str) -> tuple[Server, ...]:
                     type=gpu_type,
                     capacity=capacity,
                     rack=rack,
+                    labels=labels,
                 )
             )
             numbers[gpu_type] += 1
@@ -124,6 +128,13 @@ def _text(entry: Document, key: str, place: str) -> str:
         shown = "is missing" if key not in entry else f"= {value!r} is not a text"
         raise ConfigError(f'{place}: {key} {shown}; give e.g. {key} = "v100"')
     return value.strip()
+
+
+def _texts(entry: Document, key: str, place: str) -> list[str]:
+    value = entry.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise ConfigError(f'{place}: {key} = {value!r} is not a list of texts; give e.g. {key} = ["zone=a"]')
+    return value
 
 
 def _whole(entry: Document, key: str, place: str) -> int:

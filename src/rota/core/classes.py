@@ -1,4 +1,4 @@
-"""Job classes: jobs with the same (profile, GPUs, weight, reference, allowed types) share one row of rates.
+"""Job classes: jobs with the same (profile, GPUs, weight, reference, allowed types, needs) share one row of rates.
 
 They are interchangeable in a linear program, so a view holds their rates once and points into this table. It is a
 value: a class that arrives later is in another one (`engine/classes.py` makes them). Class numbers stay the same as
@@ -13,6 +13,7 @@ from typing import Protocol
 from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.configurations import Configurations
 from rota.core.gpu_types import TypeSet
+from rota.core.needs import Needs
 
 
 class PairTable(Protocol):
@@ -68,6 +69,13 @@ class Classes:
     """Types on which jobs of a class may run, empty: any. The rates on all others are 0."""
     truth: Speeds | None = None
     """How fast jobs really are, where a scheduler has to find that out; None: as it is said above."""
+    needs: tuple[Needs, ...] = ()
+    """[C] CPUs, memory and labels that jobs of a class need; the rates are 0 on types that never have them."""
+    bound: BoolArray | None = None
+    """[C, T] whether a job of the class needs more of its servers than their proportional share, or certain servers;
+    None if that is so nowhere."""
+    priority: IntArray | None = None
+    """[C] priority of jobs of a class, higher ones first; None if it is 0 for all."""
     beliefs: tuple[str, ...] = ()
     """[C] what was believed of jobs of a class when they came (`core.ports.Beliefs`); empty where nothing is."""
 

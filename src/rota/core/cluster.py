@@ -80,6 +80,8 @@ class Server:
     type: str
     capacity: Resources
     rack: str = "rack0"
+    labels: tuple[str, ...] = ()
+    """Like `zone=a`, alphabetical: jobs may ask for servers that have them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +221,8 @@ LARGEST_AMOUNT = 1e15
 
 def cluster_from(fields: Mapping[str, Any]) -> Cluster:
     """The cluster of a description. Raises KeyError, TypeError or ValueError (or ConfigError) if it is none."""
-    servers = tuple(_server(*s) for s in fields["servers"])
+    labels = fields.get("labels", {})
+    servers = tuple(_with_labels(_server(*s), labels) for s in fields["servers"])
     known = tuple(_accelerator(n, m, p) for n, m, p in fields["accelerators"])
     order = tuple(_text(name) for name in fields.get("types", ()))
     return Cluster(name=_text(fields["name"]), servers=servers, accelerators=known, type_order=order)
@@ -231,6 +234,11 @@ def _server(name: Any, gpu_type: Any, gpus: Any, *rest: Any) -> Server:
         raise ValueError(f"server {name!r:.40} has no number of GPUs from 0 to {MOST_GPUS}")
     capacity = Resources(gpus, *(_amount(value) for value in beside))
     return Server(id=_text(name), type=_text(gpu_type), capacity=capacity, rack=_text(rack))
+
+
+def _with_labels(server: Server, labels: Mapping[str, Any]) -> Server:
+    texts = labels.get(server.id, ())
+    return replace(server, labels=tuple(sorted(_text(label) for label in texts))) if texts else server
 
 
 def _accelerator(name: Any, memory_gb: Any, hourly_price: Any) -> AcceleratorType:
@@ -256,11 +264,13 @@ def _amounts(capacity: Resources) -> tuple[float, ...]:
 
 
 def cluster_fields(cluster: Cluster) -> dict[str, Any]:
-    """A cluster as plain values; the order of types only where it is not that of their names."""
+    """A cluster as plain values; the order of types only where it is not that of their names, labels where some are."""
     alphabetical = list(cluster.types) == sorted(cluster.types)
+    labels = {server.id: list(server.labels) for server in cluster.servers if server.labels}
     return {
         "name": cluster.name,
         "servers": [[s.id, s.type, *_amounts(s.capacity), s.rack] for s in cluster.servers],
         "accelerators": [list(astuple(a)) for a in cluster.accelerators],
         **({} if alphabetical else {"types": list(cluster.types)}),
+        **({"labels": labels} if labels else {}),
     }

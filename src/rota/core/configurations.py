@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ProfileMissing
+from rota.core.needs import NOTHING, Needs
 from rota.core.sensitivity import Sensitivity
 from rota.core.tolerance import TOLERANCE
 
@@ -84,6 +85,8 @@ class Configurations:
     """Whether some class gains by more than its proportional share, or can do with less."""
     by_class: tuple[tuple[Measured | None, ...], ...]
     """[C][T] what was measured; None for a class that does not care, or cannot run."""
+    needs: tuple[Needs, ...] = ()
+    """By class: CPUs and memory that none of its configurations goes below."""
     _choices: dict[tuple[int, int], tuple[Holding, ...]] = field(default_factory=dict, repr=False)
     """Answers of `choices` that were worked out before; they depend on the class and the type alone."""
 
@@ -107,7 +110,19 @@ class Configurations:
         others may have them.
         """
         fair = self.holding(int(self.fair[group, gpu_type]))
-        return within_share(self.by_class[group][gpu_type], self.gpus[group], fair, wish, two_valued=self.two_valued)
+        measured = self.by_class[group][gpu_type]
+        gpus = self.gpus[group]
+        return self.at_least(group, gpu_type, within_share(measured, gpus, fair, wish, two_valued=self.two_valued))
+
+    def at_least(self, group: int, gpu_type: int, holding: Holding) -> Holding:
+        """A holding with no less than the class needs; the holding itself where it has that."""
+        needs = self.needs[group] if self.needs else NOTHING
+        return raised(self.by_class[group][gpu_type], self.gpus[group], holding, needs)
+
+    def suffices(self, group: int, cpus: float, memory_gb: float) -> bool:
+        """Whether so many CPUs and GB are no less than the class needs."""
+        needs = self.needs[group] if self.needs else NOTHING
+        return cpus >= needs.cpus - TOLERANCE and memory_gb >= needs.memory_gb - TOLERANCE
 
     def choices(self, group: int, gpu_type: int) -> tuple[Holding, ...]:
         """What a policy may choose from: no slower than the proportional share, none worse in every respect.
@@ -129,7 +144,7 @@ class Configurations:
         measured = self.by_class[group][gpu_type]
         if measured is not None and not self.two_valued:
             for amounts in self._grid(group, gpu_type, measured.sensitivity):
-                if amounts not in tried:
+                if amounts not in tried and self.suffices(group, *amounts):
                     with contextlib.suppress(ProfileMissing):
                         tried[amounts] = self.speed_of(group, gpu_type, *amounts)
         kept: list[tuple[float, float]] = []
@@ -156,6 +171,18 @@ def relative_speed(measured: Measured | None, gpus: int, cpus: float, memory_gb:
     if measured is None:
         return 1.0
     return measured.sensitivity.at(cpus / gpus, memory_gb / gpus) / measured.base
+
+
+def raised(measured: Measured | None, gpus: int, holding: Holding, needs: Needs) -> Holding:
+    """A holding with no less than these needs; a raised one is taken to be no slower where nobody measured it."""
+    cpus = max(holding.cpus, needs.cpus)
+    memory = max(holding.memory_gb, needs.memory_gb)
+    if (cpus, memory) == (holding.cpus, holding.memory_gb):
+        return holding
+    speed = holding.speed
+    with contextlib.suppress(ProfileMissing):
+        speed = max(speed, relative_speed(measured, gpus, cpus, memory))
+    return Holding(cpus, memory, speed)
 
 
 def within_share(measured: Measured | None, gpus: int, fair: Holding, wish: Holding, *, two_valued: bool) -> Holding:

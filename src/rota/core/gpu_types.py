@@ -11,10 +11,30 @@ import numpy as np
 from rota.core.arrays import IntArray
 
 TypeSet: TypeAlias = tuple[str, ...]
-"""Types on which a job may run, alphabetical; empty: any."""
+"""Types on which a job may run, alphabetical; empty: any. `!k80` is one on which it may not."""
+NOT = "!"
 ANY: TypeSet = ()
+NOWHERE: TypeSet = ("",)
+"""A set with no type in it."""
 NOT_SAID = ""
 """Where a duration was recorded, if nobody says it."""
+
+
+def permits(allowed: TypeSet, gpu_type: str) -> bool:
+    """Whether jobs with such a set may run on a type: it is not excluded, and named if any is."""
+    if NOT + gpu_type in allowed:
+        return False
+    named = [name for name in allowed if not name.startswith(NOT)]
+    return not named or gpu_type in named
+
+
+def types_in_words(allowed: TypeSet) -> str:
+    """A set of types that is not empty, in words."""
+    named = [name for name in allowed if not name.startswith(NOT)]
+    excluded = [name.removeprefix(NOT) for name in allowed if name.startswith(NOT)]
+    words = [f"on {' or '.join(named)}"] if named else []
+    words += [f"not on {' or '.join(excluded)}"] if excluded else []
+    return ", ".join(words)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

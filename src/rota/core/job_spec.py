@@ -16,11 +16,14 @@ from typing import Any
 
 from rota.core.errors import ConfigError
 from rota.core.job_arrays import array_indices
+from rota.core.labels import checked_labels, checked_types
 
 MOST_GPUS = 65536
 LEAST_WEIGHT = 1e-3
 LARGEST_WEIGHT = 1e6
 """Weights of jobs beyond these make linear programs that no solver can tell apart from nonsense."""
+HIGHEST_PRIORITY = 1000
+"""The lowest is the same below 0."""
 DEFAULT_MAX_RESTARTS = 3
 """Attempts of a job that may fail before it is given up."""
 MOST_PREDECESSORS = 1_000
@@ -88,9 +91,17 @@ class JobSpec:
     batch: int = 0
     """Batch size of the whole job, with `model`."""
     cpus: float = 0.0
-    """CPUs that the whole job asks for; 0: nothing was said. The mechanism decides what it holds."""
+    """CPUs of the whole job that it never goes below; 0: nothing was said."""
     memory_gb: float = 0.0
-    """Memory in GB (10^9 bytes) that the whole job asks for; 0: nothing was said."""
+    """Memory of the whole job in GB (10^9 bytes) that it never goes below; 0: nothing was said."""
+    types: tuple[str, ...] = ()
+    """Types of GPU on which it may run; empty: any."""
+    exclude_types: tuple[str, ...] = ()
+    """Types of GPU on which it may not run."""
+    labels: tuple[str, ...] = ()
+    """Labels that all its servers must have, like `zone=a`."""
+    priority: int = 0
+    """Jobs with a higher one come first and may preempt it, under every policy."""
     ranks: RankLayout = RankLayout.SERVER
     mps: bool = False
     """Whether its processes share real GPUs with others through NVIDIA's MPS."""
@@ -271,6 +282,7 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
     "checkpoint_every_s": _FROM_ZERO,
     "hung_after_s": _FROM_ZERO,
     "batch": (0, 2**31 - 1, "give a number above 0, or leave it out"),
+    "priority": (-HIGHEST_PRIORITY, HIGHEST_PRIORITY, f"give a number from -{HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"),
     "cpus": _FROM_ZERO,
     "memory_gb": _FROM_ZERO,
     "least_turn_s": _FROM_ZERO,
@@ -289,8 +301,14 @@ def _check_range(label: str, name: str, value: Any) -> None:
 
 
 def _check_together(label: str, spec: JobSpec) -> None:
-    """What fields say about each other, and names of variables."""
+    """What fields say about each other, names of types, labels and variables."""
     _check_queueing(label, spec)
+    checked_labels(spec.labels, label)
+    types = checked_types(spec.types, "types", label)
+    excluded = checked_types(spec.exclude_types, "exclude_types", label)
+    both = sorted(set(types) & set(excluded))
+    if both:
+        raise ConfigError(f"{label}: {both[0]} is in types and in exclude_types; leave it out of one of them")
     for variable, value in spec.env.items():
         if not variable or "=" in variable or "\0" in variable:
             raise ConfigError(f"{label}: {variable!r} cannot be the name of an environment variable")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError
 from rota.core.gpu_types import ANY, GpuTypes, TypeSet, gpu_types
+from rota.core.needs import LabelSet, Needs
 from rota.core.queue_columns import QueueColumns
 
 RECORDED = "recorded"
@@ -36,12 +37,12 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Requests:
-    """What jobs ask for beside a number of GPUs (carried along, not used in simulation); NaN where nothing was said."""
+    """What jobs ask for beside a number of GPUs; NaN where nothing was said. Numbers of GPUs are carried along only."""
 
     cpus: FloatArray
-    """CPUs of the whole job."""
+    """CPUs of the whole job, which it never goes below."""
     memory_gb: FloatArray
-    """Main memory of the whole job, GB."""
+    """Main memory of the whole job, GB, which it never goes below."""
     min_gpus: FloatArray
     """The least number of GPUs with which the job may run."""
     max_gpus: FloatArray
@@ -63,6 +64,39 @@ REQUESTS = ("cpus", "memory_gb", "min_gpus", "max_gpus")
 def requests(count: int, **columns: FloatArray) -> Requests:
     """Requests of so many jobs, unknown but for the columns given."""
     return Requests(**{name: columns.get(name, np.full(count, np.nan)) for name in REQUESTS})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labels:
+    """Labels that all servers of a job must have. Sets are kept once and referred to by index."""
+
+    sets: tuple[LabelSet, ...]
+    which: IntArray
+    """Points into `sets`."""
+
+    def take(self, which: IntArray | slice) -> Labels:
+        """Those of some of the jobs."""
+        return Labels(sets=self.sets, which=self.which[which])
+
+    def all_sets(self) -> list[LabelSet]:
+        """One set per job."""
+        return [self.sets[i] for i in self.which.tolist()]
+
+
+def labels_of(asked: Sequence[Sequence[str]] | None) -> Labels | None:
+    """From one set per job; None if no job asks for any."""
+    sets = [tuple(sorted(set(labels))) for labels in asked or ()]
+    if not any(sets):
+        return None
+    known, which = intern(sets)
+    return Labels(sets=known, which=which)
+
+
+def priorities_of(priority: Sequence[int] | None) -> IntArray | None:
+    """Priorities as a column; None if all are 0, which need not be said."""
+    if priority is None or not any(priority):
+        return None
+    return np.array(priority, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +125,10 @@ class Jobs:
     requests: Requests | None = None
     gpu_types: GpuTypes | None = None
     """Where jobs may run and where their durations were recorded; None if nothing is said about any job."""
+    labels: Labels | None = None
+    """Labels of the servers on which jobs may run; None if no job asks for any."""
+    priority: IntArray | None = None
+    """Jobs with higher ones come first, under every policy; None: 0 for all."""
     names: NDArray[np.object_] | None = None
     """What a trace calls its jobs; None if that is only their number in order of arrival."""
     queue: QueueColumns | None = None
@@ -118,6 +156,10 @@ class Jobs:
             columns["requests"] = self.requests.take(slice(start, stop))
         if self.gpu_types is not None:
             columns["gpu_types"] = self.gpu_types.take(slice(start, stop))
+        if self.labels is not None:
+            columns["labels"] = self.labels.take(slice(start, stop))
+        if self.priority is not None:
+            columns["priority"] = self.priority[start:stop]
         if self.names is not None:
             columns["names"] = self.names[start:stop]
         if self.queue is not None:
@@ -147,6 +189,8 @@ class Jobs:
             launch=self.launch[which],
             requests=None if self.requests is None else self.requests.take(which),
             gpu_types=None if self.gpu_types is None else self.gpu_types.take(which),
+            labels=None if self.labels is None else self.labels.take(which),
+            priority=None if self.priority is None else self.priority[which],
             names=None if names is None else names[which],
             queue=None if self.queue is None else self.queue.take(which),
             beliefs=None if self.beliefs is None else tuple(self.beliefs[at] for at in which.tolist()),
@@ -166,6 +210,19 @@ class Jobs:
     def allowed_types(self) -> Sequence[TypeSet]:
         """The types on which each job may run; empty where any will do."""
         return [ANY] * len(self) if self.gpu_types is None else self.gpu_types.allowed_sets()
+
+    @property
+    def has_needs(self) -> bool:
+        """Whether jobs may need something of their servers beside GPUs."""
+        return self.requests is not None or self.labels is not None
+
+    def needs(self) -> list[Needs]:
+        """What each job needs of its servers beside GPUs."""
+        count = len(self)
+        cpus = [0.0] * count if self.requests is None else _amounts(self.requests.cpus)
+        memory = [0.0] * count if self.requests is None else _amounts(self.requests.memory_gb)
+        labels = [()] * count if self.labels is None else self.labels.all_sets()
+        return [Needs(c, m, wanted) for c, m, wanted in zip(cpus, memory, labels, strict=True)]
 
     def columns(self) -> dict[str, IntArray | FloatArray]:
         """The arrays by name, in the order of `COLUMNS`."""
@@ -201,6 +258,8 @@ def table(
     tenant_names: Sequence[str] | None = None,
     launch: Sequence[Launch] | None = None,
     requests: Requests | None = None,
+    labels: Sequence[Sequence[str]] | None = None,
+    priority: Sequence[int] | None = None,
     allowed_types: Sequence[Sequence[str]] | None = None,
     recorded_on: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
@@ -210,10 +269,18 @@ def table(
     """A table from one plain sequence per attribute; deadlines follow from slo x duration + arrival.
 
     `allowed_types` are the types of GPU on which a job may run (empty: any), `recorded_on` is the type on which its
-    duration was recorded (empty: the reference type of the catalogue). `names` are for results.
+    duration was recorded (empty: the reference type of the catalogue), `labels` are those of its servers. `names` are
+    for results.
     """
     count = len(profile_names)
-    said = {"allowed_types": allowed_types, "recorded_on": recorded_on, "names": names, "beliefs": beliefs}
+    said = {
+        "allowed_types": allowed_types,
+        "recorded_on": recorded_on,
+        "labels": labels,
+        "names": names,
+        "priority": priority,
+        "beliefs": beliefs,
+    }
     for name, column in said.items():
         if column is not None and len(column) != count:
             raise ConfigError(f"{name} has {len(column)} entries for {count} jobs; give one for each")
@@ -239,11 +306,19 @@ def table(
         launches=launches,
         launch=launched,
         requests=requests,
+        labels=labels_of(labels),
+        priority=priorities_of(priority),
         gpu_types=gpu_types(count, allowed_types, recorded_on),
         names=own_names(names),
         queue=queue,
         beliefs=tuple(beliefs) if beliefs is not None and any(beliefs) else None,
     )
+
+
+def _amounts(column: FloatArray) -> list[float]:
+    """Amounts that jobs ask for; 0 where nothing was said."""
+    amounts: list[float] = np.where((column > 0) & np.isfinite(column), column, 0.0).tolist()
+    return amounts
 
 
 def own_names(names: Sequence[str] | None) -> NDArray[np.object_] | None:

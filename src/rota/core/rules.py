@@ -94,6 +94,9 @@ class Rules:
     server may then give more than it has."""
     spare_is_shared: bool = True
     """CPUs and memory that are left over go to jobs that have less than they could use."""
+    enforce_requests: bool = True
+    """CPUs and memory that jobs ask for are floors that no job goes below, and their labels count; otherwise both are
+    only recorded."""
     restart_s: float = 0.0
     """Seconds a job needs to start or move before it makes progress."""
     catalogue_prices: bool = True

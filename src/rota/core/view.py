@@ -183,6 +183,12 @@ class View:
         return self.cluster.types
 
     @property
+    def priority(self) -> IntArray | None:
+        """[J] priorities, higher ones first; None if all are 0."""
+        by_class = self.classes.priority
+        return None if by_class is None else by_class[self.job_class]
+
+    @property
     def prices(self) -> FloatArray:
         """Hourly price of one GPU by type; NaN where none is known."""
         return self.cluster.prices

@@ -18,6 +18,7 @@ from rota.core.ports import Policy
 from rota.core.rules import Rules
 from rota.core.view import View
 from rota.policies.fair_by_tenant import TenantWeighted, divides_by_weight
+from rota.policies.levels import ByPriority
 
 
 def deployed_policy(
@@ -25,7 +26,9 @@ def deployed_policy(
 ) -> Policy:
     """The policy of that name; fair between tenants first if their `weights` are given and it goes by weights."""
     policy = make_policy(name, settings, seed, rules)
-    return TenantWeighted(policy, weights) if weights is not None and divides_by_weight(name) else policy
+    if weights is not None and divides_by_weight(name):
+        policy = TenantWeighted(policy, weights)
+    return ByPriority(policy)
 
 
 class TimeLimitedPolicy:

@@ -124,6 +124,8 @@ class NodeJoined:
     """Of the agent's process."""
     place: str = ""
     """Machine, folder and process, for people."""
+    labels: tuple[str, ...] = ()
+    """Like `zone=a`, alphabetical."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

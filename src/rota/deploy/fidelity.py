@@ -138,6 +138,7 @@ def _equipment(server: Any) -> Equipment:
         storage_mbps=has.storage_mbps,
         network_gbps=has.network_gbps,
         rack=server.rack,
+        labels=server.labels,
         emulated=True,
     )
 

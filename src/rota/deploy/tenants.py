@@ -4,6 +4,7 @@
 weight = 2            # twice the part of a tenant with weight 1, when both have work
 max_job_weight = 4    # the largest --weight of its jobs
 max_running = 16      # jobs that run at the same time
+max_priority = 10     # the highest --priority of its jobs; 0 unless it is given
 
 [default]             # all other tenants
 max_queued = 5000     # jobs that wait
@@ -32,6 +33,8 @@ class TenantSettings:
     """Its part of the cluster, relative to other tenants."""
     max_job_weight: float = 1.0
     """The largest weight that its jobs may have."""
+    max_priority: int = 0
+    """The highest priority that its jobs may have; lower ones, also below 0, are up to the tenant."""
     max_queued: int = 20_000
     """Jobs that are not over and do not run."""
     max_queued_mb: float = 512.0
@@ -143,7 +146,9 @@ def _settings(table: Any, default: TenantSettings, where: str) -> TenantSettings
     _check_keys(table, known, where)
     values = {name: getattr(default, name) for name in known}
     for name, value in table.items():
-        values[name] = _number(value, f"{where}: {name}", whole=isinstance(values[name], int))
+        nothing = name == "max_priority" and value == 0 and not isinstance(value, bool)
+        whole = isinstance(values[name], int)
+        values[name] = 0 if nothing else _number(value, f"{where}: {name}", whole=whole)
     return TenantSettings(**values)
 
 

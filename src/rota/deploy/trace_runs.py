@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rota.core.errors import ConfigError
+from rota.core.gpu_types import NOT, TypeSet
 from rota.core.job_spec import JobSpec
 from rota.core.jobs import Jobs
 from rota.core.lifecycle import JobPhase
+from rota.core.needs import LabelSet
 from rota.deploy.control import Client
 from rota.deploy.trace_arrays import order_of, time_limit_of
 from rota.rpc import rota_pb2 as pb
@@ -45,10 +47,21 @@ def specs_of(jobs: Jobs, command: str | None, name: str, tenant: str | None = No
     Each is for its tenant of the trace, or all for `tenant`. A trace without tenants leaves that to the token.
     """
     named = bool(tenants_of(jobs))
-    return [_spec_of(jobs, row, command, name, tenant, named=named) for row in range(len(jobs))]
+    labels = [()] * len(jobs) if jobs.labels is None else jobs.labels.all_sets()
+    asked = list(zip(jobs.allowed_types(), labels, strict=True))
+    return [_spec_of(jobs, row, command, name, tenant, asked[row], named=named) for row in range(len(jobs))]
 
 
-def _spec_of(jobs: Jobs, row: int, command: str | None, name: str, tenant: str | None, *, named: bool) -> JobSpec:
+def _spec_of(
+    jobs: Jobs,
+    row: int,
+    command: str | None,
+    name: str,
+    tenant: str | None,
+    asked_of_servers: tuple[TypeSet, LabelSet],
+    *,
+    named: bool,
+) -> JobSpec:
     label = f"{name}-{row}"
     profile = jobs.profiles[int(jobs.profile[row])]
     gpus = int(jobs.gpus[row])
@@ -56,6 +69,7 @@ def _spec_of(jobs: Jobs, row: int, command: str | None, name: str, tenant: str |
     places = {"name": label, "profile": profile, "steps": steps, "gpus": gpus, "job": row}
     deadline_s = float(jobs.deadline[row] - jobs.submitted[row])
     requests = jobs.requests
+    allowed, labels = asked_of_servers
     return JobSpec(
         name=label,
         profile=profile,
@@ -67,6 +81,10 @@ def _spec_of(jobs: Jobs, row: int, command: str | None, name: str, tenant: str |
         cpus=0.0 if requests is None else _asked(requests.cpus[row]),
         memory_gb=0.0 if requests is None else _asked(requests.memory_gb[row]),
         time_limit_s=time_limit_of(jobs, row),
+        types=tuple(name for name in allowed if not name.startswith(NOT)),
+        exclude_types=tuple(name.removeprefix(NOT) for name in allowed if name.startswith(NOT)),
+        labels=labels,
+        priority=0 if jobs.priority is None else int(jobs.priority[row]),
         emulated=command is None,
         argv=() if command is None else tuple(_filled(command, places)),
     )
@@ -101,11 +119,6 @@ def elastic(jobs: Jobs) -> int:
         return 0
     fewer, more = jobs.requests.min_gpus < jobs.gpus, jobs.requests.max_gpus > jobs.gpus
     return int(np.count_nonzero(fewer | more))
-
-
-def bound_to_types(jobs: Jobs) -> int:
-    """How many jobs may run on some types of GPU only, which a deployment does not know."""
-    return sum(bool(types) for types in jobs.allowed_types())
 
 
 def _filled(command: str, values: Mapping[str, Any]) -> list[str]:

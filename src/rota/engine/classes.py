@@ -9,7 +9,7 @@ them out (`core.ports.Beliefs`): what was measured replaces what was believed (`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,8 +20,9 @@ from rota.core.cluster import Cluster
 from rota.core.configurations import Shape
 from rota.core.errors import ProfileMissing
 from rota.core.events import SpeedsLearned
-from rota.core.gpu_types import ANY, TypeSet
+from rota.core.gpu_types import ANY, NOWHERE, TypeSet
 from rota.core.jobs import Jobs
+from rota.core.needs import NOTHING, Needs, types_that_bind, types_that_hold
 from rota.core.ports import Beliefs, Sensitivities, Throughputs, measured_rate, on_servers
 from rota.core.sensitivity import Sensitivity
 from rota.engine.configurations import ConfigurationTable
@@ -29,8 +30,8 @@ from rota.engine.pair_rates import PairEstimates, PairRates, only_on
 
 _UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
 
-Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet]"
-"""(profile, GPUs, weight, reference or belief, types on which jobs may run) of a class."""
+Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet, Needs, int]"
+"""(profile, GPUs, weight, reference or belief, types on which jobs may run, needs, priority) of a class."""
 Cell: TypeAlias = "tuple[str, str, int, str]"
 """(profile, belief, GPUs, type): what a speed is learned for."""
 MOST_LEARNED = 100_000
@@ -46,9 +47,14 @@ class ClassTable:
         types: tuple[str, ...],
         holds: Callable[[int], list[bool]] | None = None,
         configurations: ConfigurationTable | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
-        """`holds` says on which types a job of so many GPUs can run at all; without it, on all."""
+        """`holds` says on which types a job of so many GPUs can run at all; without it, on all.
+
+        `cluster` has the servers that needs of jobs are about; without it they count for nothing.
+        """
         self._source = throughputs
+        self._cluster = cluster
         self._configurations = configurations or ConfigurationTable((_UNKNOWN,) * len(types), two_valued=False)
         self._types = types
         self._holds = holds
@@ -104,27 +110,49 @@ class ClassTable:
         self, cluster: Cluster, holds: Callable[[int], list[bool]], configurations: ConfigurationTable
     ) -> ClassTable:
         """A table without classes for another cluster, from the same source; what was learned stays known."""
-        table = ClassTable(on_servers(self._source, cluster), cluster.types, holds, configurations)
+        source = on_servers(self._source, cluster)
+        servers = None if self._cluster is None else cluster
+        table = ClassTable(source, cluster.types, holds, configurations, servers)
         table._learned = self._learned
         return table
 
-    def number(self, profile: str, gpus: int, weight: float, allowed: TypeSet = ANY, belief: str = "") -> int:
+    def number(
+        self,
+        profile: str,
+        gpus: int,
+        weight: float,
+        allowed: TypeSet = ANY,
+        needs: Needs = NOTHING,
+        priority: int = 0,
+        belief: str = "",
+    ) -> int:
         """The class of an arriving job; a new row if there was none yet. `belief` as in `Jobs.beliefs`."""
-        key = (profile, gpus, weight, belief or self._reference(profile, gpus), allowed)
+        key = (profile, gpus, weight, belief or self._reference(profile, gpus), allowed, needs, priority)
         number = self._number.get(key)
         return self._append(key) if number is None else number
 
     def numbers(self, jobs: Jobs) -> IntArray:
         """The classes of arriving jobs."""
+        priorities = [0] * len(jobs.gpus) if jobs.priority is None else jobs.priority.tolist()
         if len(jobs.gpus) == 1:
             profile = jobs.profiles[int(jobs.profile[0])]
             allowed = ANY if jobs.gpu_types is None else jobs.allowed_types()[0]
             belief = "" if jobs.beliefs is None else jobs.beliefs[0]
-            return np.array([self.number(profile, int(jobs.gpus[0]), float(jobs.weight[0]), allowed, belief)])
-        beliefs = jobs.beliefs or ("",) * len(jobs)
-        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist(), jobs.allowed_types(), beliefs)
-        classes = [self.number(jobs.profiles[p], g, w, a, b) for p, g, w, a, b in zip(*columns, strict=True)]
+            needs = self._needs(jobs)[0]
+            weight = float(jobs.weight[0])
+            return np.array([self.number(profile, int(jobs.gpus[0]), weight, allowed, needs, priorities[0], belief)])
+        columns = (
+            jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist(), jobs.allowed_types(), self._needs(jobs),
+            priorities, jobs.beliefs or ("",) * len(jobs),
+        )  # fmt: skip
+        classes = [self.number(jobs.profiles[p], *rest) for p, *rest in zip(*columns, strict=True)]
         return np.array(classes, dtype=np.int64)
+
+    def _needs(self, jobs: Jobs) -> Sequence[Needs]:
+        """What each of the jobs needs; nothing where no servers are known."""
+        if self._cluster is None or not jobs.has_needs:
+            return [NOTHING] * len(jobs.gpus)
+        return jobs.needs()
 
     def able(self, capacity: IntArray) -> BoolArray | None:
         """[C] whether some type has both speed and enough GPUs for a job of the class; None if that is so for all."""
@@ -151,15 +179,17 @@ class ClassTable:
         """What makes every class, in order, as plain values."""
         learned = [[*cell, rate] for cell, rate in self._learned.items()]
         return {
-            "keys": [[*key[:4], list(key[4])] for key in self._number], "drawn": self._drawn, "learned": learned,
+            "keys": [_plain_key(key) for key in self._number], "drawn": self._drawn, "learned": learned,
         }  # fmt: skip
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Add the classes that were saved to an empty table; speeds are those of the catalogue of now, or learned."""
         learned = saved.get("learned", [])
         self._learned = {(str(p), str(b), int(g), str(t)): float(rate) for p, b, g, t, rate in learned}
-        for profile, gpus, weight, reference, allowed in saved["keys"]:
-            self._append((str(profile), int(gpus), float(weight), reference, tuple(allowed)))
+        for profile, gpus, weight, reference, allowed, *more in saved["keys"]:
+            needs = _needs_of(*more[0]) if more else NOTHING
+            priority = int(more[1]) if len(more) > 1 else 0
+            self._append((str(profile), int(gpus), float(weight), reference, tuple(allowed), needs, priority))
         self._drawn = int(saved["drawn"])
 
     def learn(self, first: IntArray, second: IntArray, types: IntArray) -> None:
@@ -221,8 +251,8 @@ class ClassTable:
         return self._source.reference(profile, gpus, self._drawn - 1)
 
     def _append(self, key: Key) -> int:
-        profile, gpus, weight, reference, allowed = key
-        base = self._configure(profile, gpus)
+        profile, gpus, weight, reference, allowed, needs, priority = key
+        base = self._configure(profile, gpus, needs)
         true = self._speeds(key, base)
         belief = "" if self.estimating else reference or ""
         kind = (profile, belief, gpus)
@@ -231,7 +261,7 @@ class ClassTable:
             self._expected[kind] = dict(zip(self._types, true.throughput.tolist(), strict=True))
         number = len(self._number)
         self._number[key] = number
-        self._pairs.append((profile, gpus, reference if self.estimating else None, allowed))
+        self._pairs.append((profile, gpus, reference if self.estimating else None, NOWHERE if needs else allowed))
         old = self.value
         speeds = _with_row(Speeds(old.throughput, old.spread, old.step_s), known)
         slower = bool(np.any(known.spread < known.throughput))
@@ -244,14 +274,28 @@ class ClassTable:
             configurations=self._configurations.value,
             pairs=self._pairs.snapshot(self._source),
             allowed=(*old.allowed, allowed),
+            needs=(*old.needs, needs),
+            bound=self._bound(old, gpus, needs),
+            priority=_with_priority(old, priority),
             truth=None if old.truth is None else _with_row(old.truth, true),
             beliefs=(*old.beliefs, belief),
         )
         return number
 
+    def _bound(self, old: Classes, gpus: int, needs: Needs) -> BoolArray | None:
+        """The rows of before and that of one more class; None as long as nobody is bound."""
+        binds = types_that_bind(self._cluster, gpus, needs) if needs and self._cluster is not None else []
+        if old.bound is None and not any(binds):
+            return None
+        before = np.zeros((len(old), len(self._types)), dtype=np.bool_) if old.bound is None else old.bound
+        return frozen(np.vstack([before, np.array(binds or [False] * len(self._types))]))
+
     def _speeds(self, key: Key, base: list[float]) -> Speeds:
         """The rates of a class by type, as the catalogue has them."""
-        profile, gpus, _, _, allowed = key
+        profile, gpus, _, _, allowed, needs, _ = key
+        if needs and self._cluster is not None:
+            able = types_that_hold(self._cluster, gpus, needs)
+            base = [part if held else 0.0 for part, held in zip(base, able, strict=True)]
         alone = only_on(allowed, self._types, self._rates(profile, gpus, base, spread=False))
         spread = alone
         if gpus > 1:
@@ -261,7 +305,7 @@ class ClassTable:
 
     def _believed(self, key: Key, base: list[float]) -> Speeds:
         """The rates that a class is taken to have; it can run where it really can."""
-        profile, gpus, _, belief, _ = key
+        profile, gpus, _, belief, *_ = key
         assert self._beliefs is not None  # somebody had that belief
         true = self._speeds(key, base)
         throughput = true.throughput.copy()
@@ -274,14 +318,14 @@ class ClassTable:
         step_s = np.divide(1.0, throughput, out=np.full(len(throughput), np.inf), where=throughput > 0)
         return Speeds(throughput, spread, step_s)
 
-    def _configure(self, profile: str, gpus: int) -> list[float]:
+    def _configure(self, profile: str, gpus: int, needs: Needs) -> list[float]:
         """Tell the configurations; what the proportional share makes of the rates in the catalogue, by type."""
         tables: list[Sensitivity | None] = [None] * len(self._types)
         if isinstance(self._source, Sensitivities) and self._source.known(profile):
             for at, gpu_type in enumerate(self._types):
                 with contextlib.suppress(ProfileMissing):
                     tables[at] = self._source.sensitivity(profile, gpus, gpu_type)
-        return self._configurations.add_class(gpus, tables)
+        return self._configurations.add_class(gpus, tables, needs)
 
     def _rates(self, profile: str, gpus: int, base: list[float], *, spread: bool) -> list[float]:
         """By type; 0 where a known profile was not measured with so many GPUs, which rules out that type alone."""
@@ -308,8 +352,27 @@ class ClassTable:
 
 _COLUMNS = (
     "profile", "gpus", "weight", "throughput", "spread", "spreading_costs", "step_s", "best_step_s", "runs_on",
-    "allowed", "truth", "beliefs",
+    "allowed", "needs", "bound", "priority", "truth", "beliefs",
 )  # fmt: skip
+
+
+def _plain_key(key: Key) -> list[Any]:
+    """What makes a class; needs and priority only where there are some."""
+    *first, allowed, needs, priority = key
+    asked = [[needs.cpus, needs.memory_gb, list(needs.labels)]] if needs or priority else []
+    return [*first, list(allowed), *asked, *([priority] if priority else [])]
+
+
+def _with_priority(old: Classes, priority: int) -> IntArray | None:
+    """Priorities of before and that of one more class; None as long as all are 0."""
+    if old.priority is None and priority == 0:
+        return None
+    before = np.zeros(len(old), dtype=np.int64) if old.priority is None else old.priority
+    return frozen(np.append(before, priority))
+
+
+def _needs_of(cpus: Any, memory_gb: Any, labels: Any) -> Needs:
+    return Needs(float(cpus), float(memory_gb), tuple(str(label) for label in labels))
 
 
 def _with_row(speeds: Speeds, row: Speeds) -> Speeds:

@@ -12,8 +12,9 @@ import numpy as np
 
 from rota.core.arrays import frozen
 from rota.core.cluster import Cluster
-from rota.core.configurations import Configurations, Holding, Measured, Shape, relative_speed, within_share
+from rota.core.configurations import Configurations, Holding, Measured, Shape, raised, relative_speed, within_share
 from rota.core.errors import ProfileMissing
+from rota.core.needs import NOTHING, Needs
 from rota.core.sensitivity import Sensitivity
 from rota.core.tolerance import TOLERANCE
 
@@ -61,10 +62,11 @@ class ConfigurationTable:
         )
         """All of them, as they are now."""
 
-    def add_class(self, gpus: int, tables: list[Sensitivity | None]) -> list[float]:
+    def add_class(self, gpus: int, tables: list[Sensitivity | None], needs: Needs = NOTHING) -> list[float]:
         """A new class; its speed with the proportional share relative to its rate in the catalogue, by type.
 
-        That is 0 on a type whose proportional share lies outside what was measured: the class cannot run there.
+        That is 0 on a type whose proportional share lies outside what was measured: the class cannot run there. No
+        configuration has less than the CPUs and memory that the class needs.
         """
         group = len(self.value.gpus)
         base: list[float] = []
@@ -75,7 +77,8 @@ class ConfigurationTable:
         problem = ""
         for gpu_type, (shape, table) in enumerate(zip(self._shapes, tables, strict=True)):
             share = Holding(gpus * shape.fair_cpus, gpus * shape.fair_memory, 1.0)
-            fair.append(self._append(group, gpu_type, share))
+            least = raised(None, gpus, share, needs) if table is None and shape.known else share
+            fair.append(self._append(group, gpu_type, least))
             full.append(fair[-1])
             cut.append(fair[-1])
             base.append(1.0)
@@ -91,12 +94,13 @@ class ConfigurationTable:
                 base[-1] = 0.0
                 problem = str(missing)
                 continue
-            full[-1] = self._append(group, gpu_type, wish)
-            cut[-1] = self._append(group, gpu_type, within)
+            full[-1] = self._append(group, gpu_type, raised(measured, gpus, wish, needs))
+            cut[-1] = self._append(group, gpu_type, raised(measured, gpus, within, needs))
+            fair[-1] = self._append(group, gpu_type, raised(measured, gpus, share, needs))
             by_type[-1] = measured
         if problem and any(base):  # otherwise its jobs are refused with this reason
             log.warning("%s", problem)
-        self._renew(gpus, fair, full, cut, tuple(by_type), problem)
+        self._renew(gpus, fair, full, cut, tuple(by_type), problem, needs)
         return base
 
     def _renew(
@@ -107,6 +111,7 @@ class ConfigurationTable:
         cut: list[int],
         by_type: tuple[Measured | None, ...],
         problem: str,
+        needs: Needs,
     ) -> None:
         """The value with one class more."""
         old = self.value
@@ -130,6 +135,7 @@ class ConfigurationTable:
             problems=problems,
             sensitive=old.sensitive or any(measured is not None for measured in by_type),
             by_class=(*old.by_class, by_type),
+            needs=(*old.needs, needs),
             _choices=old._choices,  # noqa: SLF001 - what was worked out before stays true
         )
 

@@ -142,7 +142,7 @@ class LiveState(State):
 
     def _moved(self, columns: JobColumns, old: Cluster, keys: list[Key]) -> JobColumns:
         estimating = self.classes.estimating
-        again = [(*key[:3], key[4], "" if estimating else key[3] or "") for key in keys]
+        again = [(*key[:3], *key[4:], "" if estimating else key[3] or "") for key in keys]
         classes = [self.classes.number(*again[c]) for c in columns.named[CLASS].tolist()]
         speed = self._speeds_at_best(np.array(classes, dtype=np.int64))
         return columns.retyped(old.types, self.cluster.types, classes, speed)

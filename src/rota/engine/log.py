@@ -42,7 +42,7 @@ from rota.core.events import (
     SpeedsLearned,
 )
 from rota.core.gpu_types import gpu_types
-from rota.core.jobs import COLUMNS, Jobs
+from rota.core.jobs import COLUMNS, Jobs, Requests, labels_of, requests
 from rota.core.parsing import parse_json_line
 from rota.core.placement import Placement, Plan
 from rota.core.queue_columns import queue_fields, queue_from
@@ -155,6 +155,8 @@ class LineReader:
         return event
 
 
+_REQUESTS = ("cpus", "memory_gb")
+"""What jobs ask for beside GPUs."""
 _PARTS = ("fraction", "cpus", "memory_gb", "speed")
 """Columns of a placement that may be missing."""
 
@@ -163,6 +165,10 @@ _PARTS = ("fraction", "cpus", "memory_gb", "speed")
 
 def _floats(values: FloatArray) -> list[float | None]:
     return [v if np.isfinite(v) else None for v in values.tolist()]
+
+
+def _positive(values: FloatArray) -> list[float | None]:
+    return [v if np.isfinite(v) and v > 0 else None for v in values.tolist()]
 
 
 def _jobs_fields(jobs: Jobs) -> dict[str, Any]:
@@ -179,6 +185,13 @@ def _optional_fields(jobs: Jobs) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if jobs.gpu_types is not None:
         fields["allowed_types"] = [list(types) for types in jobs.gpu_types.allowed_sets()]
+    if jobs.requests is not None:
+        asked = {name: _positive(getattr(jobs.requests, name)) for name in _REQUESTS}
+        fields |= {name: column for name, column in asked.items() if any(value is not None for value in column)}
+    if jobs.labels is not None:
+        fields["labels"] = [list(labels) for labels in jobs.labels.all_sets()]
+    if jobs.priority is not None:
+        fields["priority"] = jobs.priority.tolist()
     if jobs.names is not None:
         fields["names"] = jobs.names.tolist()
     if jobs.queue is not None:
@@ -311,6 +324,9 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
     jobs = Jobs(
         profiles=tuple(fields["profiles"]),
         tenants=tuple(fields["tenants"]),
+        requests=_requests(fields, len(columns["profile"])),
+        labels=labels_of(fields.get("labels")),
+        priority=_ints(fields["priority"]) if "priority" in fields else None,
         gpu_types=gpu_types(len(columns["profile"]), fields.get("allowed_types")),
         names=np.array([*fields["names"], None], dtype=object)[:-1] if "names" in fields else None,
         queue=queue_from(len(columns["profile"]), fields),
@@ -318,6 +334,12 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
         **columns,
     )
     return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)
+
+
+def _requests(fields: Mapping[str, Any], count: int) -> Requests | None:
+    """CPUs and memory that jobs ask for; None if no job does."""
+    asked = {name: _reals([np.nan if v is None else v for v in fields[name]]) for name in _REQUESTS if name in fields}
+    return requests(count, **asked) if asked else None
 
 
 def _learned(fields: Mapping[str, Any]) -> SpeedsLearned:

@@ -35,6 +35,7 @@ from rota.core.events import (
     SolveFailed,
     SpeedsLearned,
 )
+from rota.core.job_spec import HIGHEST_PRIORITY
 from rota.core.jobs import Jobs
 from rota.core.placement import Placement
 
@@ -230,6 +231,24 @@ def _check_jobs(jobs: Jobs) -> None:
         _length("allowed_types", jobs.gpu_types.allowed, count)
         for types in jobs.gpu_types.sets:
             _texts("allowed_types", types)
+    _check_needs(jobs)
+
+
+def _check_needs(jobs: Jobs) -> None:
+    """CPUs, memory and labels that jobs ask for, and their priority."""
+    count = len(jobs)
+    if jobs.priority is not None:
+        _length("priority", jobs.priority, count)
+        _within("priority", jobs.priority, -HIGHEST_PRIORITY, HIGHEST_PRIORITY + 1)
+    if jobs.requests is not None:
+        for name, column in (("cpus", jobs.requests.cpus), ("memory_gb", jobs.requests.memory_gb)):
+            _length(name, column, count)
+            if np.any((column <= 0) | np.isinf(column)):
+                raise ValueError(f"{name} has an entry that is not above 0")
+    if jobs.labels is not None:
+        _length("labels", jobs.labels.which, count)
+        for labels in jobs.labels.sets:
+            _texts("labels", labels)
 
 
 def _check_placement(placement: Placement) -> None:

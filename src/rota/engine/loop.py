@@ -37,6 +37,7 @@ from rota.core.ports import Clock, Executor, Mechanism, Observer, Policy
 from rota.core.view import View
 from rota.engine import placement_sense, sense, staying
 from rota.engine.outlook import RankingOutlook
+from rota.engine.refusing import reason_to_refuse
 from rota.engine.routes import Routes
 from rota.engine.sense import EVERYTHING, Checks
 from rota.engine.state import State
@@ -192,7 +193,7 @@ class Engine:
             view = state.view(event.at)
             bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]
             for job in bad.tolist():
-                self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
+                self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=reason_to_refuse(view, job)))
                 self._ended = True
 
     def _drop(self, jobs: IntArray, reason: str) -> None:
@@ -347,27 +348,3 @@ class Engine:
             self._drop(self.state.view(now).jobs.copy(), "the policy gives them no GPU and nothing will change")
             return nobody() if placement is None else placement
         return placement
-
-
-_OTHER_TYPES = (
-    "Types of a log: --set-trace rename=OLD:NEW gives them other names, types=ignore forgets them, and elsewhere=same "
-    "lets jobs run as fast on any"
-)
-
-
-def _why(view: View, job: int) -> str:
-    gpus = int(view.gpus[job])
-    profile = view.classes.profile[view.job_class[job]]
-    sizes = ", ".join(f"{t}={n}" for t, n in zip(view.types, view.capacity.tolist(), strict=True))
-    allowed = view.classes.allowed[view.job_class[job]]
-    there = [n for t, n in zip(view.types, view.capacity.tolist(), strict=True) if t in allowed]
-    if allowed and not there:
-        return f"may only run on {' or '.join(allowed)}; the cluster has {sizes}. {_OTHER_TYPES}"
-    if allowed and gpus > max(there, default=0):
-        return f"asks for {gpus} GPUs and may only run on {' or '.join(allowed)}; the cluster has {sizes}"
-    if gpus > view.capacity.max():
-        return f"asks for {gpus} GPUs of one type; the cluster has {sizes}"
-    problem = view.classes.configurations.problems.get(int(view.job_class[job]))
-    if problem is not None:
-        return problem
-    return f"profile {profile!r} with {gpus} GPUs has no measured speed on any type that could hold it ({sizes})"

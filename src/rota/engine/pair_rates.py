@@ -14,7 +14,7 @@ import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray, frozen
 from rota.core.errors import ProfileMissing
-from rota.core.gpu_types import TypeSet
+from rota.core.gpu_types import TypeSet, permits
 from rota.core.ports import Throughputs
 
 Kind: TypeAlias = "tuple[str, int, str | None, TypeSet]"
@@ -36,7 +36,7 @@ class PairEstimates(Protocol):
 
 def only_on(allowed: TypeSet, types: tuple[str, ...], rates: list[float]) -> list[float]:
     """Rates by type of jobs that may run on some types only; those on the others are 0."""
-    return [r if t in allowed else 0.0 for t, r in zip(types, rates, strict=True)] if allowed else rates
+    return [r if permits(allowed, t) else 0.0 for t, r in zip(types, rates, strict=True)] if allowed else rates
 
 
 class PairRates:

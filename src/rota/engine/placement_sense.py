@@ -26,6 +26,8 @@ def check_placement(placement: Placement, view: View) -> None:
     if len(placement):
         _check_tasks(placement, view)
         _check_holdings(placement, view)
+        if any(view.classes.needs):
+            _check_floors(placement, view)
 
 
 def _check_columns(placement: Placement) -> None:
@@ -142,6 +144,26 @@ def _check_holdings(placement: Placement, view: View) -> None:
             task = int(bad.argmax())
             raise AnswerError(
                 f"the placement gives job {placement.first[task]} {name} = {column[task]}; {wanted} was asked for"
+            )
+
+
+def _check_floors(placement: Placement, view: View) -> None:
+    """Nobody has fewer CPUs or less memory than it needs, as far as the placement says what tasks have."""
+    groups = view.job_class[view.position(placement.first)].tolist()
+    needs = [view.classes.needs[group] for group in groups]
+    known = (
+        ("CPUs", placement.cpus, np.array([n.cpus for n in needs]), view.cluster.fair_cpus),
+        ("GB of memory", placement.memory_gb, np.array([n.memory_gb for n in needs]), view.cluster.fair_memory_gb),
+    )
+    for name, held, floor, fair in known:
+        if held is None or placement.fraction is not None:
+            continue
+        below = (held < floor * (1 - _SLACK)) & (fair[placement.type] > 0)
+        if below.any():
+            task = int(below.argmax())
+            raise AnswerError(
+                f"the placement gives job {placement.first[task]} {held[task]:g} {name}; it asked for {floor[task]:g}, "
+                "which no mechanism goes below (view.classes.needs)"
             )
 
 

@@ -66,7 +66,7 @@ class State:
         """`by_need` says that the mechanism divides CPUs and memory by need, so jobs may be faster than their rate."""
         self.cluster = cluster
         self.rules = rules
-        self.classes = ClassTable(on_servers(throughputs, cluster), cluster.types, self.holds, self._configurations())
+        self.classes = self._no_classes(throughputs)
         self.allocation: Allocation | None = None
         self.placement: Placement | None = None
         self.now = 0.0
@@ -96,6 +96,11 @@ class State:
     def attach(self, throughputs: Throughputs) -> None:
         """Where rates come from after a checkpoint was read."""
         self.classes.attach(on_servers(throughputs, self.cluster), self.holds)
+
+    def _no_classes(self, throughputs: Throughputs) -> ClassTable:
+        servers = self.cluster if self.rules.enforce_requests else None
+        source = on_servers(throughputs, self.cluster)
+        return ClassTable(source, self.cluster.types, self.holds, self._configurations(), servers)
 
     def _configurations(self) -> ConfigurationTable:
         return ConfigurationTable(shapes(self.cluster), two_valued=self.rules.speeds == "two-valued")

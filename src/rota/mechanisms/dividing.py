@@ -39,6 +39,8 @@ class Abilities:
     """Divides CPUs and memory by need: jobs may be faster than with their share, and a policy may have wishes."""
     walks: bool = False
     """Goes down the queue by itself, because a chosen job may find no room although there are enough GPUs."""
+    places: bool = True
+    """Puts jobs on servers. One that does not cannot say what they hold there, and floors mean nothing to it."""
 
 
 class Divide(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ import numpy as np
 from rota.core.allocation import Allocation
 from rota.core.arrays import BoolArray, IntArray, every, some
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.horizon import EVERY_ROUND
 from rota.core.placement import Placement
 from rota.core.registry import Registry
 from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
+from rota.mechanisms.bound import AroundBound
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.dividing import Divide, Select
 from rota.mechanisms.select.deficit import Deficit
@@ -33,6 +36,7 @@ class ComposedMechanism:
         self._shares = shares
         self._order = order
         self._divide = divide
+        self._around_bound = AroundBound(divide.abilities)
         self._last: Placement | None = None
         self._last_allocation: Allocation | None = None
         self._last_count = 0
@@ -49,16 +53,54 @@ class ComposedMechanism:
         return self._divide.abilities.walks
 
     def place(self, view: View, allocation: Allocation) -> Placement:
-        """Select, then divide."""
+        """Select, then divide; jobs that not every server can hold come first."""
+        if self._somebody_is_bound(view):
+            return self._around_bound.place(view, allocation, self._chosen, self._placed)
+        return self._placed(view, allocation)
+
+    def _somebody_is_bound(self, view: View) -> bool:
+        """Whether a job is there that needs more than a proportional share, or certain servers."""
+        bound = view.classes.bound
+        return bound is not None and self._divide.abilities.places and bool(bound[view.job_class].any())
+
+    def _chosen(self, view: View, allocation: Allocation) -> Choice:
+        """The selecting half alone."""
+        if view.staying is not None:
+            return self._beside_staying(view, allocation, view.staying)
+        return self._by_shares(view, allocation) if allocation.order is None else self._order.choose(view, allocation)
+
+    def _by_shares(self, view: View, allocation: Allocation) -> Choice:
+        """Whom the selecting half for shares chooses; with priorities, level by level."""
+        levels = priority_levels(view) if self._divide.abilities.places else []
+        if len(levels) < 2:
+            return self._shares.choose(view, allocation)
+        upper = _filling(allocation)
+        return self._by_level(view, levels, lambda part, last: self._shares.choose(part, allocation if last else upper))
+
+    def _by_level(self, view: View, levels: list[IntArray], choose: Callable[[View, bool], Choice]) -> Choice:
+        """Who is chosen among the jobs of each level on what those above it leave; `choose` hears which is the last."""
+        chosen: Choice | None = None
+        capacity = view.capacity
+        for number, rows in enumerate(levels):
+            level = _at(choose(view.some_jobs(rows, capacity), number == len(levels) - 1), rows)
+            taken = np.bincount(level.type, weights=view.gpus[level.first], minlength=len(capacity))
+            capacity = capacity - taken.astype(np.int64)
+            chosen = level if chosen is None else _together(chosen, level)
+        assert chosen is not None  # there is a level
+        return dataclasses.replace(chosen, horizon=EVERY_ROUND, arrivals_wait=False)
+
+    def _placed(self, view: View, allocation: Allocation) -> Placement:
+        """Select, then divide, where all servers of a type are alike to jobs."""
         if view.staying is not None:
             return self._divide.divide(view, self._beside_staying(view, allocation, view.staying))
         if allocation.order is not None:
             return self._divide.divide(view, self._order.choose(view, allocation))
         last = view.placement
         only_arrivals = last is self._last and self._only_arrivals_since(view, allocation)
-        if last is not None and only_arrivals and self._shares.ignores_arrivals(view, allocation):
+        alike = view.classes.priority is None
+        if last is not None and only_arrivals and alike and self._shares.ignores_arrivals(view, allocation):
             return last
-        choice = self._shares.choose(view, allocation)
+        choice = self._by_shares(view, allocation)
         if allocation.wish is not None and self.by_need:
             wish = _wishes(view, allocation.jobs, allocation.wish.which, choice)
             choice = dataclasses.replace(choice, wishes=allocation.wish, wish=wish)
@@ -100,6 +142,13 @@ class ComposedMechanism:
         """
         if allocation.order is not None:
             return self._order.choose(part, allocation)
+        levels = priority_levels(part)
+        if len(levels) < 2:
+            return self._starting_alike(part, allocation)
+        return self._by_level(part, levels, lambda level, _: self._starting_alike(level, allocation))
+
+    def _starting_alike(self, part: View, allocation: Allocation) -> Choice:
+        """The same among jobs of one priority."""
         promised = _has_share(part.jobs, allocation)
         fills = dataclasses.replace(allocation, traits=dataclasses.replace(allocation.traits, fills=True))
         if every(promised):
@@ -136,6 +185,21 @@ class ComposedMechanism:
     def remarks(self) -> list[str]:
         """What the dividing half has to say about the run so far."""
         return self._divide.remarks()
+
+
+def priority_levels(view: View) -> list[IntArray]:
+    """Positions of the jobs of each priority, the highest first; none if there are no priorities."""
+    priority = view.priority
+    if priority is None:
+        return []
+    return [np.flatnonzero(priority == level) for level in np.unique(priority)[::-1].tolist()]
+
+
+def _filling(allocation: Allocation) -> Allocation:
+    """The same with jobs that take GPUs beyond their share, before anybody of a lower priority runs."""
+    if allocation.traits.fills:
+        return allocation
+    return dataclasses.replace(allocation, traits=dataclasses.replace(allocation.traits, fills=True))
 
 
 def _has_share(jobs: IntArray, allocation: Allocation) -> BoolArray:

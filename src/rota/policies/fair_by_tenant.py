@@ -129,6 +129,9 @@ def _rows(classes: Classes, rows: IntArray, weight: FloatArray) -> Classes:
         configurations=_configurations(classes.configurations, rows),
         pairs=_PairRows(classes.pairs, rows),
         allowed=tuple(classes.allowed[row] for row in rows.tolist()) if classes.allowed else (),
+        needs=tuple(classes.needs[row] for row in rows.tolist()) if classes.needs else (),
+        bound=None if classes.bound is None else classes.bound[rows],
+        priority=None if classes.priority is None else classes.priority[rows],
     )
 
 
@@ -143,6 +146,7 @@ def _configurations(known: Configurations, rows: IntArray) -> Configurations:
         best=known.best[rows],
         problems={at: known.problems[row] for at, row in enumerate(numbers) if row in known.problems},
         by_class=tuple(known.by_class[row] for row in numbers),
+        needs=tuple(known.needs[row] for row in numbers) if known.needs else (),
         _choices={},
     )
 

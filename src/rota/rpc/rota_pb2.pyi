@@ -56,7 +56,7 @@ class Device(_message.Message):
     def __init__(self, id: _Optional[str] = ..., memory_mib: _Optional[float] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("term", "node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity", "instance", "replaces", "place")
+    __slots__ = ("term", "node", "type", "devices", "cpus", "memory_gb", "storage_mbps", "network_gbps", "rack", "emulated", "version", "limits", "host", "identity", "instance", "replaces", "place", "labels")
     TERM_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +74,7 @@ class RegisterRequest(_message.Message):
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     REPLACES_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     term: int
     node: str
     type: str
@@ -91,7 +92,8 @@ class RegisterRequest(_message.Message):
     instance: str
     replaces: _containers.RepeatedScalarFieldContainer[str]
     place: str
-    def __init__(self, term: _Optional[int] = ..., node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ..., instance: _Optional[str] = ..., replaces: _Optional[_Iterable[str]] = ..., place: _Optional[str] = ...) -> None: ...
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, term: _Optional[int] = ..., node: _Optional[str] = ..., type: _Optional[str] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., network_gbps: _Optional[float] = ..., rack: _Optional[str] = ..., emulated: bool = ..., version: _Optional[str] = ..., limits: _Optional[str] = ..., host: _Optional[str] = ..., identity: _Optional[str] = ..., instance: _Optional[str] = ..., replaces: _Optional[_Iterable[str]] = ..., place: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterReply(_message.Message):
     __slots__ = ("term", "session", "heartbeat_s", "dead_after_s", "checkpoints", "time_scale", "job_log_bytes", "log_segment_bytes")
@@ -194,7 +196,7 @@ class GangMessage(_message.Message):
     def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps", "preemptible", "least_turn_s", "save_grace_s", "array", "after", "after_any", "hold", "time_limit_s")
+    __slots__ = ("name", "tenant", "profile", "gpus", "steps", "weight", "deadline_s", "argv", "env", "cwd", "image", "emulated", "max_restarts", "checkpoint_every_s", "hung_after_s", "model", "batch", "cpus", "memory_gb", "ranks", "mps", "preemptible", "least_turn_s", "save_grace_s", "array", "after", "after_any", "hold", "time_limit_s", "types", "exclude_types", "labels", "priority")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -231,6 +233,10 @@ class JobSpec(_message.Message):
     AFTER_ANY_FIELD_NUMBER: _ClassVar[int]
     HOLD_FIELD_NUMBER: _ClassVar[int]
     TIME_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     tenant: str
     profile: str
@@ -260,7 +266,11 @@ class JobSpec(_message.Message):
     after_any: _containers.RepeatedScalarFieldContainer[int]
     hold: bool
     time_limit_s: float
-    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ..., array: _Optional[str] = ..., after: _Optional[_Iterable[int]] = ..., after_any: _Optional[_Iterable[int]] = ..., hold: bool = ..., time_limit_s: _Optional[float] = ...) -> None: ...
+    types: _containers.RepeatedScalarFieldContainer[str]
+    exclude_types: _containers.RepeatedScalarFieldContainer[str]
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    priority: int
+    def __init__(self, name: _Optional[str] = ..., tenant: _Optional[str] = ..., profile: _Optional[str] = ..., gpus: _Optional[int] = ..., steps: _Optional[int] = ..., weight: _Optional[float] = ..., deadline_s: _Optional[float] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., cwd: _Optional[str] = ..., image: _Optional[str] = ..., emulated: bool = ..., max_restarts: _Optional[int] = ..., checkpoint_every_s: _Optional[float] = ..., hung_after_s: _Optional[float] = ..., model: _Optional[str] = ..., batch: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., ranks: _Optional[str] = ..., mps: bool = ..., preemptible: _Optional[str] = ..., least_turn_s: _Optional[float] = ..., save_grace_s: _Optional[float] = ..., array: _Optional[str] = ..., after: _Optional[_Iterable[int]] = ..., after_any: _Optional[_Iterable[int]] = ..., hold: bool = ..., time_limit_s: _Optional[float] = ..., types: _Optional[_Iterable[str]] = ..., exclude_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Iterable[str]] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class Observed(_message.Message):
     __slots__ = ("term", "node", "session", "sequence", "seen", "tasks", "lateness_s", "trouble", "leaving")
@@ -952,7 +962,7 @@ class RemoveNodeRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ...) -> None: ...
 
 class NodeInfo(_message.Message):
-    __slots__ = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "jobs", "emulated", "limits", "lateness_s", "host", "remark")
+    __slots__ = ("node", "type", "gpus", "busy", "cpus", "memory_gb", "storage_mbps", "state", "last_seen_s", "jobs", "emulated", "limits", "lateness_s", "host", "remark", "labels")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
@@ -968,6 +978,7 @@ class NodeInfo(_message.Message):
     LATENESS_S_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     REMARK_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     node: str
     type: str
     gpus: int
@@ -983,7 +994,8 @@ class NodeInfo(_message.Message):
     lateness_s: float
     host: str
     remark: str
-    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., state: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., jobs: _Optional[_Iterable[int]] = ..., emulated: bool = ..., limits: _Optional[str] = ..., lateness_s: _Optional[float] = ..., host: _Optional[str] = ..., remark: _Optional[str] = ...) -> None: ...
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., type: _Optional[str] = ..., gpus: _Optional[int] = ..., busy: _Optional[int] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., storage_mbps: _Optional[float] = ..., state: _Optional[str] = ..., last_seen_s: _Optional[float] = ..., jobs: _Optional[_Iterable[int]] = ..., emulated: bool = ..., limits: _Optional[str] = ..., lateness_s: _Optional[float] = ..., host: _Optional[str] = ..., remark: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeList(_message.Message):
     __slots__ = ("nodes",)

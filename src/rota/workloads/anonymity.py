@@ -2,10 +2,10 @@
 
 Tenants and commands get pseudonyms: numbers in order of appearance, which are stable inside one
 file, or, with a key, the beginning of a keyed hash (HMAC-SHA256), which is the same in every file
-made with that key and cannot be undone without it. Names of jobs, working directories and steps
-arguments are removed. The first job arrives at 0. Times can be rounded; numbers of GPUs, requests, weights and
-deadlines stay. It is no proof of anonymity: who knows that somebody ran a job of 512 GPUs for
-exactly 91 hours will find it, unless times are rounded coarsely.
+made with that key and cannot be undone without it. Names of jobs, working directories, steps
+arguments and labels of servers are removed. The first job arrives at 0. Times can be rounded; numbers
+of GPUs, requests, weights and deadlines stay. It is no proof of anonymity: who knows that somebody
+ran a job of 512 GPUs for exactly 91 hours will find it, unless times are rounded coarsely.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def anonymize(
         changed,
         names=None if jobs.queue is None else texts_or_tuples(row_names(len(jobs)).tolist()),
         queue=_hidden_queue(jobs),
+        labels=None,
         tenants=tuple(jobs.tenants if jobs.tenants == ("default",) else pseudonyms("tenant", jobs.tenants, key)),
         launches=tuple(Launch(name, "", "", launch.needs_data_dir) for launch, name in started),
         profiles=tuple(pseudonyms("model", jobs.profiles, key)) if models else jobs.profiles,

@@ -23,7 +23,7 @@ def test_an_unknown_preset_offers_the_nearest():
 def test_the_default_has_none_of_the_accidents_of_the_artifact():
     rules = preset("default")
 
-    sane = {"at_once", "blocked_shares", "spread_costs", "catalogue_prices", "spare_is_shared"}
+    sane = {"at_once", "blocked_shares", "spread_costs", "catalogue_prices", "spare_is_shared", "enforce_requests"}
     accidents = [f.name for f in dataclasses.fields(rules) if f.type == "bool" and f.name not in sane]
     assert len(accidents) >= 8
     assert not any(getattr(rules, name) for name in accidents)

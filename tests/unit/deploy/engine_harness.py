@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from harness import ROUND_S, Harness, ManualClock, MemoryJournal, ends, runs
 
-from rota.assembly import make_policy, make_throughputs
+from rota.assembly import make_throughputs
 from rota.core.cluster import cluster_fields
 from rota.core.events import RunStarted
 from rota.core.lifecycle import TaskCommand
 from rota.core.ports import EveryEvent
+from rota.deploy.deciding import deployed_policy
 from rota.deploy.scheduler.catalogue import opened
 from rota.deploy.scheduler.reconciliation import desired_attempts
 from rota.deploy.scheduler.round_report import cluster_now
@@ -43,7 +44,7 @@ class EngineHarness(Harness):
         return LiveState(cluster, self.catalogue, self.rules, by_need=self.mechanism.by_need)
 
     def _begin_engine(self):
-        policy = make_policy(self.names_of_parts["policy"], {}, 0, self.rules)
+        policy = deployed_policy(self.names_of_parts["policy"], {}, 0, self.rules, weights=None)
         self.engine = Engine(
             state=self.recovered.state,
             policy=policy,

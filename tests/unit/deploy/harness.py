@@ -169,7 +169,7 @@ class Harness:
         self.clock.seconds += seconds
         self.loop.turn(0.0)
 
-    def join(self, node, gpus=4, *, identity="folder", kind="v100"):
+    def join(self, node, gpus=4, *, identity="folder", kind="v100", cpus=8.0, memory_gb=64.0, labels=()):
         """A server registers; what ran there is still known to it if it has the same identity.
 
         With another one it is another agent, which is let in when the one before is silent for long enough.
@@ -178,8 +178,8 @@ class Harness:
         if node in self.registry.nodes and self.registry.nodes[node].joined.identity != identity:
             self.wait(TIMING.dead_after_s + 1.0)
         offered = OfferedNode(
-            node=node, type=kind, devices=tuple(f"gpu{i}" for i in range(gpus)), cpus=8.0, memory_gb=64.0,
-            host=node, identity=identity,
+            node=node, type=kind, devices=tuple(f"gpu{i}" for i in range(gpus)), cpus=cpus,
+            memory_gb=memory_gb, labels=labels, host=node, identity=identity,
         )  # fmt: skip
         session = self.ask(lambda now: self.requests.register(offered, now))
         known = before is not None and self.registry.nodes[node].joined.identity == identity

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -12,8 +13,9 @@ from rota.cli import job_text
 from rota.cli.tables import show_table
 from rota.core.lifecycle import JobPhase
 from rota.deploy.scheduler.catalogue import opened
+from rota.deploy.scheduler.job_kinds import JobKind, can_run
 from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons, cluster_as_it_is, shown_phase
-from rota.deploy.scheduler.round_report import can_run, cluster_now
+from rota.deploy.scheduler.round_report import cluster_now
 from rota.deploy.server.messages import job_message
 from rota.rpc import rota_pb2 as pb
 
@@ -212,9 +214,40 @@ def test_waiting_is_what_the_engine_is_not_told_of(gpus, kinds):
     number = harness.submit(gpus=gpus)
 
     cluster = cluster_now(harness.registry, None, opened(ONLY_V100))
-    fits = cluster is not None and can_run(opened(ONLY_V100), "fast", gpus, cluster)
+    fits = cluster is not None and can_run(opened(ONLY_V100), JobKind("fast", gpus), cluster)
 
     assert (explain(harness, number, catalogue=opened(ONLY_V100)).phase is JobPhase.QUEUED) == fits
+
+
+# What jobs ask for beside GPUs
+
+
+def test_a_job_that_asks_for_more_memory_than_any_server_has_waits_with_the_numbers():
+    harness = Harness()
+    harness.join("a")
+    number = harness.submit(gpus=1, memory_gb=200.0)
+
+    told = explain(harness, number)
+
+    assert told.phase is JobPhase.WAITING
+    assert told.reason == (
+        "request-too-large: asks for 1 GPU with 200 GB of memory; the most that one server has is 4 GPUs, 8 CPUs, 64 GB"
+    )
+
+
+def test_free_gpus_without_the_memory_beside_them_are_no_reason_to_promise_a_start():
+    harness = Harness()
+    harness.join("a")
+    first = harness.submit(gpus=1, memory_gb=60.0)
+    harness.round()
+    harness.want(**{f"j{first}": {"a": 1}})
+    attempt = harness.registry.jobs[first].attempt
+    attempt.parts = (replace(attempt.parts[0], memory_gb=60.0),)
+    number = harness.submit(gpus=1, memory_gb=40.0)
+
+    assert explain(harness, number).reason == (
+        "no-room-beside: 3 GPUs free of v100, but not 1 GPU with 40 GB of memory; 1 job running, 0 jobs before it"
+    )
 
 
 # Words

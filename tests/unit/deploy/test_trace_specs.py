@@ -11,7 +11,6 @@ from rota.core.queue_columns import queue_columns
 from rota.deploy.trace_arrays import without_limits
 from rota.deploy.trace_runs import (
     TraceRun,
-    bound_to_types,
     check_tenants,
     elastic,
     specs_of,
@@ -57,9 +56,15 @@ def test_only_jobs_that_could_have_other_sizes_are_elastic():
     assert elastic(jobs()) == 0
 
 
-def test_jobs_that_may_not_run_everywhere_are_counted():
-    assert bound_to_types(jobs(allowed_types=[["a100"], [], []])) == 1
-    assert bound_to_types(jobs()) == 0
+def test_a_job_of_a_trace_says_where_it_may_run():
+    given = jobs(allowed_types=[["a100"], ["!k80"], []], labels=[[], ["zone=a"], []])
+
+    first, second, third = specs_of(given, None, "trace")
+
+    assert first.types == ("a100",)
+    assert second.exclude_types == ("k80",)
+    assert second.labels == ("zone=a",)
+    assert (third.types, third.exclude_types, third.labels) == ((), (), ())
 
 
 def test_many_foreign_tenants_are_named_and_counted():

@@ -11,6 +11,7 @@ from rota.core.allocation import Allocation, Options, Traits
 from rota.core.cluster import uniform
 from rota.core.events import RoundsRan
 from rota.core.horizon import UNTIL_JOBS_CHANGE
+from rota.core.needs import NOTHING
 from rota.core.ports import EveryEvent
 from rota.core.rules import preset
 from rota.engine.classes import ClassTable
@@ -68,14 +69,14 @@ def test_without_estimates_policies_see_the_truth_itself():
 
     assert not table.estimating
     assert table.value.true_pair is table.value.pair is before
-    assert table.keys() == [("a", 1, 1.0, None, ()), ("b", 1, 1.0, None, ())]
+    assert table.keys() == [("a", 1, 1.0, None, (), NOTHING, 0), ("b", 1, 1.0, None, (), NOTHING, 0)]
 
 
 def test_jobs_of_one_model_with_different_references_are_different_classes():
     table, numbers = a_table(Guesses(references=2), "a", "a", "a")
 
     assert numbers == [0, 1, 0]
-    assert table.keys() == [("a", 1, 1.0, "r0", ()), ("a", 1, 1.0, "r1", ())]
+    assert table.keys() == [("a", 1, 1.0, "r0", (), NOTHING, 0), ("a", 1, 1.0, "r1", (), NOTHING, 0)]
 
 
 def test_a_pair_that_ran_is_known_on_that_type_only_and_in_both_directions():
@@ -104,7 +105,7 @@ def test_what_was_learned_survives_new_classes_and_checkpoints():
     table.attach(Guesses(references=3))
     table.number("a", 1, 1.0)
 
-    assert table.keys()[-1] == ("a", 1, 1.0, "r2", ())
+    assert table.keys()[-1] == ("a", 1, 1.0, "r2", (), NOTHING, 0)
     assert table.value.pair[0, 1].tolist() == [1.0, 1.5]
     assert table.value.pair[2, 1].tolist() == [1.5, 1.5]
 

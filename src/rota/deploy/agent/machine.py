@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.labels import checked_labels
 from rota.deploy.agent.main import Equipment
 from rota.deploy.providers.slurm.allocation import allocation, is_allocation
 from rota.deploy.worker.inventory import inspect, type_name
@@ -32,6 +33,7 @@ class MachineOptions:
     storage_mbps: float = 0.0
     network_gbps: float = 0.0
     rack: str = ""
+    labels: tuple[str, ...] = ()
     host: str = ""
     first_gpu: int = 0
     first_cpu: int = 0
@@ -55,6 +57,7 @@ def equipment(gpus: str, options: MachineOptions) -> Equipment:
         cpus=options.cpus or (CPUS_PER_GPU * count if emulated else _cpus_from(options.first_cpu, os.cpu_count() or 1)),
         memory_gb=options.memory_gb or (MEMORY_GB_PER_GPU * count if emulated else memory_gb()),
         storage_mbps=options.storage_mbps, network_gbps=options.network_gbps, rack=options.rack, host=options.host,
+        labels=checked_labels(options.labels, f"agent {options.name}"),
     )  # fmt: skip
 
 
@@ -67,6 +70,7 @@ def _given(text: str, options: MachineOptions, *, emulated: bool) -> Equipment:
         device_memory_mib=_card_mib(part.gpu_type) if emulated else 0.0,
         memory_gb=options.memory_gb or part.memory_gb or memory_gb(), storage_mbps=options.storage_mbps,
         network_gbps=options.network_gbps, rack=options.rack or part.host, host=options.host,
+        labels=checked_labels(options.labels, f"agent {options.name}"),
     )  # fmt: skip
 
 
@@ -114,4 +118,5 @@ def _found(options: MachineOptions) -> Equipment:
         device_memory_mib=min(gpu.memory_bytes for gpu in mine) / 2**20, cpus=cpus,
         memory_gb=options.memory_gb or machine.memory_bytes / 1e9, storage_mbps=options.storage_mbps or measured,
         network_gbps=options.network_gbps, rack=options.rack, host=options.host,
+        labels=checked_labels(options.labels, f"agent {options.name}"),
     )  # fmt: skip

@@ -53,13 +53,15 @@ class Equipment:
     """Where ranks of a gang find this machine; empty: the address by which it reaches the scheduler."""
     emulated: bool = False
     limits: str = "none"
+    labels: tuple[str, ...] = ()
+    """Like `zone=a`."""
 
     def hello(self) -> pb.RegisterRequest:
         """As it registers."""
         return pb.RegisterRequest(
             node=self.node, type=self.type, cpus=self.cpus, memory_gb=self.memory_gb, storage_mbps=self.storage_mbps,
             network_gbps=self.network_gbps, rack=self.rack, emulated=self.emulated, version=__version__,
-            limits=self.limits, host=self.host,
+            limits=self.limits, host=self.host, labels=self.labels,
             devices=[pb.Device(id=name, memory_mib=self.device_memory_mib) for name in self.devices],
         )  # fmt: skip
 

@@ -155,6 +155,7 @@ class LocalCluster:
             "--gpus", gpus, "--folder", str(folder), "--trust-tenants", "--json", "--while-stdin",
         ]  # fmt: skip
         command += [word for name in names for word in ("--name", name)]
+        command += [word for label in server.labels for word in ("--label", label)]
         command += ["--realtime"] if self.settings.realtime else []
         command += [word for flag, value in amounts for word in (flag, repr(value))]
         command += line

@@ -12,14 +12,18 @@ from typing import Any
 from rota import clusters
 from rota.core.cluster import Server
 from rota.core.errors import ConfigError
+from rota.core.labels import checked_labels
 from rota.deploy.security.subjects import check_name
+
+_LABEL = "label="
 
 
 def servers_of(texts: Sequence[str]) -> list[Server]:
-    """Servers from `v100=4`, `k80=4/8:cpus=24` and so on, numbered through by type."""
+    """Servers from `v100=4`, `k80=4/8:cpus=24:label=zone=a` and so on, numbered through by type."""
     servers: list[Server] = []
     seen: Counter[str] = Counter()
-    for text in texts:
+    for given in texts:
+        text, labels = _without_labels(given)
         gpu_type = text.partition("=")[0].strip()
         if "," in text or not gpu_type or "=" not in text:
             raise ConfigError(f"--server {text!r}: write one type, e.g. v100=4, or k80=16/8 for two servers of 8")
@@ -29,10 +33,22 @@ def servers_of(texts: Sequence[str]) -> list[Server]:
         for server in clusters.load(whole).servers:
             name = f"{server.type}-{seen[server.type]}"
             seen[server.type] += 1
-            servers.append(Server(id=name, type=server.type, capacity=server.capacity, rack=server.rack))
+            servers.append(Server(id=name, type=server.type, capacity=server.capacity, rack=server.rack, labels=labels))
     if not servers:
         raise ConfigError("a cluster needs servers: give --server TYPE=GPUS, e.g. --server v100=4 --server k80=4")
     return servers
+
+
+def _without_labels(text: str) -> tuple[str, tuple[str, ...]]:
+    """What is said of servers beside their labels, and those."""
+    pieces = text.split(":")
+    labels = [piece.strip().removeprefix(_LABEL) for piece in pieces if piece.strip().startswith(_LABEL)]
+    rest = ":".join(piece for piece in pieces if not piece.strip().startswith(_LABEL))
+    return rest, checked_labels(labels, f"--server {text!r}")
+
+
+def _offer(server: Server) -> tuple[object, ...]:
+    return server.type, server.capacity, server.labels
 
 
 def together(servers: Sequence[Server], most: int) -> list[list[Server]]:
@@ -40,7 +56,7 @@ def together(servers: Sequence[Server], most: int) -> list[list[Server]]:
     groups: list[list[Server]] = []
     for server in servers:
         last = groups[-1] if groups else []
-        alike = last and (last[0].type, last[0].capacity) == (server.type, server.capacity)
+        alike = last and _offer(last[0]) == _offer(server)
         if alike and len(last) < most:
             last.append(server)
         else:

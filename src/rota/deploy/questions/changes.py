@@ -174,6 +174,7 @@ def _add_server(fork: Fork, registry: Registry, gpu_type: str, gpus: int) -> Non
             session=ASKER,
             emulated=True,
             limits="",
+            labels=() if like is None else like.labels,
         )
     )
 

@@ -23,6 +23,7 @@ from rota.deploy.questions.forked_world import FirstNews, ForkedWorld
 from rota.deploy.questions.job_progress import Story
 from rota.deploy.questions.latencies import Latencies
 from rota.deploy.questions.setup import Setup
+from rota.deploy.scheduler.job_kinds import JobKind, requests_of
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now, table_of
 from rota.engine.live_state import LiveState
@@ -242,8 +243,9 @@ def quiet() -> Iterator[None]:
 
 
 def jobs_table(rows: list[Mapping[str, Any]]) -> Jobs:
-    """Arrivals of a future, in order; each has profile, gpus, steps, submitted, weight and tenant."""
+    """Arrivals of a future, in order; each has profile, gpus, steps, submitted, weight, tenant and maybe its kind."""
     rows = sorted(rows, key=lambda row: float(row["submitted"]))
+    kinds = [row.get("kind") or JobKind(str(row["profile"]), int(row["gpus"])) for row in rows]
     return table(
         profile_names=[str(row["profile"]) for row in rows],
         gpus=[int(row["gpus"]) for row in rows],
@@ -252,4 +254,8 @@ def jobs_table(rows: list[Mapping[str, Any]]) -> Jobs:
         weight=np.array([float(row.get("weight", 1.0)) for row in rows]),
         tenant_names=[str(row["tenant"]) for row in rows],
         beliefs=[str(row.get("belief", "")) for row in rows],
+        requests=requests_of(kinds),
+        labels=[kind.needs.labels for kind in kinds],
+        priority=[int(row.get("priority", 0)) for row in rows],
+        allowed_types=[kind.types for kind in kinds],
     )

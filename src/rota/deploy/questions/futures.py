@@ -17,6 +17,7 @@ from typing import Any
 from rota.core.jobs import Jobs
 from rota.deploy.questions.facts import JobFacts
 from rota.deploy.questions.fork import NOBODY_COMES, Fork, jobs_table
+from rota.deploy.scheduler.job_kinds import JobKind, kind_of
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.speed_names import belief_of, engine_profile
 
@@ -36,6 +37,9 @@ class Submission:
     steps: float
     weight: float
     tenant: str
+    kind: JobKind
+    """Where it can run."""
+    priority: int
     belief: str = ""
     """Among whose jobs its speed is learned; empty: it is not."""
 
@@ -69,6 +73,8 @@ def history_of(jobs: Iterable[Job]) -> History:
             weight=job.spec.weight,
             tenant=job.tenant,
             belief=belief_of(job.spec),
+            kind=kind_of(job.spec),
+            priority=job.spec.priority,
         )
         for job in newest
     )
@@ -99,6 +105,8 @@ def arrivals(history: History, now: float, until: float, seed: int) -> Jobs:
                 "weight": like.weight,
                 "tenant": like.tenant,
                 "belief": like.belief,
+                "kind": like.kind,
+                "priority": like.priority,
             }
         )
         at += draw.choice(gaps)

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.core.errors import RotaError
+from rota.core.gpu_types import permits
 from rota.deploy.questions.changes import Change, as_fields, made
 from rota.deploy.questions.fork import Fork
+from rota.deploy.scheduler.job_kinds import kind_of
 from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons, cluster_as_it_is
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
@@ -106,7 +108,7 @@ def _explained(fork: Fork, registry: Registry, job: Job) -> Explanation:
 
 def _numbers(fork: Fork, registry: Registry, job: Job, tenant: str | None) -> dict[str, Any]:
     """GPUs by type that the job could use, who holds them, and who waits as well; other tenants as sums."""
-    able = {gpu_type for gpu_type in _types(registry) if fork.setup.catalogue.rate(*_kind(job), gpu_type) > 0}
+    able = {gpu_type for gpu_type in _types(registry) if _rate(fork, job, gpu_type) > 0}
     cluster = cluster_as_it_is(registry, fork.now)
     held = _held(registry)
     types = [
@@ -155,8 +157,11 @@ def _types(registry: Registry) -> set[str]:
     return {node.joined.type for node in registry.nodes.values()}
 
 
-def _kind(job: Job) -> tuple[str, int]:
-    return job.spec.scheduled_profile, job.spec.gpus
+def _rate(fork: Fork, job: Job, gpu_type: str, gpus: int = 0) -> float:
+    """Steps/s of a job on a type, with as many GPUs as it asks for or another number; 0 where it may not run."""
+    if not permits(kind_of(job.spec).types, gpu_type):
+        return 0.0
+    return fork.setup.catalogue.rate(job.spec.scheduled_profile, gpus or job.spec.gpus, gpu_type)
 
 
 def _ahead(fork: Fork, registry: Registry, job: Job, tenant: str | None) -> dict[str, Any]:
@@ -206,7 +211,7 @@ def _fewer_gpus(fork: Fork, registry: Registry, job: Job) -> Iterator[Candidate]
     halves = [asks // 2**power for power in range(1, asks.bit_length())]
     counts = [count for count in range(asks - 1, 0, -1) if asks <= 8 or count in halves]
     for count in counts:
-        rates = [fork.setup.catalogue.rate(job.spec.scheduled_profile, count, t) for t in _types(registry)]
+        rates = [_rate(fork, job, gpu_type, count) for gpu_type in _types(registry)]
         if max(rates, default=0.0) <= 0:
             continue
         slower = _slower(fork, registry, job, max(rates))
@@ -215,13 +220,13 @@ def _fewer_gpus(fork: Fork, registry: Registry, job: Job) -> Iterator[Candidate]
 
 
 def _slower(fork: Fork, registry: Registry, job: Job, rate: float) -> str:
-    whole = max((fork.setup.catalogue.rate(*_kind(job), gpu_type) for gpu_type in _types(registry)), default=0.0)
+    whole = max((_rate(fork, job, gpu_type) for gpu_type in _types(registry)), default=0.0)
     return f", at {100 * rate / whole:.0f} % of its speed" if whole > rate else ""
 
 
 def _servers_back(registry: Registry, job: Job, fork: Fork) -> Iterator[Candidate]:
     for name, node in sorted(registry.nodes.items()):
-        if node.drained and not node.lost and fork.setup.catalogue.rate(*_kind(job), node.joined.type) > 0:
+        if node.drained and not node.lost and _rate(fork, job, node.joined.type) > 0:
             yield Candidate(
                 kind="undrain",
                 by="operator",
@@ -243,7 +248,7 @@ def _without_own(registry: Registry, job: Job, tenant: str | None) -> Iterator[C
 
 def _more_servers(fork: Fork, registry: Registry, job: Job) -> Iterator[Candidate]:
     """A server of a type that is here, else of any type on which the job has a speed."""
-    rates = {t: fork.setup.catalogue.rate(*_kind(job), t) for t in sorted({*_types(registry), *_known_types(fork)})}
+    rates = {t: _rate(fork, job, t) for t in sorted({*_types(registry), *_known_types(fork)})}
     able = sorted((t for t, rate in rates.items() if rate > 0), key=lambda t: (t not in _types(registry), -rates[t]))
     free = cluster_as_it_is(registry, fork.now).free
     for gpu_type in able[:3]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from rota.core.cluster import Server
 from rota.core.errors import ConfigError
+from rota.core.labels import checked_labels
 from rota.deploy.events import NodeJoined
 
 
@@ -42,6 +43,8 @@ class OfferedNode:
     """Instances that are surely dead."""
     place: str = ""
     """Machine, folder and process, for messages."""
+    labels: tuple[str, ...] = ()
+    """Like `zone=a`."""
 
 
 def check_amounts(offered: OfferedNode) -> None:
@@ -51,6 +54,10 @@ def check_amounts(offered: OfferedNode) -> None:
         if not (math.isfinite(amount) and amount >= 0):
             message = f"node {offered.node!r}: {name} is {amount!r}; give a number from 0 on"
             raise Refused("INVALID_ARGUMENT", message)
+    try:
+        checked_labels(offered.labels, f"node {offered.node!r}")
+    except ConfigError as error:
+        raise Refused("INVALID_ARGUMENT", str(error)) from error
 
 
 def as_declared(offered: OfferedNode, declared: Mapping[str, Server]) -> OfferedNode:
@@ -70,6 +77,7 @@ def as_declared(offered: OfferedNode, declared: Mapping[str, Server]) -> Offered
         offered,
         devices=offered.devices[: server.capacity.gpus],
         rack=server.rack,
+        labels=server.labels or offered.labels,
         cpus=server.capacity.cpus or offered.cpus,
         memory_gb=server.capacity.memory_gb or offered.memory_gb,
     )
@@ -95,4 +103,5 @@ def joined(node: OfferedNode, session: str, now: float) -> NodeJoined:
         identity=node.identity,
         instance=node.instance,
         place=node.place,
+        labels=tuple(sorted(set(node.labels))),
     )

@@ -9,12 +9,16 @@ older than the question. The codes:
     back-off               it failed, and is tried again after a pause
     no-servers             no server is up
     no-server-fits         no type of GPU has as many that are up as it asks for
+    types-not-there        no server that is up has a type of GPU on which it may run
+    request-too-large      no server that is up has the CPUs and memory beside GPUs that it asks for
+    label-not-there        no server that is up has the labels that it asks for
     profile-unknown-there  the types with enough GPUs that are up have no speed for its profile
     tenant-limit           its tenant runs as many jobs as it may at the same time
     checkpoint-limit       checkpoints of its tenant take more disk than they may
     held                   somebody holds it, until it is released
     dependency             a job that it comes after is not over
     array-limit            as many jobs of its array run as may at the same time
+    no-room-beside         GPUs are free, but not with the CPUs, memory or labels that it asks for
     queued                 some GPUs are free that it could use
     outranked              all GPUs that it could use are busy
     stopping               it was asked to save and end
@@ -33,8 +37,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from rota.core.cluster import Cluster
+from rota.core.gpu_types import permits, types_in_words
 from rota.core.lifecycle import AttemptOutcome, JobPhase
+from rota.core.needs import in_words, labelled, types_that_hold, why_not
 from rota.deploy.scheduler.catalogue import OpenCatalogue
+from rota.deploy.scheduler.free_servers import free_servers, servers_up
+from rota.deploy.scheduler.job_kinds import JobKind, kind_of
 from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
 from rota.deploy.scheduler.records import Attempt, Job, gpus_on
 from rota.deploy.scheduler.registry import Registry
@@ -56,12 +65,16 @@ class ReasonCode(str, Enum):
     BACK_OFF = "back-off"
     NO_SERVERS = "no-servers"
     NO_SERVER_FITS = "no-server-fits"
+    TYPES_NOT_THERE = "types-not-there"
+    REQUEST_TOO_LARGE = "request-too-large"
+    LABEL_NOT_THERE = "label-not-there"
     PROFILE_UNKNOWN_THERE = "profile-unknown-there"
     TENANT_LIMIT = "tenant-limit"
     CHECKPOINT_LIMIT = "checkpoint-limit"
     HELD = "held"
     DEPENDENCY = "dependency"
     ARRAY_LIMIT = "array-limit"
+    NO_ROOM_BESIDE = "no-room-beside"
     QUEUED = "queued"
     OUTRANKED = "outranked"
     STOPPING = "stopping"
@@ -116,6 +129,10 @@ class ClusterNow:
     now: float
     """Engine seconds."""
     time_scale: float = 1.0
+    servers: Cluster | None = None
+    """Servers that are up, with all that they have; None: there is none."""
+    free_servers: Cluster | None = None
+    """Those with free GPUs, with what nobody holds; None: there is none."""
 
 
 def cluster_as_it_is(
@@ -152,6 +169,8 @@ def cluster_as_it_is(
         silent_s=silent_s or {},
         now=now,
         time_scale=time_scale,
+        servers=servers_up(registry),
+        free_servers=free_servers(registry),
     )
 
 
@@ -190,7 +209,7 @@ class Reasons:
         self._cluster = cluster
         self._catalogue = catalogue
         self._missing = missing
-        self._fitting: dict[tuple[str, int], _Fit] = {}
+        self._fitting: dict[JobKind, _Fit] = {}
         self._limits = limits or TenantLimits(Tenants())
         self._sentences = None if registry is None else HoldSentences(registry)
         self._queue = {} if registry is None else queue_holds(registry, self._ready)
@@ -272,6 +291,10 @@ class Reasons:
             return Explanation(JobPhase.WAITING, ReasonCode(hold.value), self._limits.sentence(hold, job.tenant))
         gpu_type, free = max(((name, self._cluster.free.get(name, 0)) for name in fit.types), key=lambda pair: pair[1])
         asks = job.spec.gpus
+        if free >= asks and not self._room_beside(job, fit):
+            needs = in_words(asks, kind_of(job.spec).needs)
+            sentence = f"{_gpus(free)} free of {gpu_type}, but not {needs}; {self._before(job)}"
+            return Explanation(JobPhase.QUEUED, ReasonCode.NO_ROOM_BESIDE, sentence)
         if free >= asks:
             sentence = f"{_gpus(free)} free of {gpu_type}, asks for {asks}; placed with the next decision"
             return Explanation(JobPhase.QUEUED, ReasonCode.QUEUED, sentence)
@@ -281,6 +304,15 @@ class Reasons:
         total = sum(self._cluster.up[name] for name in fit.types)
         all_busy = f"all {_gpus(total)} that it could use ({_some(fit.types)}) are busy"
         return Explanation(JobPhase.QUEUED, ReasonCode.OUTRANKED, f"{all_busy}; {self._before(job)}")
+
+    def _room_beside(self, job: Job, fit: _Fit) -> bool:
+        """Whether servers with free GPUs have what the job needs beside them."""
+        kind = kind_of(job.spec)
+        there = self._cluster.free_servers
+        if not kind.needs or there is None:
+            return True
+        held = zip(there.types, types_that_hold(there, kind.gpus, kind.needs), strict=True)
+        return any(holds for gpu_type, holds in held if gpu_type in fit.types)
 
     def _before(self, job: Job) -> str:
         """Who else there is. The order in which jobs start is the policy's."""
@@ -296,10 +328,10 @@ class Reasons:
         return job.id not in self._queue and self._ready(job)
 
     def _fit(self, job: Job) -> _Fit:
-        key = (job.spec.scheduled_profile, job.spec.gpus)
-        if key not in self._fitting:
-            self._fitting[key] = _fit(self._cluster, self._catalogue, *key)
-        return self._fitting[key]
+        kind = kind_of(job.spec)
+        if kind not in self._fitting:
+            self._fitting[kind] = _fit(self._cluster, self._catalogue, kind)
+        return self._fitting[kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,19 +343,38 @@ class _Fit:
     sentence: str = ""
 
 
-def _fit(cluster: ClusterNow, catalogue: OpenCatalogue, profile: str, gpus: int) -> _Fit:
+def _fit(cluster: ClusterNow, catalogue: OpenCatalogue, kind: JobKind) -> _Fit:
+    gpus = kind.gpus
     if not cluster.up:
         known = f"; of those that were here, {cluster.servers_away}" if cluster.servers_away else ""
         return _Fit((), ReasonCode.NO_SERVERS, f"no server is up{known}")
-    large = tuple(sorted(name for name, count in cluster.up.items() if count >= gpus))
-    able = tuple(name for name in large if catalogue.rate(profile, gpus, name) > 0)
+    permitted = {name: count for name, count in cluster.up.items() if permits(kind.types, name)}
+    if not permitted:
+        sentence = f"may run {types_in_words(kind.types)}; types that are up: {_some(sorted(cluster.up))}"
+        return _Fit((), ReasonCode.TYPES_NOT_THERE, sentence)
+    large = tuple(sorted(name for name, count in permitted.items() if count >= gpus))
+    able = tuple(name for name in large if catalogue.rate(kind.profile, gpus, name) > 0)
     if able:
-        return _Fit(able)
+        return _with_needs(cluster, kind, able)
     if large:
-        return _Fit((), ReasonCode.PROFILE_UNKNOWN_THERE, _no_speed(cluster, catalogue, profile, gpus, large))
-    largest, count = max(sorted(cluster.up.items()), key=lambda pair: pair[1])
+        return _Fit((), ReasonCode.PROFILE_UNKNOWN_THERE, _no_speed(cluster, catalogue, kind.profile, gpus, large))
+    largest, count = max(sorted(permitted.items()), key=lambda pair: pair[1])
     sentence = f"asks for {_gpus(gpus)}; the largest number of one type that is up is {count} ({largest})"
     return _Fit((), ReasonCode.NO_SERVER_FITS, sentence + _if_back(cluster, gpus))
+
+
+def _with_needs(cluster: ClusterNow, kind: JobKind, types: tuple[str, ...]) -> _Fit:
+    """The types among these whose servers have what the job needs, or why there is none."""
+    there = cluster.servers
+    if not kind.needs or there is None:
+        return _Fit(types)
+    held = dict(zip(there.types, types_that_hold(there, kind.gpus, kind.needs), strict=True))
+    able = tuple(name for name in types if held.get(name, False))
+    if able:
+        return _Fit(able)
+    sentence = why_not(there, kind.gpus, kind.needs, types)
+    missing = bool(kind.needs.labels) and not labelled(there, kind.needs.labels).any()
+    return _Fit((), ReasonCode.LABEL_NOT_THERE if missing else ReasonCode.REQUEST_TOO_LARGE, sentence)
 
 
 def _no_speed(cluster: ClusterNow, catalogue: OpenCatalogue, profile: str, gpus: int, large: tuple[str, ...]) -> str:

@@ -5,7 +5,6 @@ Pure: computed from the registry and the state, so that a scheduler which died i
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 
@@ -15,7 +14,6 @@ from rota.clusters import types_by_speed
 from rota.clusters.accelerators import described
 from rota.core.arrays import IntArray
 from rota.core.cluster import AcceleratorType, Cluster, Resources, Server
-from rota.core.errors import ProfileMissing
 from rota.core.events import (
     ClusterChanged,
     Event,
@@ -33,6 +31,7 @@ from rota.core.jobs import Jobs, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
 from rota.deploy.events import DeployEvent
+from rota.deploy.scheduler.job_kinds import JobKind, can_run, kind_of, requests_of
 from rota.deploy.scheduler.preemption import preemptible
 from rota.deploy.scheduler.queue_holds import PARKED, QueueHold, queue_holds
 from rota.deploy.scheduler.records import Job, Node, gpus_on
@@ -62,6 +61,7 @@ def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Through
                 node.joined.network_gbps,
             ),
             rack=node.joined.rack or "rack0",
+            labels=node.joined.labels,
         )
         for name, gpus in usable.items()
         if gpus and (node := registry.nodes[name])
@@ -103,7 +103,7 @@ class RoundReport:
         self._catalogue = catalogue
         self._declared = declared
         self.round_s = round_s
-        self._fit: dict[tuple[str, int], bool] = {}
+        self._fit: dict[JobKind, bool] = {}
         self._fit_for: Cluster | None = None
         self._estimates = SpeedEstimates(registry.speeds, catalogue)
         self.next_return = math.inf
@@ -252,23 +252,14 @@ class RoundReport:
             if cluster != self._fit_for:
                 self._fit = {}
             self._fit_for = cluster
-        key = (engine_profile(job.spec), job.spec.gpus)
-        if key not in self._fit:
-            self._fit[key] = can_run(self._catalogue, *key, cluster)
-        return self._fit[key]
+        kind = kind_of(job.spec)
+        if kind not in self._fit:
+            self._fit[kind] = can_run(self._catalogue, kind, cluster)
+        return self._fit[kind]
 
 
 def _why_parked(hold: Hold | QueueHold) -> str:
     return PARKED[hold] if isinstance(hold, QueueHold) else "its tenant has all that it may have"
-
-
-def can_run(catalogue: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:
-    """Whether some type has both enough GPUs and a speed for such a job."""
-    for gpu_type, count in zip(cluster.types, cluster.capacity.tolist(), strict=True):
-        with contextlib.suppress(ProfileMissing):
-            if count >= gpus and catalogue.rate(profile, gpus, gpu_type) > 0:
-                return True
-    return False
 
 
 def _ended(over: list[Job], now: float) -> list[Event]:
@@ -300,6 +291,7 @@ def _ids(jobs: list[Job]) -> IntArray:
 
 def _table(jobs: list[Job]) -> Jobs:
     deadlines = [job.spec.deadline_s for job in jobs]
+    kinds = [kind_of(job.spec) for job in jobs]
     return table(
         profile_names=[engine_profile(job.spec) for job in jobs],
         beliefs=[belief_of(job.spec) for job in jobs],
@@ -310,4 +302,8 @@ def _table(jobs: list[Job]) -> Jobs:
         duration=[deadline or np.nan for deadline in deadlines],
         slo=[1.0 if deadline else np.nan for deadline in deadlines],
         tenant_names=[job.tenant for job in jobs],
+        requests=requests_of(kinds),
+        labels=[kind.needs.labels for kind in kinds],
+        priority=[job.spec.priority for job in jobs],
+        allowed_types=[kind.types for kind in kinds],
     )

@@ -78,6 +78,7 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         specs = [_for_tenant(spec_of(message), caller) for message in request.jobs]
         for spec in specs:
             _check_weight(spec, caller, self._scheduler.options.tenants)
+            _check_priority(spec, caller, self._scheduler.options.tenants)
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
@@ -384,6 +385,17 @@ def _check_weight(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
         reason = (
             f"{spec.label}: weight {spec.weight:g} is above {limit:g}, the most for jobs of tenant {spec.tenant!r}; "
             f"give at most {limit:g}, or ask whoever runs the scheduler for a larger max_job_weight (--tenants)"
+        )
+        raise Refused("PERMISSION_DENIED", reason)
+
+
+def _check_priority(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
+    """Refused if a job has a higher priority than the operator allows its tenant; an administrator may give any."""
+    limit = tenants.of(spec.tenant or "default").max_priority
+    if spec.priority > limit and not caller.admin:
+        reason = (
+            f"{spec.label}: priority {spec.priority} is above {limit}, the highest for jobs of tenant {spec.tenant!r}; "
+            f"give at most {limit}, or ask whoever runs the scheduler for a larger max_priority (--tenants)"
         )
         raise Refused("PERMISSION_DENIED", reason)
 

@@ -51,6 +51,7 @@ def offered_node(message: pb.RegisterRequest) -> OfferedNode:
         instance=message.instance,
         replaces=tuple(message.replaces),
         place=harmless(message.place),
+        labels=tuple(message.labels),
     )
 
 
@@ -238,6 +239,7 @@ def node_message(
         lateness_s=heartbeats.of(name).lateness_s,
         host=joined.host,
         remark=remark,
+        labels=joined.labels,
     )
 
 

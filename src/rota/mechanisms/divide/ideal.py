@@ -6,6 +6,8 @@ of Gavel's figure 13).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from rota.core.allocation import Allocation
@@ -14,7 +16,7 @@ from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.divide.slots import alone
-from rota.mechanisms.dividing import Divide, Select
+from rota.mechanisms.dividing import Abilities, Divide, Select
 from rota.mechanisms.registry import mechanisms
 
 _LEAST_SHARE = 1e-12
@@ -24,6 +26,8 @@ _LEAST_SHARE = 1e-12
 @mechanisms.register("ideal")
 class Ideal(Divide):
     """Shares taken literally: no rounds, no placement; the bound for every other mechanism."""
+
+    abilities: ClassVar[Abilities] = Abilities(places=False)
 
     def select(self) -> _EveryShare:
         """All options with a share run, each for its part of the time."""

@@ -70,6 +70,8 @@ def _measured(
 def _option(
     holdings: Holdings, group: int, gpu_type: int, cpus: float, memory: float, *, offered: bool = True
 ) -> Option | None:
+    if not holdings.known.suffices(group, cpus, memory):
+        return None
     try:
         row = holdings.number(group, gpu_type, cpus, memory)
     except ProfileMissing:  # a cell that was not measured is no option

@@ -4,9 +4,10 @@ Needed are arrival_s, gpus, profile and steps; or duration_s (seconds on the typ
 names, else on the reference type of the catalogue) instead of steps, or of both: a job without a
 profile is replayed as recorded. Optional: job_id (its name in results; jobs are numbered in order of
 arrival), weight, slo (multiple of the duration, empty or -1 for none), tenant, gpu_types (those on
-which the job may run, `a100|h100`; empty: any), recorded_on; after, after_any, array, array_limit and
-time_limit_s (`workloads/queueing.py`); cpus, memory_gb (of the whole job),
-min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
+which the job may run, `a100|h100`, or may not, `!k80`; empty: any), recorded_on; labels (of its
+servers, `zone=a|disk=ssd`); priority (a whole number, higher ones first); after, after_any, array, array_limit and
+time_limit_s (`workloads/queueing.py`); cpus and memory_gb (of the whole job,
+which it never goes below); min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
 working_directory, steps_argument, needs_data_dir. Other columns are ignored. With duration_s but no
 steps, total_steps is NaN until `with_durations` fills it in. For a file with other names of columns
 see the format `columns`.
@@ -23,9 +24,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
-from rota.core.errors import TraceError
+from rota.core.errors import ConfigError, TraceError
 from rota.core.gpu_types import TypeSet
+from rota.core.job_spec import HIGHEST_PRIORITY
 from rota.core.jobs import RECORDED, RECORDED_RATE, REQUESTS, Jobs, Launch, Requests, table
+from rota.core.labels import checked_labels
+from rota.core.needs import LabelSet
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
 from rota.workloads.queueing import COLUMNS as QUEUE
@@ -41,7 +45,9 @@ LINE_ENDS = "\n\r\0"
 """Not quoted by every Python's csv module."""
 AMOUNTS = ("steps", "duration_s")
 LAUNCH = ("command", "working_directory", "steps_argument", "needs_data_dir")
-COLUMNS = (*USUAL, *AMOUNTS, "job_id", "weight", "slo", "tenant", *TYPES, *REQUESTS, *QUEUE, *LAUNCH)
+COLUMNS = (
+    *USUAL, *AMOUNTS, "job_id", "weight", "slo", "tenant", *TYPES, "labels", "priority", *REQUESTS, *QUEUE, *LAUNCH,
+)  # fmt: skip
 
 
 @formats.register("csv")
@@ -102,6 +108,8 @@ def from_rows(rows: TraceRows, reference: str | None, types: TypeRules) -> Jobs:
         tenant_names=rows.filled("tenant", "default").cells["tenant"],
         launch=_launches(rows),
         requests=_requests(rows),
+        labels=_labels(rows),
+        priority=_priorities(rows),
         allowed_types=allowed,
         recorded_on=recorded,
         names=names,
@@ -177,6 +185,35 @@ def _requests(rows: TraceRows) -> Requests | None:
     return requests
 
 
+def _labels(rows: TraceRows) -> list[LabelSet] | None:
+    if "labels" not in rows.cells:
+        return None
+    found: list[LabelSet] = []
+    for cell, line in zip(rows.cells["labels"], rows.lines, strict=True):
+        labels: LabelSet = ()
+        try:
+            labels = checked_labels(type_set(cell), "the job")
+        except ConfigError as error:
+            rows.problems.error(line, str(error), "separate several by |", "labels", cell)
+        found.append(labels)
+    return found
+
+
+def _priorities(rows: TraceRows) -> list[int] | None:
+    if "priority" not in rows.cells:
+        return None
+    found: list[int] = []
+    for cell, line in zip(rows.cells["priority"], rows.lines, strict=True):
+        text = cell.strip() or "0"
+        good = text.removeprefix("-").isascii() and text.removeprefix("-").isdecimal() and len(text) < 6
+        if not good or abs(int(text)) > HIGHEST_PRIORITY:
+            fix = f"give a whole number from -{HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}, or nothing"
+            rows.problems.error(line, f"{cell[:40]!r} is not a priority", fix, "priority", cell)
+            text = "0"
+        found.append(int(text))
+    return found
+
+
 def _launches(rows: TraceRows) -> list[Launch] | None:
     if not any(column in rows.cells for column in LAUNCH):
         return None
@@ -206,6 +243,10 @@ def text_columns(jobs: Jobs) -> dict[str, list[str]]:
     if jobs.requests is not None:
         asked = {name: _known(getattr(jobs.requests, name)) for name in REQUESTS}
         kept |= {name: column for name, column in asked.items() if any(column)}
+    if jobs.labels is not None:
+        kept["labels"] = [SEPARATOR.join(labels) for labels in jobs.labels.all_sets()]
+    if jobs.priority is not None:
+        kept["priority"] = [str(priority) for priority in jobs.priority.tolist()]
     queue = {} if jobs.queue is None else queue_texts(jobs.queue, LINE_ENDS)
     return kept | _type_columns(jobs) | queue | _launch_columns(jobs)
 

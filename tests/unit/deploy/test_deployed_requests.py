@@ -10,7 +10,8 @@ from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_from
 from rota.core.lifecycle import JobPhase
 from rota.core.needs import Needs
-from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
+from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
+from rota.deploy.scheduler.reasons import Reasons
 from rota.deploy.server.control import _check_priority
 from rota.deploy.tenants import read_tenants
 

@@ -6,7 +6,8 @@ from harness import Harness, ends, runs
 
 from rota.core.job_spec import spec_from
 from rota.core.lifecycle import JobPhase, TaskCommand
-from rota.deploy.scheduler.reasons import ReasonCode, Reasons, cluster_as_it_is
+from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
+from rota.deploy.scheduler.reasons import ReasonCode, Reasons
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.scheduler.tenant_limits import TenantLimits
 from rota.deploy.tenants import Tenants, TenantSettings

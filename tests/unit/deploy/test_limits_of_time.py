@@ -13,7 +13,8 @@ from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_from
 from rota.core.lifecycle import AttemptOutcome, JobPhase, TaskCommand
 from rota.deploy.job_files import read_jobs
-from rota.deploy.scheduler.reasons import ReasonCode, Reasons, cluster_as_it_is
+from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
+from rota.deploy.scheduler.reasons import ReasonCode, Reasons
 from rota.deploy.scheduler.time_limits import near_words, ran_s
 
 MODEL = "ResNet-18 (batch size 32)"

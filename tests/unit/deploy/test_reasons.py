@@ -13,8 +13,9 @@ from rota.cli import job_text
 from rota.cli.tables import show_table
 from rota.core.lifecycle import JobPhase
 from rota.deploy.scheduler.catalogue import opened
+from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.job_kinds import JobKind, can_run
-from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons, cluster_as_it_is, shown_phase
+from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons, shown_phase
 from rota.deploy.scheduler.round_report import cluster_now
 from rota.deploy.server.messages import job_message
 from rota.rpc import rota_pb2 as pb

@@ -15,7 +15,8 @@ from rota.core.events import Event, JobsDropped, JobsFinished, JobsParked, JobsR
 from rota.core.ports import Handler
 from rota.deploy.questions.changes import Change, Changed, as_fields, made
 from rota.deploy.questions.fork import Fork, Future
-from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
+from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
+from rota.deploy.scheduler.reasons import Reasons
 
 _SAME_S = 1e-6
 """Seconds that make no difference."""

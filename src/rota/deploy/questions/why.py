@@ -15,8 +15,9 @@ from rota.core.errors import RotaError
 from rota.core.gpu_types import permits
 from rota.deploy.questions.changes import Change, as_fields, made
 from rota.deploy.questions.fork import Fork
+from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.job_kinds import kind_of
-from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons, cluster_as_it_is
+from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 

@@ -27,6 +27,7 @@ from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, jobs_in
 from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
 from rota.deploy.scheduler.checkpoint_usage import CheckpointUsage
 from rota.deploy.scheduler.clock import WallClock
+from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.gang_stops import GangStops
 from rota.deploy.scheduler.heartbeats import Heartbeats
@@ -43,7 +44,7 @@ from rota.deploy.scheduler.live_settings import (
 )
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import NodeOrders, OrderBoard
-from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
+from rota.deploy.scheduler.reasons import Reasons
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.recovery import Recovered, Recovery
 from rota.deploy.scheduler.registry import Registry

@@ -50,6 +50,9 @@ from rota.engine.log import LineReader, LineWriter
 from rota.engine.pairs import PairLedger
 from rota.engine.state import State
 
+MOST_CLASSES = 2000
+"""From so many on, classes without jobs are forgotten now and then."""
+
 
 class LiveState(State):
     """A state that takes over what only happens to real machines."""
@@ -78,6 +81,15 @@ class LiveState(State):
         ids = self._jobs.named[ID]
         if len(ids) > len(event.jobs) and ids[-len(event.jobs) - 1] > event.first_id:
             self._replace(self._jobs.taken(np.argsort(ids, kind="stable")))
+        if len(self.classes) > max(MOST_CLASSES, 4 * (len(self) + len(self.parked))):
+            self._forget_classes()
+
+    def _forget_classes(self) -> None:
+        """Keep only classes of jobs that are there: a service would have more and more of them."""
+        keys = self.classes.keys()
+        self.classes = self.classes.renewed(self.cluster, self.holds, self._configurations())
+        self._aside = self._moved(self._aside, self.cluster, keys)
+        self._replace(self._moved(self._jobs, self.cluster, keys))
 
     def _planned(self, event: Planned) -> None:
         """Journals of earlier versions do not say how fast the CPUs and the memory of a task make it."""

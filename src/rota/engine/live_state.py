@@ -17,7 +17,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray, counting, frozen
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ProfileMissing
-from rota.core.events import (
+from rota.core.events import JobsSubmitted, (
     Allocated,
     ClusterChanged,
     JobsDropped,
@@ -48,6 +48,9 @@ from rota.engine.log import LineReader, LineWriter
 from rota.engine.pairs import PairLedger
 from rota.engine.state import State
 
+MOST_CLASSES = 2000
+"""From so many on, classes without jobs are forgotten now and then."""
+
 
 class LiveState(State):
     """A state that takes over what only happens to real machines."""
@@ -69,6 +72,18 @@ class LiveState(State):
     def parked(self) -> frozenset[int]:
         """Ids of the jobs that stepped aside."""
         return frozenset(self._aside.named[ID].tolist())
+
+    def _submitted(self, event: JobsSubmitted) -> None:
+        super()._submitted(event)
+        if len(self.classes) > max(MOST_CLASSES, 4 * (len(self) + len(self.parked))):
+            self._forget_classes()
+
+    def _forget_classes(self) -> None:
+        """Keep only classes of jobs that are there: a service would have more and more of them."""
+        keys = self.classes.keys()
+        self.classes = self.classes.renewed(self.cluster, self.holds, self._configurations())
+        self._aside = self._moved(self._aside, self.cluster, keys)
+        self._replace(self._moved(self._jobs, self.cluster, keys))
 
     def _planned(self, event: Planned) -> None:
         """Journals of earlier versions do not say how fast the CPUs and the memory of a task make it."""

@@ -13,6 +13,7 @@ from rota.deploy.events import SpeedMeasured, from_fields, to_fields
 from rota.deploy.scheduler import learned_speeds
 from rota.deploy.scheduler.learned_speeds import CellSpeed, LearnedSpeeds, SeenSpeed, SpeedCell
 from rota.deploy.scheduler.plain_values import from_plain, to_plain
+from rota.engine import live_state
 
 WRONG = "ResNet-18 (batch size 32)"
 COMMAND = {"emulated": False, "argv": ["python", "train.py"], "profile": "", "steps": 100_000}
@@ -276,3 +277,24 @@ def test_a_queue_of_the_same_command_is_known_once_its_first_job_was_measured():
     row = view.jobs.tolist().index(second)
     assert cluster.of("JobsSubmitted")[-1]["profiles"] == [name]
     assert view.classes.throughput[view.job_class[row], v100] == pytest.approx(30.0, rel=0.02)
+
+
+def test_classes_of_commands_that_nobody_submits_any_more_are_forgotten(monkeypatch):
+    monkeypatch.setattr(live_state, "MOST_CLASSES", 8)
+    cluster = a_cluster()
+    first = cluster.submit(**COMMAND)
+    run_at(cluster, {first: 30.0}, 7)
+    cluster.snapshot()
+    for number in range(30):
+        other = cluster.submit(**{**COMMAND, "argv": ["python", "train.py", f"--width={number}"]})
+        cluster.round()
+        cluster.cancel(other)
+        cluster.round()
+
+    state = cluster.recovered.state
+    view = state.view(cluster.clock.now())
+    row = view.job_class[view.jobs.tolist().index(first)]
+    assert len(state.classes) <= 12
+    assert view.classes.throughput[row, view.types.index("v100")] == pytest.approx(30.0, rel=0.02)
+    assert cluster.restarted().picture() == cluster.picture()
+    assert cluster.restarted(stored=cluster.journal.stored).picture() == cluster.picture()

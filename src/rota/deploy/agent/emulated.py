@@ -168,7 +168,7 @@ class EmulatedRunner:
         return pb.TaskState(
             job=self.key[0], epoch=self.key[1], phase=self._phase.value, step=self._step(),
             saved_step=self._saved_step, saved_path=self._saved_path, outcome=_word(self._outcome),
-            detail=self._detail, step_at_s=0.0 if self._phase is TaskPhase.ENDED else machine_s(),
+            detail=self._detail, step_at_s=self._step_at(),
         )  # fmt: skip
 
     def forget(self) -> None:
@@ -192,6 +192,12 @@ class EmulatedRunner:
 
     def _step(self) -> int:
         return self._ended_step if self._phase is TaskPhase.ENDED else math.floor(self._position() + 1e-9)
+
+    def _step_at(self) -> float:
+        """When the last step was finished, seconds since boot; 0 if it does not run."""
+        if self._phase is not TaskPhase.RUNNING:
+            return 0.0
+        return self._since + max(0.0, self._step() - self._base) / self._rate
 
     async def _run(self) -> None:
         """Wake at the ends of groups of steps, as they should be; the last one is the end of the job."""

@@ -144,6 +144,8 @@ class SpeedMeter:
         if len(watch.rates) < at_least or watch.share <= 0:
             return []
         cell = self._cell(job, watch)
+        if not cell.type:  # its server was removed meanwhile
+            return []
         rates = tuple(float(f"{rate:.6g}") for rate in watch.rates)
         watch.rates = []
         return [

@@ -201,6 +201,8 @@ def test_a_link_is_used_up_by_its_first_user(live):
         gateway.enter()
         assert gateway.ask("POST", "/api/enter", secret)[0] == 401
         assert secret["secret"] not in gateway.link
+        gateway.process.send_signal(signal.SIGINT)
+        assert gateway.process.wait(20) == 0
     finally:
         gateway.stop()
 

@@ -132,16 +132,20 @@ def a_gateway(live, *arguments, tenant=None, port=0):
 
 @pytest.fixture(scope="module")
 def admins(live):
-    gateway = a_gateway(live).enter()
-    yield gateway
-    gateway.stop()
+    gateway = a_gateway(live)
+    try:
+        yield gateway.enter()
+    finally:
+        gateway.stop()
 
 
 @pytest.fixture(scope="module")
 def tenants(live):
-    gateway = a_gateway(live, tenant="mine").enter()
-    yield gateway
-    gateway.stop()
+    gateway = a_gateway(live, tenant="mine")
+    try:
+        yield gateway.enter()
+    finally:
+        gateway.stop()
 
 
 # Without a browser

@@ -132,16 +132,20 @@ def a_gateway(live, *arguments, tenant=None, port=0):
 
 @pytest.fixture(scope="module")
 def admins(live):
-    gateway = a_gateway(live).enter()
-    yield gateway
-    gateway.stop()
+    gateway = a_gateway(live)
+    try:
+        yield gateway.enter()
+    finally:
+        gateway.stop()
 
 
 @pytest.fixture(scope="module")
 def tenants(live):
-    gateway = a_gateway(live, tenant="mine").enter()
-    yield gateway
-    gateway.stop()
+    gateway = a_gateway(live, tenant="mine")
+    try:
+        yield gateway.enter()
+    finally:
+        gateway.stop()
 
 
 # Without a browser
@@ -201,6 +205,8 @@ def test_a_link_is_used_up_by_its_first_user(live):
         gateway.enter()
         assert gateway.ask("POST", "/api/enter", secret)[0] == 401
         assert secret["secret"] not in gateway.link
+        gateway.process.send_signal(signal.SIGINT)
+        assert gateway.process.wait(20) == 0
     finally:
         gateway.stop()
 

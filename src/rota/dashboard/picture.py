@@ -273,12 +273,13 @@ def _decisions(status: Mapping[str, Any]) -> list[str]:
 def _queue(picture: Picture) -> str:
     waiting = [row for row in picture.jobs.values() if SHOWN["waiting"](row)]
     running = sum(1 for row in picture.jobs.values() if SHOWN["running"](row))
+    jobs = "jobs" if picture.status.get("admin") else "of your jobs"
     if not waiting:
-        return f"{running:,} jobs run and none wait"
+        return f"{running:,} {jobs} run and none wait"
     reasons = Counter(row.code for row in waiting)
     code, count = reasons.most_common(1)[0]
     most = f", {count:,} of them {code}" if code else ""
-    return f"{running:,} jobs run and {len(waiting):,} wait{most}"
+    return f"{running:,} {jobs} run and {len(waiting):,} wait{most}"
 
 
 # Tables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -40,7 +41,8 @@ def serve(client: Client, port: int, told: Callable[[str], None], pace: Pace | N
     )
     watcher.start()
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        with contextlib.suppress(KeyboardInterrupt):  # it is how a gateway ends
+            uvicorn.Server(config).run(sockets=[listening])
     finally:
         watcher.stop()
         client.close()

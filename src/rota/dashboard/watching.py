@@ -124,6 +124,7 @@ class Watcher:
     def _keep(self) -> None:
         while not self._stop.is_set():
             if self._monotonic() > self._looked_until:
+                self._whole = False  # much may have happened until somebody looks again
                 self._looked_at.clear()
                 self._looked_at.wait(1.0)
                 continue
@@ -265,7 +266,7 @@ class Watcher:
                 for number, line in self._client.event_lines(self._events_after, follow=True):
                     self._events_after = number
                     self._note(json.loads(line))
-                    if not self._whole or self._stop.is_set():
+                    if not self._whole or self._stop.is_set() or self._monotonic() > self._looked_until:
                         break
             except RotaError:
                 self._stop.wait(1.0)  # the other thread says that the scheduler is away

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from live import until
 from rota.core.errors import ConfigError, RotaError
 from rota.dashboard.watching import Pace, Watcher
 from rota.rpc import rota_pb2 as pb
@@ -168,3 +169,22 @@ def test_jobs_that_are_over_are_forgotten_when_there_are_too_many(clock, monkeyp
     watcher.refresh()
 
     assert sorted(watcher.picture.jobs) == [*range(7, 12), *range(12, 20)]
+
+
+def test_nothing_is_asked_while_nobody_looks_and_everything_is_read_anew_afterwards(clock):
+    scheduler = FakeScheduler(3)
+    watcher = a_watcher(scheduler, clock, refresh_s=0.01, idle_after_s=5.0, usage_s=0.0, eta_s=0.0)
+    scheduler.event_lines = lambda *_, **__: iter(())
+    watcher.look()
+    watcher.start()
+    try:
+        until(lambda: len(watcher.picture.jobs) == 3)
+        clock.now += 60
+        until(lambda: not watcher._whole)
+        asked = len(scheduler.asked)
+        scheduler.table = {9: scheduler._info(9, "queued")}
+        assert len(scheduler.asked) == asked
+        watcher.look()
+        until(lambda: list(watcher.picture.jobs) == [9])
+    finally:
+        watcher.stop()

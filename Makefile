@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: access-matrix bench chaos clean demo emulation faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv
+.PHONY: access-matrix bench chaos clean dashboard-load demo docs emulation example-profiles faults format fuzz help lock lint parity profile-checks reproductions sanitize slurm soak test venv workload-profiles workloads
 
 help:
 	@echo "make demo    compare policies and mechanisms; table here, interactive report in demo-report/report.html"
@@ -14,7 +14,7 @@ help:
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
-	@echo "make slurm   pilots on a real Slurm of this machine: every measurement of docs/slurm.md; 15 minutes"
+	@echo "make slurm   pilots on a real Slurm of this machine: every measurement of docs/slurm.md; 30 minutes"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make sanitize  the compiled kernels under AddressSanitizer and UBSan: wrong calls, damaged logs, 50 simulations, unit tests"
 	@echo "make fuzz    inputs that nobody would write, for every reader and every call (MINUTES=20; 5 by default)"
@@ -22,8 +22,13 @@ help:
 	@echo "make bench   what we claim about speed"
 	@echo "make emulation  how true the emulated GPUs are on this machine; 25 minutes, QUICK=1 for two"
 	@echo "make profile-checks  what the data path and rota profile promise, on this machine (ONLY=known,storage,burners: of rota profile)"
+	@echo "make workloads      every training workload learns, and ends with the same weights wherever it is moved (installs PyTorch)"
+	@echo "make workload-profiles  profiles of training workloads against whole grids, and what they are worth on real processes"
+	@echo "make example-profiles   the catalogue \`examples\` again, measured on this machine (idle, about half an hour)"
 	@echo "make reproductions  published results run again (hours; resumes), and docs/reproductions.md from them"
+	@echo "make dashboard-load  the dashboard and rota jobs with 10,000 jobs on 1,000 GPUs"
 	@echo "make access-matrix  the table of callers and calls in docs/security.md, from a real scheduler"
+	@echo "make docs    the documentation as a site that can be searched without a network, in site/index.html"
 	@echo "make lint    style, types, import rules"
 	@echo "make format  rewrite the code in our style"
 
@@ -36,7 +41,7 @@ $(BIN)/python:
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard src/rota/kernels/*.[ch]) | $(BIN)/python
 	@echo "== install =="
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dashboard,dev]'
 	@touch $@
 
 demo: $(STAMP)
@@ -67,8 +72,27 @@ profile-checks: $(STAMP)
 	@echo "== data path =="
 	$(BIN)/python -m pytest tests/unit/data tests/unit/client/test_stalls.py tests/unit/deploy/test_data_folders.py tests/e2e/test_kept_data.py
 	$(BIN)/python benchmarks/data_path.py
+	@echo "== speeds learned while jobs run =="
+	$(BIN)/python -m pytest -n 0 -m "long or not long" tests/e2e/test_learned_speeds.py tests/e2e/test_learning_commands.py
 	@echo "== rota profile =="
 	$(BIN)/python benchmarks/profile_checks.py $(if $(ONLY),--only $(ONLY))
+
+$(VENV)/examples: $(STAMP)
+	@echo "== install PyTorch =="
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot,deploy,dev,examples]'
+	@touch $@
+
+workloads: $(VENV)/examples
+	@echo "== workloads =="
+	$(BIN)/python -m pytest -n 0 -q -s -o timeout=1800 -m "long or not long" tests/integration/test_training_workloads.py
+
+workload-profiles: $(VENV)/examples
+	@echo "== workload profiles =="
+	$(BIN)/python benchmarks/workload_profiles.py build/workload-profiles $(if $(ONLY),--only $(ONLY)) $(if $(CPU),--cpu $(CPU))
+
+example-profiles: $(VENV)/examples
+	@echo "== example profiles =="
+	$(BIN)/python scripts/example_profiles.py build/example-profiles $(if $(ONLY),--only $(ONLY)) $(if $(CPU),--cpu $(CPU))
 
 parity: $(STAMP)
 	@echo "== parity =="
@@ -94,21 +118,30 @@ fuzz: $(STAMP)
 	@echo "== fuzz =="
 	$(BIN)/python tests/fuzzing/run.py $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(foreach target,$(TARGET),--target $(target))
 
+docs: $(STAMP)
+	@echo "== docs =="
+	$(BIN)/python scripts/docs_site.py site
+	@echo "read site/index.html"
+
 lock: $(STAMP)
 	@echo "== lock =="
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra deploy --extra plot --python-version 3.11 --generate-hashes \
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra deploy --extra plot --extra dashboard --python-version 3.11 --generate-hashes \
 	  --upgrade --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file requirements/release.txt
 
 slurm: $(STAMP)
 	@echo "== slurm =="
 	@timeout 600 scripts/system-packages.sh || true
-	$(BIN)/python -m pytest -n 0 -q -rs -m "long or not long" tests/e2e/test_slurm_pilots.py tests/e2e/test_slurm_life.py
+	$(BIN)/python -m pytest -n 0 -q -rs -m "long or not long" tests/e2e/test_slurm_*.py
 
 bench: $(STAMP)
 	@echo "== bench =="
 	$(BIN)/python benchmarks/run.py
+
+dashboard-load: $(STAMP)
+	@echo "== dashboard-load =="
+	$(BIN)/python benchmarks/dashboard.py $(if $(PICTURES),--pictures $(PICTURES))
 
 emulation: $(STAMP)
 	@echo "== emulation =="

@@ -103,7 +103,7 @@ class Site:
     def serve(self):
         self._start("scheduler", self._serve, self._prefix)
         if self.client is not None:
-            until(self._answers, 30, "the scheduler's answer")
+            until(self._answers, 120, "the scheduler's answer")
 
     def serve_once(self):
         """A scheduler that is expected to end by itself; what became of it."""
@@ -119,7 +119,7 @@ class Site:
         arguments += [*isolation, "--folder", folder or f"{self.folder}/{name}"]
         self._start(name, arguments, list(prefix), **popen)
         if wait:
-            until(lambda: self.node(name) == "up", 30, f"agent {name}")
+            until(lambda: self.node(name) == "up", 120, f"agent {name}")
 
     def _start(self, name, arguments, prefix, **popen):
         with (self.folder / f"{name}.log").open("ab") as log:

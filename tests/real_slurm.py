@@ -59,9 +59,12 @@ class RealSlurm:
     types: tuple[str, ...] = ("v100",)
     proctrack: str = "linuxproc"
     kill_wait_s: int = 10
+    preempt: str = "CANCEL"
     more: tuple[str, ...] = ()
     """More lines of slurm.conf."""
     cpus: int = 8
+    accounts: bool = False
+    """Whether Slurm writes down every job that ended (jobcomp/filetxt, which needs no database)."""
     folder: Path = field(init=False)
     processes: dict[str, subprocess.Popen] = field(default_factory=dict)
     started_s: float = 0.0
@@ -69,6 +72,11 @@ class RealSlurm:
     @property
     def conf(self):
         return self.folder / "slurm.conf"
+
+    @property
+    def cluster(self):
+        """Its name, which no other one on this machine has."""
+        return f"rota{self.controller_port}"
 
     @property
     def env(self):
@@ -123,7 +131,7 @@ class RealSlurm:
         (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
         run, log = self.folder / "run", self.folder / "log"
         lines = [
-            f"ClusterName=rota{self.controller_port}",
+            f"ClusterName={self.cluster}",
             f"SlurmctldHost={here}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root",
             "AuthType=auth/munge", f"AuthInfo=socket={run}/munge.socket", "CredType=cred/munge", "MpiDefault=none",
             f"SlurmctldPort={self.controller_port}", f"ProctrackType=proctrack/{self.proctrack}",
@@ -132,9 +140,10 @@ class RealSlurm:
             "GresTypes=gpu", f"SlurmctldPidFile={run}/slurmctld.pid", f"SlurmdPidFile={run}/slurmd.%n.pid",
             f"SlurmdSpoolDir={self.folder}/spool/%n", f"StateSaveLocation={self.folder}/state",
             f"SlurmctldLogFile={log}/slurmctld.log", f"SlurmdLogFile={log}/slurmd.%n.log",
-            "PreemptType=preempt/partition_prio", "PreemptMode=CANCEL", f"KillWait={self.kill_wait_s}",
+            "PreemptType=preempt/partition_prio", f"PreemptMode={self.preempt}", f"KillWait={self.kill_wait_s}",
             "ReturnToService=1", "SlurmdTimeout=20", "MessageTimeout=5", "InactiveLimit=0", "MinJobAge=300",
             "SchedulerParameters=sched_interval=2,bf_interval=2",
+            *(["JobCompType=jobcomp/filetxt", f"JobCompLoc={log}/jobs.txt"] if self.accounts else []),
             *self.more,
         ]  # fmt: skip
         lines += [
@@ -190,6 +199,12 @@ class RealSlurm:
         """{number: state} of all jobs that Slurm still knows."""
         said = self.run("squeue", "-h", "-t", "all", "-o", "%i %T")
         return {int(number): state for number, state in (line.split() for line in said.splitlines())}
+
+    def accounts_of_jobs(self):
+        """{name: (user, state)} of all jobs that ended, as sacct shows them."""
+        said = self.run("sacct", "--completion", "--parsable2", "--noheader", "--format=JobName,User,State")
+        rows = [line.split("|") for line in said.splitlines()]
+        return {name: (user, state) for name, user, state in rows}
 
     def until(self, holds, seconds=20.0, what="it"):
         end = time.monotonic() + seconds

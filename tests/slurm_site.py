@@ -26,15 +26,19 @@ FAST = ("--policy", "fifo", "--time-scale", "120", "--round", "60", "--heartbeat
 class SlurmSite:
     """A folder with certificates, a scheduler that signs joins, and keepers of pools."""
 
-    def __init__(self, folder, slurm, *serve, user=None):
-        """`user`: number of the user as whom everything but Slurm runs."""
+    def __init__(self, folder, slurm, *serve, user=None, python_for=None):
+        """`user`: number of the user as whom everything but Slurm runs. `python_for`: one who runs our interpreter."""
         self.folder = Path(folder)
         self.slurm = slurm
         self.address = f"127.0.0.1:{free_port()}"
         self.processes = {}
+        self.work = slurm.folder / "work"  # short, as names of sockets have to be, and removed at the end
+        self.work.mkdir(exist_ok=True)
+        self.work.chmod(0o1777)
         self.serve_options = serve or FAST
         secure(self.folder, [])
-        self.python, self.path = (sys.executable, "") if user is None else python_of(user)
+        runs_it = user or python_for
+        self.python, self.path = (sys.executable, "") if runs_it is None else python_of(runs_it)
         self.rota = (*as_user(user), self.python, "-m", "rota.cli")
         for path in [] if user is None else [self.folder, *self.folder.rglob("*")]:
             os.chown(path, user, user)
@@ -60,8 +64,15 @@ class SlurmSite:
             "--token-file", str(self.folder / "token"),
         )  # fmt: skip
 
-    def client(self):
-        return Client(self.address, certs=self.folder / "certs", token_file=self.folder / "token")
+    def client(self, tenant=None):
+        """A user of a tenant (`tenant` has made its token), else the administrator."""
+        name = "token" if tenant is None else f"{tenant}.token"
+        return Client(self.address, certs=self.folder / "certs", token_file=self.folder / name)
+
+    def tenant(self, name):
+        """Make the token of a tenant."""
+        out = self.folder / f"{name}.token"
+        self.run("tokens", "create", "--tenant", name, "--dir", str(self.folder / "certs"), "--out", str(out))
 
     def start(self, name, *arguments):
         """A verb that stays; its first line, as JSON."""
@@ -88,7 +99,7 @@ class SlurmSite:
         return self.start(
             f"pool-{name}", "pilots", "start", "--slurm", "--pool", name, "--partition", "gpu", "--json", "--every",
             "0.5", "--notice", str(notice), tenants, "--emulate", "--folder", str(self.folder / "pools"),
-            *self.connection, *arguments,
+            "--work-dir", str(self.work), *self.connection, *arguments,
         )  # fmt: skip
 
     def run(self, *arguments, code=0, timeout=120):
@@ -142,11 +153,19 @@ def python_of(user):
     return pytest.skip("another user can run no interpreter that has our packages")
 
 
-def processes_of_pilots(mark):
-    """Processes with a word in their environment: everything that belongs to a pilot of a test."""
+def processes_of_job(slurm, number):
+    """[(number, command line)] of the processes of a batch job. Other clusters may run on this machine."""
+    return processes_with(f"SLURM_JOB_ID={number}", f"SLURM_CLUSTER_NAME={slurm.cluster}")
+
+
+def processes_with(*entries):
+    """Processes with all these `NAME=value` in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]))
+            if not entry.name.isdigit():
+                continue
+            environ = (entry / "environ").read_bytes().split(b"\0")
+            if all(wanted.encode() in environ for wanted in entries):
+                found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:900]))
     return [(number, words) for number, words in found if number != os.getpid()]

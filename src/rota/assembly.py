@@ -23,6 +23,7 @@ from rota.core.cluster import AcceleratorType, Cluster, cluster_fields
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.jobs import RECORDED, Jobs, Source, TableSource
 from rota.core.ports import Beliefs, EveryEvent, Observer, Policy, Throughputs, measured_rate
+from rota.core.queue_columns import queue_fields
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
 from rota.engine import checkpoint as checkpoints
@@ -100,7 +101,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
         mechanism=deciding,
         clock=world,
         executor=world,
-        observers=_observers(metrics, watch, log),
+        observers=[*_observers(metrics, watch, log), world],
         checks=checks,
     )
     config = describe(request, name, speeds.name, cluster, rules)
@@ -378,6 +379,10 @@ def fingerprint(trace: str | Path | None, jobs: Jobs | None) -> str | None:
         digest.update(repr((jobs.profiles, jobs.tenants)).encode())
         if jobs.gpu_types is not None:
             digest.update(repr((jobs.gpu_types.allowed_sets(), jobs.gpu_types.recorded_names())).encode())
+        if jobs.queue is not None:
+            digest.update(
+                repr((queue_fields(jobs.queue), None if jobs.names is None else jobs.names.tolist())).encode()
+            )
         for column in jobs.columns().values():
             digest.update(np.ascontiguousarray(column).tobytes())
     else:

@@ -269,7 +269,7 @@ class Session:
             mechanism=deciding,
             clock=world,
             executor=world,
-            observers=[metrics, *self.watch.observers()],
+            observers=[metrics, world, *self.watch.observers()],
             trigger=parts["trigger"],
             checks=self.checks,
         )

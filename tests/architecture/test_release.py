@@ -13,7 +13,7 @@ from rota.core.parsing import parse_toml
 ROOT = Path(__file__).parents[2]
 PROJECT = parse_toml((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = ROOT / "requirements" / "release.txt"
-EXTRAS = ("deploy", "plot")
+EXTRAS = ("deploy", "plot", "dashboard")
 RELEASED_WITH = {"python_version": "3.11", "python_full_version": "3.11.0", "extra": ""}
 PERMISSIVE = frozenset(
     {

@@ -72,6 +72,8 @@ def test_a_quiet_journal_is_the_same_to_the_byte_after_many_questions(live):
         for _ in range(10):
             assert admin.eta()["jobs"] == []
             admin.ledger()
+            admin.usage(points=3)
+            admin.occupancy()
         with pytest.raises(ConfigError, match="is over"):
             admin.why(job)
         with pytest.raises(ConfigError, match="no job 99"):

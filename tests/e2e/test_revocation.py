@@ -167,8 +167,9 @@ def test_revocations_that_run_at_once_are_all_kept_and_deleting_the_list_lifts_n
 
 
 def test_a_name_that_has_no_certificate_is_not_revoked_in_silence(live):
-    said = live.run("certs", "revoke", "client", "alise", "--dir", "certs", code=2)
+    a_user(live, "leonora")
+    said = live.run("certs", "revoke", "client", "leonore", "--dir", "certs", code=2)
 
     assert "nothing was revoked" in said
-    assert "did you mean 'alice'?" in said
-    live.run("certs", "revoke", "client", "alise", "--force", "--dir", "certs")
+    assert "did you mean 'leonora'?" in said
+    live.run("certs", "revoke", "client", "leonore", "--force", "--dir", "certs")

@@ -3,7 +3,6 @@
 The long forms (`make slurm`) measure what docs/slurm.md says, and print it.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -15,76 +14,12 @@ from pathlib import Path
 
 import pytest
 
-import chaos
 import real_slurm
-from live import Live, alive, until
-from slurm_site import SlurmSite, processes_of_pilots
+from live import Live, until
+from slurm_site import SlurmSite
+from slurm_steps import SERVE, Belongings, Steps, agents_of, busy_pilot, ended
 
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
-
-SERVE = (
-    "--policy", "fifo", "--round", "2", "--heartbeat", "0.5", "--dead-after", "4", "--lease", "10"
-)  # fmt: skip
-SOURCE = str(Path(__file__).parents[2] / "src")
-
-
-class Steps:
-    """Real jobs that write down every step, so that none can be lost or done for nothing unseen."""
-
-    def __init__(self, site):
-        self.site = site
-        (site.folder / "steps").mkdir(exist_ok=True)
-        self.script = site.folder / "stepper.py"
-        self.script.write_text(chaos.STEPPER)
-
-    def submit(self, client, count, steps=600, gpus=4):
-        argv = [sys.executable, str(self.script), str(self.site.folder / "steps")]
-        job = {"argv": argv, "steps": steps, "gpus": gpus, "env": {"PYTHONPATH": SOURCE}, "cwd": str(self.site.folder)}
-        jobs = client.submit([{**job, "max_restarts": 0, "checkpoint_every_s": 5.0}] * count)
-        until(lambda: all(client.job(number).step > 10 for number in jobs), 60, "jobs run")
-        return jobs
-
-    def check(self, client, jobs, steps=600, again=0):
-        """All finished, every step was done, and at most `again` of them a second time."""
-        for info in client.wait(jobs, 180, every_s=0.2):
-            done = [int(word) for word in (self.site.folder / "steps" / str(info.job)).read_text().split()]
-            assert info.phase == "finished", info
-            assert info.saved_step == steps
-            assert sorted(set(done)) == list(range(steps))
-            assert len(done) - len(set(done)) <= again
-            assert info.restarts == 0
-
-    def alive(self, jobs):
-        """Processes of jobs."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and str(self.script).encode() in (entry / "cmdline").read_bytes():
-                    of = dict(
-                        part.split(b"=", 1) for part in (entry / "environ").read_bytes().split(b"\0") if b"=" in part
-                    )
-                    if int(of.get(b"ROTA_JOB", b"-1")) in jobs and alive(int(entry.name)):
-                        found.append(int(entry.name))
-        return found
-
-
-def busy_pilot(site, pool="gpu"):
-    """The row of a pilot with a job."""
-
-    def found():
-        return [row for row in site.pilots().values() if row["state"] == "up" and row["jobs"] and row["pool"] == pool]
-
-    return until(found, 30)[0]
-
-
-def agents_of(row):
-    """Numbers of the processes of a pilot's agent."""
-    mark = f"SLURM_JOB_ID={row['slurm_job']}\0"
-    return [number for number, words in processes_of_pilots(mark) if " agent --scheduler" in words]
-
-
-def ended(slurm, row):
-    return slurm.jobs().get(int(row["slurm_job"]), "gone") not in {"RUNNING", "SIGNALING", "COMPLETING", "PENDING"}
 
 
 @pytest.fixture(scope="module")
@@ -124,12 +59,12 @@ def test_kill_9_of_slurmctld_scheduler_keeper_and_agent_starts_nothing_twice_and
         site.kill("pool-gpu")
         site.slurm.kill("slurmctld")
         site.kill("serve")
-        os.kill(agents_of(row := {"slurm_job": next(iter(before.values()))})[0], signal.SIGKILL)
+        os.kill(agents_of(site.slurm, row := {"slurm_job": next(iter(before.values()))})[0], signal.SIGKILL)
         site.serve()
         site.slurm.start_controller()
         site.pool("--gres", "gpu:v100:4", "--nodes", "2", "--time", "30m")
 
-        until(lambda: len(agents_of(row)) == 1, 20, "the agent is started again")
+        until(lambda: len(agents_of(site.slurm, row)) == 1, 20, "the agent is started again")
         site.until_up(2)
         after = {one["pilot"]: one["slurm_job"] for one in site.pilots().values() if one["state"] == "up"}
         assert after == before
@@ -163,21 +98,27 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
             "notice": lambda row: slurm.run("scancel", "--batch", "--signal=USR1", row["slurm_job"]),
             "scancel without a scheduler": lambda row: (site.kill("serve"), slurm.run("scancel", row["slurm_job"])),
             "slurmd killed": lambda row: slurm.kill(row["host"]),
-            "agent killed": lambda row: os.kill(agents_of(row)[0], signal.SIGKILL),
+            "agent killed": lambda row: os.kill(agents_of(slurm, row)[0], signal.SIGKILL),
         }
+        seen_idle = []
         with site.client() as client:
             for name, way in ways.items():
                 jobs = steps.submit(client, 2, steps=600)
                 row = busy_pilot(site)
                 job = row["jobs"][0]
+                belongings = Belongings(slurm, row)
                 began = time.monotonic()
 
                 way(row)
 
                 if name == "agent killed":
-                    until(lambda row=row: len(agents_of(row)) == 1, 20)
+                    until(lambda row=row: len(agents_of(slurm, row)) == 1, 20)
                 else:
                     until(lambda row=row: ended(slurm, row), 60)
+                    idle = slurm.states()[slurm.names.index(row["host"])] == "idle"
+                    alive = belongings.alive()
+                    assert not (idle and alive), f"{name}: {row['host']} is idle, and there are {alive}"
+                    seen_idle.append(idle)
                 took = time.monotonic() - began
                 there = steps.alive([job])
                 state = slurm.states()[slurm.names.index(row["host"])]
@@ -190,11 +131,12 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                 # What was saved while nobody heard of it is not known to the scheduler, and done again.
                 steps.check(client, jobs, steps=600, again=600 if "without" in name else 0)
                 if name == "state=down":
-                    until(lambda row=row: not agents_of(row), 20)
+                    until(lambda row=row: not agents_of(slurm, row), 20)
                     slurm.run("scontrol", "update", f"nodename={row['host']}", "state=resume")
                 site.until_up(2, 90)
                 with capsys.disabled():
                     sys.stdout.write(f"\n{proctrack}: {name}: over after {took:.1f} s, no step lost")
+        assert sum(seen_idle) >= 3  # else nothing was checked
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ from rota.deploy.security.subjects import Role
 from rota.deploy.security.transport import open_channel
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
-from slurm_site import FAST, SlurmSite, processes_of_pilots
+from slurm_site import FAST, SlurmSite, processes_of_job
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
@@ -120,10 +120,9 @@ def test_no_secret_is_where_other_users_can_see_it(site, slurm, pool):
     shown = slurm.run("scontrol", "show", "job", "-o", row["slurm_job"])
     script = slurm.run("scontrol", "write", "batch_script", row["slurm_job"], "-")
     words = subprocess.run(["ps", "-eo", "args"], check=True, capture_output=True, text=True).stdout
-    mark = f"SLURM_JOB_ID={row['slurm_job']}\0"
     environments = "".join(
         Path(f"/proc/{number}/environ").read_bytes().decode("utf-8", "replace")
-        for number, _ in processes_of_pilots(mark)
+        for number, _ in processes_of_job(slurm, row["slurm_job"])
     )
     assert "SLURM_JOB_ID" in environments
     assert row["pilot"] in script

@@ -231,7 +231,7 @@ class Metrics:
         table = self.table
         if len(table) == 0:
             return 0.0, float(now)
-        first = float(table.floats("arrival_s").min())
+        first = float(np.nanmin(table.floats("arrival_s")))  # jobs with lower numbers may still be kept back
         left = table.with_status(UNFINISHED) > 0
         return first, float(now) if left else float(table.floats("left_s").max())
 

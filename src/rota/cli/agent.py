@@ -127,6 +127,12 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     help="Folder with a file per GPU that holds the numbers of its jobs, for --hpc-job-mapping-dir of DCGM's exporter.",
 )
 @click.option(
+    "--per-attempt",
+    "attempts_of",
+    metavar="DIR",
+    help="Run each attempt as a batch job of Slurm, with the settings of the pool in this folder (docs/slurm.md).",
+)
+@click.option(
     "--certs",
     metavar="DIR",
     help="Folder with the certificates (or ROTA_CERTS, or client.toml).",
@@ -214,11 +220,14 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
     from rota.deploy.agent.machine import MachineOptions, equipment
 
     config = isolation.pop("config")
+    attempts_of = options.pop("attempts_of")
+    offered = equipment(
+        gpus, MachineOptions(name=name, **{key: value for key, value in options.items() if value is not None})
+    )
 
     return runs.AgentSettings(
-        equipment=equipment(
-            gpus, MachineOptions(name=name, **{key: value for key, value in options.items() if value is not None})
-        ),
+        equipment=offered,
+        launcher=_launcher(attempts_of, offered) if attempts_of else None,
         folder=folder / name if several and place else folder,
         client=settings,
         checkpoints=Path(checkpoints) if checkpoints else None,
@@ -229,6 +238,12 @@ def _agent_settings(runs: Any, given: str | None, options: dict[str, Any], *, se
         file=read_agent_file(config) if config else AgentFile(),
         **isolation,
     )
+
+
+def _launcher(pool: str, offered: Any) -> Any:
+    from rota.deploy.providers.slurm.attempt_launcher import launcher_of_pool
+
+    return launcher_of_pool(pool, offered.type, emulated=offered.emulated)
 
 
 def _leave_times(runs: Any, term_s: float | None, notice_s: float | None) -> Any:

@@ -13,6 +13,7 @@ EXAMPLES = """
 \b
 Examples:
   rota cancel 17 18
+  rota cancel --array 17       all jobs of the array that job 17 belongs to
   rota cancel --all
 """
 
@@ -25,12 +26,20 @@ Examples:
     is_flag=True,
     help="Cancel all jobs that are not over and that the token covers.",
 )
+@click.option(
+    "--array",
+    "arrays",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="JOB",
+    help="Cancel all jobs of the array that this job belongs to; repeatable.",
+)
 @connection
 @json_option
-def command(*, jobs: tuple[int, ...], everything: bool, as_json: bool, **options: Any) -> None:
+def command(*, jobs: tuple[int, ...], everything: bool, arrays: tuple[int, ...], as_json: bool, **options: Any) -> None:
     """Cancel jobs. One that runs is asked to stop, and ended if it has not after 10 s (30 s with several GPUs)."""
-    if bool(jobs) == everything:
-        raise click.UsageError("give the numbers of jobs, or --all")
+    if bool(jobs or arrays) == everything:
+        raise click.UsageError("give the numbers of jobs, --array, or --all")
     with open_client(options) as client:
         if everything:
             from rota.cli.jobs import LIVE
@@ -39,6 +48,10 @@ def command(*, jobs: tuple[int, ...], everything: bool, as_json: bool, **options
         else:
             numbers = list(jobs)
         cancelled, over = client.cancel(numbers) if numbers else ([], [])
+        if arrays:
+            of_arrays = client.cancel_arrays(arrays)
+            cancelled += of_arrays[0]
+            over += of_arrays[1]
     if as_json:
         echo_json({"cancelled": cancelled, "over": over})
         return
@@ -46,5 +59,5 @@ def command(*, jobs: tuple[int, ...], everything: bool, as_json: bool, **options
         click.echo(f"job {number} is cancelled")
     for number in over:
         click.echo(f"job {number} was over already")
-    if not numbers:
+    if not numbers and not arrays:
         click.echo("no jobs that are not over")

@@ -20,7 +20,7 @@ _PLAIN = (
     "phase", "reason", "reason_code", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",
     "preemptions", "epoch", "exit_code", "submitted_s", "ended_s", "can_save", "can_save_why", "thrown_back",
     "thrown_back_to_zero", "lost_steps", "lost_s", "longest_save_s", "restart_cost_s", "last_cut", "warning",
-    "compute_s", "prepare_s", "storage_s",
+    "compute_s", "prepare_s", "storage_s", "ran_s", "speed_remark",
 )  # fmt: skip
 _OR_NULL = ("started_at", "ended_at", "ended_s")
 
@@ -31,7 +31,7 @@ def row(info: Any, now: float, *, brief: bool = False) -> tuple[str, ...]:
     reason = (brief and info.reason_code) or info.reason
     return (
         str(info.job),
-        printable(spec.name) or "-",
+        name(info) or "-",
         printable(spec.tenant) or "-",
         info.phase,
         profile(spec),
@@ -43,6 +43,12 @@ def row(info: Any, now: float, *, brief: bool = False) -> tuple[str, ...]:
     )
 
 
+def name(info: Any) -> str:
+    """The name of a job, with its index if it is in an array."""
+    index = f"[{info.array_index}]" if info.HasField("array") else ""
+    return printable(info.spec.name) + index
+
+
 def fields(info: Any) -> dict[str, Any]:
     """A job as plain values."""
     from rota.rpc.convert import spec_fields
@@ -52,6 +58,10 @@ def fields(info: Any) -> dict[str, Any]:
     for name in _OR_NULL:
         values[name] = values[name] or None
     values["done"] = share_done(info)
+    values["held_by"] = info.held_by or None
+    if info.HasField("array"):
+        values["array_job"] = info.array
+        values["array_index"] = info.array_index
     values["parts"] = [
         {"node": part.node, "devices": list(part.devices), "cpus": part.cpus, "memory_gb": part.memory_gb}
         for part in info.parts
@@ -131,6 +141,8 @@ def _progress(info: Any) -> list[tuple[str, str]]:
         ("GPUs", str(spec.gpus)),
         ("steps", steps(info)),
     ]
+    if info.HasField("array"):
+        rows.append(("array", f"{info.array} ({spec.array}), index {info.array_index}"))
     for part in info.parts:
         devices = ", ".join(part.devices)
         rows.append((f"on {part.node}", f"{devices}; {part.cpus:g} CPUs, {part.memory_gb:g} GB"))
@@ -138,6 +150,7 @@ def _progress(info: Any) -> list[tuple[str, str]]:
     for name, at in moments.items():
         rows.append((name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else "-"))
     rows += _stalls(info)
+    rows += [("speed", printable(info.speed_remark))] if info.speed_remark else []
     rows.append(("attempts", f"{info.epoch}; {info.restarts} failed, {info.preemptions} preempted"))
     return rows
 
@@ -162,6 +175,13 @@ def _wishes(info: Any) -> list[tuple[str, str]]:
         rows.append(("asks for", ", ".join(asked)))
     if spec.env:
         rows.append(("environment", ", ".join(f"{name}={spec.env[name]}" for name in sorted(spec.env))))
+    if spec.time_limit_s:
+        rows.append(("time limit", f"{spec.time_limit_s:,.0f} s; ran {info.ran_s:,.0f} s"))
+    if info.held_by:
+        rows.append(("held by", printable(info.held_by)))
+    for word, numbers in (("after", spec.after), ("after any", spec.after_any)):
+        if numbers:
+            rows.append((word, ", ".join(str(number) for number in numbers)))
     if spec.deadline_s:
         rows.append(("deadline", f"{spec.deadline_s:g} s after submission"))
     if spec.weight and spec.weight != 1:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rota.cli import job_text
+from rota.cli import arrays, job_text
 from rota.cli.connection import connection, open_client
 from rota.cli.options import echo_json, json_option
 from rota.core.lifecycle import JobPhase
@@ -77,7 +77,7 @@ def command(
 
         now = wall_s()
         brief = sys.stdout.isatty()
-        rows = [job_text.row(info, now, brief=brief) for info in page.jobs]
+        rows = [arrays.row(group, now, brief=brief) for group in arrays.together(page.jobs)]
         show_table(None, job_text.HEADER, rows, numbers=job_text.NUMBERS, one_line=True)
     else:
         message = "no jobs that are not over; --all shows the others"
@@ -96,5 +96,5 @@ def _show(info: Any, *, as_json: bool) -> None:
         return
     from rota.cli.tables import show_pairs
 
-    name = f" {job_text.printable(info.spec.name)}" if info.spec.name else ""
+    name = f" {job_text.name(info)}" if info.spec.name else ""
     show_pairs(f"job {info.job}{name}", job_text.pairs(info))

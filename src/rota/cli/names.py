@@ -47,6 +47,13 @@ def workloads() -> list[str]:
     return workload_registry().names()
 
 
+def training_workloads() -> list[str]:
+    """Names of training workloads."""
+    from rota.workloads import training
+
+    return training.names()
+
+
 def clusters() -> list[str]:
     """Names of built-in clusters."""
     from rota import clusters as package

@@ -151,6 +151,18 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
 @click.option("--reservation", default="", metavar="NAME", help="Reservation of Slurm.")
 @click.option("--exclusive", is_flag=True, help="Let each pilot have its node alone.")
 @click.option(
+    "--per-attempt",
+    is_flag=True,
+    help="Run each attempt of a job as a batch job of its own, for Slurm's accounts; for rounds from 5 minutes on.",
+)
+@click.option(
+    "--agent-config",
+    "agent_file",
+    default="",
+    metavar="FILE",
+    help="File of the operator for all agents, as --config of `rota agent`: users of tenants, images, folders.",
+)
+@click.option(
     "--sbatch",
     "more",
     multiple=True,
@@ -256,15 +268,34 @@ def _keeper(options: dict[str, Any], nodes: int | None) -> Keeper:
     settings = _settings(options, nodes, client, token_file)
     folder = PoolFolder(path=_root(options["folder"]) / settings.name)
     folder.make()
+    if settings.slurm.per_attempt:
+        _say_if_rounds_are_short(client)
     keeper: Keeper = keeper_module.Keeper(
         folder=folder,
         settings=settings,
-        provider=provider_module.SlurmProvider(settings.name, settings.slurm),
+        provider=provider_module.SlurmProvider(settings.name, settings.slurm, replace_s=settings.replace_s),
         client=client,
         tell=lambda text: click.echo(f"rota: {text}", err=True),
         begin_with=nodes or 0,
     )
     return keeper
+
+
+def _say_if_rounds_are_short(client: Any) -> None:
+    from rota.core.errors import RotaError
+    from rota.deploy.providers.slurm.attempt_batch import SHORT_ROUND_S
+
+    try:
+        status = client.status()
+    except RotaError:  # the keeper says that it does not answer
+        return
+    seconds = status.round_s / (status.time_scale or 1.0)
+    if seconds < SHORT_ROUND_S:
+        click.echo(
+            f"rota: rounds of {seconds:g} s are short for --per-attempt: Slurm takes seconds to start a batch job; "
+            f"give rounds of {SHORT_ROUND_S:g} s and more (rota serve --round)",
+            err=True,
+        )
 
 
 _SLURM = ("partition", "gres", "mem", "account", "qos", "constraint", "exclude", "nodelist", "reservation")
@@ -292,6 +323,7 @@ def _settings(options: dict[str, Any], nodes: int | None, client: Any, token_fil
     slurm = SlurmSettings(
         **{name: options[name] for name in _SLURM}, time_s=time_s, notice_s=options["notice_s"],
         cpus=options["cpus"] or 0, exclusive=options["exclusive"], more=tuple(options["more"]),
+        per_attempt=options["per_attempt"],
     )  # fmt: skip
     slurm = with_fair_share(slurm, SlurmCommands())
     return PoolSettings(
@@ -309,7 +341,16 @@ def _replace_s(time_s: float, notice_s: float) -> float:
 def _agent_options(options: dict[str, Any]) -> tuple[str, ...]:
     trusted = ("--trust-tenants",) if options["trust_tenants"] else ()
     tenant = ("--tenant", options["tenant"]) if options["tenant"] else ()
-    return (*trusted, *tenant)
+    config = ("--config", str(_checked_file(options["agent_file"]))) if options["agent_file"] else ()
+    return (*trusted, *tenant, *config)
+
+
+def _checked_file(path: str) -> Path:
+    """The file of the operator, which pilots find under the same name. Raises ConfigError if it cannot be used."""
+    from rota.deploy.agent.config_file import read_agent_file
+
+    read_agent_file(path)
+    return Path(path).absolute()
 
 
 @command.command("stop", epilog="Example: rota pilots stop gpu --drain")

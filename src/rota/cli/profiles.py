@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rota.cli import names
+from rota.cli.connection import connection
+from rota.cli.learned import show_learned
 from rota.cli.listing import show_list
 from rota.cli.options import completes, echo_json, json_option, settings_option
 from rota.core.parsing import is_count
@@ -44,11 +46,31 @@ def gpu_counts(_ctx: click.Context, param: click.Parameter, value: str | None) -
 )
 @settings_option("--set-profiles", "settings", "How numbers of GPUs that were not measured are found: scaling")
 @click.option("--gpus", callback=gpu_counts, metavar="LIST", help="With scaling: further numbers of GPUs, e.g. 16,32.")
+@click.option("--learned", is_flag=True, help="Show the speeds that a scheduler learned from jobs while they ran.")
+@click.option("--tenant", metavar="NAME", default="", help="With --learned: only of this tenant (administrators).")
+@click.option("-o", "--output", metavar="FILE", help="With --learned: write them as a profile file (.toml).")
+@connection
 @json_option
-def command(name: str | None, *, settings: dict[str, str], gpus: tuple[int, ...], as_json: bool) -> None:
-    """List throughput catalogues, or show one (by name or from a file) or several together (a,b)."""
+def command(
+    name: str | None,
+    *,
+    settings: dict[str, str],
+    gpus: tuple[int, ...],
+    learned: bool,
+    tenant: str,
+    output: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """List throughput catalogues, show one (by name or from a file) or several (a,b), or what a scheduler learned."""
     from rota import profiles  # kept off the path of --help
 
+    if learned:
+        _refuse_catalogue(name, settings, gpus)
+        show_learned(options, tenant=tenant, output=output, as_json=as_json)
+        return
+    if tenant or output:
+        raise click.UsageError(f"{'--tenant' if tenant else '--output'} needs --learned")
     if name is None:
         summaries = [(known, _about(profiles.load(known))) for known in profiles.names()]
         show_list("catalogue", summaries, as_json=as_json)
@@ -75,6 +97,14 @@ def command(name: str | None, *, settings: dict[str, str], gpus: tuple[int, ...]
     _show(catalogue, gpus)
 
 
+def _refuse_catalogue(name: str | None, settings: dict[str, str], gpus: tuple[int, ...]) -> None:
+    if name is not None or settings or gpus:
+        raise click.UsageError(
+            "--learned asks a scheduler; give no catalogue, --set-profiles or --gpus with it. To look at a file that "
+            "it wrote: rota profiles FILE"
+        )
+
+
 def _scaling(settings: dict[str, str]) -> str:
     from rota.core.errors import UnknownName
 
@@ -95,6 +125,7 @@ def _as_fields(row: ProfileRow) -> dict[str, Any]:
         "spread_rates": row.spread_rates,
         "origins": {gpu_type: row.origins.get(gpu_type, "measured") for gpu_type in row.rates},
         "watts": row.watts,
+        "errors": row.errors,
         "step_s": row.step_s,
         "sensitivities": {
             gpu_type: {
@@ -139,7 +170,9 @@ def _show_rates(catalogue: Catalogue, rows: list[ProfileRow]) -> None:
 def _rate(row: ProfileRow, gpu_type: str) -> str:
     if gpu_type not in row.rates:
         return "-"
-    return f"{row.rates[gpu_type]:.3f}{MARKS.get(row.origins.get(gpu_type, ''), '')}"
+    error = row.errors.get(gpu_type)
+    spread = "" if error is None else f" +- {100 * error:.0f} %"
+    return f"{row.rates[gpu_type]:.3f}{MARKS.get(row.origins.get(gpu_type, ''), '')}{spread}"
 
 
 def _show_models(name: str, rows: list[ProfileRow]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,37 @@ certificate may.
     type=click.Path(resolve_path=True),
     metavar="FILE",
     help="TOML file with weights and limits of tenants.",
+)
+@click.option(
+    "--standby-of",
+    metavar="HOST:PORT",
+    help="Stand by for the scheduler there: take its journal over as it is written, and its work when it is gone.",
+)
+@click.option(
+    "--standby-token-file",
+    metavar="FILE",
+    help="File with an administrator's token, with which a standby asks for the journal.",
+)
+@click.option(
+    "--advertise",
+    default="",
+    metavar="HOST:PORT",
+    help="Address at which agents and users reach this standby (default: that of --listen).",
+)
+@click.option(
+    "--standby-sync",
+    is_flag=True,
+    help="Let every commit wait until the standby has it, 2 seconds at most.",
+)
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Be in charge without asking servers: only if the other scheduler surely does not run.",
+)
+@click.option(
+    "--discard-live-settings",
+    is_flag=True,
+    help="Forget what `rota policy set` and `rota tenants set` changed; otherwise that counts more than these options.",
 )
 @click.option(
     "--fair-by",
@@ -232,34 +264,58 @@ def command(*, log_level: str, log_format: str, while_stdin: bool, as_json: bool
     """Run the scheduler of a deployment until Ctrl-C or TERM."""
     configure_logs(log_level, log_format)
     serving = needs_deploy("rota.deploy.server.serving")
-    beside: dict[str, str] = {}
-    watching = observed(options, log_format, lambda url: beside.update(metrics=url))
+    places: dict[str, str] = {}
+    seen = Observed(observed(options, log_format, lambda url: places.update(metrics=url)), places)
     port = _port(options, serving)
     pilots = _pilots(options, port)
+    other = _standby_of(options, port)
     made = _options(options)
 
     import asyncio
 
-    def ready(address: str) -> None:
-        _say_ready({"address": address, **beside}, made, as_json=as_json)
-        if pilots is not None:
-            pilots.start(address)
-
-    async def run() -> None:
-        stop = asyncio.Event()
-        serving.stop_on_signals(stop)
-        if while_stdin:
-            serving.stop_on_eof(stop)
-        await serving.serve(made, port, ready, stop=stop, observed=watching)
-
     try:
-        asyncio.run(run())
+        asyncio.run(_run(made, port, other, pilots, seen, as_json=as_json, while_stdin=while_stdin))
     finally:
         if pilots is not None:
             pilots.stop()
 
 
-def _say_ready(places: dict[str, str], made: Any, *, as_json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Metrics and notifications beside the scheduler."""
+
+    settings: Any
+    places: dict[str, str]
+    """Addresses that are known once it listens, by what is served there."""
+
+
+async def _run(
+    made: Any, port: Any, other: Any, pilots: Any, seen: Observed, *, as_json: bool, while_stdin: bool
+) -> None:
+    import asyncio
+
+    from rota.deploy.server import serving
+
+    stop = asyncio.Event()
+    serving.stop_on_signals(stop)
+    if while_stdin:
+        serving.stop_on_eof(stop)
+    start = made
+    if other is not None:
+        term = await _stand_by(made, other, port, as_json=as_json, stop=stop)
+        if term is None:
+            return
+        start = replace(made, term=term, state_checked=True)
+
+    def ready(address: str) -> None:
+        _tell_ready(start, {"address": address, **seen.places}, as_json=as_json)
+        if pilots is not None:
+            pilots.start(address)
+
+    await serving.serve(start, port, ready, stop=stop, observed=seen.settings)
+
+
+def _tell_ready(made: Any, places: dict[str, str], *, as_json: bool) -> None:
     if as_json:
         echo_json(places)
         sys.stdout.flush()
@@ -288,6 +344,48 @@ def _port(options: dict[str, Any], serving: Any) -> Any:
         raise click.UsageError("--sign-joins and --nodes need certificates; leave --insecure out")
     certs: Path | None = None if insecure else certs_folder(given)
     return serving.Port(address=address, certs=certs, insecure=insecure, sign_joins=sign_joins)
+
+
+def _standby_of(options: dict[str, Any], port: Any) -> Any:
+    """The scheduler for which this one is to stand by, if one was asked for."""
+    address = options.pop("standby_of")
+    token_file = options.pop("standby_token_file")
+    own = options.pop("advertise") or port.address
+    if options.pop("take_over"):
+        if address is not None:
+            raise click.UsageError("give either --standby-of or --take-over")
+        _take_over(options)
+    if address is None:
+        return None
+    from rota.deploy.security.client import find_settings
+
+    standby = needs_deploy("rota.deploy.server.standby")
+    certs = None if port.insecure else port.certs
+    settings = find_settings(address, certs, token_file, insecure=port.insecure)
+    return standby.StandbyOf(settings=settings, address=own)
+
+
+def _take_over(options: dict[str, Any]) -> None:
+    """A new term, later than all that were ever elected; numbers that the other one gave are not given again."""
+    from rota.deploy.clocks import wall_s
+    from rota.deploy.scheduler import lost_events
+
+    options["term"] = int(wall_s())
+    if Path(options["state"]).exists():
+        lost_events.mark(Path(options["state"]), "taken over by --take-over")
+
+
+async def _stand_by(made: Any, other: Any, port: Any, *, as_json: bool, stop: Any) -> int | None:
+    from rota.deploy.server.serving import RULES
+    from rota.deploy.server.standby import stand_by
+
+    def ready(address: str) -> None:
+        if as_json:
+            echo_json({"address": address, "standby_of": other.settings.address})
+            sys.stdout.flush()
+        click.echo(f"rota: standby of {other.settings.address} listens on {address}; state in {made.state}", err=True)
+
+    return await stand_by(Path(made.state), other, port, RULES, ready, stop)
 
 
 def _pilots(options: dict[str, Any], port: Any) -> Any:
@@ -334,6 +432,7 @@ def _options(options: dict[str, Any]) -> Any:
         **options,
         cluster=None if spec is None else clusters.load(spec),
         tenants=Tenants() if tenants is None else read_tenants(tenants),
+        tenants_file=tenants or "",
         timing=Timing(heartbeat_s=heartbeat, dead_after_s=dead_after, lease_s=lease),
         retention=retention,
         log_limits=limits,

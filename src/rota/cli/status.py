@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rota.cli.connection import connection, open_client
+from rota.cli.job_text import printable
 from rota.cli.options import echo_json, json_option
 
 
@@ -22,8 +23,10 @@ def command(*, as_json: bool, **options: Any) -> None:
              "finished", "failed", "cancelled", "archived", "events", "events_removed",
              "rounds_removed", "last_decision_s", "late_solves",
              "failed_decisions", "last_failed_decision_s", "last_failed_decision", "tenant", "admin",
-             "clock_sets", "last_clock_set_s", "last_clock_set_by_s")  # fmt: skip
+             "clock_sets", "last_clock_set_s", "last_clock_set_by_s",
+             "term", "standby", "standby_in_step", "standby_behind", "standby_silent_s")  # fmt: skip
     values = {"address": address, **{name: getattr(status, name) for name in names}}
+    values["speed_remarks"] = list(status.speed_remarks)
     if as_json:
         echo_json(values)
         return
@@ -40,11 +43,23 @@ def command(*, as_json: bool, **options: Any) -> None:
             ("rounds", f"{status.rounds:,} of {status.round_s:g} s"),
             ("late decisions", str(status.late_solves)),
             ("failed decisions", _failed_decisions(status)),
+            *(("wrong profile", printable(remark)) for remark in status.speed_remarks),
             ("events", f"{status.events:,}"),
+            *([("standby", _standby(status))] if status.standby or status.term else []),
             ("version", status.version),
             ("you", f"tenant {status.tenant}{', administrator' if status.admin else ''}"),
         ],
     )
+
+
+def _standby(status: Any) -> str:
+    """Who stands by, how far it is, and how often a standby took over."""
+    term = f"term {status.term}"
+    if not status.standby:
+        return f"none; {term}"
+    state = "in step" if status.standby_in_step else "not in step"
+    heard = f"heard {status.standby_silent_s:.1f} s ago"
+    return f"{status.standby}, {state}, {status.standby_behind:,} events behind, {heard}; {term}"
 
 
 def _jobs(status: Any) -> str:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rota.cli.arrays import array_field, entries
 from rota.cli.connection import connection, needs_deploy, open_client
-from rota.cli.job_text import how
+from rota.cli.dry_run import show_dry_run
+from rota.cli.job_text import how, printable
 from rota.cli.main import FAILED, OK
 from rota.cli.options import echo_json, json_option, settings_option
 from rota.cli.run_options import seconds_option
+from rota.core.duration_text import duration_s
+from rota.core.errors import ConfigError
 from rota.core.lifecycle import JobPhase
 
 if TYPE_CHECKING:
@@ -26,6 +31,10 @@ EXAMPLES = """
 Examples:
   rota submit --gpus 2 --profile resnet50-64 --steps 20000 -- python train.py --lr 0.1
   rota submit --emulated --gpus 4 --profile resnet18-32 --steps 20000 --wait
+  rota submit --array 0-99%8 -- python train.py    # index: $ROTA_ARRAY_INDEX
+  rota submit --time-limit 4h -- python train.py
+  rota submit --dry-run --gpus 4 --profile resnet50-64 --steps 9000 -- python train.py
+  rota submit --after 17 -- python evaluate.py     # once job or array 17 has finished
   rota submit --file jobs.toml
   rota submit --secret WANDB_API_KEY --env-file job.env -- python train.py
 
@@ -41,10 +50,18 @@ A file has a table per job:
   env = { SEED = "1" }
 Other keys: tenant, weight, deadline, cpus, memory_gb, image, cwd, ranks,
 max_restarts, checkpoint_every, hung_after, model, batch, mps, preemptible,
-least_turn, save_grace, env_file (a file with KEY=VALUE lines), secrets (names of
+least_turn, save_grace, array, after and after_any (names of jobs of the file, or
+numbers of jobs), hold, time_limit, env_file (a file with KEY=VALUE lines), secrets (names of
 variables of your own environment).
 """
 _AMOUNT = click.FloatRange(0, min_open=True)
+
+
+def _duration(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        return None if value is None else duration_s(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param=param) from error
 
 
 @click.command("submit", epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
@@ -59,7 +76,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--profile",
     metavar="NAME",
-    help="Throughput profile of the job (default: its speed is unknown).",
+    help="Profile of the job: a name of the catalogue, or a new one to learn its speed under (default: its command).",
 )
 @click.option("--steps", type=click.IntRange(1), help="Number of training steps of the job.")
 @click.option(
@@ -149,13 +166,40 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--model",
     metavar="NAME",
-    help="Model of an emulated job: its GPU memory and, without --profile, its speed.",
+    help="Model of an emulated job: its GPU memory and its speed, whatever --profile says.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(1),
     help="Batch size of the whole job in samples, with --model.",
 )
+@click.option(
+    "--array",
+    metavar="FIRST-LAST[:STEP][%LIMIT]",
+    help="Submit a job array: one job per index, at most LIMIT of them at the same time.",
+)
+@click.option(
+    "--after",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="JOB",
+    help="Start only after this job has finished; an array by its first job; repeatable.",
+)
+@click.option(
+    "--after-any",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="JOB",
+    help="Start only after this job is over, however it ended; repeatable.",
+)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    metavar="DURATION",
+    callback=_duration,
+    help="How long the job may run, all attempts together, e.g. 4h; then it saves, stops and has failed.",
+)
+@click.option("--hold", is_flag=True, help="Hold the job: it starts after `rota release`.")
 @click.option("--mps", is_flag=True, help="Share real GPUs with other jobs through NVIDIA's MPS.")
 @click.option(
     "--tenant",
@@ -167,6 +211,11 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     is_flag=True,
     help="Wait until the jobs are over; exit code 1 unless all finished.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Submit nothing: say where and when the jobs would start and end, if nobody else comes.",
+)
 @connection
 @json_option
 def command(
@@ -174,6 +223,7 @@ def command(
     argv: tuple[str, ...],
     file: str | None,
     wait: bool,
+    dry_run: bool,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -181,24 +231,44 @@ def command(
     link = {key: options.pop(key) for key in ("scheduler", "certs", "token_file", "insecure")}
     given = {key: value for key, value in options.items() if value is not None}
     asked = {key: value for key, value in given.items() if value is not False and value not in ({}, ())}
-    if file is not None:
-        if asked or argv:
-            flags = ", ".join(sorted(asked)) or "a command"
-            fix = f"leave out {flags}, or write it into the file"
-            raise click.UsageError(f"--file says it all; {fix}")
-        jobs = needs_deploy("rota.deploy.job_files").read_jobs(file)
-    else:
-        jobs = [_job(argv, asked)]
-    jobs = [placed(job) for job in jobs]
+    jobs = [placed(job) for job in _jobs(argv, file, asked)]
+    if dry_run and wait:
+        raise click.UsageError("--dry-run submits nothing that could be waited for; leave out --wait")
     with open_client(link, asked.get("tenant")) as client:
+        if dry_run:
+            show_dry_run(client.dry_run(jobs), as_json=as_json)
+            return OK
         numbers = client.submit(jobs)
+        for remark in client.remarks:
+            click.echo(f"rota: note: {printable(remark)}", err=True)
         if wait:
-            return _wait(client, numbers, as_json=as_json)
+            return _wait(client, jobs, numbers, as_json=as_json)
     if as_json:
-        echo_json({"jobs": numbers})
+        echo_json({"jobs": numbers, **array_field(jobs, numbers)})
     else:
-        click.echo("\n".join(str(number) for number in numbers))
+        _print_numbers(jobs, numbers)
     return OK
+
+
+def _jobs(argv: tuple[str, ...], file: str | None, asked: dict[str, Any]) -> Sequence[JobSpec]:
+    """The jobs of a file, or the one of the command line."""
+    if file is None:
+        return [_job(argv, asked)]
+    if asked or argv:
+        flags = ", ".join(sorted(asked)) or "a command"
+        fix = f"leave out {flags}, or write it into the file"
+        raise click.UsageError(f"--file says it all; {fix}")
+    jobs: Sequence[JobSpec] = needs_deploy("rota.deploy.job_files").read_jobs(file)
+    return jobs
+
+
+def _print_numbers(jobs: Sequence[JobSpec], numbers: Sequence[int]) -> None:
+    """A line per entry: the number of the job, or of the first job of an array."""
+    for spec, first, size in entries(jobs, numbers):
+        click.echo(str(first))
+        if spec.array:
+            click.echo(f"rota: array {first}: jobs {first} to {first + size - 1}", err=True)
+    sys.stdout.flush()
 
 
 def _job(argv: tuple[str, ...], asked: dict[str, Any]) -> JobSpec:
@@ -239,10 +309,9 @@ def placed(job: JobSpec) -> JobSpec:
     return replace(job, cwd=str(Path(job.cwd).absolute()))
 
 
-def _wait(client: Client, numbers: list[int], *, as_json: bool) -> int:
+def _wait(client: Client, jobs: Sequence[JobSpec], numbers: list[int], *, as_json: bool) -> int:
     if not as_json:
-        click.echo("\n".join(str(number) for number in numbers))
-        sys.stdout.flush()
+        _print_numbers(jobs, numbers)
     try:
         infos = client.wait(numbers)
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ Examples:
 \b
 Jobs are submitted at their arrivals, as fast as the scheduler's clock runs (its
 --time-scale; give it here to be sure), with what the trace says: tenant, weight,
-deadline, CPUs and memory asked for. Jobs for other tenants than your own need an
+deadline, CPUs and memory asked for, jobs before them, time limit. Jobs for other tenants than your own need an
 administrator's token, or --tenant. Places in --command: {name}, {profile},
 {steps}, {gpus}, {job}. Ctrl-C ends the submission; what was submitted stays.
 """
@@ -97,6 +97,7 @@ def command(
         runs.check_tenants([tenant] if tenant else runs.tenants_of(jobs), status)
         _tell_elastic(runs.elastic(jobs))
         tell_types(runs.bound_to_types(jobs))
+        _tell_arrays(needs_deploy("rota.deploy.trace_arrays").without_limits(jobs))
         try:
             with _bar("submitting", len(jobs)) as tell:
                 runs.submit_all(client, run, specs, scale, tell)
@@ -139,6 +140,12 @@ def _tell_elastic(count: int) -> None:
         click.echo(
             f"rota: {which} could run with fewer or more GPUs; here each gets as many as the trace asks for", err=True
         )
+
+
+def _tell_arrays(count: int) -> None:
+    if count:
+        which = "1 job is" if count == 1 else f"{count:,} jobs are"
+        click.echo(f"rota: {which} in arrays of different jobs, which are submitted without their limit", err=True)
 
 
 def tell_types(count: int) -> None:

@@ -19,6 +19,9 @@ Examples:
   rota what-if --drain v100-0
 """
 
+_MOST_NEW = 20
+"""New jobs of which it is said when they start."""
+
 
 def _servers(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[tuple[str, int]]:
     found = []
@@ -48,6 +51,7 @@ def _servers(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...
 @click.option("--mechanism", default="", metavar="NAME", help="Another mechanism, a built-in one.")
 @click.option("--submit", "files", multiple=True, metavar="FILE", help="Jobs of a file, as of `rota submit --file`.")
 @click.option("--cancel", type=int, multiple=True, metavar="JOB", help="A job less; may be given several times.")
+@click.option("--release", type=int, multiple=True, metavar="JOB", help="Release a held job; repeatable.")
 @connection
 @json_option
 def command(*, as_json: bool, files: tuple[str, ...], **options: Any) -> None:
@@ -61,7 +65,7 @@ def command(*, as_json: bool, files: tuple[str, ...], **options: Any) -> None:
     if as_json:
         echo_json(answer)
     else:
-        _show(answer)
+        show(answer)
 
 
 def _request(options: dict[str, Any], files: tuple[str, ...]) -> Any:
@@ -80,11 +84,13 @@ def _request(options: dict[str, Any], files: tuple[str, ...]) -> Any:
         policy=options.pop("policy"),
         mechanism=options.pop("mechanism"),
         cancel=options.pop("cancel"),
+        release=options.pop("release"),
         submit=[spec_message(spec) for spec in specs],
     )
 
 
-def _show(answer: dict[str, Any]) -> None:
+def show(answer: dict[str, Any]) -> None:
+    """Print who gains and who loses."""
     from rota.cli.tables import show_table
 
     click.echo(f"what if: {answer['what']}")
@@ -97,8 +103,10 @@ def _show(answer: dict[str, Any]) -> None:
     moved = [(str(job["job"]), *map(_time, job["start_in_s"]), *map(_time, job["end_in_s"])) for job in own]
     if moved:
         show_table(None, ("job", "starts in", "then", "ends in", "then"), moved, numbers=4)
-    for job in answer["submitted"]:
+    for job in answer["submitted"][:_MOST_NEW]:
         click.echo(f"the new job starts in {_time(job['start_in_s'])}, ends in {_time(job['end_in_s'])}")
+    if len(answer["submitted"]) > _MOST_NEW:
+        click.echo(f"... and {len(answer['submitted']) - _MOST_NEW:,} more; --json lists them")
     if answer["lengths_unknown"]:
         click.echo(f"{answer['lengths_unknown']} jobs of which nobody knows the length run for ever in both")
     if not answer["complete"]:

@@ -101,6 +101,10 @@ class TrainingSession:
             "pid": os.getpid(),
             "saves": self._hooks.save is not None and self._hooks.load is not None,
         }
+        if os.environ.get("ROTA_TERM_IS_NOTICE"):
+            from rota.client.termination import leave_term_to_the_agent
+
+            leave_term_to_the_agent()
         self._link = AgentLink(path, self.gate, identity, self._account)
         self._link.open()
         atexit.register(self._link.close)

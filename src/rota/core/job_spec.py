@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 from rota.core.errors import ConfigError
+from rota.core.job_arrays import array_indices
 
 MOST_GPUS = 65536
 LEAST_WEIGHT = 1e-3
@@ -22,6 +23,8 @@ LARGEST_WEIGHT = 1e6
 """Weights of jobs beyond these make linear programs that no solver can tell apart from nonsense."""
 DEFAULT_MAX_RESTARTS = 3
 """Attempts of a job that may fail before it is given up."""
+MOST_PREDECESSORS = 1_000
+"""Jobs that a job may name in `after`, and as many in `after_any`."""
 UNCOUNTED_STEPS = 3600
 """Steps that the scheduler expects of a job for which nobody said how many it has."""
 UNPROFILED = "unprofiled"
@@ -81,7 +84,7 @@ class JobSpec:
     hung_after_s: float = 0.0
     """Seconds without a step after which it is ended; 0: never."""
     model: str = ""
-    """Model of the device catalogue, of an emulated job: its memory, and without a profile its speed."""
+    """Model of the device catalogue, of an emulated job: its memory and its speed, whatever its profile says."""
     batch: int = 0
     """Batch size of the whole job, with `model`."""
     cpus: float = 0.0
@@ -96,6 +99,17 @@ class JobSpec:
     """Wall seconds that it runs at least, once started, before it may be preempted; 0: as the operator says."""
     save_grace_s: float = 0.0
     """Wall seconds that it may take to save after it was asked to stop; 0: learned."""
+    array: str = ""
+    """Indices of a job array, `FIRST-LAST[:STEP][%LIMIT]`: as many jobs alike; empty: one job."""
+    after: tuple[int, ...] = ()
+    """Jobs that have to finish before it starts; the first job of an array stands for all of them. Below 0: an entry
+    before it in the same submission, -1 the first."""
+    after_any: tuple[int, ...] = ()
+    """Jobs that have to be over before it starts, however they ended; likewise."""
+    hold: bool = False
+    """Whether it waits from the start until somebody releases it."""
+    time_limit_s: float = 0.0
+    """Seconds of the scheduler's clock that it may run, all attempts together; 0: as long as it takes."""
 
     def __post_init__(self) -> None:
         label = job_label(self.name)
@@ -177,6 +191,7 @@ _TYPE_NAMES = {
     "float": "a number",
     "bool": "true or false",
     "tuple[str, ...]": "a list of texts",
+    "tuple[int, ...]": "a list of whole numbers",
     "Mapping[str, str]": "texts by name",
     "RankLayout": "server or gpu",
     "Preemptible": "yes, no or auto",
@@ -217,6 +232,12 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _whole_numbers(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str) or not all(type(number) is int for number in value):
+        raise TypeError
+    return tuple(value)
+
+
 def _texts_by_name(value: Any) -> dict[str, str]:
     if not all(isinstance(text, str) for pair in dict(value).items() for text in pair):
         raise TypeError
@@ -230,6 +251,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "float": _number,
     "bool": _exactly(bool),
     "tuple[str, ...]": _texts,
+    "tuple[int, ...]": _whole_numbers,
     "Mapping[str, str]": _texts_by_name,
     "RankLayout": lambda value: RankLayout(value or RankLayout.SERVER),
     "Preemptible": lambda value: Preemptible(value or Preemptible.AUTO),
@@ -253,6 +275,7 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
     "memory_gb": _FROM_ZERO,
     "least_turn_s": _FROM_ZERO,
     "save_grace_s": _FROM_ZERO,
+    "time_limit_s": _FROM_ZERO,
 }
 """Field to its least value, its largest one, and what to do about others."""
 
@@ -267,6 +290,7 @@ def _check_range(label: str, name: str, value: Any) -> None:
 
 def _check_together(label: str, spec: JobSpec) -> None:
     """What fields say about each other, and names of variables."""
+    _check_queueing(label, spec)
     for variable, value in spec.env.items():
         if not variable or "=" in variable or "\0" in variable:
             raise ConfigError(f"{label}: {variable!r} cannot be the name of an environment variable")
@@ -286,3 +310,19 @@ def _check_together(label: str, spec: JobSpec) -> None:
         raise ConfigError(
             f"{label}: model {spec.model!r} on {spec.gpus} GPUs needs a batch of at least {spec.gpus}, not {spec.batch}"
         )
+
+
+def _check_queueing(label: str, spec: JobSpec) -> None:
+    """Indices of an array, and jobs before this one."""
+    if spec.array:
+        try:
+            array_indices(spec.array)
+        except ConfigError as error:
+            raise ConfigError(f"{label}: {error}") from error
+    for name, numbers in (("after", spec.after), ("after_any", spec.after_any)):
+        if len(numbers) > MOST_PREDECESSORS:
+            raise ConfigError(
+                f"{label}: {name} has {len(numbers):,} jobs; give at most {MOST_PREDECESSORS:,}, or a job array instead"
+            )
+        if any(abs(number) > _LARGEST_NUMBER for number in numbers):
+            raise ConfigError(f"{label}: {name} has {max(numbers, key=abs)}; give numbers of jobs")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rota.core.arrays import FloatArray, IntArray
 from rota.core.errors import ConfigError
 from rota.core.gpu_types import ANY, GpuTypes, TypeSet, gpu_types
+from rota.core.queue_columns import QueueColumns
 
 RECORDED = "recorded"
 """The profile of a job of which only the duration is known. Its steps are seconds, wherever it may run."""
@@ -92,6 +93,11 @@ class Jobs:
     """Where jobs may run and where their durations were recorded; None if nothing is said about any job."""
     names: NDArray[np.object_] | None = None
     """What a trace calls its jobs; None if that is only their number in order of arrival."""
+    queue: QueueColumns | None = None
+    """What jobs say about when they start and how long they run; None if none says anything."""
+    beliefs: tuple[str, ...] | None = None
+    """[J] among whose jobs of the same profile a speed is found out (a tenant, in a deployment); empty: it is not. None
+    if it is so for none."""
 
     def __post_init__(self) -> None:
         count = len(self.profile)
@@ -114,12 +120,17 @@ class Jobs:
             columns["gpu_types"] = self.gpu_types.take(slice(start, stop))
         if self.names is not None:
             columns["names"] = self.names[start:stop]
+        if self.queue is not None:
+            columns["queue"] = self.queue.take(slice(start, stop))
+        if self.beliefs is not None:
+            columns["beliefs"] = self.beliefs[start:stop]
         part = object.__new__(Jobs)  # not made anew: one is taken at every arrival, and this one is known to be sound
         part.__dict__.update(columns)
         return part
 
     def take(self, which: IntArray) -> Jobs:
         """Some of the jobs, in that order; text tables are shared."""
+        names = row_names(len(self)) if self.names is None and self.queue is not None else self.names
         return Jobs(
             profiles=self.profiles,
             profile=self.profile[which],
@@ -136,7 +147,9 @@ class Jobs:
             launch=self.launch[which],
             requests=None if self.requests is None else self.requests.take(which),
             gpu_types=None if self.gpu_types is None else self.gpu_types.take(which),
-            names=None if self.names is None else self.names[which],
+            names=None if names is None else names[which],
+            queue=None if self.queue is None else self.queue.take(which),
+            beliefs=None if self.beliefs is None else tuple(self.beliefs[at] for at in which.tolist()),
         )
 
     def by_arrival(self) -> Jobs:
@@ -191,6 +204,8 @@ def table(
     allowed_types: Sequence[Sequence[str]] | None = None,
     recorded_on: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
+    queue: QueueColumns | None = None,
+    beliefs: Sequence[str] | None = None,
 ) -> Jobs:
     """A table from one plain sequence per attribute; deadlines follow from slo x duration + arrival.
 
@@ -198,7 +213,7 @@ def table(
     duration was recorded (empty: the reference type of the catalogue). `names` are for results.
     """
     count = len(profile_names)
-    said = {"allowed_types": allowed_types, "recorded_on": recorded_on, "names": names}
+    said = {"allowed_types": allowed_types, "recorded_on": recorded_on, "names": names, "beliefs": beliefs}
     for name, column in said.items():
         if column is not None and len(column) != count:
             raise ConfigError(f"{name} has {len(column)} entries for {count} jobs; give one for each")
@@ -226,6 +241,8 @@ def table(
         requests=requests,
         gpu_types=gpu_types(count, allowed_types, recorded_on),
         names=own_names(names),
+        queue=queue,
+        beliefs=tuple(beliefs) if beliefs is not None and any(beliefs) else None,
     )
 
 

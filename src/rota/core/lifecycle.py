@@ -60,7 +60,7 @@ LEGAL_TRANSITIONS: Mapping[JobPhase, frozenset[JobPhase]] = {
     ),
     JobPhase.RUNNING: frozenset(
         {
-            JobPhase.STOPPING,  # preempted, moved, cancelled, hung, or a rank is dead
+            JobPhase.STOPPING,  # preempted, moved, held, cancelled, hung, or a rank is dead
             JobPhase.QUEUED,  # the attempt has ended by itself
             JobPhase.FAILED,  # dropped by the engine; what is left of the attempt is stopped afterwards
             JobPhase.CANCELLED,  # dropped by the engine after it was cancelled
@@ -96,6 +96,8 @@ class AttemptOutcome(str, Enum):
     OUT_OF_MEMORY = "out-of-memory"
     OUT_OF_DEVICE_MEMORY = "out-of-device-memory"
     DISK_FULL = "disk-full"
+    TIME_LIMIT = "time-limit"
+    """It ran for as long as it may (--time-limit), saved and stopped."""
     LOST = "lost"
     """Its server is silent, or knows nothing of it any more: no failure of the job."""
 
@@ -125,6 +127,10 @@ class StopReason(str, Enum):
     """The placement in force has no place for it."""
     MOVED = "moved"
     """The placement in force has another place for it."""
+    HELD = "held"
+    """Somebody holds the job: it saves, and goes on when it is released."""
+    TIME_LIMIT = "time-limit"
+    """It has run for as long as it may: it saves, and the job is over."""
     CANCELLED = "cancelled"
     GIVEN_UP = "given-up"
     """The job has failed for good."""

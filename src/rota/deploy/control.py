@@ -14,10 +14,12 @@ mend are ConfigError with one message.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,11 +27,13 @@ from typing import Any
 import grpc
 
 from rota.core.errors import ConfigError, RotaError
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
 from rota.deploy.patience import patient_stream, patiently
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
+from rota.deploy.security.failover import FailoverStub
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_message
@@ -73,8 +77,11 @@ class Client:
     ) -> None:
         """`tenant` only matters without certificates; otherwise the token says it."""
         self.settings = settings or find_settings(address, certs, token_file, insecure=insecure)
-        self._channel = connect(self.settings, tenant=tenant, sync=True)
-        self._stub = stubs.ControlStub(self._channel)
+        self._channels = [connect(one, tenant=tenant, sync=True) for one in self.settings.each()]
+        several = len(self._channels) > 1
+        self._stub: Any = FailoverStub(self._channels) if several else stubs.ControlStub(self._channels[0])
+        self.remarks: list[str] = []
+        """What the scheduler said about jobs when they were submitted last."""
 
     def __enter__(self) -> Client:  # noqa: PYI034 - Self is not in Python 3.10
         return self
@@ -84,7 +91,8 @@ class Client:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
     # Jobs
 
@@ -100,7 +108,10 @@ class Client:
         specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
         name = request or uuid.uuid4().hex
         accepted: list[int] = []
-        for number, messages in enumerate(_parts([spec_message(spec) for spec in specs])):
+        self.remarks = []
+        heads: list[int] = []
+        for number, part_specs in enumerate(_parts(specs)):
+            messages = [spec_message(_in_part(spec, heads)) for spec in part_specs]
             part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
             try:
                 accepted += self._submit_part(part, tries)
@@ -109,13 +120,26 @@ class Client:
                     raise
                 before = f"jobs {accepted[0]} to {accepted[-1]} of this submission were accepted, the others not"
                 raise type(error)(f"{before}: {error}") from error
+            heads = _heads(specs, accepted)
         return accepted
+
+    def dry_run(self, jobs: Sequence[JobSpec | Mapping[str, Any]]) -> dict[str, Any]:
+        """Where and when jobs would start if they were submitted now, as `what_if`; nothing is submitted.
+
+        Raises what `submit` would raise. At most as many as fit into one submission, of 100 entries.
+        """
+        specs = [job if isinstance(job, JobSpec) else spec_from(job) for job in jobs]
+        messages = [spec_message(spec) for spec in specs]
+        self._call(self._stub.Submit, pb.SubmitRequest(jobs=messages, dry_run=True))
+        return self.what_if(pb.WhatIfRequest(submit=messages))
 
     def _submit_part(self, message: pb.SubmitRequest, tries: int) -> list[int]:
         with self._explained():
             for left in range(tries - 1, -1, -1):
                 try:
-                    return list(patiently(lambda: self._stub.Submit(message)).jobs)
+                    reply = patiently(lambda: self._stub.Submit(message))
+                    self.remarks += [remark for remark in reply.remarks if remark not in self.remarks]
+                    return list(reply.jobs)
                 except grpc.RpcError as error:  # noqa: PERF203 - it is about trying again
                     if left == 0 or error.code() not in _LOST:
                         raise
@@ -148,6 +172,10 @@ class Client:
         info: pb.JobInfo = self._call(self._stub.GetJob, pb.JobRequest(job=number))
         return info
 
+    def some_jobs(self, numbers: Sequence[int]) -> list[pb.JobInfo]:
+        """Jobs by number, at most 1,000 at once; those that are not there are left out."""
+        return list(self._call(self._stub.ListJobs, pb.ListJobsRequest(jobs=numbers)).jobs) if numbers else []
+
     def cancel(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
         """End jobs; those that end now, and those that were over already."""
         asked = list(dict.fromkeys(numbers))
@@ -159,6 +187,23 @@ class Client:
             cancelled += reply.cancelled
             over += reply.over
         return cancelled, over
+
+    def cancel_arrays(self, numbers: Iterable[int]) -> tuple[list[int], list[int]]:
+        """End all jobs of arrays, each named by the number of any of its jobs; as `cancel`."""
+        reply: pb.CancelReply = self._call(self._stub.Cancel, pb.CancelRequest(arrays=list(numbers)))
+        return list(reply.cancelled), list(reply.over)
+
+    def hold(self, numbers: Iterable[int], arrays: Iterable[int] = (), *, force: bool = False) -> pb.HoldReply:
+        """Keep jobs from running until they are released; `arrays` by the number of any of their jobs."""
+        request = pb.HoldRequest(jobs=list(numbers), arrays=list(arrays), force=force)
+        reply: pb.HoldReply = self._call(self._stub.Hold, request)
+        return reply
+
+    def release(self, numbers: Iterable[int], arrays: Iterable[int] = ()) -> pb.HoldReply:
+        """Let jobs that are held start again."""
+        request = pb.HoldRequest(jobs=list(numbers), arrays=list(arrays), undo=True)
+        reply: pb.HoldReply = self._call(self._stub.Hold, request)
+        return reply
 
     def wait(
         self,
@@ -243,15 +288,31 @@ class Client:
         status: pb.StatusReply = self._call(self._stub.Status, pb.Empty())
         return status
 
+    def learned_speeds(self, tenant: str = "") -> pb.LearnedSpeedsReply:
+        """How fast jobs were seen to run; `tenant` is for administrators."""
+        reply: pb.LearnedSpeedsReply = self._call(self._stub.LearnedSpeeds, pb.LearnedSpeedsRequest(tenant=tenant))
+        return reply
+
     # Questions
 
     def why(self, job: int) -> dict[str, Any]:
         """Why a job waits: a code, a sentence, numbers, and changes that would place it."""
         return self._answer(self._stub.Why, pb.JobRequest(job=job))
 
-    def eta(self, jobs: Iterable[int] = (), *, futures: int | None = None) -> dict[str, Any]:
-        """When jobs start and end; all that wait if none are named."""
-        return self._answer(self._stub.Eta, pb.EtaRequest(jobs=list(jobs), futures=futures))
+    def eta(
+        self,
+        jobs: Iterable[int] = (),
+        *,
+        futures: int | None = None,
+        starts_only: bool = False,
+        cpu_s: float = 0.0,
+    ) -> dict[str, Any]:
+        """When jobs start and end; all that wait if none are named.
+
+        `starts_only` does not look for ends. `cpu_s` bounds the CPU seconds for it, 0: as the operator says.
+        """
+        request = pb.EtaRequest(jobs=list(jobs), futures=futures, starts_only=starts_only, cpu_s=cpu_s)
+        return self._answer(self._stub.Eta, request)
 
     def eta_accuracy(self) -> dict[str, Any]:
         """How good estimates were so far."""
@@ -261,9 +322,33 @@ class Client:
         """The coming rounds with and without a change."""
         return self._answer(self._stub.WhatIf, request)
 
+    def live_settings(self) -> dict[str, Any]:
+        """What decides, and what was set on the live cluster."""
+        return self._settings_reply(self._stub.GetSettings, pb.Empty())
+
+    def preview_settings(self, request: pb.SettingsRequest) -> dict[str, Any]:
+        """What a change of settings would do, to settings and to jobs."""
+        return self._answer(self._stub.PreviewSettings, request)
+
+    def set_settings(self, request: pb.SettingsRequest) -> dict[str, Any]:
+        """Change settings on the live cluster; what is in force then."""
+        return self._settings_reply(self._stub.SetSettings, request)
+
+    def _settings_reply(self, method: Callable[[Any], Any], request: Any) -> dict[str, Any]:
+        reply: pb.SettingsReply = self._call(method, request)
+        return {**json.loads(reply.json), "version": reply.version}
+
     def ledger(self, last_s: float = 0.0) -> dict[str, Any]:
         """GPU-hours by tenant, for the last engine seconds; 0: as far as the journal goes."""
         return self._answer(self._stub.Ledger, pb.LedgerRequest(last_s=last_s))
+
+    def usage(self, last_s: float = 0.0, *, points: int = 0) -> dict[str, Any]:
+        """GPUs, CPUs and memory over the last engine seconds, in equal steps; 0: as far as the journal goes."""
+        return self._answer(self._stub.Usage, pb.UsageRequest(last_s=last_s, points=points))
+
+    def occupancy(self, after: int = 0) -> dict[str, Any]:
+        """Changes of who holds which GPUs, behind an event; `more` says whether to ask again."""
+        return self._answer(self._stub.Occupancy, pb.OccupancyRequest(after=after))
 
     def _answer(self, method: Callable[..., Any], request: Any) -> dict[str, Any]:
         with self._explained():
@@ -301,18 +386,40 @@ class Client:
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
 
 
-def _parts(jobs: list[pb.JobSpec]) -> Iterator[list[pb.JobSpec]]:
+def _heads(specs: Sequence[JobSpec], accepted: Sequence[int]) -> list[int]:
+    """Numbers of the first jobs of the entries that were accepted so far."""
+    sizes = itertools.accumulate((array_size(spec.array) for spec in specs), initial=0)
+    return [accepted[position] for position in itertools.takewhile(lambda size: size < len(accepted), sizes)]
+
+
+def _in_part(spec: JobSpec, heads: Sequence[int]) -> JobSpec:
+    """An entry of a later part: entries of parts before are jobs now, those of this part are counted from its start."""
+    if not heads or min((*spec.after, *spec.after_any), default=0) >= 0:
+        return spec
+
+    def told(names: tuple[int, ...]) -> tuple[int, ...]:
+        here = len(heads)
+        return tuple(name if name >= 0 else name + here if -name > here else heads[-name - 1] for name in names)
+
+    return replace(spec, after=told(spec.after), after_any=told(spec.after_any))
+
+
+def _parts(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:
     """Jobs as they fit into single messages; one part if there are none."""
-    part: list[pb.JobSpec] = []
+    part: list[JobSpec] = []
     size = 0
-    for job in jobs:
-        bytes_of_job = job.ByteSize()
-        if part and (len(part) == _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
+    jobs = 0
+    for spec in specs:
+        bytes_of_job = spec_message(spec).ByteSize()
+        more = array_size(spec.array)
+        if part and (jobs + more > _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
             yield part
             part = []
             size = 0
-        part.append(job)
+            jobs = 0
+        part.append(spec)
         size += bytes_of_job
+        jobs += more
     yield part
 
 

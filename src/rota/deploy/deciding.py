@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
@@ -33,16 +34,31 @@ class TimeLimitedPolicy:
     A late answer is used in the next round, for the jobs it knows; the others get nothing until the one after it.
     """
 
-    def __init__(self, policy: Policy, budget_s: float) -> None:
+    def __init__(self, policy: Policy, budget_s: float, late: int = 0) -> None:
+        """`late` goes on counting from a policy before."""
         self._policy = policy
         self._budget_s = budget_s
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="policy")
         self._running: Future[Allocation] | None = None
-        self.late = 0
+        self.late = late
         """How often there was no answer in time."""
+        self._solve_s = 0.0
 
     def allocate(self, view: View) -> Allocation:
         """The answer of the policy, or SolveLate if there is none in time."""
+        began = time.perf_counter()
+        try:
+            return self._within_budget(view)
+        finally:
+            self._solve_s += time.perf_counter() - began
+
+    def take_solve_s(self) -> float:
+        """Wall seconds that the policy was waited for since this was asked last."""
+        solve_s = self._solve_s
+        self._solve_s = 0.0
+        return solve_s
+
+    def _within_budget(self, view: View) -> Allocation:
         if self._running is None:
             self._running = self._pool.submit(self._policy.allocate, view)
         try:
@@ -56,6 +72,10 @@ class TimeLimitedPolicy:
         self._running = None
         asked_for = np.array_equal(allocation.jobs, view.jobs) and allocation.types == view.types
         return allocation if asked_for else adapted(allocation, view)
+
+    def close(self) -> None:
+        """Nobody asks it any more; a solve under way ends by itself."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def adapted(allocation: Allocation, view: View) -> Allocation:

@@ -79,7 +79,12 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"scheduler started: {f['config']['policy']}, {f['config']['mechanism']}, time x {f['config']['time_scale']:g}"
     ),
     "JobAccepted": _accepted,
-    "CancelAsked": lambda f: f"job {f['job']} to be cancelled, by {f['by']}",
+    "CancelAsked": lambda f: (
+        f"job {f['job']} to be cancelled, by {f['by']}" + (f" ({f['reason']})" if f.get("reason") else "")
+    ),
+    "JobHeld": lambda f: f"job {f['job']} held, by {f['by']}",
+    "JobReleased": lambda f: f"job {f['job']} released, by {f['by']}",
+    "TimeLimitNear": lambda f: f"job {f['job']}: {f['left_s']:,.0f} s are left of its time limit",
     "JobsForgotten": lambda f: f"{f['count']} jobs that were over for long were deleted",
     "CheckpointsClaimed": lambda f: f"checkpoints are in {f['folder']}; job numbers go on from {f['next_job']}",
     "NodeJoined": lambda f: f"node {f['node']} joined: {len(f['devices'])} x {f['type']}",
@@ -104,6 +109,16 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "JobGivenUp": lambda f: f"job {f['job']} given up: {f['reason']}",
     "JobsArchived": lambda f: f"{_some(f['jobs'])} moved from memory to the table of finished jobs",
     "Audited": lambda f: f"refused {f['times']} x {f['who']}: {f['what']}",
+    "SettingsChanged": lambda f: (
+        f"settings changed, by {f['by']}: policy {f['config']['policy']}, mechanism {f['config']['mechanism']}"
+    ),
+    "SuccessionChanged": lambda f: (
+        f"term {f['term']}" + (f", {f['standby']} stands by" if f["standby"] else ", nobody stands by")
+    ),
+    "EventsLost": lambda f: (
+        f"the newest events may be missing ({f['why']}): jobs are numbered from {f['next_job']:,} on, attempts from "
+        f"{f['first_epoch']:,}"
+    ),
     "ClockSet": lambda f: (
         f"the wall clock was set {'forward' if f['by_s'] > 0 else 'back'} by {abs(f['by_s']):,.0f} s"
         + ("" if f["running"] else " while no scheduler ran")

@@ -65,11 +65,35 @@ class JobAccepted:
     secrets: str = ""
     """Name under which the values of its environment are kept, of which `spec` has the names only; empty: there are
     none, or an older version wrote them into `spec`."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAsked:
     """Somebody wants a job to end."""
+
+    at: float
+    job: int
+    by: str
+    reason: str = ""
+    """For people, where it is not enough to say who wants it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHeld:
+    """Somebody wants a job not to start, and to stop in order if it runs, until it is released."""
+
+    at: float
+    job: int
+    by: str
+    admin: bool = False
+    """Whether an administrator holds it, who alone can release it then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased:
+    """A job that was held may start again."""
 
     at: float
     job: int
@@ -268,6 +292,16 @@ class JobGivenUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimitNear:
+    """A job that runs will soon have run for as long as it may."""
+
+    at: float
+    job: int
+    left_s: float
+    """Engine seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobsArchived:
     """Jobs that were over for long enough are in the table of finished jobs, and in memory no more."""
 
@@ -305,10 +339,89 @@ class CheckpointsClaimed:
     """Job numbers go on from here: lower ones are in the folder already."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsChanged:
+    """An administrator set policy, mechanism, rules or tenants on the live cluster, or took that back."""
+
+    at: float
+    by: str
+    live: Mapping[str, Any]
+    """All that is set live from now on (`live_settings`), and counts more than the command line; empty: nothing."""
+    config: Mapping[str, Any]
+    """All settings in force from now on, as in `ServiceStarted`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsLost:
+    """The journal may lack its newest events: it comes from a backup, or from a standby that was behind.
+
+    What was numbered in those events must not be numbered again: agents may still run it.
+    """
+
+    at: float
+    why: str
+    next_job: int
+    """Job numbers go on from here."""
+    first_epoch: int
+    """Numbers of attempts that are started from now on are not below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuccessionChanged:
+    """A scheduler took over from another one, or a standby came to this one."""
+
+    at: float
+    term: int
+    """How often a scheduler took over; agents obey none of an earlier term."""
+    standby: str
+    """Address of the scheduler that stands by; empty: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedMeasured:
+    """A job was seen to run at these speeds, in blocks of time without start-up, saving and stops."""
+
+    at: float
+    job: int
+    epoch: int
+    name: str
+    """Under which it is learned: a profile, or the fingerprint of its command."""
+    type: str
+    cpus: float
+    """Of the whole job."""
+    memory_gb: float
+    """Of the whole job."""
+    servers: int
+    share: float
+    """Speed with these CPUs and memory on these servers, relative to the proportional share on one server."""
+    rates: tuple[float, ...]
+    """Steps per engine second of the whole job, one for each block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileWrong:
+    """A job turned out to be faster or slower than its profile says; what was measured is used from now on."""
+
+    at: float
+    job: int
+    profile: str
+    type: str
+    expected: float
+    """Steps per engine second, as the profile says."""
+    measured: float
+    """Steps per engine second, in the mean."""
+    error: float
+    """Half of the 95 % interval of `measured`, relative."""
+    blocks: int
+
+
 DeployEvent: TypeAlias = (
     ServiceStarted
     | JobAccepted
     | CancelAsked
+    | JobHeld
+    | JobReleased
+    | TimeLimitNear
     | NodeJoined
     | NodeLost
     | NodeDrained
@@ -329,6 +442,11 @@ DeployEvent: TypeAlias = (
     | ClockSet
     | NodeRemoved
     | NodeTroubled
+    | SettingsChanged
+    | EventsLost
+    | SuccessionChanged
+    | SpeedMeasured
+    | ProfileWrong
 )
 
 EventRow: TypeAlias = tuple[float, str, str]
@@ -388,6 +506,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "AttemptOutcome": AttemptOutcome,
     "tuple[str, ...]": tuple,
     "tuple[int, ...]": tuple,
+    "tuple[float, ...]": tuple,
     "tuple[Part, ...]": lambda parts: tuple(part_from(part) for part in parts),
     "tuple[tuple[int, int], ...]": lambda pairs: tuple((int(job), int(epoch)) for job, epoch in pairs),
 }

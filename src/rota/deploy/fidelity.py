@@ -31,6 +31,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.client import ClientSettings, connect
 from rota.deploy.server.serving import Port, served
+from rota.deploy.trace_arrays import order_of, time_limit_of
 
 _SAVES_PER_ROUND = 8
 _LONGEST_FACTOR = 5.0
@@ -97,6 +98,7 @@ def specs_of(jobs: Jobs, checkpoint_every_s: float) -> list[JobSpec]:
             else 0.0,
             emulated=True,
             checkpoint_every_s=checkpoint_every_s,
+            time_limit_s=time_limit_of(jobs, row),
         )
         for row in range(len(jobs))
     ]
@@ -153,15 +155,17 @@ async def _play(jobs: Jobs, scheduler: Scheduler, limit_s: float, progress: Prog
     clock, round_s = scheduler.clock, scheduler.rules.round_s
     specs = specs_of(jobs, max(0.1, clock.wall_seconds(round_s) / _SAVES_PER_ROUND))
     begin = math.ceil(clock.now() / round_s + 0.5) * round_s
-    order = np.argsort(jobs.submitted, kind="stable")
-    numbers: dict[int, int] = {}
-    for i in order.tolist():
-        wait = clock.wall_seconds(begin + float(jobs.submitted[i]) - clock.now())
+    order = order_of(jobs)
+    numbers: list[int] = []
+    while len(numbers) < len(specs):
+        first = len(numbers)
+        wait = clock.wall_seconds(begin + float(jobs.submitted[first]) - clock.now())
         if wait > 0:
             await asyncio.sleep(wait)
-        submitted = partial(scheduler.requests.submit, [specs[i]], "fidelity", "")
-        (numbers[i],) = await asyncio.wrap_future(scheduler.post("submit", submitted))
-    return await _until_over(scheduler, numbers, begin + limit_s, progress)
+        entries = order.entries(specs, first, order.end(first), numbers)
+        submitted = partial(scheduler.requests.submit, entries, "fidelity", "")
+        numbers += await asyncio.wrap_future(scheduler.post("submit", submitted))
+    return await _until_over(scheduler, dict(enumerate(numbers)), begin + limit_s, progress)
 
 
 async def _until_over(
@@ -195,7 +199,7 @@ def compare(
     if left:
         raise ConfigError(f"{left} jobs do not run to the end even in simulation; see its remarks")
     limit = _LONGEST_FACTOR * float(finish.max()) + 100 * (options.round_s or 360.0)
-    done, scheduler = asyncio.run(emulate(jobs, cluster, options, limit_s=limit, progress=progress))
+    done, scheduler = asyncio.run(emulate(jobs.by_arrival(), cluster, options, limit_s=limit, progress=progress))
     bad = [job for job in done if job.phase is not JobPhase.FINISHED]
     if bad:
         raise RotaError(f"{len(bad)} emulated jobs did not finish; the first: job {bad[0].id}, {bad[0].reason}")

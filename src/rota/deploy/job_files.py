@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rota.core.duration_text import duration_s
 from rota.core.errors import ConfigError
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.parsing import parse_toml
+from rota.deploy.job_order import KEYS as ORDER
+from rota.deploy.job_order import JobTable, in_order, predecessors_from
 from rota.deploy.variables import given_secret, merged, read_env_file
 
 _NUMBER = (int, float)
@@ -35,6 +39,11 @@ _KEYS: dict[str, tuple[str, Any]] = {
     "preemptible": ("preemptible", str),
     "least_turn": ("least_turn_s", _NUMBER),
     "save_grace": ("save_grace_s", _NUMBER),
+    "array": ("array", str),
+    "after": ("after", (str, int, list)),
+    "after_any": ("after_any", (str, int, list)),
+    "hold": ("hold", bool),
+    "time_limit": ("time_limit_s", (str, int, float)),
     "emulated": ("emulated", bool),
     "model": ("model", str),
     "batch": ("batch", int),
@@ -67,13 +76,15 @@ def read_jobs(path: str | Path) -> list[JobSpec]:
     if other or not isinstance(tables, list) or not tables:
         what = f"{other[0]!r} is not known" if other else "there is no job in it"
         raise ConfigError(f"{path}: {what}; give [[job]] tables, each with gpus and a command or emulated = true")
-    jobs: list[JobSpec] = []
+    read: list[JobTable] = []
+    jobs = 0
     for number, table in enumerate(tables):
         place = _Place(str(path), text, number)
-        jobs += _jobs(table, place)
-        if len(jobs) > MOST_JOBS:
+        read.append(_table(table, place))
+        jobs += read[-1].count * array_size(read[-1].spec.array)
+        if jobs > MOST_JOBS:
             raise ConfigError(f"{place.of('count')}: these are more than {MOST_JOBS:,} jobs; give several files")
-    return jobs
+    return in_order(read)
 
 
 class _Place:
@@ -95,7 +106,7 @@ class _Place:
         return f"{self.path}:{self._first + 1}"
 
 
-def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
+def _table(table: Mapping[str, Any], place: _Place) -> JobTable:
     job: dict[str, Any] = {}
     for key, value in table.items():
         if key not in _KEYS:
@@ -115,8 +126,11 @@ def _jobs(table: Mapping[str, Any], place: _Place) -> list[JobSpec]:
     count = job.pop("count", 1)
     if not 1 <= count <= MOST_JOBS:
         raise ConfigError(f"{place.of('count')}: count = {count}; give a number from 1 to {MOST_JOBS:,}")
+    if isinstance(job.get("time_limit_s"), str):
+        job["time_limit_s"] = _duration(job["time_limit_s"], place)
+    after = {key: predecessors_from(job.pop(key), key, place.of) for key in ORDER if key in job}
     try:
-        return [spec_from(job)] * count
+        return JobTable(spec=spec_from(job), count=count, after=after, place=place.of)
     except ConfigError as error:
         raise ConfigError(f"{place.of('')}: {error}") from error
 
@@ -133,6 +147,13 @@ def _add_variables(job: dict[str, Any], place: _Place) -> None:
         raise ConfigError(f"{place.of('env')}: {error}") from error
     if together:
         job["env"] = together
+
+
+def _duration(text: str, place: _Place) -> float:
+    try:
+        return duration_s(text)
+    except ConfigError as error:
+        raise ConfigError(f"{place.of('time_limit')}: time_limit = {error}") from error
 
 
 def _command(given: str | list[Any], place: _Place) -> list[str]:
@@ -153,4 +174,8 @@ def _type_name(wanted: Any) -> str:
         dict: "a table of texts",
         list: "a list of texts",
     }
+    if wanted == (str, int, float):
+        return "a duration such as 4h, or a number of seconds"
+    if wanted == (str, int, list):
+        return "the name of a job of this file, the number of a job, or a list of them"
     return names.get(wanted, "a number") if wanted != (str, list) else "a text or a list of texts"

@@ -9,6 +9,8 @@ import signal
 
 STOPPING = "the scheduler is stopping"
 """How the answer to a request begins that came too late; clients know it by that."""
+NOT_IN_CHARGE = "this scheduler is not in charge"
+"""How refusals begin of one that stands by, or that may have been replaced."""
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:

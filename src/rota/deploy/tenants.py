@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rota.core.errors import ConfigError
 from rota.core.parsing import parse_toml
@@ -72,15 +72,62 @@ class Tenants:
         return {"tenants": named, "default": _values(self.default)}
 
 
+class TenantTable(Protocol):
+    """Settings by name of a tenant: a value, or those in force at the moment."""
+
+    @property
+    def default(self) -> TenantSettings:
+        """Of tenants that are not named."""
+
+    def of(self, name: str) -> TenantSettings:
+        """The settings of a tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantsInForce:
+    """The tenants of whoever is asked for them: other ones once an operator has set them on a live cluster."""
+
+    now: Callable[[], Tenants]
+
+    @property
+    def default(self) -> TenantSettings:
+        """Of tenants that are not named."""
+        return self.now().default
+
+    def of(self, name: str) -> TenantSettings:
+        """The settings of a tenant."""
+        return self.now().of(name)
+
+
+def tenants_from(described: Mapping[str, Any]) -> Tenants:
+    """The tenants of plain values that `Tenants.described` made, by this version or another one."""
+    named = {name: _settings_from(values) for name, values in described.get("tenants", {}).items()}
+    return Tenants(named=named, default=_settings_from(described.get("default", {})))
+
+
+def _settings_from(values: Mapping[str, Any]) -> TenantSettings:
+    known = {known.name for known in fields(TenantSettings)}
+    return TenantSettings(**{name: value for name, value in values.items() if name in known})
+
+
 def read_tenants(path: str | Path) -> Tenants:
     """The tenants of a TOML file. Raises ConfigError with the file and the key."""
     try:
-        document = parse_toml(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+    return parse_tenants(text, str(path))
+
+
+def parse_tenants(text: str, path: str) -> Tenants:
+    """The tenants of the text of a TOML file. Raises ConfigError with the file and the key."""
+    try:
+        document = parse_toml(text)
     except ValueError as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
-    _check_keys(document, ("tenants", "default"), str(path))
+    _check_keys(document, ("tenants", "default"), path)
     default = _settings(document.get("default", {}), TenantSettings(), f"{path}: default")
     tables = document.get("tenants", {})
     if not isinstance(tables, dict):

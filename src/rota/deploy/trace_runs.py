@@ -18,6 +18,7 @@ from rota.core.job_spec import JobSpec
 from rota.core.jobs import Jobs
 from rota.core.lifecycle import JobPhase
 from rota.deploy.control import Client
+from rota.deploy.trace_arrays import order_of, time_limit_of
 from rota.rpc import rota_pb2 as pb
 
 _TOGETHER_S = 0.05
@@ -65,6 +66,7 @@ def _spec_of(jobs: Jobs, row: int, command: str | None, name: str, tenant: str |
         tenant=tenant or (jobs.tenants[int(jobs.tenant[row])] if named else ""),
         cpus=0.0 if requests is None else _asked(requests.cpus[row]),
         memory_gb=0.0 if requests is None else _asked(requests.memory_gb[row]),
+        time_limit_s=time_limit_of(jobs, row),
         emulated=command is None,
         argv=() if command is None else tuple(_filled(command, places)),
     )
@@ -119,6 +121,7 @@ def submit_all(
 ) -> None:
     """Submit each job when its time has come. `run.numbers` grows, so an interrupted run knows what it did."""
     arrivals = (run.jobs.submitted - run.jobs.submitted.min()) / scale
+    order = order_of(run.jobs)
     began = time.monotonic()
     while len(run.numbers) < len(specs):
         first = len(run.numbers)
@@ -128,10 +131,10 @@ def submit_all(
             tell(first)
             continue
         due = time.monotonic() - began + _TOGETHER_S
-        last = first + 1
+        last = order.end(first)
         while last < len(specs) and last - first < _MOST and arrivals[last] <= due:
-            last += 1
-        run.numbers += client.submit(specs[first:last], f"{run.key}-{first}")
+            last = order.end(last)
+        run.numbers += client.submit(order.entries(specs, first, last, run.numbers), f"{run.key}-{first}")
         tell(last)
 
 

@@ -24,7 +24,8 @@ _OWN_MODULES = (
     "rota.engine.pair_rates", "rota.engine.pairs",
     "rota.engine.trigger", "rota.engine.columns", "rota.engine.live_state", "rota.analysis.metrics",
     "rota.analysis.job_table", "rota.analysis.ledger", "rota.analysis.warmup", "rota.deploy.events",
-    "rota.deploy.scheduler.records", "rota.deploy.scheduler.registry",
+    "rota.deploy.scheduler.records", "rota.deploy.scheduler.registry", "rota.deploy.scheduler.queue_index",
+    "rota.sim.queue_rules", "rota.sim.queue_gate",
 )  # fmt: skip
 _NUMPY = {
     "numpy": {"ndarray", "dtype", "bool_", "int64", "float64"},

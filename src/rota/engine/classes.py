@@ -33,6 +33,8 @@ Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet]"
 """(profile, GPUs, weight, reference or belief, types on which jobs may run) of a class."""
 Cell: TypeAlias = "tuple[str, str, int, str]"
 """(profile, belief, GPUs, type): what a speed is learned for."""
+MOST_LEARNED = 100_000
+"""Cells that are remembered; those that were learned last stay."""
 
 
 class ClassTable:
@@ -54,6 +56,8 @@ class ClassTable:
         self._beliefs = throughputs if isinstance(throughputs, Beliefs) else None
         self._learned: dict[Cell, float] = {}
         """Steps/s that were found out."""
+        self._expected: dict[tuple[str, str, int], dict[str, float]] = {}
+        """Steps/s by type as the source has them, of kinds of jobs whose speed is found out."""
         self._drawn = 0
         self._number: dict[Key, int] = {}
         self._pairs = PairRates(types, estimating=self.estimating)
@@ -104,9 +108,9 @@ class ClassTable:
         table._learned = self._learned
         return table
 
-    def number(self, profile: str, gpus: int, weight: float, allowed: TypeSet = ANY) -> int:
-        """The class of an arriving job; a new row if there was none yet."""
-        key = (profile, gpus, weight, self._reference(profile, gpus), allowed)
+    def number(self, profile: str, gpus: int, weight: float, allowed: TypeSet = ANY, belief: str = "") -> int:
+        """The class of an arriving job; a new row if there was none yet. `belief` as in `Jobs.beliefs`."""
+        key = (profile, gpus, weight, belief or self._reference(profile, gpus), allowed)
         number = self._number.get(key)
         return self._append(key) if number is None else number
 
@@ -115,9 +119,11 @@ class ClassTable:
         if len(jobs.gpus) == 1:
             profile = jobs.profiles[int(jobs.profile[0])]
             allowed = ANY if jobs.gpu_types is None else jobs.allowed_types()[0]
-            return np.array([self.number(profile, int(jobs.gpus[0]), float(jobs.weight[0]), allowed)])
-        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist(), jobs.allowed_types())
-        classes = [self.number(jobs.profiles[p], g, w, allowed) for p, g, w, allowed in zip(*columns, strict=True)]
+            belief = "" if jobs.beliefs is None else jobs.beliefs[0]
+            return np.array([self.number(profile, int(jobs.gpus[0]), float(jobs.weight[0]), allowed, belief)])
+        beliefs = jobs.beliefs or ("",) * len(jobs)
+        columns = (jobs.profile.tolist(), jobs.gpus.tolist(), jobs.weight.tolist(), jobs.allowed_types(), beliefs)
+        classes = [self.number(jobs.profiles[p], g, w, a, b) for p, g, w, a, b in zip(*columns, strict=True)]
         return np.array(classes, dtype=np.int64)
 
     def able(self, capacity: IntArray) -> BoolArray | None:
@@ -127,6 +133,15 @@ class ClassTable:
             self._able = None if np.all(able) else np.asarray(able)
             self._looked_at = len(self)
         return self._able
+
+    def learned(self, profile: str, belief: str, gpus: int) -> dict[str, float]:
+        """Steps/s by type that were found out for a kind of job, as policies see them."""
+        rates = {gpu_type: self._learned.get((profile, belief, gpus, gpu_type)) for gpu_type in self._types}
+        return {gpu_type: rate for gpu_type, rate in rates.items() if rate is not None}
+
+    def expected(self, profile: str, belief: str, gpus: int) -> dict[str, float]:
+        """Steps/s by type that a kind of job was taken to do before anything was found out about it."""
+        return self._expected.get((profile, belief, gpus), {})
 
     def keys(self) -> list[Key]:
         """What makes every class, in order."""
@@ -156,7 +171,9 @@ class ClassTable:
         """Replace what was believed by what was found out."""
         columns = (event.profiles, event.beliefs, event.gpus.tolist(), event.types)
         cells = list(zip(*columns, strict=True))
-        self._learned = {**self._learned, **dict(zip(cells, event.rates.tolist(), strict=True))}
+        news = dict(zip(cells, event.rates.tolist(), strict=True))
+        rest = {cell: rate for cell, rate in self._learned.items() if cell not in news}
+        self._learned = dict([*rest.items(), *news.items()][-MOST_LEARNED:])
         concerned = {cell[:3] for cell in cells}
         old = self.value
         rows = [row for row, key in enumerate(self._number) if (key[0], old.beliefs[row], key[1]) in concerned]
@@ -207,12 +224,14 @@ class ClassTable:
         profile, gpus, weight, reference, allowed = key
         base = self._configure(profile, gpus)
         true = self._speeds(key, base)
-        belief = "" if self._beliefs is None else reference or ""
+        belief = "" if self.estimating else reference or ""
         kind = (profile, belief, gpus)
-        known = self._as_learned(kind, self._believed(key, base) if belief else true)
+        known = self._as_learned(kind, self._believed(key, base) if belief and self._beliefs is not None else true)
+        if belief:
+            self._expected[kind] = dict(zip(self._types, true.throughput.tolist(), strict=True))
         number = len(self._number)
         self._number[key] = number
-        self._pairs.append((profile, gpus, reference, allowed))
+        self._pairs.append((profile, gpus, reference if self.estimating else None, allowed))
         old = self.value
         speeds = _with_row(Speeds(old.throughput, old.spread, old.step_s), known)
         slower = bool(np.any(known.spread < known.throughput))

@@ -25,7 +25,6 @@ from rota.core.events import (
     JobsParked,
     JobsRejected,
     JobsReturned,
-    JobsSubmitted,
     Planned,
     ProgressMade,
 )
@@ -37,7 +36,6 @@ from rota.engine.classes import Key
 from rota.engine.columns import (
     CLASS,
     DONE,
-    GPUS,
     ID,
     LAST_RAN,
     LAST_TASK,
@@ -71,13 +69,6 @@ class LiveState(State):
     def parked(self) -> frozenset[int]:
         """Ids of the jobs that stepped aside."""
         return frozenset(self._aside.named[ID].tolist())
-
-    def _submitted(self, event: JobsSubmitted) -> None:
-        """A job that had to wait for a server may come after jobs with higher numbers."""
-        super()._submitted(event)
-        ids = self._jobs.named[ID]
-        if len(ids) > len(event.jobs) and ids[-len(event.jobs) - 1] > event.first_id:
-            self._replace(self._jobs.taken(np.argsort(ids, kind="stable")))
 
     def _planned(self, event: Planned) -> None:
         """Journals of earlier versions do not say how fast the CPUs and the memory of a task make it."""
@@ -150,16 +141,11 @@ class LiveState(State):
             self._put(moving.moved(self.placement, old, event.cluster))
 
     def _moved(self, columns: JobColumns, old: Cluster, keys: list[Key]) -> JobColumns:
-        again = [(*key[:3], key[4]) for key in keys]
+        estimating = self.classes.estimating
+        again = [(*key[:3], key[4], "" if estimating else key[3] or "") for key in keys]
         classes = [self.classes.number(*again[c]) for c in columns.named[CLASS].tolist()]
         speed = self._speeds_at_best(np.array(classes, dtype=np.int64))
         return columns.retyped(old.types, self.cluster.types, classes, speed)
-
-    def _replace(self, columns: JobColumns) -> None:
-        self._jobs = columns
-        self._gangs = int(np.count_nonzero(columns.named[GPUS] > 1))
-        self._rows = None
-        self._terms = None
 
     def _keep_running_without(self, jobs: IntArray) -> None:
         if self.placement is not None:

@@ -45,6 +45,7 @@ from rota.core.gpu_types import gpu_types
 from rota.core.jobs import COLUMNS, Jobs
 from rota.core.parsing import parse_json_line
 from rota.core.placement import Placement, Plan
+from rota.core.queue_columns import queue_fields, queue_from
 from rota.engine.log_check import LogCheck
 from rota.engine.policy_memory import memory_fields, with_memory
 
@@ -180,6 +181,10 @@ def _optional_fields(jobs: Jobs) -> dict[str, Any]:
         fields["allowed_types"] = [list(types) for types in jobs.gpu_types.allowed_sets()]
     if jobs.names is not None:
         fields["names"] = jobs.names.tolist()
+    if jobs.queue is not None:
+        fields |= queue_fields(jobs.queue)
+    if jobs.beliefs is not None:
+        fields["beliefs"] = list(jobs.beliefs)
     return fields
 
 
@@ -308,6 +313,8 @@ def _submitted(fields: Mapping[str, Any]) -> JobsSubmitted:
         tenants=tuple(fields["tenants"]),
         gpu_types=gpu_types(len(columns["profile"]), fields.get("allowed_types")),
         names=np.array([*fields["names"], None], dtype=object)[:-1] if "names" in fields else None,
+        queue=queue_from(len(columns["profile"]), fields),
+        beliefs=tuple(fields["beliefs"]) if "beliefs" in fields else None,
         **columns,
     )
     return JobsSubmitted(at=fields["at"], first_id=fields["first_id"], jobs=jobs)

@@ -90,15 +90,15 @@ class LogCheck:
             return
         self._submitted_jobs += len(jobs)
         end = first + len(jobs)
-        if first < self._next_id:
-            raise ValueError(f"first_id is {first}, and there are jobs up to {self._next_id - 1} already")
+        if self._there[first:end].any():
+            raise ValueError(f"first_id is {first}, and one of these {len(jobs)} jobs was submitted before")
         if end > self._submitted_jobs + MOST_UNUSED_IDS:
             raise ValueError(f"first_id is {first} after {self._submitted_jobs - len(jobs)} jobs")
         if end > len(self._there):
             more = np.zeros(max(end, 2 * len(self._there)) - len(self._there), dtype=np.int8)
             self._there = np.concatenate([self._there, more])
         self._there[first:end] = 1
-        self._next_id = end
+        self._next_id = max(self._next_id, end)
 
     def _known(self, name: str, jobs: IntArray) -> None:
         """Jobs that were submitted."""
@@ -222,6 +222,10 @@ def _check_jobs(jobs: Jobs) -> None:
     if jobs.names is not None:
         _length("names", jobs.names, count)
         _texts("names", jobs.names.tolist())
+    if jobs.beliefs is not None:
+        _texts("beliefs", jobs.beliefs)
+        if len(jobs.beliefs) != count:
+            raise ValueError(f"beliefs has {len(jobs.beliefs)} entries for {count} jobs")
     if jobs.gpu_types is not None:
         _length("allowed_types", jobs.gpu_types.allowed, count)
         for types in jobs.gpu_types.sets:

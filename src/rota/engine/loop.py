@@ -174,26 +174,26 @@ class Engine:
         ended_by = CHANGES if placement is None else placement.horizon.ended_by
         for event in events:
             self.emit(event)
-            if isinstance(event, JobsSubmitted):
-                self._refuse_impossible(event)
             self._ended = self._ended or type(event) in ended_by
             self._somebody_left = self._somebody_left or type(event) in _LEAVING
+        self._refuse_impossible(events)
         jobs = self.state.given_up()
         if len(jobs):
             reason = f"{self.state.rules.max_failures} failed attempts in a row"
             self._drop(jobs.copy(), reason)
 
-    def _refuse_impossible(self, event: JobsSubmitted) -> None:
-        """Jobs that no type can hold or speed up are named and refused; the rest runs."""
+    def _refuse_impossible(self, events: Sequence[Event]) -> None:
+        """New jobs that no type can hold or speed up are named and refused; the rest runs."""
         state = self.state
-        able = state.classes.able(state.cluster.capacity)
-        if able is None:
-            return
-        view = state.view(event.at)
-        bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]
-        for job in bad.tolist():
-            self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
-            self._ended = True
+        for event in (event for event in events if isinstance(event, JobsSubmitted)):
+            able = state.classes.able(state.cluster.capacity)
+            if able is None:
+                return
+            view = state.view(event.at)
+            bad = ((view.jobs >= event.first_id) & ~able[view.job_class]).nonzero()[0]
+            for job in bad.tolist():
+                self.emit(JobsRejected(at=event.at, jobs=view.jobs[[job]], reason=_why(view, job)))
+                self._ended = True
 
     def _drop(self, jobs: IntArray, reason: str) -> None:
         self.emit(JobsDropped(at=self._clock.now(), jobs=jobs, reason=reason))

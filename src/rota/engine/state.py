@@ -236,6 +236,15 @@ class State:
         self._jobs.append(event.first_id, jobs, classes, self._numbered(event), self._speeds_at_best(classes))
         self._terms = None
         self._newcomers = True
+        ids = self._jobs.named[ID]
+        if len(ids) > len(jobs) and ids[-len(jobs) - 1] > event.first_id:  # it had to wait before it was let in
+            self._replace(self._jobs.taken(np.argsort(ids, kind="stable")))
+
+    def _replace(self, columns: JobColumns) -> None:
+        self._jobs = columns
+        self._gangs = int(np.count_nonzero(columns.named[GPUS] > 1))
+        self._rows = None
+        self._terms = None
 
     def _numbered(self, event: JobsSubmitted) -> IntArray:
         """The tenants of arriving jobs; nothing as long as there is only one."""

@@ -19,20 +19,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from rota.core.arrays import FloatArray
-from rota.core.errors import ConfigError, ProfileMissing, UnknownName
-from rota.core.sensitivity import Sensitivity
+from rota.core.errors import ConfigError, ProfileMissing
 from rota.profiles.catalogue import Catalogue
+from rota.profiles.inference import completed, corrected, usual_rate
+from rota.profiles.true_speeds import TrueSpeeds
 
 UNKNOWN = "no profile"
 _TOO_FAST = "too fast"
 _TOO_SLOW = "too slow"
-_ALIKE = 0.3
-"""Distance of logarithms at which a model counts a third of one that is the same."""
-_LEAST_WEIGHT = 1e-9
 
 
-class BelievedCatalogue:
+class BelievedCatalogue(TrueSpeeds):
     """A catalogue whose rates a scheduler has to find out for some jobs (implements core.ports.Beliefs).
 
     `rate` and all the rest are the truth. Draws follow from `seed` and the number of the draw alone.
@@ -56,8 +53,7 @@ class BelievedCatalogue:
             raise ConfigError("unprofiled_fraction and wrong_fraction are more than 1 together; give less")
         if not (math.isfinite(wrong_factor) and wrong_factor > 1):
             raise ConfigError(f"wrong_factor = {wrong_factor!r} is not above 1; give a factor such as 2")
-        self.catalogue = catalogue
-        self.name = catalogue.name
+        super().__init__(catalogue)
         self.unprofiled_fraction = unprofiled_fraction
         self.wrong_fraction = wrong_fraction
         self.wrong_factor = wrong_factor
@@ -90,14 +86,8 @@ class BelievedCatalogue:
         """Steps/s by type once some were measured."""
         if belief == UNKNOWN:
             return completed(self.catalogue, gpus, measured, types)
-        before = {gpu_type: self.believed_rate(profile, belief, gpus, gpu_type) for gpu_type in measured}
-        ratios = [math.log(rate / before[gpu_type]) for gpu_type, rate in measured.items() if before[gpu_type] > 0]
-        off_by = math.exp(sum(ratios) / len(ratios)) if ratios else 1.0
-        rates = dict(measured)
-        for gpu_type in types:
-            if gpu_type not in rates:
-                rates[gpu_type] = self._measured_or_0(profile, belief, gpus, gpu_type) * off_by
-        return {gpu_type: rate for gpu_type, rate in rates.items() if rate > 0}
+        believed = {name: self._measured_or_0(profile, belief, gpus, name) for name in {*types, *measured}}
+        return corrected(believed, measured, types)
 
     def _measured_or_0(self, profile: str, belief: str, gpus: int, type_: str) -> float:
         try:
@@ -106,58 +96,7 @@ class BelievedCatalogue:
             return 0.0
 
     def _usual_rate(self, gpus: int, type_: str) -> float:
-        rates = [rate for rate in _column(self.catalogue, gpus, type_) if rate > 0]
-        return math.exp(sum(map(math.log, rates)) / len(rates)) if rates else float(gpus)
-
-    # The truth
-
-    @property
-    def reference_type(self) -> str | None:
-        """The type that durations are about where nobody says it."""
-        return self.catalogue.reference_type
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All profiles."""
-        return self.catalogue.names
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """Accelerator types on which something was measured."""
-        return self.catalogue.types
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """What a user of the catalogue should know."""
-        return self.catalogue.remarks
-
-    def known(self, profile: str) -> bool:
-        """Whether the catalogue has this profile."""
-        return self.catalogue.known(profile)
-
-    def gpu_counts(self, profile: str) -> tuple[int, ...]:
-        """With how many GPUs the profile was measured."""
-        return self.catalogue.gpu_counts(profile)
-
-    def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
-        """True steps/s of the whole job, alone."""
-        return self.catalogue.rate(profile, gpus, type_, spread=spread)
-
-    def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
-        """True steps/s of `profile` while it shares its GPUs with `partner`."""
-        return self.catalogue.pair_rate(profile, partner, gpus, type_)
-
-    def origin(self, profile: str, gpus: int, type_: str) -> str:
-        """How the rate alone was found."""
-        return self.catalogue.origin(profile, gpus, type_)
-
-    def step_s(self, profile: str, gpus: int, type_: str) -> float:
-        """True seconds of one step, alone."""
-        return self.catalogue.step_s(profile, gpus, type_)
-
-    def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
-        """How the true rate depends on CPUs and memory."""
-        return self.catalogue.sensitivity(profile, gpus, type_)
+        return usual_rate(self.catalogue, gpus, type_)
 
     def with_storage(self, mbps: Mapping[str, float]) -> BelievedCatalogue:
         """The same on servers with these MB/s per GPU, by type."""
@@ -172,49 +111,3 @@ class BelievedCatalogue:
             learn=self.learns,
             seed=self.seed,
         )
-
-
-def completed(catalogue: Catalogue, gpus: int, measured: Mapping[str, float], types: Sequence[str]) -> dict[str, float]:
-    """Steps/s by type of a job of which only some were measured, from models that are alike.
-
-    With l the logarithms of speeds, relative to their mean over the measured types:
-
-        l(job, type) = sum over models of w l(model, type) / sum of w,   w = exp(-(distance / 0.3)^2)
-
-    where the distance of a model is the root mean square over the measured types. Not by matrix completion as pairs
-    are: with one or two entries of a row of three that is worse (a factor of 1.8 off in the median instead of 1.5),
-    and depends on the order of the types.
-    """
-    others = [gpu_type for gpu_type in types if gpu_type not in measured]
-    columns = {gpu_type: _column(catalogue, gpus, gpu_type) for gpu_type in (*measured, *others)}
-    have = [gpu_type for gpu_type in measured if any(columns[gpu_type])]
-    rates = dict(measured)
-    if not have:
-        return rates
-    own = np.log([measured[gpu_type] for gpu_type in have])
-    for gpu_type in others:
-        models = np.array([columns[name] for name in (*have, gpu_type)]).T
-        models = np.log(models[(models > 0).all(axis=1)])
-        if len(models):
-            rates[gpu_type] = math.exp(_from_alike(models, own))
-    return rates
-
-
-def _from_alike(models: FloatArray, own: FloatArray) -> float:
-    """The last column of a row of which all others are given, from rows that have all of them."""
-    level = models[:, :-1].mean(axis=1)
-    distance = np.sqrt(np.mean((models[:, :-1] - level[:, None] - (own - own.mean())) ** 2, axis=1))
-    weight = np.exp(-((distance / _ALIKE) ** 2)) + _LEAST_WEIGHT
-    return float(own.mean() + weight @ (models[:, -1] - level) / weight.sum())
-
-
-def _column(catalogue: Catalogue, gpus: int, type_: str) -> list[float]:
-    """Steps/s of all models on a type; 0 where one was not measured."""
-    return [_rate_or_0(catalogue, name, gpus, type_) for name in catalogue.names]
-
-
-def _rate_or_0(catalogue: Catalogue, profile: str, gpus: int, type_: str) -> float:
-    try:
-        return catalogue.rate(profile, gpus, type_)
-    except (ProfileMissing, UnknownName):
-        return 0.0

@@ -67,6 +67,8 @@ class ProfileRow:
     """By type, what a profiler found beside the speeds: how each cell was found, and the pipeline."""
     watts: Mapping[str, float] = field(default_factory=dict)
     """Average power of a GPU while the job runs, by type; only where a file says it."""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """Half of the 95 % interval of a rate on one server, relative, by type; only where a file says it."""
 
 
 class Catalogue:
@@ -86,6 +88,7 @@ class Catalogue:
         *,
         origins: Mapping[RowKey, str] | None = None,
         watts: Mapping[RowKey, float] | None = None,
+        errors: Mapping[RowKey, float] | None = None,
         remarks: Sequence[str] = (),
         scaling: str = "none",
     ) -> None:
@@ -101,6 +104,8 @@ class Catalogue:
         """Of rows that were not measured: extended by their authors' model, or derived."""
         self.watts: Mapping[RowKey, float] = watts or {}
         """Average power of one GPU; nothing is computed from it."""
+        self.errors: Mapping[RowKey, float] = errors or {}
+        """Half of the 95 % interval of a rate, relative, where the file says it; nothing is computed from it."""
         self.remarks = tuple(remarks)
         """What a user of the catalogue should know, e.g. what its parts say differently."""
         self.scaling = scaling
@@ -253,6 +258,7 @@ class Catalogue:
             self.fits,
             origins=self.origins,
             watts=self.watts,
+            errors=self.errors,
             remarks=self.remarks,
             scaling=self.scaling if scaling is None else scaling,
         )
@@ -314,6 +320,7 @@ class Catalogue:
                 origins={**_of_row(self.origins, profile, number), **_not_measured(models)},
                 models=models,
                 watts=_of_row(self.watts, profile, number),
+                errors=_of_row(self.errors, profile, number),
             )
             for (profile, number), (together, apart, models) in rows.items()
         ]

@@ -19,22 +19,22 @@ compare with and the true value is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 
 from rota.core.arrays import BoolArray, FloatArray
 from rota.core.errors import ConfigError, UnknownName
-from rota.core.sensitivity import Sensitivity
 from rota.profiles.catalogue import Catalogue
 from rota.profiles.completion import complete
+from rota.profiles.true_speeds import TrueSpeeds
 
 _SAME = 1e-12
 """Cosines closer than this are equal; then the Euclidean distance decides."""
 
 
-class Estimator:
+class Estimator(TrueSpeeds):
     """A catalogue in which pairs of jobs were not all measured.
 
     `rate` and `pair_rate` are the truth. All draws follow from `seed` and from the number of the
@@ -57,46 +57,11 @@ class Estimator:
                 f"{catalogue.name!r} has {len(catalogue.names)} models; give a number up to that "
                 "(0 = all)"
             )
-        self.name = catalogue.name
-        self.catalogue = catalogue
+        super().__init__(catalogue)
         self.profiled_fraction = profiled_fraction
         self.reference_models = reference_models
         self.seed = seed
         self._tables: dict[int, _References] = {}
-
-    @property
-    def reference_type(self) -> str | None:
-        """The type that durations are about where nobody says it."""
-        return self.catalogue.reference_type
-
-    def known(self, profile: str) -> bool:
-        """Whether the catalogue has this profile."""
-        return self.catalogue.known(profile)
-
-    def rate(self, profile: str, gpus: int, type_: str, *, spread: bool = False) -> float:
-        """True steps/s of the whole job, alone."""
-        return self.catalogue.rate(profile, gpus, type_, spread=spread)
-
-    def pair_rate(self, profile: str, partner: str, gpus: int, type_: str) -> float:
-        """True steps/s of `profile` while it shares its GPUs with `partner`."""
-        return self.catalogue.pair_rate(profile, partner, gpus, type_)
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """What a user of the catalogue should know."""
-        return self.catalogue.remarks
-
-    def origin(self, profile: str, gpus: int, type_: str) -> str:
-        """How the rate alone was found."""
-        return self.catalogue.origin(profile, gpus, type_)
-
-    def step_s(self, profile: str, gpus: int, type_: str) -> float:
-        """True seconds of one step, alone."""
-        return self.catalogue.step_s(profile, gpus, type_)
-
-    def sensitivity(self, profile: str, gpus: int, type_: str) -> Sensitivity | None:
-        """How the true rate depends on CPUs and memory."""
-        return self.catalogue.sensitivity(profile, gpus, type_)
 
     def with_storage(self, mbps: Mapping[str, float]) -> Estimator:
         """The same on servers with these MB/s per GPU, by type."""
@@ -104,16 +69,6 @@ class Estimator:
         if catalogue is self.catalogue:
             return self
         return Estimator(catalogue, self.profiled_fraction, self.reference_models, self.seed)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All profiles."""
-        return self.catalogue.names
-
-    @property
-    def types(self) -> tuple[str, ...]:
-        """Accelerator types on which something was measured."""
-        return self.catalogue.types
 
     @cached_property
     def references(self) -> tuple[str, ...]:

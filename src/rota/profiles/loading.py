@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from rota.core import files
 from rota.core.errors import ConfigError, UnknownName
@@ -26,7 +27,9 @@ from rota.profiles.cells import DERIVED as DERIVED_ROW
 from rota.profiles.merging import merged
 from rota.profiles.models import Models, read_models
 from rota.profiles.ratios import derived, read_ratios
-from rota.profiles.rows import ProfileRows, gpu_counts, origins, rates, read_rows, spreads, watts
+from rota.profiles.rows import ProfileRows, errors, gpu_counts, origins, rates, read_rows, spreads, watts
+
+V = TypeVar("V")
 
 DATA = Path(__file__).parent / "data"
 BUILT_IN = {
@@ -41,6 +44,7 @@ BUILT_IN = {
     "synergy-cpu4": "synergy-cpu4.toml",
     "synergy-cpu5": "synergy-cpu5.toml",
     "synergy-cpu6": "synergy-cpu6.toml",
+    "examples": "examples.toml",
 }
 TRIED = ("gavel", "synergy", "lambda", "mlperf", "sia", "arena", "zeus")
 """Which of them are tried in turn when none is named."""
@@ -115,14 +119,20 @@ def _from_file(path: Path) -> Catalogue:
     models = {**models, **faster}
     beside = path.parent / rows.about["pairs"] if "pairs" in rows.about else None
     all_pairs = partial(_all_pairs, base, beside, pairs)
-    origin_of, watts_of = _beside_rates(rows)
-    origin_of.update(dict.fromkeys(further, DERIVED_ROW))
-    if base is not None:
-        origin_of = {**{key: base.origins[key] for key in base.origins if key not in own_rows}, **origin_of}
-        watts_of = {**base.watts, **watts_of}
+    beside_rates = _beside_rates(rows, base, own_rows)
+    beside_rates.origins.update(dict.fromkeys(further, DERIVED_ROW))
     about = rows.about if base is None else {**_inherited(base), **rows.about}
     name = about.get("name", path.name)
-    made = Catalogue(name, alone, all_pairs, about, models, origins=origin_of, watts=watts_of)
+    made = Catalogue(
+        name,
+        alone,
+        all_pairs,
+        about,
+        models,
+        origins=beside_rates.origins,
+        watts=beside_rates.watts,
+        errors=beside_rates.errors,
+    )
     return _with_sound_reference(made, path)
 
 
@@ -138,14 +148,34 @@ def _with_sound_reference(catalogue: Catalogue, path: Path) -> Catalogue:
     return catalogue
 
 
-def _beside_rates(rows: ProfileRows) -> tuple[dict[RowKey, str], dict[RowKey, float]]:
-    """Origins of rows that were not measured, and watts where there are any; of jobs alone."""
+class _BesideRates(NamedTuple):
+    """What a catalogue says of rows beside their rates, where it does."""
+
+    origins: dict[RowKey, str]
+    watts: dict[RowKey, float]
+    errors: dict[RowKey, float]
+
+
+def _beside_rates(rows: ProfileRows, base: Catalogue | None, own_rows: frozenset[RowKey]) -> _BesideRates:
+    """Of the file, and of its base where that has rows of which the file says nothing."""
+    origin_of = _column(rows, [None if origin == MEASURED else origin for origin in origins(rows)])
+    watts_of = _column(rows, [None if math.isnan(value) else value for value in watts(rows)])
+    error_of = _column(rows, [None if math.isnan(value) else value for value in errors(rows)])
+    if base is None:
+        return _BesideRates(origin_of, watts_of, error_of)
+    return _BesideRates(
+        {**{key: base.origins[key] for key in base.origins if key not in own_rows}, **origin_of},
+        {**base.watts, **watts_of},
+        {**{key: base.errors[key] for key in base.errors if key not in own_rows}, **error_of},
+    )
+
+
+def _column(rows: ProfileRows, column: Sequence[V | None]) -> dict[RowKey, V]:
+    """What rows of jobs alone say in a column, where they do."""
     profile, type_, partner = (rows.cells[c] for c in ("profile", "type", "partner"))
-    keys = list(zip(profile, gpu_counts(rows), type_, spreads(rows), strict=True))
-    alone = [not other for other in partner]
-    origin_of = {k: o for k, o, a in zip(keys, origins(rows), alone, strict=True) if a and o != MEASURED}
-    watts_of = {k: w for k, w, a in zip(keys, watts(rows), alone, strict=True) if a and not math.isnan(w)}
-    return origin_of, watts_of
+    keys = zip(profile, gpu_counts(rows), type_, spreads(rows), strict=True)
+    beside = zip(keys, column, partner, strict=True)
+    return {key: value for key, value, other in beside if value is not None and not other}
 
 
 def _refuse_both(rows: ProfileRows, alone: AloneRates, models: Models) -> None:

@@ -37,6 +37,7 @@ def _joined(first: Catalogue, second: Catalogue) -> Catalogue:
         (*first.fits, *second.fits),
         origins={**{key: second.origins[key] for key in alone if key in second.origins}, **first.origins},
         watts={**second.watts, **first.watts},
+        errors={**{key: second.errors[key] for key in alone if key in second.errors}, **first.errors},
         remarks=(*first.remarks, *second.remarks, *_conflicts(first, second), *_mixed(first, second, alone, models)),
     )
 

@@ -16,7 +16,7 @@ from rota.core.parsing import parse_json, parse_toml
 from rota.profiles.catalogue import ORIGINS
 from rota.profiles.models import AXES
 
-COLUMNS = ("profile", "gpus", "type", "spread", "partner", "rate", "origin", "watts")
+COLUMNS = ("profile", "gpus", "type", "spread", "partner", "rate", "origin", "watts", "error")
 SLOWEST = 1e-9
 FASTEST = 1e18
 """Steps/s. Beyond these, times and sums of steps are too large or too small for a float."""
@@ -118,6 +118,12 @@ def watts(rows: ProfileRows) -> list[float]:
     """Average power of a GPU; NaN where the file does not say."""
     wanted = "a power; give the watts of one GPU > 0, or leave it empty"
     return numbers(rows, "watts", _optional, lambda value: math.isnan(value) or 0 < value < math.inf, wanted)
+
+
+def errors(rows: ProfileRows) -> list[float]:
+    """How sure each rate is: half of its 95 % interval, relative; NaN where the file does not say."""
+    wanted = "a relative error; give half of the 95 % interval >= 0, e.g. 0.03, or leave it empty"
+    return numbers(rows, "error", _optional, lambda value: math.isnan(value) or 0 <= value < math.inf, wanted)
 
 
 def _optional(text: str) -> float:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rota.core.arrays import FloatArray
-from rota.profiles.cells import FAILED, CellNotes
+from rota.profiles.cells import FAILED, LEARNED, CellNotes
 from rota.profiles.models import sensitivity_of
 from rota.profiles.rows import ABOUT, FORMAT
 from rota.profiles.stages import Stages
@@ -33,11 +33,29 @@ class ProfiledModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedRate:
+    """The speed of one profile on one type with one number of GPUs, learned from jobs while they ran."""
+
+    profile: str
+    type: str
+    gpus: int
+    rate: float
+    """Steps/s of the whole job with the proportional share of CPUs and memory."""
+    error: float
+    """Half of the 95 % interval, relative; NaN: not known."""
+    blocks: int
+    """Blocks of time in which it was measured, for people."""
+    spread: bool = False
+    """Whether the GPUs are on several servers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDocument:
     """A whole file."""
 
     name: str
-    models: Sequence[ProfiledModel]
+    models: Sequence[ProfiledModel] = ()
+    rates: Sequence[LearnedRate] = ()
     about: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,7 +65,22 @@ def document_text(document: ProfileDocument) -> str:
     lines += [f"{key} = {_text(document.about[key])}" for key in ABOUT if key in document.about and key != "name"]
     for model in document.models:
         lines += ["", *_model(model)]
+    for rate in document.rates:
+        lines += ["", *_rate(rate)]
     return "\n".join(lines) + "\n"
+
+
+def _rate(row: LearnedRate) -> list[str]:
+    return [
+        f"[[rate]]  # {row.blocks} blocks",
+        f"profile = {_text(row.profile)}",
+        f"gpus = {row.gpus}",
+        f"type = {_text(row.type)}",
+        *(["spread = true"] if row.spread else []),
+        f"rate = {_number(row.rate)}",
+        f"origin = {_text(LEARNED)}",
+        *([] if math.isnan(row.error) else [f"error = {_number(row.error)}"]),
+    ]
 
 
 def _model(model: ProfiledModel) -> list[str]:

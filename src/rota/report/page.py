@@ -77,20 +77,20 @@ def _title(sources: Sources) -> str:
 
 def render(data: Mapping[str, Any]) -> str:
     """The page as HTML."""
-    style = _style()
-    script = "'use strict';\n(() => {\n" + "\n".join(_asset(name) for name in SCRIPTS) + "\n})();\n"
+    sheet = style()
+    script = "'use strict';\n(() => {\n" + "\n".join(asset(name) for name in SCRIPTS) + "\n})();\n"
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(sheet)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     parts = {
         "POLICY": html.escape(policy),
         "TITLE": html.escape(str(data["title"])),
-        "STYLE": style,
+        "STYLE": sheet,
         "DATA": embedded(data),
         "SCRIPT": script,
     }
-    page = _asset("report.html")
+    page = asset("report.html")
     # One pass over the template: what is put in is never looked at again.
     pieces = page.split("{{")
     done = [pieces[0]]
@@ -108,15 +108,16 @@ def embedded(data: Any) -> str:
     return text
 
 
-def _style() -> str:
+def style() -> str:
     """The style sheet with the palette of all other figures."""
     palette = "".join(f"--c{i}:{colour};" for i, colour in enumerate(BAR_COLOURS))
     classes = "".join(f".c{i}{{--series:var(--c{i})}}" for i in range(len(BAR_COLOURS)))
-    return f":root{{{palette}}}\n{classes}\n{_asset('report.css')}"
+    return f":root{{{palette}}}\n{classes}\n{asset('report.css')}"
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of the page, by name."""
     return (resources.files("rota.report") / "assets" / name).read_text(encoding="utf-8")
 
 

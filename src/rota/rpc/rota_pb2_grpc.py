@@ -66,6 +66,11 @@ class FleetStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.JoinRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.JoinReply.FromString,
                 _registered_method=True)
+        self.Vote = channel.unary_unary(
+                '/rota.v1.Fleet/Vote',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.VoteRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.VoteReply.FromString,
+                _registered_method=True)
 
 
 class FleetServicer(object):
@@ -114,6 +119,13 @@ class FleetServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Vote(self, request, context):
+        """Which scheduler is in charge? A standby may ask for the vote of agents that hear of no other one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_FleetServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +158,11 @@ def add_FleetServicer_to_server(servicer, server):
                     servicer.Join,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.JoinRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.JoinReply.SerializeToString,
+            ),
+            'Vote': grpc.unary_unary_rpc_method_handler(
+                    servicer.Vote,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.VoteRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.VoteReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -322,6 +339,33 @@ class Fleet(object):
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def Vote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Fleet/Vote',
+            rota_dot_rpc_dot_rota__pb2.VoteRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.VoteReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class ControlStub(object):
     """---- users ----
@@ -354,6 +398,11 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.CancelRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.CancelReply.FromString,
                 _registered_method=True)
+        self.Hold = channel.unary_unary(
+                '/rota.v1.Control/Hold',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.HoldRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.HoldReply.FromString,
+                _registered_method=True)
         self.ListNodes = channel.unary_unary(
                 '/rota.v1.Control/ListNodes',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
@@ -384,6 +433,11 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.StatusReply.FromString,
                 _registered_method=True)
+        self.LearnedSpeeds = channel.unary_unary(
+                '/rota.v1.Control/LearnedSpeeds',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsReply.FromString,
+                _registered_method=True)
         self.Why = channel.unary_unary(
                 '/rota.v1.Control/Why',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.JobRequest.SerializeToString,
@@ -403,6 +457,41 @@ class ControlStub(object):
                 '/rota.v1.Control/Ledger',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.LedgerRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.Usage = channel.unary_unary(
+                '/rota.v1.Control/Usage',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.UsageRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.Occupancy = channel.unary_unary(
+                '/rota.v1.Control/Occupancy',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.ReplicaBase = channel.unary_stream(
+                '/rota.v1.Control/ReplicaBase',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaBaseRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.FileChunk.FromString,
+                _registered_method=True)
+        self.Replicate = channel.unary_unary(
+                '/rota.v1.Control/Replicate',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaBatch.FromString,
+                _registered_method=True)
+        self.GetSettings = channel.unary_unary(
+                '/rota.v1.Control/GetSettings',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
+                _registered_method=True)
+        self.PreviewSettings = channel.unary_unary(
+                '/rota.v1.Control/PreviewSettings',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+                _registered_method=True)
+        self.SetSettings = channel.unary_unary(
+                '/rota.v1.Control/SetSettings',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
                 _registered_method=True)
 
 
@@ -431,6 +520,13 @@ class ControlServicer(object):
 
     def Cancel(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Hold(self, request, context):
+        """Keep jobs from starting, and stop those that run in order; or let them go on.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -472,6 +568,13 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LearnedSpeeds(self, request, context):
+        """How fast jobs of the caller's tenant were seen to run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Why(self, request, context):
         """Questions, answered by a process of its own from the journal at a committed event. docs/questions.md has the fields.
         """
@@ -492,6 +595,51 @@ class ControlServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Ledger(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Usage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Occupancy(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplicaBase(self, request, context):
+        """For a standby: the whole state file, then what was committed since.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Replicate(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSettings(self, request, context):
+        """What decides, and what was set on the live cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PreviewSettings(self, request, context):
+        """The coming rounds with and without a change of settings.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetSettings(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -519,6 +667,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.CancelRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.CancelReply.SerializeToString,
+            ),
+            'Hold': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hold,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.HoldRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.HoldReply.SerializeToString,
             ),
             'ListNodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListNodes,
@@ -550,6 +703,11 @@ def add_ControlServicer_to_server(servicer, server):
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.StatusReply.SerializeToString,
             ),
+            'LearnedSpeeds': grpc.unary_unary_rpc_method_handler(
+                    servicer.LearnedSpeeds,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.LearnedSpeedsReply.SerializeToString,
+            ),
             'Why': grpc.unary_unary_rpc_method_handler(
                     servicer.Why,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.JobRequest.FromString,
@@ -569,6 +727,41 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Ledger,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.LedgerRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'Usage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Usage,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.UsageRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'Occupancy': grpc.unary_unary_rpc_method_handler(
+                    servicer.Occupancy,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.OccupancyRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'ReplicaBase': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReplicaBase,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaBaseRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.FileChunk.SerializeToString,
+            ),
+            'Replicate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Replicate,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaBatch.SerializeToString,
+            ),
+            'GetSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSettings,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.Empty.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.SerializeToString,
+            ),
+            'PreviewSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewSettings,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.Answer.SerializeToString,
+            ),
+            'SetSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSettings,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.SettingsRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.SettingsReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -681,6 +874,33 @@ class Control(object):
             '/rota.v1.Control/Cancel',
             rota_dot_rpc_dot_rota__pb2.CancelRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.CancelReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Hold',
+            rota_dot_rpc_dot_rota__pb2.HoldRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.HoldReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -854,6 +1074,33 @@ class Control(object):
             _registered_method=True)
 
     @staticmethod
+    def LearnedSpeeds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/LearnedSpeeds',
+            rota_dot_rpc_dot_rota__pb2.LearnedSpeedsRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.LearnedSpeedsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Why(request,
             target,
             options=(),
@@ -951,6 +1198,195 @@ class Control(object):
             '/rota.v1.Control/Ledger',
             rota_dot_rpc_dot_rota__pb2.LedgerRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Usage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Usage',
+            rota_dot_rpc_dot_rota__pb2.UsageRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Occupancy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Occupancy',
+            rota_dot_rpc_dot_rota__pb2.OccupancyRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplicaBase(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/rota.v1.Control/ReplicaBase',
+            rota_dot_rpc_dot_rota__pb2.ReplicaBaseRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.FileChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Replicate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/Replicate',
+            rota_dot_rpc_dot_rota__pb2.ReplicaRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.ReplicaBatch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/GetSettings',
+            rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/PreviewSettings',
+            rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.Answer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/SetSettings',
+            rota_dot_rpc_dot_rota__pb2.SettingsRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.SettingsReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray, smallest
-from rota.core.events import Event, JobsFinished, JobsSubmitted, RoundsRan
+from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, RoundsRan
 from rota.core.horizon import Horizon, Outlook
 from rota.core.jobs import Source
 from rota.core.placement import Plan
-from rota.core.ports import Beliefs
+from rota.core.ports import Beliefs, Handler
 from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.sim.grid import Grid
 from rota.sim.measuring import Measuring
+from rota.sim.queue_rules import QueueRules
 from rota.sim.slowest_task import SlowestTask
 from rota.sim.steppers import NO_IDS, NO_TIMES, NOTHING, Fluid, Heed, Stepper, Stretch, Whole
 from rota.sim.tasks import Tasks, make_tasks
@@ -61,6 +62,8 @@ class World:
         self._measuring = Measuring(beliefs, rules.round_s) if beliefs is not None and beliefs.learns else None
         self._lead: FloatArray | None = None
         """Seconds that the tasks of a checkpoint still need to start."""
+        self._queue: QueueRules | None = None
+        """What jobs said about when they start and how long they run, once one has."""
 
     def now(self) -> float:
         """Simulated seconds."""
@@ -84,7 +87,17 @@ class World:
                 self._tasks.lead = _lead_of(self._tasks, before.placement.first, before.lead, self._restart_s)
             if self._measuring is not None:
                 self._measuring.watch(self._tasks, view)
+            if self._queue is not None:
+                self._queue.cut(self._tasks, self._restart_s)
         self._lead = None
+
+    def handler(self, kind: type[Event]) -> Handler | None:
+        """What the engine says about jobs that it gives up matters to those that come after them."""
+        return self._given_up if kind in (JobsDropped, JobsRejected) else None
+
+    def _given_up(self, event: JobsDropped | JobsRejected) -> None:
+        if self._queue is not None:
+            self._queue.over(event.jobs.tolist(), finished=False)
 
     def close(self) -> None:
         """Nothing to stop."""
@@ -111,7 +124,8 @@ class World:
             events: list[Event] = []
         else:
             ends_it = arrival if JobsSubmitted in horizon.ended_by else math.inf
-            heed = Heed(arrival, horizon.free_gpus, horizon.jobs_wait) if self._at_once else NOTHING
+            jobs_wait = horizon.jobs_wait or (self._queue is not None and self._queue.gate.waiting)
+            heed = Heed(arrival, horizon.free_gpus, jobs_wait) if self._at_once else NOTHING
             events = self._run(self._tasks, self._until(self._tasks, horizon, ends_it), limit, heed)
         return events if self.interrupted else [*events, *self._arrived()]
 
@@ -136,16 +150,29 @@ class World:
         now = self._now + self._just_after_s
         jobs = self._source.take(now) if self._arrival() <= now else None
         if jobs is None:
-            return []
-        event = JobsSubmitted(at=self._now, first_id=self._taken, jobs=jobs)
+            return [] if self._queue is None else self._queue.events(self._now)
+        first = self._taken
         self._next = None
         self._taken += len(jobs)
-        return [event]
+        if jobs.queue is not None and self._queue is None:
+            self._queue = QueueRules()
+        if self._queue is None:
+            return [JobsSubmitted(at=self._now, first_id=first, jobs=jobs)]
+        self._queue.arrive(first, jobs)
+        return self._queue.events(self._now)
 
     def _ended_early(self) -> list[Event]:
         """Jobs that came to their end in a round that is not over."""
         jobs, finished_at = self._through
-        return [JobsFinished(at=self._now, jobs=jobs, finished_at=finished_at)] if len(jobs) else []
+        return self._ends(self._now, jobs, finished_at)
+
+    def _ends(self, at: float, jobs: IntArray, finished_at: FloatArray) -> list[Event]:
+        """Jobs came to their end, or to the end of the time that they may run."""
+        if not len(jobs):
+            return []
+        if self._queue is not None:
+            return self._queue.ends(at, jobs, finished_at)
+        return [JobsFinished(at=at, jobs=jobs, finished_at=finished_at)]
 
     def _foreseen(self, tasks: Tasks, outlook: Outlook, arrival: float) -> float:
         """When the decision has to be looked at again, given the pace of the tasks."""
@@ -165,6 +192,8 @@ class World:
     def _arrival(self) -> float:
         if self._next is None:
             self._next = self._source.peek()
+        if self._queue is not None and self._queue.gate.pending:
+            return self._now
         return self._next
 
     def _run(self, tasks: Tasks, stop: float, limit: float, heed: Heed) -> list[Event]:
@@ -174,6 +203,8 @@ class World:
             stop = min(stop, limit)
         stretch = stepper.run(tasks, self._now, stop, self._last_end, limit, heed)
         self._now = self._last_end = stretch.end
+        if self._queue is not None:
+            self._queue.ran(tasks, stretch)
         if self.interrupted:
             self._recall(stretch)
         self.interrupted = stretch.cut
@@ -186,8 +217,8 @@ class World:
         if stretch.cut:
             self._stop = stop
             self._through = (finished, finished_at)
-        elif len(finished):
-            events.append(JobsFinished(at=stretch.end, jobs=finished, finished_at=finished_at))
+        else:
+            events += self._ends(stretch.end, finished, finished_at)
         return events
 
     def _recall(self, stretch: Stretch) -> None:
@@ -210,6 +241,7 @@ class World:
             "through": self._through,
             "lead": None if self._tasks is None else self._tasks.lead,
             "measured": None if self._measuring is None else self._measuring.snapshot(),
+            "queue": self._queue,
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -221,6 +253,7 @@ class World:
         self._stop = saved["stop"]
         self._through = saved["through"]
         self._lead = saved["lead"]
+        self._queue = saved["queue"]
         if self._measuring is not None:
             self._measuring.restore(saved["measured"])
         self._next = None

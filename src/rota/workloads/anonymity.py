@@ -18,7 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.errors import ConfigError
-from rota.core.jobs import Jobs, Launch
+from rota.core.jobs import Jobs, Launch, row_names
+from rota.core.queue_columns import QueueColumns, texts_or_tuples
 from rota.workloads.sampling import shifted
 
 DIGITS = 10
@@ -43,11 +44,23 @@ def anonymize(
     started = zip(jobs.launches, hidden, strict=True)
     return replace(
         changed,
-        names=None,
+        names=None if jobs.queue is None else texts_or_tuples(row_names(len(jobs)).tolist()),
+        queue=_hidden_queue(jobs),
         tenants=tuple(jobs.tenants if jobs.tenants == ("default",) else pseudonyms("tenant", jobs.tenants, key)),
         launches=tuple(Launch(name, "", "", launch.needs_data_dir) for launch, name in started),
         profiles=tuple(pseudonyms("model", jobs.profiles, key)) if models else jobs.profiles,
     )
+
+
+def _hidden_queue(jobs: Jobs) -> QueueColumns | None:
+    """Jobs before others by their numbers, and arrays without their names."""
+    if jobs.queue is None:
+        return None
+    rows = row_names(len(jobs)).tolist()
+    names = rows if jobs.names is None else jobs.names.tolist()
+    arrays = sorted({name for name in jobs.queue.array if name})
+    hidden = {name: f"array-{number}" for number, name in enumerate(arrays, 1)}
+    return jobs.queue.renamed(dict(zip(names, rows, strict=True)), hidden)
 
 
 def pseudonyms(kind: str, names: Sequence[str], key: str | None) -> list[str]:

@@ -29,6 +29,7 @@ from rota.core.arrays import BoolArray, FloatArray, IntArray
 from rota.core.errors import ConfigError
 from rota.core.gpu_types import ANY, NOT_SAID, TypeSet, gpu_types
 from rota.core.jobs import RECORDED, RECORDED_RATE, Jobs, Requests, intern, own_names
+from rota.core.queue_columns import QueueColumns
 from rota.profiles import TRIED, Catalogue, load
 from rota.workloads.synergy_models import MODELS, Mix
 from rota.workloads.type_rules import TypeRules, where_recorded
@@ -64,6 +65,8 @@ class Logged:
     """The type on which the job ran; empty where the log does not say it."""
     names: Sequence[str] | None = None
     """What the log calls its jobs."""
+    queue: QueueColumns | None = None
+    """Arrays and time limits."""
     from_zero: bool = False
     """Whether the clock of the log begins at 0; otherwise the first job arrives at 0."""
 
@@ -82,6 +85,7 @@ class Logged:
             asked=None if self.asked is None else [self.asked[i] for i in which],
             ran_on=None if self.ran_on is None else [self.ran_on[i] for i in which],
             names=None if self.names is None else [self.names[i] for i in which],
+            queue=None if self.queue is None else self.queue.take(rows),
             from_zero=self.from_zero,
         )
 
@@ -132,6 +136,7 @@ class Assignment:
             requests=log.requests,
             gpu_types=gpu_types(len(order), allowed, recorded),
             names=own_names(log.names),
+            queue=log.queue,
         )
 
     def _where(self, log: Logged, as_recorded: BoolArray) -> tuple[list[TypeSet], list[str]]:

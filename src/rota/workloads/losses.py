@@ -17,6 +17,7 @@ def lost(jobs: Jobs, name: str) -> list[str]:
         "commands": not holds.commands and any(launch != Launch() for launch in jobs.launches),
         "CPU and memory requests": not holds.requests and _asks_for_more(jobs.requests),
         "types of GPU": not holds.types and jobs.gpu_types is not None,
+        "jobs before others, arrays and time limits": not holds.queue and jobs.queue is not None,
         "names of jobs": not holds.types and jobs.names is not None,
     }
     return [what for what, is_lost in losses.items() if is_lost]

@@ -25,9 +25,11 @@ class Holds:
     """CPUs and memory that jobs ask for."""
     types: bool = False
     """Types of GPU on which jobs may run or ran, and their own names."""
+    queue: bool = False
+    """Jobs before others, arrays and time limits."""
 
 
-EVERYTHING = Holds(durations=True, tenants=True, commands=True, requests=True, types=True)
+EVERYTHING = Holds(durations=True, tenants=True, commands=True, requests=True, types=True, queue=True)
 
 
 class TraceFormat(Protocol):

@@ -29,6 +29,7 @@ from rota.deploy.scheduler.recovery import Recovery
 from rota.deploy.scheduler.requests import OfferedNode, Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore
+from rota.deploy.scheduler.speed_measuring import SpeedMeter
 from rota.engine.live_state import LiveState
 
 TIMING = Timing(heartbeat_s=1.0, dead_after_s=5.0, lease_s=20.0)
@@ -78,6 +79,9 @@ class MemoryJournal:
     def job(self, number):
         return self.finished.get(number)
 
+    def phases(self, numbers):
+        return {number: self.finished[number].phase for number in numbers if number in self.finished}
+
     def request(self, request):
         return [job.id for job in self.finished.values() if job.request == request] or None
 
@@ -112,10 +116,12 @@ class Harness:
         self.recovered = self.recovery.recover()
         self.registry = self.recovered.registry
         self.heartbeats = Heartbeats(TIMING.heartbeat_s, monotonic=self.clock.now)
+        self.meter = SpeedMeter(self.registry, self.heartbeats, TIMING.heartbeat_s, self.clock.scale)
         self.requests = Requests(
             registry=self.registry, heartbeats=self.heartbeats, catalogue=self.catalogue, archive=self.journal,
             secrets=self.secrets,
             dead_after_s=TIMING.dead_after_s,
+            meter=self.meter,
         )  # fmt: skip
         gang_stops = GangStops()
         self.board = OrderBoard(self.registry, self.heartbeats, gang_stops, self.secrets)

@@ -31,6 +31,7 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("submit"), st.sampled_from([1, 2, 4]), st.integers(0, 2), st.sampled_from([1.0, 2.0])),
         st.tuples(st.just("cancel"), st.integers(0, 5)),
+        st.tuples(st.just("hold"), st.integers(0, 5), st.booleans()),
         st.tuples(st.just("join"), st.sampled_from(NODES), st.integers(1, 4), st.integers(0, 1)),
         st.tuples(st.just("drain"), st.sampled_from(NODES), st.booleans()),
         st.tuples(st.just("silence"), st.sampled_from(NODES)),
@@ -40,6 +41,7 @@ operations = st.lists(
         st.tuples(st.just("trouble"), st.sampled_from(NODES), st.sampled_from(["its disk is full", ""])),
         st.tuples(st.just("set_clock"), st.sampled_from([-86400.0, 3600.0])),
         st.tuples(st.just("end"), st.sampled_from(NODES), st.sampled_from([o.value for o in AttemptOutcome])),
+        st.tuples(st.just("limited")),
         st.tuples(st.just("restart")),
         st.tuples(st.just("snapshot")),
         st.tuples(st.just("round")),
@@ -78,6 +80,19 @@ class History:
     def cancel(self, job):
         if job in self.harness.registry.jobs:
             self.harness.cancel(job)
+
+    def limited(self):
+        """A job that may only run for two rounds and a half."""
+        profile = MODELS[self.parts["profiles"]][0]
+        self.harness.submit(gpus=1, profile=profile, time_limit_s=25.0)
+
+    def hold(self, job, undo):
+        """Somebody holds a job, or releases it."""
+        requests = self.harness.requests
+        if job in self.harness.registry.jobs:
+            named = ([job], [], "ops", None)
+            work = requests.release if undo else lambda *args: requests.hold(*args, force=True)
+            self.harness.ask(lambda now: work(*named, now))
 
     def join(self, node, gpus, kind):
         self.harness.silent.discard(node)
@@ -194,13 +209,17 @@ def test_these_histories_have_every_kind_of_event_that_a_deployment_writes():
         ("drain", "a", True), ("round",), ("drain", "a", False), ("round",), ("drain", "a", True), ("round",),
         ("submit", 1, 0, 2.0), ("round",), ("begin_saving", "a"), ("round",), ("set_clock", -86400.0),
         ("remove", "b"), ("round",), ("trouble", "a", "its disk is full"), ("round",), ("trouble", "a", ""),
+        ("hold", 3, False), ("round",), ("hold", 3, True), ("submit", 1, 0, 1.0), ("hold", 5, False), ("round",),
+        ("hold", 5, True), ("round",), ("limited",), *[("round",)] * 6,
     ]:  # fmt: skip
         history.do(*what)
 
     kinds = {row["event"] for row in history.harness.journal.rows}
     elsewhere = {
-        "ServiceStarted", "Audited", "JobsArchived", "JobsForgotten", "CheckpointsClaimed", "AttemptResized",
-        "JobGivenUp", "SolveFailed", "PlacementFailed", "CapacityChanged", "RunEnded", "JobsRejected", "SpeedsLearned",
+        "ServiceStarted", "SettingsChanged", "EventsLost", "SuccessionChanged", "Audited", "JobsArchived",
+        "JobsForgotten", "CheckpointsClaimed", "AttemptResized", "JobGivenUp", "SolveFailed", "PlacementFailed",
+        "CapacityChanged", "RunEnded", "JobsRejected", "SpeedsLearned", "SpeedMeasured",
+        "ProfileWrong",
     }  # fmt: skip
     assert kinds | elsewhere >= KINDS.keys() | _READERS.keys()
     assert_every_prefix_is_read(history)

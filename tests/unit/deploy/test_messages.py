@@ -16,6 +16,7 @@ FULL = JobSpec(
     cwd="/srv", image="host", emulated=True, max_restarts=0, checkpoint_every_s=3.0, hung_after_s=4.0, model="m",
     batch=8, cpus=1.5, memory_gb=2.5, ranks=RankLayout.GPU, mps=True,
     preemptible=Preemptible.NO, least_turn_s=5.0, save_grace_s=6.0,
+    array="0-3%2", after=(3,), after_any=(4,), hold=True, time_limit_s=8.0,
 )  # fmt: skip
 
 

@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 
 from rota.core.errors import ConfigError
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec
 from rota.core.jobs import requests, table
-from rota.deploy.trace_runs import bound_to_types, check_tenants, elastic, specs_of, tenants_of
+from rota.core.queue_columns import queue_columns
+from rota.deploy.trace_arrays import without_limits
+from rota.deploy.trace_runs import (
+    TraceRun,
+    bound_to_types,
+    check_tenants,
+    elastic,
+    specs_of,
+    submit_all,
+    tenants_of,
+)
 from rota.rpc import rota_pb2 as pb
 
 
@@ -59,3 +70,71 @@ def test_many_foreign_tenants_are_named_and_counted():
 
     check_tenants(["me"], caller)
     check_tenants(["t0"], pb.StatusReply(tenant="me", admin=True))
+
+
+def submitted(run, first=0):
+    client = Collector(first)
+    submit_all(client, run, specs_of(run.jobs, None, "t"), 1e9, lambda _: None)
+    return client.specs
+
+
+def test_jobs_of_a_trace_come_after_each_other_by_the_numbers_that_they_got():
+    queue = queue_columns(
+        3, after=[(), ("0",), ("sweep", "1")], after_any=[(), (), ("gone",)], array=["sweep", "sweep", ""],
+        array_limit=[1, 1, 0], time_limit_s=[np.inf, 90.0, np.inf],
+    )  # fmt: skip
+    specs = submitted(TraceRun(jobs=jobs(queue=queue)))
+
+    assert [spec.time_limit_s for spec in specs] == [0.0, 90.0, 0.0]
+    assert [spec.after for spec in specs] == [(), (-1,), (-1, -2)]
+    assert without_limits(jobs(queue=queue)) == 2
+
+
+def test_jobs_that_were_submitted_before_are_named_by_their_numbers():
+    queue = queue_columns(3, after=[(), ("0",), ("0", "1")])
+
+    specs = submitted(TraceRun(jobs=jobs(queue=queue), numbers=[70]), first=71)
+
+    assert [spec.after for spec in specs] == [(70,), (70, -1)]
+
+
+def five_jobs(**columns):
+    queue = queue_columns(
+        5, array=["", "s", "s", "s", ""], array_limit=[0, 2, 2, 2, 0], after=[(), ("0",), ("0",), ("0",), ("s",)]
+    )
+    common = {"profile_names": ["A3C"] * 5, "gpus": [1] * 5, "total_steps": [10.0] * 5, "submitted": [0, 1, 1, 1, 2]}
+    return table(**{**common, **columns}, queue=queue)
+
+
+def test_rows_that_are_alike_are_submitted_as_one_array_with_its_limit():
+    trace = five_jobs()
+    run = TraceRun(jobs=trace)
+
+    specs = submitted(run)
+
+    assert [spec.array for spec in specs] == ["", "0-2%2", ""]
+    assert [spec.after for spec in specs] == [(), (-1,), (-2,)]
+    assert run.numbers == [0, 1, 2, 3, 4]
+    assert without_limits(trace) == 0
+
+
+@pytest.mark.parametrize("columns", [{"gpus": [1, 1, 2, 1, 1]}, {"submitted": [0, 1, 1, 2, 2]}])
+def test_rows_that_differ_are_submitted_one_by_one(columns):
+    trace = five_jobs(**columns)
+
+    assert [spec.array for spec in submitted(TraceRun(jobs=trace))] == [""] * 5
+    assert without_limits(trace) == 3
+
+
+class Collector:
+    """Takes submissions."""
+
+    def __init__(self, first=0):
+        self.specs, self._next = [], first
+
+    def submit(self, specs, _):
+        self.specs += specs
+        count = sum(array_size(spec.array) for spec in specs)
+        numbers = list(range(self._next, self._next + count))
+        self._next += count
+        return numbers

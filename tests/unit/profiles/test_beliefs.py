@@ -8,7 +8,8 @@ import pytest
 import rota
 from rota.core.errors import ConfigError, UnknownName
 from rota.profiles import load
-from rota.profiles.beliefs import UNKNOWN, BelievedCatalogue, completed
+from rota.profiles.beliefs import UNKNOWN, BelievedCatalogue
+from rota.profiles.inference import completed
 from rota.profiles.settings import estimated
 
 RUN = {

@@ -16,7 +16,7 @@ def gavel() -> Catalogue:
 def test_the_built_in_catalogues_are_listed():
     of_today = ["arena", "lambda", "mlperf", "sia", "zeus"]
     of_synergy = ["synergy", "synergy-cpu4", "synergy-cpu5", "synergy-cpu6"]
-    others = ["gavel", "gavel-physical", "gpemu", "pipeline", "recorded"]
+    others = ["examples", "gavel", "gavel-physical", "gpemu", "pipeline", "recorded"]
 
     assert profiles.names() == sorted([*of_today, *of_synergy, *others])
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import grpc
 
 from rota.deploy.repetition import Repetition
-from rota.deploy.stopping import STOPPING
+from rota.deploy.stopping import NOT_IN_CHARGE, STOPPING
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Complaints:
     def about(self, error: grpc.aio.AioRpcError) -> None:
         """A call failed."""
         details = error.details() or error.code().name
-        if error.code() in _UNREACHABLE and not details.startswith(STOPPING):
+        if error.code() in _UNREACHABLE and not details.startswith((STOPPING, NOT_IN_CHARGE)):
             self._look(details, 0.0)
             return
         if self._looking is not None:

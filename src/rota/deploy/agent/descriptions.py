@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from rota.core.errors import ConfigError
+from rota.core.job_arrays import array_environment
 from rota.core.job_spec import HIDDEN, JobSpec, RankLayout
 from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.spec import TaskId, TaskSpec
@@ -66,8 +67,12 @@ def share(order: pb.TaskOrder) -> tuple[float, float | None]:
 
 def _environment(order: pb.TaskOrder, spec: JobSpec, rank: int, local: int, root: Path) -> dict[str, str]:
     counted = {"ROTA_STEPS": str(spec.steps)} if spec.steps else {}
+    of_array = array_environment(spec.array, order.array, order.job) if order.HasField("array") else {}
+    limited = {"ROTA_TIME_LEFT_S": f"{order.time_left_s:.1f}"} if spec.time_limit_s else {}
     return {
         **counted,
+        **limited,
+        **of_array,
         "ROTA_WORLD_SIZE": str(order.world_size),
         "ROTA_LOCAL_RANK": str(local),
         "ROTA_LOCAL_WORLD_SIZE": str(order.ranks),

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from rota.core.errors import RotaError
-from rota.core.job_spec import UNPROFILED, JobSpec
+from rota.core.job_spec import JobSpec
 from rota.deploy.agent.main import Equipment
 from rota.deploy.agent.tasks import Key
 from rota.deploy.structured_logs import about
@@ -104,9 +104,9 @@ class Devices:
             device.memory.release(f"{key[0]}.{key[1]}")
 
     def rate(self, order: pb.TaskOrder) -> float:
-        """Steps per second of a job here: the scheduler's, or by the table for a model that has no profile."""
+        """Steps per second of a job here: by the table for one that names a model, else what the scheduler says."""
         spec = spec_of(order.spec)
-        if not spec.model or spec.scheduled_profile != UNPROFILED:
+        if not spec.model:
             return float(order.rate)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolatedWarning)

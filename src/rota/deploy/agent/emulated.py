@@ -168,7 +168,7 @@ class EmulatedRunner:
         return pb.TaskState(
             job=self.key[0], epoch=self.key[1], phase=self._phase.value, step=self._step(),
             saved_step=self._saved_step, saved_path=self._saved_path, outcome=_word(self._outcome),
-            detail=self._detail,
+            detail=self._detail, step_at_s=0.0 if self._phase is TaskPhase.ENDED else machine_s(),
         )  # fmt: skip
 
     def forget(self) -> None:

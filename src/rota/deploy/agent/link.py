@@ -11,12 +11,12 @@ from typing import Any
 import grpc
 
 from rota.deploy.agent.complaints import Complaints
+from rota.deploy.agent.schedulers import Schedulers
 from rota.deploy.agent.tasks import Tasks
 from rota.deploy.clocks import machine_s
 from rota.deploy.structured_logs import about
 from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2 as pb
-from rota.rpc import rota_pb2_grpc as stubs
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +43,10 @@ class Link:
         lateness: Callable[[], float],
         trouble: Callable[[], str] = str,
         complaints: Complaints | None = None,
+        schedulers: Schedulers | None = None,
     ) -> None:
-        self._stub = stubs.FleetStub(channel)
+        """`channel` is to the only scheduler, unless there are several `schedulers`."""
+        self._schedulers = schedulers or Schedulers([channel])
         self._hello = hello
         self._node = ""
         self._registered = registered
@@ -72,15 +74,20 @@ class Link:
     async def run(self) -> None:
         """Serve until cancelled. A refusal that will not get better ends it with the error."""
         assert self.tasks is not None  # set right after it is made
+        watching = asyncio.ensure_future(self._schedulers.watch())
         try:
             await self._serve()
         finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
             await self._complaints.close()
 
     async def _serve(self) -> None:
         pause = _FIRST_PAUSE_S
         while True:
             try:
+                await self._schedulers.usable()
+                self._schedulers.changed.clear()
                 await self._register()
                 pause = _FIRST_PAUSE_S
                 await self._session_long()
@@ -96,19 +103,37 @@ class Link:
             return  # the scheduler may be a new one that knows us: it says so if not
         self._complaints.begin_to_wait()
         hello = await asyncio.to_thread(self._hello)
-        reply = await self._stub.Register(hello, timeout=_CALL_S)
+        hello.term = self._schedulers.term
+        reply = await self._unless_changed(self._schedulers.stub.Register(hello, timeout=_CALL_S))
+        if reply is None or not self._schedulers.obeys(reply.term):
+            return
         self._node = hello.node
         self._session = reply.session
         self._sequence = 0
         self._sent.clear()
         self._heartbeat_s = reply.heartbeat_s or self._heartbeat_s
+        self._schedulers.usual_s = self._heartbeat_s
         self._registered(reply)
         log.info("registered as %s", self._node, extra=about(node=self._node))
 
+    async def _unless_changed(self, call: Any) -> Any:
+        """The answer to a call, or None if another scheduler is in charge meanwhile."""
+        answering = asyncio.ensure_future(call)
+        changed = asyncio.ensure_future(self._schedulers.changed.wait())
+        try:
+            await asyncio.wait({answering, changed}, return_when=asyncio.FIRST_COMPLETED)
+            return answering.result() if answering.done() else None
+        finally:
+            answering.cancel()
+            changed.cancel()
+            await asyncio.gather(answering, changed, return_exceptions=True)
+
     async def _session_long(self) -> None:
         """Watch and report side by side until one of them fails or we are not known any more."""
+        if not self._session:
+            return
         self._renew.clear()
-        parts: list[Awaitable[None]] = [self._watch(), self._report(), self._renewed()]
+        parts: list[Awaitable[None]] = [self._watch(), self._report(), self._renewed(), self._changed()]
         running = [asyncio.ensure_future(part) for part in parts]
         try:
             done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -124,11 +149,16 @@ class Link:
         await self._renew.wait()
         self._session = ""
 
+    async def _changed(self) -> None:
+        await self._schedulers.changed.wait()
+
     async def _watch(self) -> None:
         assert self.tasks is not None  # see run
         request = pb.WatchRequest(node=self._node, session=self._session)
         opened = machine_s()
-        async for desired in self._stub.Watch(request):
+        async for desired in self._schedulers.stub.Watch(request):
+            if not self._schedulers.obeys(desired.term):
+                return
             self.connected.set()
             self._complaints.over()
             self._shorten(desired, opened)
@@ -160,9 +190,11 @@ class Link:
                 lateness_s=self._lateness(),
                 trouble=self._trouble(),
                 leaving=self.leaving,
+                term=self._schedulers.term,
             )
             self._sent[self._sequence] = machine_s()
-            reply = await self._stub.Report(observed, timeout=_CALL_S)
+            reply = await self._schedulers.stub.Report(observed, timeout=_CALL_S)
+            self._schedulers.heard()
             if observed.leaving:
                 self.said_goodbye.set()
             if not reply.known:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import grpc
 
 from rota.deploy.agent.log_spool import LogSpool, SpooledPiece
+from rota.deploy.agent.schedulers import Schedulers
 from rota.rpc import rota_pb2 as pb
-from rota.rpc import rota_pb2_grpc as stubs
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +26,8 @@ _FINISH_S = 2.0
 class LogShipper:
     """Brings what is in the spool to the archive."""
 
-    def __init__(self, channel: Any, node: str, spool: LogSpool) -> None:
-        self._stub = stubs.FleetStub(channel)
+    def __init__(self, schedulers: Schedulers, node: str, spool: LogSpool) -> None:
+        self._schedulers = schedulers
         self._node = node
         self._spool = spool
         self._thread = ThreadPoolExecutor(1, "log-shipper")
@@ -71,7 +70,7 @@ class LogShipper:
         if not pieces:
             return None
         upload = pb.LogUpload(node=self._node, pieces=[_message(piece) for piece in pieces])
-        reply: pb.LogUploadReply = await self._stub.UploadLogs(upload, timeout=_CALL_S)
+        reply: pb.LogUploadReply = await self._schedulers.stub.UploadLogs(upload, timeout=_CALL_S)
         await loop.run_in_executor(self._thread, self._take, pieces, reply)
         least = 0.0 if any(piece.more for piece in pieces) else _LOOK_S
         return min(max(reply.pause_s, least), _LONGEST_AGAIN_S)

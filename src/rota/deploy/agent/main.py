@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from rota.deploy.agent.leaving import Departure
 from rota.deploy.agent.link import Link
 from rota.deploy.agent.log_shipping import LogShipper
 from rota.deploy.agent.own_address import LOOPBACK
+from rota.deploy.agent.schedulers import Schedulers
 from rota.deploy.agent.tasks import Runner, Tasks
 from rota.deploy.worker.tenancy import make_folder
 from rota.rpc import rota_pb2 as pb
@@ -31,6 +32,8 @@ from rota.rpc import rota_pb2 as pb
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
+_CERTIFICATE_S = 5.0
+"""Seconds between two looks at the files of the certificate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +71,10 @@ class Agent:
     equipment: Equipment
     folder: Path
     channel: Any
+    standbys: tuple[Any, ...] = ()
+    """Channels to other schedulers that may be in charge."""
+    renewed: Callable[[], Sequence[Any] | None] = lambda: None
+    """Channels with a renewed certificate, when there is one."""
     checkpoints: Path | None = None
     """Root of checkpoints; None: what the scheduler says."""
     processes: Any = None
@@ -94,11 +101,9 @@ class Agent:
         make_folder(place, 0o700)
         self._root = self.checkpoints or self.folder / "checkpoints"
         self._instance = AgentInstance(self.folder)
-        complaints = Complaints(self.diagnosis)
         self._disk = DiskWatch(self.folder)
-        self._link = Link(
-            self.channel, self._hello, self._registered, self._lateness, self._disk.trouble_now, complaints
-        )
+        schedulers = Schedulers([self.channel, *self.standbys], self.equipment.hello().node, self.folder)
+        self._link = self._make_link(schedulers)
         tasks = Tasks(self._make, self._link.changed, self.job_mapping)
         self._tasks = tasks
         tasks.adopt(recover(place, self._link.changed, self._root, self.devices))
@@ -106,11 +111,11 @@ class Agent:
             await self.processes.open(self._root, self._link.changed)
             tasks.adopt(self.processes.recover())
         self._link.tasks = tasks
-        beside = [asyncio.create_task(self._tick(tasks)), asyncio.create_task(self._tell(ready))]
+        beside = [asyncio.create_task(part) for part in (self._tick(tasks), self._tell(ready), self._renew(schedulers))]
         shipper = (
             None
             if self.processes is None
-            else LogShipper(self.channel, self.equipment.hello().node, self.processes.spool)
+            else LogShipper(schedulers, self.equipment.hello().node, self.processes.spool)
         )
         if shipper is not None:
             beside.append(asyncio.create_task(shipper.run()))
@@ -120,6 +125,17 @@ class Agent:
             await self._close(beside)
             if shipper is not None:
                 await shipper.finish()
+
+    def _make_link(self, schedulers: Schedulers) -> Link:
+        return Link(
+            self.channel,
+            self._hello,
+            self._registered,
+            self._lateness,
+            self._disk.trouble_now,
+            Complaints(self.diagnosis),
+            schedulers,
+        )
 
     async def _work(self) -> None:
         """Serve until cancelled, or until it has left."""
@@ -164,6 +180,14 @@ class Agent:
             if self._disk.look():
                 self._link.changed()
             tasks.tick(time.monotonic())
+
+    async def _renew(self, schedulers: Schedulers) -> None:
+        """Look for a renewed certificate from time to time."""
+        while True:
+            await asyncio.sleep(_CERTIFICATE_S)
+            channels = self.renewed()
+            if channels is not None:
+                schedulers.reconnect(channels)
 
     def _registered(self, reply: pb.RegisterReply) -> None:
         self._instance.registered()

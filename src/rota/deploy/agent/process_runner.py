@@ -24,6 +24,7 @@ from rota.deploy.clocks import machine_s
 from rota.deploy.numbering import same_generation
 from rota.deploy.structured_logs import about
 from rota.deploy.worker import unheard
+from rota.deploy.worker.launcher import LaunchPostponed
 from rota.deploy.worker.ranks import AttemptId, Rank, RankPhase
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import ExitReason, Phase, Status
@@ -206,6 +207,9 @@ class ProcessRunner:
             save_s=max((rank.longest_save_s for rank in ranks), default=0.0),
             start_s=self._start.seconds(talks=any(rank.pid is not None for rank in ranks)),
             compute_s=spent.compute_s, prepare_s=spent.prepare_s, storage_s=spent.storage_s,
+            step_at_s=min(ranks, key=lambda rank: rank.step).step_at if ranks else 0.0,
+            cpu_used_s=sum(status.cpu_seconds for status in self._status.values()),
+            memory_used_gb=sum(status.rss_bytes for status in self._status.values()) / 1e9,
         )  # fmt: skip
 
     def _phase(self) -> TaskPhase:
@@ -245,8 +249,7 @@ class ProcessRunner:
             self._lend()
         except (RotaError, OSError) as error:
             log.warning("job %d cannot start: %s", self.key[0], error, extra=self._about())
-            full = isinstance(error, OSError | OutputError)  # the disk of this server, which is no fault of the job
-            self._failure = (AttemptOutcome.LOST if full else AttemptOutcome.FAILED, str(error))
+            self._failure = (_outcome_of_failed_start(error), str(error))
             self._stop.end_now()
             if not self._status:
                 self._ended = True
@@ -292,6 +295,9 @@ class ProcessRunner:
             self._ended = True
             self._changed()
             return
+        notice = next((status.notice for status in statuses.values() if status.notice), "")
+        if notice and not self._stop.began:
+            self.stop(notice)
         bad = [task for task in over if not self._left_well(task)]
         if bad and not self._stop.began and self._failure is None:
             for task in bad:
@@ -342,6 +348,13 @@ class ProcessRunner:
             steps=int(self._order.spec.steps),
         )
         return ended.outcome() if self._failure is None else (self._failure[0], ended.code(), self._failure[1])
+
+
+def _outcome_of_failed_start(error: Exception) -> AttemptOutcome:
+    """A full disk of this server, or no room in its batch system, is no fault of the job."""
+    if isinstance(error, LaunchPostponed):
+        return AttemptOutcome.STOPPED
+    return AttemptOutcome.LOST if isinstance(error, OSError | OutputError) else AttemptOutcome.FAILED
 
 
 def _ids(order: pb.TaskOrder) -> list[TaskId]:

@@ -29,6 +29,7 @@ from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.endpoint import Endpoint
 from rota.deploy.worker.host import Host
 from rota.deploy.worker.inventory import Machine, inspect
+from rota.deploy.worker.launcher import Launcher
 from rota.deploy.worker.ranks import AttemptId, Rank, RankId
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.task_keys import VARIABLE as KEY_VARIABLE
@@ -68,13 +69,15 @@ class Processes:
         longest_save_s: float = LONGEST_SAVE_S,
         tenancy: Tenancy | None = None,
         containers: ContainerRules | None = None,
+        launcher: Launcher | None = None,
     ) -> None:
-        """Without `tenancy` and `containers` jobs are trusted."""
+        """Without `tenancy` and `containers` jobs are trusted. `launcher` starts all tasks, if it is given."""
         self.longest_save_s = longest_save_s
         self._tenancy = tenancy or TrustedTenants()
         self._containers = containers or ContainerRules(everything=True)
         make_folder(folder, 0o711 if self._tenancy.separate else 0o700)
-        self.host = Host(folder / "work", machine or inspect())
+        self._launcher = launcher
+        self.host = Host(folder / "work", machine or inspect(), more=() if launcher is None else (launcher,))
         self.data = DataFolders(folder, self.host.machine.memory_bytes, separate=self._tenancy.separate)
         self.devices = devices
         self.root = folder / "checkpoints"
@@ -100,7 +103,8 @@ class Processes:
 
     def describe(self) -> str:
         """How limits are enforced here, and tenants kept apart."""
-        return f"{self.host.describe()}; {self._tenancy.describe()}"
+        limits = self.host.describe() if self._launcher is None else "a batch job for each attempt limits it"
+        return f"{limits}; {self._tenancy.describe()}"
 
     def use_checkpoints(self, root: Path) -> None:
         """Where jobs save from now on. ConfigError if their users could not get there."""
@@ -224,7 +228,8 @@ class Processes:
         )
         spec = describe(order, task, place, own)
         most, segment = self.log_bytes
-        return replace(spec, log_mb=most / 1e6, log_segment_mb=segment / 1e6)
+        launcher = "" if self._launcher is None else self._launcher.name
+        return replace(spec, log_mb=most / 1e6, log_segment_mb=segment / 1e6, launcher=launcher)
 
     # Events of the endpoint and the machine
 

@@ -27,9 +27,11 @@ from rota.deploy.agent.processes import Processes
 from rota.deploy.agent.saving import LONGEST_SAVE_S
 from rota.deploy.security.client import ClientSettings, connect, explained
 from rota.deploy.security.diagnosis import diagnose
+from rota.deploy.security.renewals import RenewedCertificate
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.deploy.worker.container_rules import ContainerRules
 from rota.deploy.worker.inventory import Connection, inspect, part_of
+from rota.deploy.worker.launcher import Launcher
 from rota.deploy.worker.tenancy import (
     OneTenant,
     SeparateUsers,
@@ -60,6 +62,8 @@ class AgentSettings:
     tenant: str = ""
     """The only tenant whose jobs may run here as the agent's user; empty: the first that comes."""
     file: AgentFile = field(default_factory=AgentFile)
+    launcher: Launcher | None = None
+    """Starts all tasks; None: processes and containers of this machine."""
     leave: LeaveTimes | None = None
     """How it goes for good when it is told to stop; None: it stops, and its jobs run on until their leases end."""
     job_mapping: Path | None = None
@@ -136,6 +140,21 @@ async def _run(agents: Sequence[AgentSettings], ready: Callable[[], None], *, wh
         await asyncio.gather(*running, stopped, return_exceptions=True)
 
 
+def _renewed_channels(settings: AgentSettings, channels: list[Any]) -> Callable[[], list[Any] | None]:
+    """What looks for a renewed certificate; new channels are added to `channels`, which are closed with the agent."""
+    certificate = RenewedCertificate(settings.client)
+
+    def renewed() -> list[Any] | None:
+        client = certificate.look()
+        if client is None:
+            return None
+        new = [connect(one, agent=settings.equipment.node) for one in client.each()]
+        channels.extend(new)
+        return new
+
+    return renewed
+
+
 async def _one(settings: AgentSettings, ready: Callable[[], None], departure: Departure) -> None:
     folder = settings.folder.absolute()  # jobs have working folders of their own
     equipment = settings.equipment
@@ -147,11 +166,14 @@ async def _one(settings: AgentSettings, ready: Callable[[], None], departure: De
     tenancy = settings.tenancy(folder)
     if not tenancy.separate:
         log.warning("%s", tenancy.describe())
-    processes = Processes(folder, machine, devices, settings.longest_save_s, tenancy, settings.containers())
+    processes = Processes(
+        folder, machine, devices, settings.longest_save_s, tenancy, settings.containers(), settings.launcher
+    )
     mapping = None if settings.job_mapping is None else JobMapping(settings.job_mapping, equipment.devices)
-    channel = connect(settings.client, agent=equipment.node)
+    channels = [connect(one, agent=equipment.node) for one in settings.client.each()]
     agent = Agent(
-        equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channel,
+        equipment=replace(equipment, limits=processes.describe()), folder=folder, channel=channels[0],
+        standbys=tuple(channels[1:]), renewed=_renewed_channels(settings, channels),
         checkpoints=None if settings.checkpoints is None else settings.checkpoints.absolute(), processes=processes,
         devices=devices, departure=departure, address=partial(own_address, settings.client.address),
         diagnosis=partial(diagnose, settings.client.address, settings.client.bundle), job_mapping=mapping,
@@ -164,4 +186,5 @@ async def _one(settings: AgentSettings, ready: Callable[[], None], departure: De
             raise ConfigError(f"the scheduler refuses node {equipment.node!r}: {error.details()}") from error
         raise
     finally:
-        await channel.close()
+        for channel in channels:
+            await channel.close()

@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 _PLACE = "slurm"
 _VALUES = (
     "partition", "gres", "nodes", "min", "max", "time", "notice", "replace-before", "idle", "cpus", "mem", "account",
-    "qos", "constraint", "nodelist", "reservation", "pool", "tenant", "folder", "work-dir", "every",
+    "qos", "constraint", "nodelist", "reservation", "pool", "tenant", "folder", "work-dir", "every", "agent-config",
 )  # fmt: skip
-_FLAGS = ("emulate", "trust-tenants", "exclusive")
+_FLAGS = ("emulate", "trust-tenants", "exclusive", "per-attempt")
 _EVERYWHERE = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - compared, not bound
 _LOOK_S = 1.0
 

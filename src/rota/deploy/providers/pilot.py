@@ -94,10 +94,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scheduler", required=True, help="address of the scheduler")
     parser.add_argument("--valid", type=float, default=86_400.0, help="seconds for which a certificate is needed")
     parser.add_argument("--work", default="", help="folder on a local disk in which the agent has its own")
+    parser.add_argument(
+        "--whole-node",
+        type=float,
+        default=0.0,
+        help="seconds to wait until no other pilot offers the GPUs of this node",
+    )
     parser.add_argument("agent", nargs="+", help="options of `rota agent`")
     asked = parser.parse_args(arguments)
     pilot = Pilot()
-    with _locked_devices(_base(asked.work)) as free, _folder(asked.work, asked.agent) as folder:
+    with (
+        _locked_devices(_base(asked.work), asked.whole_node, pilot.told) as free,
+        _folder(asked.work, asked.agent) as folder,
+    ):
         if not free:
             sys.stderr.write("rota: another pilot still has the GPUs that Slurm gave to this job; it gives up\n")
             return DEVICES_TAKEN
@@ -134,27 +143,31 @@ def _folder(work: str, agent: Sequence[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _locked_devices(base: Path) -> Iterator[bool]:
-    """Hold a lock for every device that this job was given; False if another process of ours has one of them."""
+def _locked_devices(base: Path, whole_node_s: float = 0.0, told: Sequence[int] = ()) -> Iterator[bool]:
+    """Hold a lock for every device that this job was given; False if another process of ours has one of them.
+
+    `whole_node_s`: there are none, and one lock for the node is waited for as long, or until a signal comes (`told`).
+    """
     node = f"{os.environ.get('SLURM_CLUSTER_NAME', '')}.{os.environ.get('SLURMD_NODENAME', 'local')}"
-    devices = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    given = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    devices = ["whole-node"] if whole_node_s else given
     place = base / f"rota-devices-{os.geteuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
     if place.stat().st_uid != os.geteuid():
         raise SystemExit(f"rota: {place} belongs to another user; give another --work-dir")
-    until = time.monotonic() + _LOCK_S
+    until = time.monotonic() + (whole_node_s or _LOCK_S)
     with contextlib.ExitStack() as stack:
         locks = [
             stack.enter_context((place / f"{node}.{device}.lock".replace("/", "_")).open("a")) for device in devices
         ]
-        yield all(_lock(lock, until) for lock in locks)
+        yield all(_lock(lock, until, told) for lock in locks)
 
 
-def _lock(lock: IO[str], until: float) -> bool:
+def _lock(lock: IO[str], until: float, told: Sequence[int]) -> bool:
     if not _locked(lock):
         sys.stderr.write(f"rota: waits for a GPU that another pilot still has ({lock.name})\n")
     while not _locked(lock):
-        if time.monotonic() >= until:
+        if told or time.monotonic() >= until:
             return False
         time.sleep(0.2)
     return True

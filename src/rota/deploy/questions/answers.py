@@ -10,15 +10,18 @@ from typing import Any
 
 from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_from
-from rota.deploy.questions import eta, ledger, what_if, why
+from rota.deploy.questions import eta, ledger, usage, what_if, why
 from rota.deploy.questions.changes import Change
 from rota.deploy.questions.following import Follower
 from rota.deploy.questions.forecasts import Forecasts, accuracy
 from rota.deploy.questions.fork import Fork
 from rota.deploy.questions.futures import MOST_REMEMBERED, History, history_of
+from rota.deploy.questions.setup import Setup
 from rota.deploy.scheduler import archive
 from rota.deploy.scheduler.archive import JobArchive, JobFilter
+from rota.deploy.scheduler.predecessors import PredecessorCheck
 from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.submission import numbered_jobs
 
 _MOST_JOBS = 500
 """Waiting jobs in one answer; the oldest."""
@@ -38,7 +41,7 @@ class Answers:
     def answer(self, question: Mapping[str, Any], cpu_s: float = math.inf) -> Fields:
         """The answer. Raises ConfigError for a question that has none."""
         kinds = {"why": self._why, "eta": self._eta, "accuracy": self._accuracy, "what-if": self._what_if}
-        kinds["ledger"] = self._ledger
+        kinds |= {"ledger": self._ledger, "usage": self._usage, "occupancy": self._occupancy}
         answer: Fields = kinds[question["kind"]](question, cpu_s)
         return {"event": self._follower.event, **answer}
 
@@ -60,6 +63,13 @@ class Answers:
             raise ConfigError(f"job {number} is over: {(job.final_phase or job.phase).value}")
         return job
 
+    def _any_job(self, number: int, tenant: str) -> Job:
+        """A job of a tenant, over or not."""
+        job = self._follower.recovered.registry.jobs.get(number) or self._archive.job(number)
+        if job is None or job.tenant != tenant:
+            raise ConfigError(f"there is no job {number}")
+        return job
+
     def _why(self, question: Mapping[str, Any], _: float) -> Fields:
         tenant = question.get("tenant")
         job = self._job(int(question["job"]), tenant)
@@ -73,7 +83,9 @@ class Answers:
         jobs = asked or self._waiting(fork, tenant)
         futures = int(question.get("futures", eta.FUTURES))
         history = self._history()
-        found = eta.estimates(fork, history, jobs, futures=futures, cpu_s=_FUTURES_OF_CPU * cpu_s)
+        starts_only = bool(question.get("starts_only"))
+        budget_s = _FUTURES_OF_CPU * cpu_s
+        found = eta.estimates(fork, history, jobs, futures=futures, cpu_s=budget_s, starts_only=starts_only)
         tenants = {number: fact.tenant for number, fact in fork.facts.items()}
         Forecasts(self._follower.path).keep(found, tenants.__getitem__, fork.now, fork.setup.rules.round_s)
         return {**self._times(fork), "jobs": [eta.as_fields(fork, estimate) for estimate in found]}
@@ -101,15 +113,41 @@ class Answers:
     def _what_if(self, question: Mapping[str, Any], _: float) -> Fields:
         tenant = question.get("tenant")
         fields = dict(question["change"])
-        for number in (fields.get("job", -1), *fields.get("cancel", ())):
+        for number in (fields.get("job", -1), *fields.get("cancel", ()), *fields.get("release", ())):
             if number >= 0:
                 self._job(int(number), tenant)
         fork = self._fork(question)
-        return {**self._times(fork), **what_if.what_if(fork, change_from(fields), tenant=tenant)}
+        change = change_from(fields)
+        registry = self._follower.recovered.registry
+        check = PredecessorCheck(registry, self._any_job, self._archive.phases)
+        check.check(numbered_jobs(change.submit, registry.next_job))
+        return {**self._times(fork), **what_if.what_if(fork, change, tenant=tenant)}
 
     # Who had how much
 
     def _ledger(self, question: Mapping[str, Any], _: float) -> Fields:
+        setup, begins, until = self._span(question)
+        book = ledger.Ledger(weights=setup.tenants.weights(), prices=self._prices(), begins=begins)
+        book.read(self._events_since(ledger.KINDS, begins), self._jobs_since(begins), until)
+        times = {"time_scale": setup.time_scale}
+        return {**times, **ledger.as_fields(book, tenant=question.get("tenant"))}
+
+    def _usage(self, question: Mapping[str, Any], _: float) -> Fields:
+        setup, begins, until = self._span(question)
+        points = int(question["points"])
+        used = usage.Usage(weights=setup.tenants.weights(), begins=begins, until=until, points=points)
+        used.read(self._events_since(usage.KINDS, begins), self._jobs_since(begins), until)
+        times = {"time_scale": setup.time_scale}
+        return {**times, **usage.as_fields(used, begins, until, tenant=question.get("tenant"))}
+
+    def _occupancy(self, question: Mapping[str, Any], _: float) -> Fields:
+        setup, begins, until = self._span(question)
+        told = self._follower.occupancy.told(int(question["after"]), question.get("tenant"))
+        times = {"from_s": begins, "to_s": until, "round_s": setup.rules.round_s, "time_scale": setup.time_scale}
+        return {**times, **told}
+
+    def _span(self, question: Mapping[str, Any]) -> tuple[Setup, float, float]:
+        """The settings, and the first and the last engine second of which there is something to tell."""
         follower = self._follower
         setup = follower.setup
         if setup is None:
@@ -119,13 +157,16 @@ class Answers:
             (first,) = db.execute(
                 "SELECT coalesce(min(at), 0.0) FROM (SELECT at FROM events ORDER BY seq LIMIT 1)"
             ).fetchone()
-        begins = max(float(first), until - float(question.get("last_s") or math.inf))
-        jobs = {job.id: job for job in self._archive.select(JobFilter())[0]} | dict(follower.recovered.registry.jobs)
-        book = ledger.Ledger(weights=setup.tenants.weights(), prices=self._prices(), begins=begins)
-        rows = list(_rows(follower.path, ledger.KINDS, follower.event))
-        book.read([*ledger.before(rows, follower.recovered.registry, begins), *rows], jobs.values(), until)
-        times = {"time_scale": setup.time_scale}
-        return {**times, **ledger.as_fields(book, tenant=question.get("tenant"))}
+        return setup, max(float(first), until - float(question.get("last_s") or math.inf)), until
+
+    def _jobs_since(self, begins: float) -> list[Job]:
+        """Jobs that were not over by then: nothing of the others counts."""
+        archived = {job.id: job for job in self._archive.ended_since(begins)}
+        return list((archived | dict(self._follower.recovered.registry.jobs)).values())
+
+    def _events_since(self, kinds: tuple[str, ...], begins: float) -> list[Mapping[str, Any]]:
+        rows = list(_rows(self._follower.path, kinds, self._follower.event))
+        return [*ledger.before(rows, self._follower.recovered.registry, begins), *rows]
 
     def _prices(self) -> dict[str, float]:
         state = self._follower.recovered.state
@@ -139,7 +180,8 @@ def change_from(fields: Mapping[str, Any]) -> Change:
     specs = tuple(spec_from(spec) for spec in values.pop("submit", ()))
     servers = tuple((str(gpu_type), int(gpus)) for gpu_type, gpus in values.pop("add_servers", ()))
     cancel = tuple(int(number) for number in values.pop("cancel", ()))
-    return Change(submit=specs, add_servers=servers, cancel=cancel, **values)
+    release = tuple(int(number) for number in values.pop("release", ()))
+    return Change(submit=specs, add_servers=servers, cancel=cancel, release=release, **values)
 
 
 def _rows(path: Path, kinds: tuple[str, ...], last: int) -> Iterator[Mapping[str, Any]]:

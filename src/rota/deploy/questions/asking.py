@@ -79,8 +79,11 @@ class Questions:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    async def ask(self, question: Mapping[str, Any], asker: str) -> dict[str, Any]:
-        """The answer to a question; Refused if there is none. `asker` is the tenant whose budget it is."""
+    async def ask(self, question: Mapping[str, Any], asker: str, most_cpu_s: float = 0.0) -> dict[str, Any]:
+        """The answer to a question; Refused if there is none. `asker` is the tenant whose budget it is.
+
+        `most_cpu_s` is the bound of who asks, 0: none but the operator's.
+        """
         if self._limits.per_minute == 0:
             raise Refused("FAILED_PRECONDITION", "this scheduler answers no questions (--questions-per-minute 0)")
         if self._waiting >= _MOST_WAITING:
@@ -91,7 +94,8 @@ class Questions:
         cpu_s = 0.0
         try:
             async with self._turn:
-                reply = await self._reply({"question": dict(question), "cpu_s": self._limits.cpu_s})
+                limit_s = min(most_cpu_s or self._limits.cpu_s, self._limits.cpu_s)
+                reply = await self._reply({"question": dict(question), "cpu_s": limit_s})
             cpu_s = float(reply.get("cpu_s", 0.0))
         finally:
             self._waiting -= 1

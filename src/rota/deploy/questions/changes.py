@@ -8,12 +8,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.core.errors import ConfigError, UnknownName
+from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import AttemptOutcome, StopReason
-from rota.deploy.events import AttemptEnded, AttemptStopping, CancelAsked, JobAccepted, NodeDrained, NodeJoined
+from rota.deploy.events import (
+    AttemptEnded,
+    AttemptStopping,
+    CancelAsked,
+    JobAccepted,
+    JobReleased,
+    NodeDrained,
+    NodeJoined,
+)
 from rota.deploy.questions.facts import fact_of
 from rota.deploy.questions.fork import Fork
+from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.speed_names import full_profile
+from rota.deploy.scheduler.submission import numbered_jobs
+from rota.engine.trigger import Trigger
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
 
@@ -32,6 +45,8 @@ class Change:
     gpus: int = 0
     weight: float = 0.0
     cancel: tuple[int, ...] = ()
+    release: tuple[int, ...] = ()
+    """Jobs that are held."""
     submit: tuple[JobSpec, ...] = ()
     add_servers: tuple[tuple[str, int], ...] = ()
     """(type, GPUs) of each."""
@@ -40,6 +55,8 @@ class Change:
     policy: str = ""
     policy_settings: Mapping[str, Any] | None = None
     mechanism: str = ""
+    settings: Mapping[str, Any] | None = None
+    """All settings of the scheduler, as `Options.described` has them."""
 
     def words(self) -> str:
         """What is done, for people."""
@@ -49,12 +66,14 @@ class Change:
             asked += [f"weight {self.weight:g}"] if self.weight else []
             said.append(f"submit job {self.job} again with {' and '.join(asked)}, and cancel it as it is")
         said += [f"cancel job {number}" for number in self.cancel]
-        said += [f"submit {spec.label}" for spec in self.submit]
+        said += [f"release job {number}" for number in self.release]
+        said += [f"submit {_entry_words(spec)}" for spec in self.submit]
         said += [f"add a server with {gpus} GPUs of {gpu_type}" for gpu_type, gpus in self.add_servers]
         said += [f"drain {self.drain}"] if self.drain else []
         said += [f"let jobs back on {self.undrain} (rota drain {self.undrain} --undo)"] if self.undrain else []
         said += [f"policy {self.policy}"] if self.policy else []
         said += [f"mechanism {self.mechanism}"] if self.mechanism else []
+        said += [_settings_words(self.settings)] if self.settings is not None else []
         return "; ".join(said)
 
 
@@ -78,13 +97,19 @@ def made(fork: Fork, change: Change) -> Changed:
     replaced = _submit_again(fork, registry, change)
     for number in change.cancel:
         _cancel(fork, registry, number)
-    new = tuple(_submit(fork, registry, spec) for spec in change.submit)
+    for number in change.release:
+        registry.apply(JobReleased(at=fork.now, job=number, by=ASKER))
+    entries = numbered_jobs(change.submit, registry.next_job)
+    new = tuple(_submit(fork, registry, entry.spec, entry.array) for entry in entries)
+    while hopeless := hopeless_dependents(registry, fork.now):
+        for event in hopeless:
+            registry.apply(event)
     for gpu_type, gpus in change.add_servers:
         _add_server(fork, registry, gpu_type, gpus)
     for name, drained in ((change.drain, True), (change.undrain, False)):
         if name:
             _drain(fork, registry, name, drained=drained)
-    if change.policy or change.mechanism:
+    if change.policy or change.mechanism or change.settings is not None:
         fork = _decided_otherwise(fork, change)
     facts = {number: fact for number, fact in fork.facts.items() if number in registry.live}
     fork = replace(fork, facts=facts, next_job=registry.next_job)
@@ -103,11 +128,16 @@ def _submit_again(fork: Fork, registry: Registry, change: Change) -> dict[int, i
     return {change.job: _submit(fork, registry, spec)}
 
 
-def _submit(fork: Fork, registry: Registry, spec: JobSpec) -> int:
-    profile = fork.setup.catalogue.named(spec.scheduled_profile)
+def _entry_words(spec: JobSpec) -> str:
+    return f"{spec.label}, {array_size(spec.array)} times" if spec.array else spec.label
+
+
+def _submit(fork: Fork, registry: Registry, spec: JobSpec, array: int = -1) -> int:
+    profile = full_profile(fork.setup.catalogue, spec)
     fork.setup.catalogue.check(profile, spec.gpus)
     number = registry.next_job
-    registry.apply(JobAccepted(at=fork.now, job=number, spec=replace(spec, profile=profile), by=ASKER))
+    accepted = JobAccepted(at=fork.now, job=number, spec=replace(spec, profile=profile), by=ASKER, array=array)
+    registry.apply(accepted)
     fact = fact_of(registry, registry.jobs[number], fork.now, 0, fork.setup.time_scale, fork.around_s)
     fork.facts = {**fork.facts, number: fact}
     return number
@@ -166,13 +196,19 @@ def _decided_otherwise(fork: Fork, change: Change) -> Fork:
         if change.mechanism == "ideal":
             raise ConfigError("the mechanism 'ideal' gives jobs fractions of a round; it can only be simulated")
         settings |= {"mechanism": change.mechanism, "mechanism_settings": {}}
-    setup = fork.setup.changed(**settings)
+    setup = fork.setup.changed(**(change.settings or {}), **settings)
     setup.policy()
     state = setup.state(fork.state.cluster)
     state.restore({**fork.state.saved(), "allocation": None})
-    fork.trigger.changed = True
-    fork.trigger.asked = False
-    return replace(fork, setup=setup, state=state, _frozen=b"")
+    trigger = Trigger(setup.rules)
+    trigger.restore(fork.trigger.saved())
+    trigger.changed = True
+    trigger.asked = False
+    return replace(fork, setup=setup, state=state, trigger=trigger, _frozen=b"")
+
+
+def _settings_words(config: Mapping[str, Any]) -> str:
+    return f"policy {config['policy']} with mechanism {config['mechanism']}, rounds of {config['rules']['round_s']:g} s"
 
 
 def _named(name: str) -> bool:

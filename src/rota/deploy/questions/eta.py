@@ -63,12 +63,21 @@ def quantile(ascending: Sequence[float], part: float) -> float:
 
 
 def estimates(
-    fork: Fork, history: History, jobs: Collection[int], *, futures: int = FUTURES, cpu_s: float = math.inf
+    fork: Fork,
+    history: History,
+    jobs: Collection[int],
+    *,
+    futures: int = FUTURES,
+    cpu_s: float = math.inf,
+    starts_only: bool = False,
 ) -> list[Estimate]:
-    """Estimates of these jobs, which are not over; sampled futures as far as the CPU time goes."""
+    """Estimates of these jobs, which are not over; sampled futures as far as the CPU time goes.
+
+    With `starts_only` nobody looks beyond the moment when all of them run, and most ends stay unknown.
+    """
     began = time.process_time()
     wanted = set(jobs)
-    alone = _alone(fork, wanted)
+    alone = _alone(fork, wanted, starts_only=starts_only)
     samples = _sampled(fork, history, wanted, alone, futures, began + cpu_s) if futures else []
     unknown = sum(1 for fact in fork.facts.values() if fact.why_unknown)
     found = []
@@ -82,9 +91,11 @@ def estimates(
     return found
 
 
-def _alone(fork: Fork, wanted: set[int]) -> Future:
+def _alone(fork: Fork, wanted: set[int], *, starts_only: bool) -> Future:
     """The future in which nobody else comes."""
     known = {number for number in wanted if not fork.facts[number].why_unknown}
+    if starts_only:
+        known = {number for number in known if fork.facts[number].runs}
 
     def told(story: Story) -> bool:
         return all(number in story.ends if number in known else number in story.starts for number in wanted)
@@ -138,6 +149,11 @@ def _estimate(fork: Fork, alone: Future, number: int, unknown: int) -> Estimate:
 
 
 def _why_no_start(fork: Fork, alone: Future, number: int, unknown: int) -> str:
+    job = None if fork.registry is None else fork.registry.live.get(number)
+    if job is not None and job.held_by:
+        return f"it is held; `rota release {number}` lets it start"
+    if job is not None and number in fork.registry.queue.dependents and alone.complete:  # type: ignore[union-attr]
+        return "a job that it comes after does not end as things are; `rota why` says which"
     parked = number in fork.state.parked and number not in fork.returns
     if parked:
         return "no server that is up could hold it; `rota why` says what would help"

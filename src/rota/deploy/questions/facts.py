@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.core.job_spec import UNPROFILED
+from rota.deploy.scheduler.learned_speeds import LearnedSpeeds
 from rota.deploy.scheduler.preemption import restart_cost_s
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.speed_names import speed_name
 
 _EMULATED_SAVES_EVERY_S = 5.0
 """Wall seconds between two checkpoints of an emulated job that does not say it (`agent/emulated.py`)."""
@@ -83,7 +85,7 @@ def fact_of(
     """Facts of one job."""
     usual = registry.restart_times
     attempt = None if job.attempt is None or job.attempt.stopping else job.attempt
-    why_unknown = unknown_length(job)
+    why_unknown = unknown_length(job, registry.speeds)
     pace = 1.0 if attempt is None else _pace(job, attempt)
     done = float(job.saved_step) if attempt is None else _really_done(job, attempt, now, live_step, pace)
     wall_s = job.spec.least_turn_s or float(registry.config.get("least_turn_s", 0.0))
@@ -110,14 +112,20 @@ def fact_of(
     )
 
 
-def unknown_length(job: Job) -> str:
+def unknown_length(job: Job, speeds: LearnedSpeeds) -> str:
     """Why nobody knows how long a job is; empty if it is known."""
     if job.spec.steps == 0:
         return "nobody said how many steps it has (--steps)"
     unprofiled = job.spec.scheduled_profile == UNPROFILED and not job.spec.emulated
-    if unprofiled and not _seen(job):
+    if unprofiled and not _seen(job) and not _learned(job, speeds):
         return "it has no profile (--profile), and nobody has seen yet how fast it is"
     return ""
+
+
+def _learned(job: Job, speeds: LearnedSpeeds) -> bool:
+    """Whether jobs with its command were seen to run before."""
+    seen = speeds.of_kind((job.tenant, speed_name(job.spec), job.spec.gpus))
+    return any(speed.believed for speed in seen.values())
 
 
 def _seen(job: Job) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from rota.core.errors import ConfigError
 from rota.deploy.questions.fork import Fork, fork_of
 from rota.deploy.questions.latencies import Latencies
+from rota.deploy.questions.occupancy import OccupancyLog
 from rota.deploy.questions.setup import Setup, setup_of
 from rota.deploy.scheduler import archive, journal_layout
 from rota.deploy.scheduler.journal import StoredSnapshot, removed_through
@@ -22,7 +23,8 @@ from rota.deploy.scheduler.recovery import UNREADABLE, Recovered, Recovery
 from rota.deploy.scheduler.snapshots import config_of
 from rota.engine.log import LineReader
 
-_STARTED = "ServiceStarted"
+_SETTINGS = ("ServiceStarted", "SettingsChanged")
+"""Kinds of events with the settings in force from then on."""
 
 
 class ReadOnlyJournal:
@@ -58,8 +60,8 @@ class ReadOnlyJournal:
 
     def config(self) -> Mapping[str, Any] | None:
         """The settings of the scheduler that wrote last; None: none has started yet."""
-        query = "SELECT body FROM events WHERE kind = ? ORDER BY seq DESC LIMIT 1"
-        row = self._db.execute(query, (_STARTED,)).fetchone()
+        query = "SELECT body FROM events WHERE kind IN (?, ?) ORDER BY seq DESC LIMIT 1"
+        row = self._db.execute(query, _SETTINGS).fetchone()
         if row is not None:
             config: Mapping[str, Any] = json.loads(row[0])["config"]
             return config
@@ -79,6 +81,7 @@ class Follower:
         self._recovery: Recovery | None = None
         self._reader = LineReader()
         self.latencies = Latencies()
+        self.occupancy = OccupancyLog(self.path)
 
     def _emulated_steps(self, number: int) -> int:
         job = self.recovered.registry.jobs.get(number)
@@ -99,7 +102,7 @@ class Follower:
             self._begin(journal)
         else:
             news = list(journal.events(self.event))
-            if any(fields["event"] == _STARTED for _, fields in news):  # perhaps with other settings
+            if any(fields["event"] in _SETTINGS for _, fields in news):  # perhaps with other settings
                 self._begin(journal)
         if self._recovery is None:
             return
@@ -117,7 +120,8 @@ class Follower:
         if config is None:
             return
         self.setup = setup_of(config)
-        self._recovery = Recovery(journal, self.setup.catalogue, self.setup.rules, self.setup.state)
+        setup = self.setup
+        self._recovery = Recovery(journal, setup.catalogue, setup.rules, setup.state, ways_of=setup.ways)
         self._reader = LineReader()
         self.recovered, self.event = self._recovery.start()
         self.latencies = Latencies()

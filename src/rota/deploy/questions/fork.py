@@ -18,12 +18,13 @@ from rota.core.horizon import CHANGES
 from rota.core.jobs import Jobs, Source, TableSource, table
 from rota.core.ports import Observer
 from rota.deploy.questions.facts import JobFacts, facts_of
+from rota.deploy.questions.fork_queue import queue_of
 from rota.deploy.questions.forked_world import FirstNews, ForkedWorld
 from rota.deploy.questions.job_progress import Story
 from rota.deploy.questions.latencies import Latencies
 from rota.deploy.questions.setup import Setup
 from rota.deploy.scheduler.registry import Registry
-from rota.deploy.scheduler.round_report import RoundReport
+from rota.deploy.scheduler.round_report import RoundReport, cluster_now, table_of
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
 from rota.engine.trigger import Trigger
@@ -159,7 +160,7 @@ class _Run:
             mechanism=fork.setup.mechanism(),
             clock=world,
             executor=world,
-            observers=self._observers,
+            observers=[*self._observers, world],
             trigger=fork.trigger,
             tolerant=True,
         )
@@ -184,7 +185,10 @@ class _Run:
         fork = self._fork
         assert fork.registry is not None  # otherwise nobody asks
         rules = fork.setup.rules
-        report = RoundReport(fork.registry, fork.setup.catalogue, fork.state.cluster, rules.round_s)
+        registry = fork.registry
+        report = RoundReport(registry, fork.setup.catalogue, fork.state.cluster, rules.round_s)
+        cluster = cluster_now(registry, fork.state.cluster, fork.setup.catalogue)
+        self.world.keep_to(queue_of(registry, report.held_back(cluster, now), now, table_of))
         events = report.events(fork.state, now, fork.since)
         return events, rules.at_once and any(type(event) in CHANGES for event in events)
 
@@ -247,4 +251,5 @@ def jobs_table(rows: list[Mapping[str, Any]]) -> Jobs:
         submitted=np.array([float(row["submitted"]) for row in rows]),
         weight=np.array([float(row.get("weight", 1.0)) for row in rows]),
         tenant_names=[str(row["tenant"]) for row in rows],
+        beliefs=[str(row.get("belief", "")) for row in rows],
     )

@@ -16,7 +16,16 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.arrays import FloatArray, smallest, some, zeros
-from rota.core.events import Event, JobsFinished, JobsPinned, JobsReturned, JobsSubmitted, ProgressMade, RoundsRan
+from rota.core.events import (
+    Event,
+    JobsDropped,
+    JobsFinished,
+    JobsPinned,
+    JobsReturned,
+    JobsSubmitted,
+    ProgressMade,
+    RoundsRan,
+)
 from rota.core.horizon import Horizon
 from rota.core.jobs import Source
 from rota.core.placement import Placement, Plan
@@ -24,8 +33,9 @@ from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.deploy.questions.facts import JobFacts
-from rota.deploy.questions.job_progress import Story, credits_of, fact_of_arrival, job_now
+from rota.deploy.questions.job_progress import Story, credits_of, fact_of_arrival, job_now, servers_of
 from rota.engine.live_state import LiveState
+from rota.sim.queue_rules import QueueRules
 from rota.sim.steppers import NO_IDS, NO_TIMES, NOTHING, Heed
 from rota.sim.tasks import Tasks, make_tasks
 from rota.sim.world import World
@@ -101,6 +111,10 @@ class ForkedWorld(World):
         if self._now != self._forked_at or self._first_news is not None:
             return super().between_rounds
         return self._at_once and self._tasks is not None and self._round_is_decided
+
+    def keep_to(self, queue: QueueRules | None) -> None:
+        """From now on jobs are kept back, and may run, as these rules say."""
+        self._queue = queue
 
     @property
     def anybody_comes(self) -> bool:
@@ -197,7 +211,7 @@ class ForkedWorld(World):
         ran.steps = zeros(len(ran.steps))
         ran.partner_steps = ran.steps
         credited = self._credited(tasks)
-        over = [event for event in events if isinstance(event, JobsFinished)]
+        over = [event for event in events if isinstance(event, JobsFinished | JobsDropped)]
         for event in over:
             self._end(event)
         return [ran, *credited, *over]
@@ -221,8 +235,7 @@ class ForkedWorld(World):
         self.interrupted = False
         jobs, finished_at = self._through
         self._through = (NO_IDS, NO_TIMES)
-        if len(jobs):
-            events.append(JobsFinished(at=self._now, jobs=jobs, finished_at=finished_at))
+        events += self._ends(self._now, jobs, finished_at)
 
     def _move_on(self, tasks: Tasks, ran: RoundsRan) -> None:
         """Every task does its steps."""
@@ -254,8 +267,10 @@ class ForkedWorld(World):
         rows = (tasks.placement.first == number).nonzero()[0]
         return float(tasks.rate[rows[0]]) if len(rows) else 0.0
 
-    def _end(self, event: JobsFinished) -> None:
-        for number, at in zip(event.jobs.tolist(), event.finished_at.tolist(), strict=True):
+    def _end(self, event: JobsFinished | JobsDropped) -> None:
+        """Jobs are done, or their time is up."""
+        ends = event.finished_at if isinstance(event, JobsFinished) else np.full(len(event.jobs), event.at)
+        for number, at in zip(event.jobs.tolist(), ends.tolist(), strict=True):
             self.story.ends[number] = at
             self._jobs.pop(number)
             self._waits.pop(number, None)
@@ -305,6 +320,8 @@ class ForkedWorld(World):
         if (pace != 1.0).any() and not len(tasks.paired):
             tasks.rate = tasks.rate * pace
             tasks.pace = tasks.rate
+        if self._queue is not None:
+            self._queue.cut(tasks, 0.0)
         return tasks
 
     def _stop_others(self, before: Tasks | None, goes_on: set[int], placement: Placement) -> dict[int, float]:
@@ -338,6 +355,7 @@ class ForkedWorld(World):
             job.began = self._now + wait
             job.next_save = job.began + job.facts.save_every_s if job.facts.save_every_s else math.inf
             self.story.starts.setdefault(member, job.began)
+            self.story.places.setdefault(member, servers_of(placement, row, self._state.cluster))
         return max(wait + self._jobs[number].facts.start_s, 0.0)
 
     # Who must not be preempted

@@ -11,12 +11,14 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from rota.core.jobs import Jobs
 from rota.deploy.questions.facts import JobFacts
 from rota.deploy.questions.fork import NOBODY_COMES, Fork, jobs_table
 from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.speed_names import belief_of, engine_profile
 
 MOST_REMEMBERED = 500
 """Submissions from which futures are drawn: the newest."""
@@ -34,6 +36,8 @@ class Submission:
     steps: float
     weight: float
     tenant: str
+    belief: str = ""
+    """Among whose jobs its speed is learned; empty: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +53,8 @@ class History:
 
     def gaps(self, now: float) -> list[float]:
         """Seconds between submissions, the time since the last one included."""
-        times = [submission.at for submission in self.submissions]
-        return [later - earlier for earlier, later in zip(times, [*times[1:], now], strict=True)]
+        times = [*(submission.at for submission in self.submissions), now]
+        return [later - earlier for earlier, later in pairwise(times)]
 
 
 def history_of(jobs: Iterable[Job]) -> History:
@@ -59,11 +63,12 @@ def history_of(jobs: Iterable[Job]) -> History:
     submissions = tuple(
         Submission(
             at=job.submitted,
-            profile=job.spec.scheduled_profile,
+            profile=engine_profile(job.spec),
             gpus=job.spec.gpus,
             steps=float(job.spec.expected_steps),
             weight=job.spec.weight,
             tenant=job.tenant,
+            belief=belief_of(job.spec),
         )
         for job in newest
     )
@@ -93,6 +98,7 @@ def arrivals(history: History, now: float, until: float, seed: int) -> Jobs:
                 "submitted": at,
                 "weight": like.weight,
                 "tenant": like.tenant,
+                "belief": like.belief,
             }
         )
         at += draw.choice(gaps)

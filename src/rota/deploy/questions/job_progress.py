@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rota.core.cluster import Cluster
 from rota.core.events import Event, ProgressMade
 from rota.core.jobs import Jobs
+from rota.core.placement import Placement
 from rota.core.tolerance import TOLERANCE
 from rota.deploy.questions.facts import JobFacts
 
@@ -74,6 +76,16 @@ class Story:
     ends: dict[int, float] = field(default_factory=dict)
     gpu_s: dict[int, float] = field(default_factory=dict)
     """GPU-seconds held after the fork."""
+    places: dict[int, dict[str, int]] = field(default_factory=dict)
+    """GPUs by server, at that start."""
+
+
+def servers_of(placement: Placement, row: int, cluster: Cluster) -> dict[str, int]:
+    """GPUs by server of one task."""
+    slots = slice(int(placement.slot_start[row]), int(placement.slot_start[row + 1]))
+    servers = placement.slot_server[slots].tolist()
+    gpus = placement.slot_gpus[slots].tolist()
+    return {cluster.ordered[server].id: count for server, count in zip(servers, gpus, strict=True)}
 
 
 def job_now(facts: JobFacts, credited: float, now: float) -> JobNow:

@@ -11,6 +11,7 @@ ask for more than theirs (as in `policies/fair_by_tenant`). Two jobs on the same
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -121,7 +122,7 @@ class Ledger:
         self.idle += (capacity - held) * seconds
         for (tenant, gpu_type), gpus in self._rates.items():
             self._receive(tenant, gpu_type, gpus * seconds)
-        for tenant, gpus in self._entitled(capacity).items():
+        for tenant, gpus in entitled_gpus(self._demand, self.weights, capacity).items():
             self._account(tenant).entitled += gpus * seconds
             capacity -= gpus
         self.unclaimed += capacity * seconds
@@ -133,10 +134,6 @@ class Ledger:
             account.cost += seconds / 3600.0 * self.prices[gpu_type]
         else:
             account.unpriced += seconds
-
-    def _entitled(self, capacity: float) -> dict[str, float]:
-        """Parts by weight; what somebody does not ask for goes to the others."""
-        return entitled_gpus(self._demand, self.weights, capacity)
 
     def _account(self, tenant: str) -> Account:
         return self.accounts.setdefault(tenant, Account())
@@ -210,14 +207,22 @@ def before(rows: Iterable[Mapping[str, Any]], registry: Registry, begins: float)
     joined = {row["node"] for row in told if row["event"] == "NodeJoined"}
     started = {(row["job"], row["epoch"]) for row in told if row["event"] == "AttemptStarted"}
     missing: list[Mapping[str, Any]] = [
-        {"event": "NodeJoined", "at": begins, "node": name, "type": node.joined.type, "devices": node.joined.devices}
+        {
+            "event": "NodeJoined",
+            "at": begins,
+            "node": name,
+            "type": node.joined.type,
+            "devices": node.joined.devices,
+            "cpus": node.joined.cpus,
+            "memory_gb": node.joined.memory_gb,
+        }
         for name, node in registry.nodes.items()
         if name not in joined and not node.lost
     ]
     for job in registry.running.values():
         attempt = job.attempt
         if attempt is not None and (job.id, attempt.epoch) not in started:
-            parts = [{"node": part.node, "devices": part.devices} for part in attempt.parts]
+            parts = [dataclasses.asdict(part) for part in attempt.parts]
             at = max(attempt.started, begins)
             missing.append({"event": "AttemptStarted", "at": at, "job": job.id, "epoch": attempt.epoch, "parts": parts})
     return missing

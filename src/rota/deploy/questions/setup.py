@@ -13,7 +13,8 @@ from rota.core.ports import Policy
 from rota.core.rules import Rules
 from rota.deploy.deciding import deployed_policy
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
-from rota.deploy.tenants import Tenants, TenantSettings
+from rota.deploy.scheduler.recovery import Ways, rules_of
+from rota.deploy.tenants import Tenants, tenants_from
 from rota.engine.live_state import LiveState
 from rota.mechanisms.registry import ComposedMechanism, build
 
@@ -56,30 +57,24 @@ class Setup:
 
     def changed(self, **settings: Any) -> Setup:
         """The same with other settings."""
-        return dataclasses.replace(self, config={**self.config, **settings})
+        return self.follows({**self.config, **settings})
+
+    def follows(self, config: Mapping[str, Any]) -> Setup:
+        """The same catalogue, decided on by the settings of another configuration."""
+        tenants = tenants_from(config.get("tenants", {}))
+        return dataclasses.replace(self, config=config, rules=rules_of(config), tenants=tenants)
+
+    def ways(self, config: Mapping[str, Any]) -> Ways:
+        """How events are read that were written under a configuration."""
+        setup = self.follows(config)
+        return Ways(rules=setup.rules, by_need=setup.mechanism().by_need, make_state=setup.state)
 
 
 def setup_of(config: Mapping[str, Any]) -> Setup:
     """The setup of a journal's settings. Raises ConfigError if a file that they name is gone."""
-    fields = dict(config["rules"])
-    known = {known.name for known in dataclasses.fields(Rules)}
-    rules = Rules(
-        **{name: value for name, value in fields.items() if name in known and name != "type_order"},
-        type_order=tuple(fields.get("type_order", ())),
-    )
     return Setup(
         config=config,
-        rules=rules,
+        rules=rules_of(config),
         catalogue=opened(make_throughputs(config["profiles"])),
-        tenants=_tenants(config.get("tenants", {})),
+        tenants=tenants_from(config.get("tenants", {})),
     )
-
-
-def _tenants(described: Mapping[str, Any]) -> Tenants:
-    named = {name: _settings(values) for name, values in described.get("tenants", {}).items()}
-    return Tenants(named=named, default=_settings(described.get("default", {})))
-
-
-def _settings(values: Mapping[str, Any]) -> TenantSettings:
-    known = {known.name for known in dataclasses.fields(TenantSettings)}
-    return TenantSettings(**{name: value for name, value in values.items() if name in known})

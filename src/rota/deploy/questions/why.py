@@ -101,7 +101,7 @@ def places(fork: Fork, number: int, change: Change) -> bool:
 
 def _explained(fork: Fork, registry: Registry, job: Job) -> Explanation:
     cluster = cluster_as_it_is(registry, fork.now, time_scale=fork.setup.time_scale)
-    return Reasons(cluster, fork.setup.catalogue).explain(job)
+    return Reasons(cluster, fork.setup.catalogue, registry=registry).explain(job)
 
 
 def _numbers(fork: Fork, registry: Registry, job: Job, tenant: str | None) -> dict[str, Any]:
@@ -182,6 +182,9 @@ def _ahead(fork: Fork, registry: Registry, job: Job, tenant: str | None) -> dict
 
 def _candidates(fork: Fork, registry: Registry, job: Job, tenant: str | None) -> Iterator[Candidate]:
     """The cheapest first: what the owner can do without loss, then with, then what an operator can."""
+    if job.held_by:
+        by = "operator" if job.held_by_admin else "you"
+        yield Candidate(kind="release", by=by, change=Change(release=(job.id,)), price="it is not held any more")
     yield from _more_weight(fork, job)
     yield from _fewer_gpus(fork, registry, job)
     yield from _servers_back(registry, job, fork)

@@ -51,6 +51,8 @@ def _answered(follower: Follower, asked: dict[str, Any]) -> dict[str, Any]:
     began = time.process_time()
     try:
         follower.catch_up()
+        if asked["question"]["kind"] == "occupancy":  # here, so that what was read is there for the next question
+            follower.occupancy.read_on(follower.event, follower.recovered.registry)
     except RotaError as error:
         return {"refused": str(error), "cpu_s": time.process_time() - began}
     gc.freeze()  # so that the child's collector leaves our pages alone

@@ -25,6 +25,7 @@ from rota.deploy.scheduler.heartbeats import AgentContact, Heartbeats, TaskRepor
 from rota.deploy.scheduler.lost_work import LostWork, cut_off, lost_work
 from rota.deploy.scheduler.records import Attempt, AttemptKey, Job
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.time_limits import is_up, outcome_at_limit, reason_at_limit
 
 MOST_LOSSES = 5
 """So often in a row a job may be lost with its server before it is taken for the reason."""
@@ -178,6 +179,7 @@ def _events_of_end(
         outcome = AttemptOutcome.CUT_OFF
         why = f" ({detail})" if detail else ""
         detail = f"stopped before its checkpoint was complete: {lost.steps:,} steps lost{why}"
+    outcome = outcome_at_limit(job, attempt, outcome, now)
     ended = AttemptEnded(
         at=now,
         job=job.id,
@@ -190,6 +192,8 @@ def _events_of_end(
         times_to_zero=lost.times_to_zero,
         start_s=start_s,
     )
+    if not (job.ending or outcome is AttemptOutcome.COMPLETED) and is_up(job, now):
+        return [ended, JobGivenUp(at=now, job=job.id, reason=reason_at_limit(job, last.saved_step, now))]
     if job.ending or outcome.well or outcome is AttemptOutcome.CUT_OFF:
         return [ended]
     if outcome is AttemptOutcome.LOST:

@@ -56,6 +56,14 @@ def insert(db: sqlite3.Connection, archived: Iterable[Job]) -> None:
     db.executemany("INSERT OR REPLACE INTO finished_jobs VALUES (?, ?, ?, ?, ?, ?, ?)", checked)
 
 
+def rows_of(db: sqlite3.Connection, jobs: Sequence[int]) -> list[tuple[Any, ...]]:
+    """Rows of jobs by number, as the table has them."""
+    if not jobs:
+        return []
+    query = f"{_ROWS} WHERE job IN (SELECT value FROM json_each(?))"  # noqa: S608 - fixed texts with a mark
+    return db.execute(query, (json.dumps(list(jobs)),)).fetchall()
+
+
 def remove(db: sqlite3.Connection, jobs: Iterable[int]) -> None:
     """Take jobs out of the table, within the transaction of the caller."""
     db.executemany("DELETE FROM finished_jobs WHERE job = ?", [(number,) for number in jobs])
@@ -119,6 +127,13 @@ class JobArchive:
         with self._open() as db:
             return dict(db.execute(query, (json.dumps(list(numbers)),)))
 
+    def phases(self, numbers: Iterable[int]) -> dict[int, JobPhase]:
+        """How those of these jobs ended that are there."""
+        query = "SELECT job, phase FROM finished_jobs WHERE job IN (SELECT value FROM json_each(?))"
+        with self._open() as db:
+            rows = db.execute(query, (json.dumps(list(numbers)),)).fetchall()
+        return {int(number): JobPhase(phase) for number, phase in rows}
+
     def damaged(self) -> list[int]:
         """Numbers of the jobs whose rows are not as they were written."""
         with self._open() as db:
@@ -140,6 +155,12 @@ class JobArchive:
         query = "SELECT job FROM finished_jobs WHERE ended < ? ORDER BY ended LIMIT ?"
         with self._open() as db:
             return [int(number) for (number,) in db.execute(query, (at, limit))]
+
+    def ended_since(self, at: float) -> list[Job]:
+        """Jobs that ended at an engine second or later."""
+        with self._open() as db:
+            rows = [row for row in db.execute(f"{_ROWS} WHERE ended >= ?", (at,)) if whole(row)]
+        return [job_from(json.loads(row[4])) for row in rows]
 
     def select(self, wanted: JobFilter, limit: int = 0) -> tuple[list[Job], int]:
         """Jobs, the newest first, at most `limit` (0: all), and how many there are in all."""

@@ -5,10 +5,13 @@ Used by the registry alone, which owns the jobs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rota.core.lifecycle import AttemptOutcome, JobPhase
-from rota.deploy.events import AttemptEnded, StepsSaved
+from rota.deploy.events import AttemptEnded, ProfileWrong, SpeedMeasured, StepsSaved
+from rota.deploy.scheduler.learned_speeds import LearnedSpeeds
 from rota.deploy.scheduler.records import Attempt, Job
 
 _NEWEST_PART = 0.2
@@ -36,11 +39,27 @@ def _smoothed(usual: float, value: float) -> float:
 
 def close_account(usual: RestartTimes, job: Job, attempt: Attempt, event: AttemptEnded) -> None:
     """All that a job learns from the end of an attempt."""
+    count_time(job, attempt, event)
     remember_end(job, attempt, event)
     count_outcome(job, event)
     count_lost_work(job, event)
     count_stalls(job, event)
     learn_times(usual, job, attempt, event)
+
+
+def count_time(job: Job, attempt: Attempt, event: AttemptEnded) -> None:
+    """How long it ran; on a server that was lost, not beyond its lease."""
+    end = min(event.at, attempt.lease_until) if event.outcome is AttemptOutcome.LOST else event.at
+    job.ran_s += max(0.0, end - attempt.started)
+
+
+def take_speed(speeds: LearnedSpeeds, job: Job, event: SpeedMeasured | ProfileWrong) -> None:
+    """How fast a job was seen to run, or how far its profile is off."""
+    if isinstance(event, SpeedMeasured):
+        speeds.take(event, job.tenant, job.spec.gpus)
+        return
+    job.note(event)
+    job.profile_wrong = event
 
 
 def count_lost_work(job: Job, event: AttemptEnded) -> None:
@@ -97,6 +116,8 @@ def count_outcome(job: Job, event: AttemptEnded) -> None:
         job.last_cut = event.detail
     elif event.outcome is AttemptOutcome.LOST:
         job.losses += 1
+    elif event.outcome is AttemptOutcome.TIME_LIMIT:
+        job.reason = event.detail
     elif job.final_phase is None:
         job.restarts += 1
         job.failures += 1
@@ -114,3 +135,9 @@ def count_saved(job: Job, event: StepsSaved) -> None:
     job.seen_saving = job.seen_saving or ("it saved a checkpoint" if event.path else "")
     if job.attempt is not None:
         job.attempt.saved_at = event.at
+
+
+def least_turn_s(job: Job, config: Mapping[str, Any]) -> float:
+    """Engine seconds that a job runs at least before it may be preempted, under the settings of a scheduler."""
+    wall_s = job.spec.least_turn_s or float(config.get("least_turn_s", 0.0))
+    return wall_s * float(config.get("time_scale", 1.0))

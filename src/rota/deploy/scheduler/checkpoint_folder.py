@@ -17,6 +17,7 @@ from typing import Any
 from rota.core.errors import ConfigError
 from rota.core.files import write_text
 from rota.core.trees import remove_tree
+from rota.deploy.scheduler.registry import Registry
 from rota.deploy.structured_logs import about
 
 log = logging.getLogger(__name__)
@@ -159,3 +160,14 @@ def remove(folder: Path, numbers: Iterable[int]) -> int:
         if not away.is_symlink():
             remove_tree(away)
     return count
+
+
+def jobs_in_memory(registry: Registry) -> JobsOfFolder:
+    """What the registry knows of jobs whose checkpoints may be in the folder."""
+    over = {number: job.ended for number, job in registry.ended.items() if job.attempt is None}
+    return JobsOfFolder(
+        next_job=registry.next_job,
+        own_from=registry.own_checkpoints_from,
+        not_over=frozenset(registry.jobs.keys() - over.keys()),
+        ended=over,
+    )

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rota.core.errors import OutputError
+from rota.deploy.events import DeployEvent
+from rota.deploy.scheduler import time_limits
 from rota.deploy.scheduler.agent_reports import events_of_attempt
 from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.failure_detection import FailureDetector
@@ -22,8 +24,10 @@ from rota.deploy.scheduler.inbox import Call, Inbox
 from rota.deploy.scheduler.leases import LeaseKeeper, extension, saving_attempts
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import OrderBoard
+from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, reconcile
 from rota.deploy.scheduler.recorder import Recorder
+from rota.deploy.scheduler.records import troubled
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.scheduler.retention import jobs_to_archive
@@ -73,6 +77,8 @@ class ControlLoop:
         self._look_every_s = min(_LONGEST_LOOK_S, options.timing.heartbeat_s / 4)
         self._looked = -math.inf
         self._stopped = False
+        self.interrupted = False
+        """Whether the engine has to come back before it decides again, as settings were changed."""
         self._logged: dict[tuple[str, str], float] = {}
         self.round_start = 0.0
         """Engine second at which the round of now began."""
@@ -105,6 +111,8 @@ class ControlLoop:
         if looking:
             self._looked = monotonic_now
             self._look_after()
+        if looking or self._recorder.moving:
+            self._cancel_hopeless()
         moving = self._recorder.moving
         if moving:
             self._reconcile()
@@ -133,6 +141,10 @@ class ControlLoop:
         self._recorder.commit()
         if moving:
             self._publish(moving=True)
+
+    def remember(self, events: Iterable[DeployEvent]) -> None:
+        """Take over what was noticed while the engine was told of a round; it is committed with the next turn."""
+        self._recorder.apply(events)
 
     # Requests
 
@@ -175,16 +187,25 @@ class ControlLoop:
                     scale = self._clock.scale
                     self._recorder.apply(events_of_attempt(self._registry, self._heartbeats, job, now, scale))
             self._recorder.apply(self._failures.hung_attempts(now))
+        with self.surviving("time limits"):
+            self._recorder.apply(time_limits.warnings(self._registry, now))
+            self._recorder.apply(time_limits.stops(self._registry, now))
         with self.surviving("retention"):
             jobs = jobs_to_archive(self._registry, self._options.retention, now, self._clock.scale)
             if jobs:
                 self._recorder.archive(jobs, now)
 
+    def _cancel_hopeless(self) -> None:
+        """Cancel jobs that can never start, then those that come after them, to the end of the chain."""
+        with self.surviving("dependencies"):
+            while events := hopeless_dependents(self._registry, self._clock.now()):
+                self._recorder.apply(events)
+
     def _reconcile(self) -> None:
         with self.surviving("reconciliation"):
             now = self._clock.now()
             lease_until = self._leases.end_of_lease(self.round_start)
-            silent = self._failures.silent_nodes() | self._registry.troubled_nodes()
+            silent = self._failures.silent_nodes() | troubled(self._registry.nodes)
             desired = self.desired()
             waits = waits_for_secrets(self._registry, self._secrets, desired, now, self._clock.scale)
             self._recorder.apply(waits.events)

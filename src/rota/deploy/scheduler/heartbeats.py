@@ -19,6 +19,16 @@ Monotonic = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUse:
+    """What processes of a task use, as far as its agent measures it; 0: it does not."""
+
+    cpu_s: float = 0.0
+    """CPU seconds so far."""
+    memory_gb: float = 0.0
+    """Memory that they hold now, GB (10^9 bytes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskReport:
     """The part of an attempt on one server, as its agent sees it."""
 
@@ -44,6 +54,9 @@ class TaskReport:
     """Wall seconds from the order to the first step; 0: not known."""
     spent: StallTimes = NOTHING_SPENT
     """Wall seconds of computing and waiting of its ranks, in the mean; nothing if they do not say."""
+    step_at_s: float = 0.0
+    """When `step` was finished, by the clock of the server in seconds since its boot; 0: not known."""
+    used: ResourceUse = ResourceUse()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +88,8 @@ class AgentContact:
     ordered: dict[AttemptKey, int] = field(default_factory=dict)
     """Version of the list of orders since which a task is on it."""
     lateness_s: float = 0.0
+    spoke: bool = False
+    """Whether it was really heard since this scheduler started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +128,12 @@ class Heartbeats:
 
     def renew(self, node: str) -> None:
         """The agent registered: forget what its predecessor said."""
-        self._contacts[node] = AgentContact(heard=self.monotonic())
+        self._contacts[node] = AgentContact(heard=self.monotonic(), spoke=True)
+
+    def was_heard(self, node: str) -> bool:
+        """Whether an agent was heard since this scheduler started. For any thread."""
+        contact = self._contacts.get(node)
+        return contact is not None and contact.spoke
 
     def silent_s(self, node: str) -> float:
         """Seconds since the last sign of life."""
@@ -134,6 +154,12 @@ class Heartbeats:
         tasks = (contact.tasks.get(key) for contact in self._contacts.values())
         return mean_times([task.spent for task in tasks if task is not None])
 
+    def live_use(self, key: AttemptKey) -> ResourceUse:
+        """What the processes of an attempt use, all its servers together."""
+        tasks = [contact.tasks[key] for contact in self._contacts.values() if key in contact.tasks]
+        cpu_s = sum(task.used.cpu_s for task in tasks)
+        return ResourceUse(cpu_s=cpu_s, memory_gb=sum(task.used.memory_gb for task in tasks))
+
     def live_steps(self) -> dict[int, int]:
         """The last steps of all attempts that were heard of, by job. For any thread: a copy of a moment."""
         steps: dict[int, int] = {}
@@ -149,6 +175,7 @@ class Heartbeats:
         now = self.monotonic()
         unheard_s = max(0.0, now - contact.heard - self._longest_gap_s)
         contact.heard = now
+        contact.spoke = True
         contact.sequence = report.sequence
         contact.acknowledged = report.acknowledged
         contact.lateness_s = report.lateness_s

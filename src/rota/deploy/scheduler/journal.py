@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -44,8 +44,10 @@ class StoredSnapshot:
 class Journal:
     """Events of one deployment, in order. Used by one thread, but for `read`, which opens its own connection."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, checked: bool = False) -> None:
+        """`checked`: all pages were checked a moment ago, and only this process has written since."""
         self.path = Path(path)
+        self._checked = checked
         self._lock = lock(self.path)
         try:
             self._db = self._open()
@@ -56,6 +58,8 @@ class Journal:
             raise
         self.id = facts[journal_layout.ID]
         """Made with the file; other files that belong to it say it, too."""
+        self.committed: Callable[[int], None] = lambda _: None
+        """Hears of every commit, by the number of its last event, before anybody else does."""
         self.removed = removed_through(facts)
         """Up to which numbers all events, and those that every round has, were removed."""
 
@@ -89,7 +93,8 @@ class Journal:
             journal_layout.begin(db)
         else:
             layout = journal_layout.check_ours(db, self.path)
-            journal_layout.check_pages(db, self.path)
+            if not self._checked:
+                journal_layout.check_pages(db, self.path)
             if layout == journal_layout.LAYOUT:
                 journal_layout.check_facts(db, self.path)
         db.execute("PRAGMA journal_mode = WAL")
@@ -115,6 +120,7 @@ class Journal:
             archive.insert(db, archived)
             archive.remove(db, forgotten)
         self.last = int(numbered[-1][0])
+        self.committed(self.last)
         return self.last
 
     @contextlib.contextmanager

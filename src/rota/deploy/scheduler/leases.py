@@ -25,11 +25,11 @@ class LeaseKeeper:
     def __init__(self, clock: WallClock, timing: Timing, round_s: float) -> None:
         self._clock = clock
         self._timing = timing
-        self._round_s = round_s
+        self.round_s = round_s
 
     def end_of_lease(self, round_start: float) -> float:
         """Engine second at which a lease ends that is given in the round that began at `round_start`."""
-        return round_start + self._round_s + self._timing.lease_s * self._clock.scale
+        return round_start + self.round_s + self._timing.lease_s * self._clock.scale
 
 
 def extension(

@@ -97,6 +97,16 @@ class Options:
     tenants: Tenants = field(default_factory=Tenants)
     fair_by: str = "tenant"
     """Between whom a policy that goes by weights is fair first: `tenant` or `job`."""
+    tenants_file: str = ""
+    """Where `tenants` were read; empty: nowhere."""
+    discard_live_settings: bool = False
+    """Whether to forget what was set on the live cluster before this start."""
+    term: int = 0
+    """The term that begins with this start, because it takes over; 0: as the journal says."""
+    state_checked: bool = False
+    """Whether the state file was checked by this process already, so that it is not read as a whole again."""
+    standby_sync: bool = False
+    """Whether commits wait for the standby."""
     claim_checkpoints: bool = False
     """Whether to take over a folder of checkpoints that is another state file's."""
     logs: str = ""

@@ -44,6 +44,10 @@ class TaskOrder:
     """Wall seconds that it may take to save once asked to stop; 0: the agent decides."""
     job_over: bool = False
     """Whether the job will not go on after this attempt."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
+    time_left_s: float = 0.0
+    """Engine seconds that the job may run, from the start of this attempt; 0: no limit."""
     spec: JobSpec = field(compare=False)
 
 
@@ -150,5 +154,7 @@ class OrderBoard:
             messages=self._gang_stops.messages((job.id, attempt.epoch), part.node),
             grace_s=save_grace_s(job, attempt),
             job_over=job.ending,
+            array=job.array,
+            time_left_s=max(job.spec.time_limit_s - job.ran_s, 0.0),
             spec=self._secrets.filled(job),
         )

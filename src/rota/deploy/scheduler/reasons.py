@@ -3,6 +3,7 @@
 Pure: computed on request from the registry, the catalogue and the time, so it is there as soon as the job is, and never
 older than the question. The codes:
 
+    time-limit             it has failed, as it ran for as long as it may
     ending                 its end is decided, and what is left of it is being stopped
     secrets-missing        values of its environment are not there (`secrets`)
     back-off               it failed, and is tried again after a pause
@@ -11,13 +12,16 @@ older than the question. The codes:
     profile-unknown-there  the types with enough GPUs that are up have no speed for its profile
     tenant-limit           its tenant runs as many jobs as it may at the same time
     checkpoint-limit       checkpoints of its tenant take more disk than they may
+    held                   somebody holds it, until it is released
+    dependency             a job that it comes after is not over
+    array-limit            as many jobs of its array run as may at the same time
     queued                 some GPUs are free that it could use
     outranked              all GPUs that it could use are busy
     stopping               it was asked to save and end
     held-by-lease          its server is silent, and nothing may start elsewhere before its lease ends
 
 The phase is `waiting` as long as no placement could start the job: the codes from `secrets-missing` to
-`checkpoint-limit`.
+`array-limit`.
 """
 
 from __future__ import annotations
@@ -29,9 +33,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rota.core.lifecycle import JobPhase
+from rota.core.lifecycle import AttemptOutcome, JobPhase
 from rota.deploy.scheduler.catalogue import OpenCatalogue
-from rota.deploy.scheduler.records import Attempt, Job
+from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
+from rota.deploy.scheduler.records import Attempt, Job, gpus_on
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import TenantLimits
 from rota.deploy.tenants import Tenants
@@ -54,10 +59,14 @@ class ReasonCode(str, Enum):
     PROFILE_UNKNOWN_THERE = "profile-unknown-there"
     TENANT_LIMIT = "tenant-limit"
     CHECKPOINT_LIMIT = "checkpoint-limit"
+    HELD = "held"
+    DEPENDENCY = "dependency"
+    ARRAY_LIMIT = "array-limit"
     QUEUED = "queued"
     OUTRANKED = "outranked"
     STOPPING = "stopping"
     HELD_BY_LEASE = "held-by-lease"
+    TIME_LIMIT = "time-limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,14 @@ class Explanation:
     @classmethod
     def of_archived(cls, job: Job) -> Explanation:
         """How a job that left memory ended."""
-        return cls(job.phase, ReasonCode.NONE, job.reason)
+        return cls(job.phase, code_of_end(job), job.reason)
+
+
+def code_of_end(job: Job) -> ReasonCode:
+    """The code of a job that is over: none, but where its time limit ended it."""
+    last = job.attempts[-1].outcome if job.attempts else ""
+    by_limit = (job.final_phase or job.phase) is JobPhase.FAILED and last == AttemptOutcome.TIME_LIMIT.value
+    return ReasonCode.TIME_LIMIT if by_limit else ReasonCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +129,11 @@ def cluster_as_it_is(
     troubled = 0
     for name, node in registry.nodes.items():
         count = len(node.joined.devices)
-        held = registry.gpus_held(name) if node.usable and node.trouble else count
+        held = (
+            gpus_on(name, (attempt for _, attempt in registry.attempts_on(name)))
+            if node.usable and node.trouble
+            else count
+        )
         (up if node.usable else away)[node.joined.type] += held
         away[node.joined.type] += count - held
         lost += node.lost
@@ -172,23 +192,25 @@ class Reasons:
         self._missing = missing
         self._fitting: dict[tuple[str, int], _Fit] = {}
         self._limits = limits or TenantLimits(Tenants())
-        self._held = {} if registry is None else self._limits.held_back(registry, self._ready)
+        self._sentences = None if registry is None else HoldSentences(registry)
+        self._queue = {} if registry is None else queue_holds(registry, self._ready)
+        self._held = {} if registry is None else self._limits.held_back(registry, self._free)
 
     def explain(self, job: Job) -> Explanation:
         """How a job is, and why."""
         phase = shown_phase(job)
         if phase.final:
-            return Explanation(phase, ReasonCode.NONE, job.reason)
+            return Explanation(phase, code_of_end(job), job.reason)
         if job.attempt is not None:
             return self._of_attempt(job, job.attempt, phase)
-        return self._secrets(job) or self._back_off(job) or self._place(job)
+        return self._secrets(job) or self._own_hold(job) or self._back_off(job) or self._place(job)
 
     def phase(self, job: Job) -> JobPhase:
         """The phase alone."""
         phase = shown_phase(job)
         if phase.final or job.attempt is not None:
             return phase
-        stuck = self._fit(job).code is not ReasonCode.NONE or job.id in self._held
+        stuck = self._fit(job).code is not ReasonCode.NONE or job.id in self._held or job.id in self._queue
         waits = stuck or job.wait_until > self._cluster.now or bool(self._missing(job))
         return JobPhase.WAITING if waits else JobPhase.QUEUED
 
@@ -234,6 +256,13 @@ class Reasons:
         sentence = f"tried again in {pause_s} s after {what}; {job.restarts} of {job.spec.max_restarts} restarts used"
         return Explanation(JobPhase.WAITING, ReasonCode.BACK_OFF, sentence)
 
+    def _own_hold(self, job: Job) -> Explanation | None:
+        """What its owner said about when it starts."""
+        if self._sentences is None or job.id not in self._queue:
+            return None
+        hold = self._queue[job.id]
+        return Explanation(JobPhase.WAITING, ReasonCode(hold.value), self._sentences.of(job, hold))
+
     def _place(self, job: Job) -> Explanation:
         fit = self._fit(job)
         if fit.code is not ReasonCode.NONE:
@@ -261,6 +290,10 @@ class Reasons:
     def _ready(self, job: Job) -> bool:
         """Whether a placement could start it."""
         return job.wait_until <= self._cluster.now and self._fit(job).code is ReasonCode.NONE
+
+    def _free(self, job: Job) -> bool:
+        """Whether a placement could start it and nobody but its tenant's limits holds it back."""
+        return job.id not in self._queue and self._ready(job)
 
     def _fit(self, job: Job) -> _Fit:
         key = (job.spec.scheduled_profile, job.spec.gpus)

@@ -115,7 +115,7 @@ def _stops_and_resizes(
         attempt = job.attempt
         if attempt is None or attempt.stopping:
             continue
-        want = None if job.final_phase else desired.get(job.id)
+        want = None if job.final_phase or job.held_by else desired.get(job.id)
         if want is None or _shape(attempt) != want.gpus_by_node:
             reason = _stop_reason(job, want)
             events.append(AttemptStopping(at=now, job=job.id, epoch=attempt.epoch, reason=reason))
@@ -128,6 +128,8 @@ def _stops_and_resizes(
 def _stop_reason(job: Job, want: DesiredAttempt | None) -> StopReason:
     if job.final_phase is not None:
         return STOP_REASON_OF_FINAL_PHASE[job.final_phase]
+    if job.held_by:
+        return StopReason.HELD
     return StopReason.PREEMPTED if want is None else StopReason.MOVED
 
 
@@ -157,11 +159,12 @@ class _Starts:
                 continue
             self.begun[number] = parts
             self._hold(parts)
-            events.append(_start(job_or_none, parts, self.desired[number].rate, now, lease_until))
+            epoch = max(job_or_none.epoch + 1, self.registry.first_epoch)
+            events.append(_start(job_or_none, epoch, parts, self.desired[number].rate, now, lease_until))
         return events
 
     def _may_start(self, job: Job, now: float) -> bool:
-        if job.attempt is not None or job.final_phase is not None or job.wait_until > now:
+        if job.attempt is not None or job.final_phase is not None or job.wait_until > now or job.held_by:
             return False
         # A new lease on a silent server would only put off that the server is given up.
         return not any(node in self.silent for node, _ in self.desired[job.id].gpus_by_node)
@@ -201,8 +204,9 @@ class _Starts:
         return tuple(parts)
 
 
-def _start(job: Job, parts: tuple[Part, ...], rate: float, now: float, lease_until: float) -> AttemptStarted:
-    epoch = job.epoch + 1
+def _start(
+    job: Job, epoch: int, parts: tuple[Part, ...], rate: float, now: float, lease_until: float
+) -> AttemptStarted:
     return AttemptStarted(
         at=now,
         job=job.id,

@@ -25,13 +25,18 @@ from rota.deploy.events import (
     JobAccepted,
     JobCanSave,
     JobGivenUp,
+    JobReleased,
     JobsArchived,
     JobsForgotten,
     NodeDrained,
     NodeJoined,
     NodeLost,
     NodeTroubled,
+    ProfileWrong,
+    SpeedMeasured,
     StepsSaved,
+    SuccessionChanged,
+    TimeLimitNear,
     to_fields,
 )
 from rota.deploy.scheduler.heartbeats import Heartbeats
@@ -42,7 +47,17 @@ from rota.engine.log import LineWriter
 
 log = logging.getLogger(__name__)
 
-_LETS_JOBS_START = (JobAccepted, AttemptEnded, CancelAsked, JobGivenUp, NodeJoined, NodeDrained, NodeLost, NodeTroubled)
+_LETS_JOBS_START = (
+    JobAccepted,
+    AttemptEnded,
+    CancelAsked,
+    JobGivenUp,
+    JobReleased,
+    NodeJoined,
+    NodeDrained,
+    NodeLost,
+    NodeTroubled,
+)
 """Events after which a job may find GPUs that it did not find before, or others may find its own."""
 _QUIET = (
     JobAccepted,
@@ -54,6 +69,10 @@ _QUIET = (
     JobCanSave,
     AttemptSaving,
     ClockSet,
+    TimeLimitNear,
+    SuccessionChanged,
+    SpeedMeasured,
+    ProfileWrong,
 )
 """Events that change nothing for what should run before the next round."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rota.core.job_spec import JobSpec, Preemptible, RankLayout, spec_values, with_hidden_values
 from rota.core.lifecycle import JobPhase, NodeState, StopReason, TaskCommand, advance
-from rota.deploy.events import NodeJoined, Part
+from rota.deploy.events import NodeJoined, Part, ProfileWrong
 from rota.deploy.scheduler.old_journals import lenient_spec
 
 AttemptKey = tuple[int, int]
@@ -183,6 +183,18 @@ class Job:
     """Engine seconds of work that were lost, failures included."""
     last_cut: str = ""
     """What was lost when it was last stopped before its checkpoint was complete, for people; empty: never."""
+    array: int = -1
+    """Number of the first job of its array; -1: it is in none."""
+    held_by: str = ""
+    """Who holds it: it does not start until it is released; empty: nobody."""
+    held_by_admin: bool = False
+    """Whether only an administrator can release it."""
+    ran_s: float = 0.0
+    """Engine seconds of its attempts that are over."""
+    limit_told: bool = False
+    """Whether it was said that its time limit is near."""
+    profile_wrong: ProfileWrong | None = None
+    """How far its profile is off, if that was noticed."""
 
     @property
     def saves(self) -> bool:
@@ -246,6 +258,37 @@ class FailedDecisions:
     """Engine seconds."""
     last_reason: str = ""
 
+    def add(self, at: float, reason: str) -> None:
+        """One more."""
+        self.count += 1
+        self.last_at = at
+        self.last_reason = reason
+
+
+def troubled(nodes: Mapping[str, Node]) -> set[str]:
+    """Servers on which nothing new can start."""
+    return {name for name, node in nodes.items() if node.trouble}
+
+
+def gpus_on(node: str, attempts: Iterable[Attempt]) -> int:
+    """GPUs of a server that attempts hold."""
+    parts = (part for attempt in attempts for part in attempt.parts if part.node == node)
+    return len({device for part in parts for device in part.devices})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLive:
+    """What administrators set on the live cluster; it counts more than what `rota serve` is started with."""
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    """By name, as in `live_settings`; empty: nothing."""
+    times: int = 0
+    """How often something was changed."""
+    by: str = ""
+    """Who changed something last."""
+    at: float = 0.0
+    """When that was, engine seconds."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Node:
@@ -293,7 +336,8 @@ def job_values(job: Job) -> dict[str, Any]:
     final_phase = None if job.final_phase is None else job.final_phase.value
     waits = {"wait_until": max(job.wait_until, 0.0) if job.wait_until < float("inf") else 0.0}
     attempts = [dataclasses.asdict(record) for record in job.attempts]
-    words = {"phase": job.phase.value, "final_phase": final_phase}
+    wrong = None if job.profile_wrong is None else dataclasses.asdict(job.profile_wrong)
+    words = {"phase": job.phase.value, "final_phase": final_phase, "profile_wrong": wrong}
     return {**plain, **waits, **words, "spec": spec_values(with_hidden_values(job.spec)), "attempts": attempts}
 
 
@@ -304,7 +348,9 @@ def job_from(values: Mapping[str, Any]) -> Job:
     read = {"spec": spec, "phase": JobPhase(values["phase"]), "final_phase": final_phase}
     counted = {"counted_steps": values["saved_step"] if spec.steps else 0}  # of a job that an older version wrote
     attempts = tuple(_attempt_from(record) for record in values.get("attempts", ()))
-    return Job(**{**counted, **values, **read, "attempts": attempts})
+    said = values.get("profile_wrong")
+    wrong = None if said is None else ProfileWrong(**said)
+    return Job(**{**counted, **values, **read, "attempts": attempts, "profile_wrong": wrong})
 
 
 def _attempt_from(values: Mapping[str, Any]) -> AttemptRecord:

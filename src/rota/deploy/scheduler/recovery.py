@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 import zlib
@@ -16,10 +17,10 @@ from rota.core.events import RunStarted
 from rota.core.job_spec import JobSpec, spec_values
 from rota.core.ports import Throughputs
 from rota.core.rules import Rules
-from rota.deploy.events import KINDS, DeployEvent, JobAccepted, from_fields
+from rota.deploy.events import KINDS, DeployEvent, JobAccepted, ServiceStarted, SettingsChanged, from_fields
 from rota.deploy.scheduler.old_journals import lenient_spec, translated
 from rota.deploy.scheduler.registry import Registry
-from rota.deploy.scheduler.snapshots import FORMAT, Saved, SnapshotWriter, read
+from rota.deploy.scheduler.snapshots import FORMAT, Saved, SnapshotWriter, read, settings_in, unpacked
 from rota.engine.live_state import LiveState
 from rota.engine.log import LineReader
 from rota.engine.trigger import Trigger
@@ -29,6 +30,26 @@ log = logging.getLogger(__name__)
 _ANY_SPEC = JobSpec(emulated=True, steps=1)
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RotaError)
 """What reading an event or a snapshot raises that makes no sense."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How events are read: what they do to the state depends on the settings under which they were written."""
+
+    rules: Rules
+    by_need: bool
+    """Whether the mechanism divides CPUs and memory by need."""
+    make_state: Callable[[Cluster], LiveState] = field(compare=False)
+
+
+def rules_of(config: Mapping[str, Any]) -> Rules:
+    """The rules of a configuration in a journal. Raises KeyError, TypeError or ConfigError."""
+    fields = dict(config["rules"])
+    known = {known.name for known in dataclasses.fields(Rules)}
+    return Rules(
+        **{name: value for name, value in fields.items() if name in known and name != "type_order"},
+        type_order=tuple(fields.get("type_order", ())),
+    )
 
 
 @dataclass(kw_only=True)
@@ -45,6 +66,24 @@ class Recovered:
         """The engine started, on these servers."""
         self.state = make_state(cluster)
         self.trigger = Trigger(rules)
+
+    def switch(self, ways: Ways, *, forget_answer: bool) -> None:
+        """Go on under other settings: jobs, accounts and placement stay.
+
+        With `forget_answer` the policy is asked anew: another one may not understand what the last one remembers.
+        """
+        if self.state is None or self.trigger is None:
+            return
+        saved = self.state.saved()
+        state = ways.make_state(self.state.cluster)
+        state.restore({**saved, "allocation": None} if forget_answer else saved)
+        trigger = Trigger(ways.rules)
+        trigger.restore(self.trigger.saved())
+        if forget_answer:
+            trigger.changed = True
+            trigger.asked = False
+        self.state = state
+        self.trigger = trigger
 
 
 class Events(Protocol):
@@ -84,12 +123,21 @@ class Recovery:
     """Reads and writes what a scheduler needs to go on."""
 
     def __init__(
-        self, journal: Events, catalogue: Throughputs, rules: Rules, make_state: Callable[[Cluster], LiveState]
+        self,
+        journal: Events,
+        catalogue: Throughputs,
+        rules: Rules,
+        make_state: Callable[[Cluster], LiveState],
+        ways_of: Callable[[Mapping[str, Any]], Ways] | None = None,
     ) -> None:
+        """`ways_of` says how events are read that were written under a configuration; None: all alike."""
         self._journal = journal
         self._catalogue = catalogue
         self._rules = rules
         self._make_state = make_state
+        self._ways_of = ways_of
+        self._ways: Ways | None = None
+        """In force at the event that was read last; None: as given."""
         self._writer = SnapshotWriter()
 
     def recover(self) -> Recovered:
@@ -125,7 +173,9 @@ class Recovery:
 
     def from_snapshot(self, body: bytes) -> Recovered:
         """The state of a snapshot. Raises one of UNREADABLE, or zlib.error."""
-        saved = read(body, self._make_state, self._rules)
+        document = unpacked(body)
+        self._follow(Recovered(), settings_in(document), forget_answer=False)
+        saved = read(document, self._make_state, self._rules)
         return Recovered(registry=saved.registry, state=saved.state, trigger=saved.trigger, last_at=saved.at)
 
     def save(self, recovered: Recovered, at: float) -> None:
@@ -148,7 +198,33 @@ class Recovery:
         except IllegalTransition as error:  # it was the same then, and the job was given up in the next event
             log.warning("%s was left out: %s", type(event).__name__, error)
             return error
+        if isinstance(event, ServiceStarted | SettingsChanged):
+            self._follow(recovered, event.config, forget_answer=isinstance(event, SettingsChanged))
         return None
+
+    def follow(self, recovered: Recovered, config: Mapping[str, Any]) -> None:
+        """The start of a scheduler with these settings, as they will be read in its `ServiceStarted`."""
+        self._follow(recovered, config, forget_answer=False)
+
+    def _follow(self, recovered: Recovered, config: Mapping[str, Any], *, forget_answer: bool) -> None:
+        ways = self._known_ways(config)
+        if ways is None:
+            return
+        if ways != self._ways or forget_answer:
+            recovered.switch(ways, forget_answer=forget_answer)
+        self._ways = ways
+        self._rules = ways.rules
+        self._make_state = ways.make_state
+
+    def _known_ways(self, config: Mapping[str, Any]) -> Ways | None:
+        """None if nobody knows any more, such as for a mechanism in a file that is gone: then as before."""
+        if self._ways_of is None:
+            return None
+        try:
+            return self._ways_of(config)
+        except UNREADABLE as error:
+            log.warning("%s: settings of earlier events cannot be used: %s", self._journal.path, error)
+            return None
 
     def _engine_event(self, recovered: Recovered, reader: LineReader, fields: dict[str, Any]) -> Any:
         event = reader.read(fields)

@@ -6,6 +6,7 @@ says from moment to moment (steps on the way, signs of life) is in `heartbeats` 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,9 @@ from rota.deploy import events as deploy_events
 from rota.deploy.scheduler import attempt_accounts
 from rota.deploy.scheduler.attempt_accounts import RestartTimes
 from rota.deploy.scheduler.clock import ClockReading
+from rota.deploy.scheduler.learned_speeds import LearnedSpeeds
+from rota.deploy.scheduler.node_events import NODE_HANDLERS
+from rota.deploy.scheduler.queue_index import QueueIndex
 from rota.deploy.scheduler.records import (
     MOST_ATTEMPTS,
     Attempt,
@@ -26,6 +30,7 @@ from rota.deploy.scheduler.records import (
     FailedDecisions,
     Job,
     Node,
+    SetLive,
     places_of,
 )
 
@@ -67,16 +72,27 @@ class Registry:
     clock_sets: int = 0
     """How often the wall clock of the scheduler's machine was set."""
     last_clock_set: deploy_events.ClockSet | None = None
+    first_epoch: int = 1
+    """Numbers of attempts that are started are not below it."""
+    succession: deploy_events.SuccessionChanged | None = None
+    """The term of the scheduler and its standby; None: there was never one."""
+    set_live: SetLive = field(default_factory=SetLive)
+    speeds: LearnedSpeeds = field(default_factory=LearnedSpeeds)
 
     def __post_init__(self) -> None:
         self._apply = self._handlers()
         # Number of the jobs of each tenant that are not over.
         self.live_by_tenant = Counter(job.tenant for job in self.live.values())
+        self.queue = QueueIndex(self.jobs)
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
+            **{kind: functools.partial(handle, self) for kind, handle in NODE_HANDLERS.items()},
             deploy_events.ServiceStarted: self._service_started,
             deploy_events.ClockSet: self._clock_set,
+            deploy_events.SettingsChanged: self._settings_changed,
+            deploy_events.EventsLost: self._events_lost,
+            deploy_events.SuccessionChanged: self._succession_changed,
             deploy_events.JobAccepted: self._accepted,
             deploy_events.CancelAsked: self._cancelled,
             deploy_events.JobGivenUp: self._given_up,
@@ -84,11 +100,6 @@ class Registry:
             deploy_events.JobsArchived: self._archived,
             deploy_events.JobsForgotten: self._forgotten,
             deploy_events.CheckpointsClaimed: self._claimed,
-            deploy_events.NodeJoined: self._joined,
-            deploy_events.NodeLost: self._lost,
-            deploy_events.NodeDrained: self._drained,
-            deploy_events.NodeTroubled: self._troubled,
-            deploy_events.NodeRemoved: self._removed,
             deploy_events.AttemptStarted: self._started,
             deploy_events.AttemptResized: self._resized,
             deploy_events.AttemptStopping: self._stopping,
@@ -97,6 +108,8 @@ class Registry:
             deploy_events.LeasesExtended: self._extended,
             deploy_events.JobCanSave: self._can_save,
             deploy_events.AttemptSaving: self._saving,
+            deploy_events.SpeedMeasured: self._speed_seen,
+            deploy_events.ProfileWrong: self._speed_seen,
             engine_events.JobsSubmitted: self._submitted,
             engine_events.JobsRejected: self._rejected,
             engine_events.JobsDropped: self._rejected,
@@ -123,15 +136,7 @@ class Registry:
         handler = self._apply.get(type(event))
         if handler is not None:
             handler(event)
-
-    def troubled_nodes(self) -> set[str]:
-        """Servers on which nothing new can start."""
-        return {name for name, node in self.nodes.items() if node.trouble}
-
-    def gpus_held(self, name: str) -> int:
-        """GPUs of a server that attempts hold."""
-        parts = (part for _, attempt in self.attempts_on(name) for part in attempt.parts if part.node == name)
-        return len({device for part in parts for device in part.devices})
+        self.queue.take(event)
 
     def attempts_on(self, node: str) -> list[tuple[Job, Attempt]]:
         """Jobs with an attempt that has a part on a node."""
@@ -150,6 +155,7 @@ class Registry:
             by=event.by,
             request=event.request,
             secrets=event.secrets,
+            array=event.array,
         )
         self.jobs[event.job] = job
         self.live[event.job] = job
@@ -160,7 +166,7 @@ class Registry:
         job.note(event)
 
     def _cancelled(self, event: deploy_events.CancelAsked) -> None:
-        self._conclude(event, JobPhase.CANCELLED, f"cancelled by {event.by}")
+        self._conclude(event, JobPhase.CANCELLED, event.reason or f"cancelled by {event.by}")
         if not self.jobs[event.job].admitted:
             self._end(event.job, event.at, JobPhase.CANCELLED)
 
@@ -250,9 +256,7 @@ class Registry:
         self.last_round = event.at
 
     def _decision_failed(self, event: Any) -> None:
-        self.failed_decisions.count += 1
-        self.failed_decisions.last_at = event.at
-        self.failed_decisions.last_reason = event.reason
+        self.failed_decisions.add(event.at, event.reason)
 
     def _progressed(self, event: engine_events.ProgressMade) -> None:
         for number, steps in zip(event.jobs.tolist(), event.steps.tolist(), strict=True):
@@ -302,17 +306,12 @@ class Registry:
             resume_step=event.resume_step,
             rate=event.rate,
             port=event.port,
-            least_turn_until=event.at + self._least_turn(job),
+            least_turn_until=event.at + attempt_accounts.least_turn_s(job, self.config),
             saved_at=event.at,
         )
         self.running[event.job] = job
         record = AttemptRecord(epoch=event.epoch, places=places_of(job.spec, event.parts), started=event.at)
         job.attempts = (*job.attempts[1 - MOST_ATTEMPTS :], record)
-
-    def _least_turn(self, job: Job) -> float:
-        """Engine seconds that a job runs at least before it may be preempted."""
-        wall_s = job.spec.least_turn_s or float(self.config.get("least_turn_s", 0.0))
-        return wall_s * float(self.config.get("time_scale", 1.0))
 
     def _resized(self, event: deploy_events.AttemptResized) -> None:
         attempt = self._attempt(event)
@@ -345,6 +344,9 @@ class Registry:
         if attempt is not None:
             attempt.saving = event.saving
 
+    def _speed_seen(self, event: deploy_events.SpeedMeasured | deploy_events.ProfileWrong) -> None:
+        attempt_accounts.take_speed(self.speeds, self.jobs[event.job], event)
+
     def _attempt_ended(self, event: deploy_events.AttemptEnded) -> None:
         job = self.jobs[event.job]
         attempt = self._attempt(event)
@@ -364,28 +366,7 @@ class Registry:
             if attempt is not None and attempt.epoch == epoch:
                 attempt.lease_until = max(attempt.lease_until, event.until)
 
-    # Nodes
-
-    def _joined(self, event: deploy_events.NodeJoined) -> None:
-        before = self.nodes.get(event.node)
-        if before is not None and before.joined.identity not in ("", event.identity):
-            for _, attempt in self.attempts_on(event.node):
-                attempt.forgotten.add(event.node)
-        self.nodes[event.node] = Node(joined=event, drained=before is not None and before.drained)
-
-    def _lost(self, event: deploy_events.NodeLost) -> None:
-        node = self.nodes[event.node]
-        node.lost = True
-        node.reason = event.reason
-
-    def _troubled(self, event: deploy_events.NodeTroubled) -> None:
-        self.nodes[event.node].trouble = event.trouble
-
-    def _drained(self, event: deploy_events.NodeDrained) -> None:
-        self.nodes[event.node].drained = event.drained
-
-    def _removed(self, event: deploy_events.NodeRemoved) -> None:
-        self.nodes.pop(event.node, None)
+    # The scheduler itself
 
     def _service_started(self, event: deploy_events.ServiceStarted) -> None:
         self.begun = event.begun
@@ -397,3 +378,14 @@ class Registry:
     def _clock_set(self, event: deploy_events.ClockSet) -> None:
         self.clock_sets += 1
         self.last_clock_set = event
+
+    def _settings_changed(self, event: deploy_events.SettingsChanged) -> None:
+        self.config = event.config
+        self.set_live = SetLive(settings=dict(event.live), times=self.set_live.times + 1, by=event.by, at=event.at)
+
+    def _events_lost(self, event: deploy_events.EventsLost) -> None:
+        self.next_job = max(self.next_job, event.next_job)
+        self.first_epoch = max(self.first_epoch, event.first_epoch)
+
+    def _succession_changed(self, event: deploy_events.SuccessionChanged) -> None:
+        self.succession = event

@@ -7,23 +7,29 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from rota.core.cluster import Cluster
-from rota.core.errors import OutputError, RotaError
-from rota.core.job_spec import HIDDEN, JobSpec, with_hidden_values
+from rota.core.errors import ConfigError, OutputError, RotaError
+from rota.core.job_spec import HIDDEN, UNPROFILED, JobSpec, with_hidden_values
+from rota.core.lifecycle import JobPhase
 from rota.deploy.events import Audited, CancelAsked, DeployEvent, JobAccepted, NodeDrained, NodeRemoved, NodeTroubled
+from rota.deploy.scheduler import holding
 from rota.deploy.scheduler.agent_reports import events_of_leaving, events_of_report
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats
 from rota.deploy.scheduler.node_identity import in_use, may_take_over
 from rota.deploy.scheduler.node_offers import OfferedNode, Refused, as_declared, check_amounts, joined
 from rota.deploy.scheduler.node_remarks import address_remark, type_remark
+from rota.deploy.scheduler.predecessors import SCHEDULER, PredecessorCheck
 from rota.deploy.scheduler.records import Job, Node
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.secrets import SecretStore
+from rota.deploy.scheduler.speed_measuring import SpeedMeter
+from rota.deploy.scheduler.speed_names import full_profile, speed_name
+from rota.deploy.scheduler.submission import NumberedJob, numbered_jobs
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.structured_logs import about
 from rota.deploy.tenants import Tenants
@@ -35,6 +41,9 @@ log = logging.getLogger(__name__)
 
 Answer = tuple[list[DeployEvent], Callable[[], Any]]
 
+_MOST_REMARKS = 3
+"""On the jobs of one submission."""
+
 
 class Archive(Protocol):
     """Jobs that left memory."""
@@ -44,6 +53,9 @@ class Archive(Protocol):
 
     def request(self, request: str) -> list[int] | None:
         """Jobs of a submission, by the name that the submitter gave it."""
+
+    def phases(self, numbers: Iterable[int]) -> Mapping[int, JobPhase]:
+        """How those of these jobs ended that are there."""
 
 
 class Requests:
@@ -61,6 +73,7 @@ class Requests:
         secrets: SecretStore | None = None,
         dead_after_s: float = 10.0,
         limits: QueueLimits | None = None,
+        meter: SpeedMeter | None = None,
     ) -> None:
         self._registry = registry
         self._heartbeats = heartbeats
@@ -71,6 +84,8 @@ class Requests:
         self._time_scale = time_scale
         self._secrets = secrets or SecretStore()
         self._dead_after_s = dead_after_s
+        self._predecessors = PredecessorCheck(registry, self.job, archive.phases)
+        self._meter = meter
         self._limits = limits or QueueLimits(registry=registry, limits=TenantLimits(Tenants()), secrets=self._secrets)
 
     # Users
@@ -80,22 +95,48 @@ class Requests:
         known = self._jobs_of_request(request) if request else None
         if known is not None:
             return [], lambda: known
-        self._limits.check(specs)
-        first = self._registry.next_job
-        checked = {first + i: self._checked(spec) for i, spec in enumerate(specs)}
-        kept = self._keep_secrets(checked)
+        jobs = self._numbered(specs)
+        never = self._check_jobs(jobs)
+        numbers = [job.number for job in jobs]
+        kept = self._keep_secrets({job.number: job.spec for job in jobs})
         events: list[DeployEvent] = [
             JobAccepted(
                 at=now,
-                job=number,
-                spec=with_hidden_values(spec),
+                job=job.number,
+                spec=with_hidden_values(job.spec),
                 by=by,
                 request=request,
-                secrets=kept.get(number, ""),
+                secrets=kept.get(job.number, ""),
+                array=job.array,
             )
-            for number, spec in checked.items()
+            for job in jobs
         ]
-        return events, lambda: list(checked)
+        events += [CancelAsked(at=now, job=number, by=SCHEDULER, reason=never[number]) for number in never]
+        return events, lambda: numbers
+
+    def dry_run(self, specs: Sequence[JobSpec]) -> Answer:
+        """Refuse what `submit` would refuse, and accept nothing; the numbers that the jobs would have."""
+        jobs = self._numbered(specs)
+        never = self._check_jobs(jobs)
+        for number, reason in never.items():
+            raise Refused("FAILED_PRECONDITION", f"job {number} would not start, but be {reason}")
+        numbers = [job.number for job in jobs]
+        return [], lambda: numbers
+
+    def _check_jobs(self, jobs: Sequence[NumberedJob]) -> dict[int, str]:
+        """Refused if jobs may not be accepted; those that can never start, and why."""
+        never = self._predecessors.check(jobs)
+        self._limits.check([job.spec for job in jobs])
+        return never
+
+    def _numbered(self, specs: Sequence[JobSpec]) -> list[NumberedJob]:
+        """All jobs of a submission with their numbers, or Refused."""
+        try:
+            return numbered_jobs([self._checked(spec) for spec in specs], self._registry.next_job)
+        except Refused:
+            raise
+        except ConfigError as error:
+            raise Refused("INVALID_ARGUMENT", str(error)) from error
 
     def _keep_secrets(self, specs: Mapping[int, JobSpec]) -> dict[int, str]:
         """Write values of environments down before the jobs are accepted; the names under which they are kept."""
@@ -118,7 +159,7 @@ class Requests:
     def _checked(self, spec: JobSpec) -> JobSpec:
         """The job with the full name of its profile. What can be said without a catalogue, `JobSpec` has checked."""
         try:
-            profile = self._catalogue.named(spec.scheduled_profile)
+            profile = full_profile(self._catalogue, spec)
             self._catalogue.check(profile, spec.gpus)
             if spec.model:
                 DeviceTimes().memory(spec.model, spec.batch / spec.gpus)
@@ -126,13 +167,62 @@ class Requests:
             raise Refused("INVALID_ARGUMENT", f"{spec.label}: {error}") from error
         return replace(spec, profile=profile)
 
-    def cancel(self, numbers: Sequence[int], by: str, tenant: str | None, now: float) -> Answer:
-        """End jobs. `tenant` limits it to jobs of one tenant: others do not exist for it."""
-        jobs = [self.job(number, tenant) for number in numbers]
+    def remarks_on(self, specs: Sequence[JobSpec]) -> list[str]:
+        """What whoever submits these jobs should know about their profiles."""
+        new = sorted({name for spec in specs if (name := self._new_name(spec))})
+        remarks = [
+            f"profile {name!r} is not in catalogue {self._catalogue.name!r}: its speed is learned under that name "
+            f"while the job runs{self._catalogue.hint(name)}"
+            for name in new[:_MOST_REMARKS]
+        ]
+        more = len(new) - len(remarks)
+        return [*remarks, f"... and {more} more names that are not in it"] if more else remarks
+
+    def _new_name(self, spec: JobSpec) -> str:
+        if spec.scheduled_profile == UNPROFILED or not speed_name(spec) or self._catalogue.means(spec.profile):
+            return ""
+        return spec.profile
+
+    def cancel(
+        self, numbers: Sequence[int], by: str, tenant: str | None, now: float, arrays: Sequence[int] = ()
+    ) -> Answer:
+        """End jobs, and all jobs of arrays. `tenant` limits it to jobs of one tenant: others do not exist for it."""
+        jobs = self.jobs_named(numbers, arrays, tenant)
         over = [job.id for job in jobs if job.ending]
         cancelled = [job.id for job in jobs if not job.ending]
         events: list[DeployEvent] = [CancelAsked(at=now, job=number, by=by) for number in dict.fromkeys(cancelled)]
         return events, lambda: (cancelled, over)
+
+    def hold(
+        self,
+        numbers: Sequence[int],
+        arrays: Sequence[int],
+        by: str,
+        tenant: str | None,
+        now: float,
+        *,
+        force: bool = False,
+    ) -> Answer:
+        """Keep jobs from running until they are released. `tenant` limits it as in `cancel`; None: an administrator."""
+        jobs = self.jobs_named(numbers, arrays, tenant)
+        events, answer = holding.hold(jobs, by, now, admin=tenant is None, force=force)
+        return events, lambda: answer
+
+    def release(self, numbers: Sequence[int], arrays: Sequence[int], by: str, tenant: str | None, now: float) -> Answer:
+        """Let jobs that are held start again."""
+        jobs = self.jobs_named(numbers, arrays, tenant)
+        events, answer = holding.release(jobs, by, now, admin=tenant is None)
+        return events, lambda: answer
+
+    def jobs_named(self, numbers: Sequence[int], arrays: Sequence[int], tenant: str | None) -> list[Job]:
+        """Jobs by number, and those in memory of the arrays that jobs belong to, each once."""
+        jobs = [self.job(number, tenant) for number in numbers]
+        for number in arrays:
+            of_array = self.job(number, tenant)
+            if of_array.array < 0:
+                raise Refused("INVALID_ARGUMENT", f"job {number} is not in an array; name it without --array")
+            jobs += self._registry.queue.members(of_array.array)
+        return list({job.id: job for job in jobs}.values())
 
     def job(self, number: int, tenant: str | None) -> Job:
         """A job by number, as far as the caller may see it; one that left memory is read from the journal."""
@@ -232,5 +322,7 @@ class Requests:
         if report.leaving and not node.drained:
             log.warning("node %s leaves: %s", report.node, report.leaving, extra=about(node=report.node))
             events += events_of_leaving(self._registry, report.node, report.leaving, now)
+        if self._meter is not None:
+            events += self._meter.measured(report.node, now)
         events += events_of_report(self._registry, self._heartbeats, report.node, now, self._time_scale)
         return events, lambda: True

@@ -27,13 +27,18 @@ from rota.core.events import (
     JobsSubmitted,
     ProgressMade,
     RoundsRan,
+    SpeedsLearned,
 )
 from rota.core.jobs import Jobs, table
 from rota.core.lifecycle import JobPhase
 from rota.core.ports import Throughputs
+from rota.deploy.events import DeployEvent
 from rota.deploy.scheduler.preemption import preemptible
-from rota.deploy.scheduler.records import Job, Node
+from rota.deploy.scheduler.queue_holds import PARKED, QueueHold, queue_holds
+from rota.deploy.scheduler.records import Job, Node, gpus_on
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.speed_estimates import SpeedEstimates
+from rota.deploy.scheduler.speed_names import belief_of, engine_profile
 from rota.deploy.scheduler.tenant_limits import Hold, TenantLimits
 from rota.deploy.tenants import Tenants
 from rota.engine.live_state import LiveState
@@ -70,7 +75,11 @@ def cluster_now(registry: Registry, declared: Cluster | None, catalogue: Through
 
 
 def _gpus(registry: Registry, name: str, node: Node) -> int:
-    return registry.gpus_held(name) if node.trouble else len(node.joined.devices)
+    return (
+        gpus_on(name, (attempt for _, attempt in registry.attempts_on(name)))
+        if node.trouble
+        else len(node.joined.devices)
+    )
 
 
 def has_servers(registry: Registry) -> bool:
@@ -93,9 +102,10 @@ class RoundReport:
         self._registry = registry
         self._catalogue = catalogue
         self._declared = declared
-        self._round_s = round_s
+        self.round_s = round_s
         self._fit: dict[tuple[str, int], bool] = {}
         self._fit_for: Cluster | None = None
+        self._estimates = SpeedEstimates(registry.speeds, catalogue)
         self.next_return = math.inf
         """Engine second at which the first of the jobs that wait after a failure is to be tried again."""
 
@@ -109,7 +119,7 @@ class RoundReport:
         cluster = cluster_now(self._registry, self._declared, self._catalogue)
         target = state.cluster if cluster is None else cluster
         events: list[Event] = [*self._ran(state, now, since), *self._progress(known, now), *_ended(over, now)]
-        held = self._held_back(cluster, now)
+        held = self.held_back(cluster, now)
         events += self._aside(rest, cluster, held, now)
         if target != state.cluster:
             events.append(ClusterChanged(at=now, cluster=target))
@@ -117,6 +127,7 @@ class RoundReport:
             allowed = [job for job in rest if job.id not in held]
             events += self._back(allowed, target, now)
             events += self._new(allowed, target, now)
+        events += self._speeds(state, now)
         events += self._pins(now)
         later = [job.wait_until for job in rest if job.wait_until > now]
         self.next_return = min(later, default=math.inf)
@@ -136,7 +147,7 @@ class RoundReport:
         ran = RoundsRan(
             at=now,
             start=since,
-            rounds=math.floor(now / self._round_s) - math.floor(since / self._round_s),
+            rounds=math.floor(now / self.round_s) - math.floor(since / self.round_s),
             steps=nothing,
             partner_steps=nothing,
             seconds=seconds,
@@ -159,32 +170,30 @@ class RoundReport:
         steps = np.array([job.saved_step - job.reported_steps for job in news], dtype=np.float64)
         return [ProgressMade(at=now, jobs=_ids(news), steps=steps)]
 
-    def _held_back(self, cluster: Cluster | None, now: float) -> Mapping[int, Hold]:
-        """Jobs that could start and must not, as their tenant has all that it may have."""
+    def held_back(self, cluster: Cluster | None, now: float) -> Mapping[int, Hold | QueueHold]:
+        """Jobs that could start and must not: their owners say so, or their tenant has all that it may have."""
 
-        def ready(job: Job) -> bool:
+        def could_start(job: Job) -> bool:
             return job.wait_until <= now and cluster is not None and self._fits(job, cluster)
 
-        return self._limits.held_back(self._registry, ready)
+        holds = queue_holds(self._registry, could_start)
+        of_tenants = self._limits.held_back(self._registry, lambda job: job.id not in holds and could_start(job))
+        return {**of_tenants, **holds}
 
-    def _aside(self, jobs: list[Job], cluster: Cluster | None, held: Mapping[int, Hold], now: float) -> list[Event]:
+    def _aside(
+        self, jobs: list[Job], cluster: Cluster | None, held: Mapping[int, Hold | QueueHold], now: float
+    ) -> list[Event]:
         """Jobs that wait for something no policy should know about."""
         inside = [job for job in jobs if job.admitted and not job.parked]
         stuck = [job for job in inside if cluster is None or not self._fits(job, cluster)]
         ids = {job.id for job in stuck}
         paused = [job for job in inside if job.wait_until > now and job.id not in ids]
         ids |= {job.id for job in paused}
-        beyond = [job for job in inside if job.id in held and job.id not in ids]
-        groups = (
-            (stuck, "no server that is up could hold it"),
-            (paused, "it waits after a failure"),
-            (beyond, "its tenant has all that it may have"),
-        )
-        events: list[Event] = []
-        for group, reason in groups:
-            if group:
-                events.append(JobsParked(at=now, jobs=_ids(group), reason=reason))
-        return events
+        groups = {"no server that is up could hold it": stuck, "it waits after a failure": paused}
+        for job in inside:
+            if job.id in held and job.id not in ids:
+                groups.setdefault(_why_parked(held[job.id]), []).append(job)
+        return [JobsParked(at=now, jobs=_ids(group), reason=reason) for reason, group in groups.items() if group]
 
     def _back(self, jobs: list[Job], cluster: Cluster, now: float) -> list[Event]:
         ready = [job for job in jobs if job.parked and job.wait_until <= now and self._fits(job, cluster)]
@@ -213,15 +222,44 @@ class RoundReport:
         }
         return [JobsPinned(at=now, jobs=_ids(jobs), pinned=pin) for pin, jobs in groups.items() if jobs]
 
+    def _speeds(self, state: LiveState, now: float) -> list[Event]:
+        """What was found out about the speeds of jobs, and the engine does not know yet."""
+        rows: list[tuple[str, str, int, str, float]] = []
+        for tenant, profile, gpus in self._registry.speeds.kinds(None):
+            rates = self._estimates.news(state.classes, profile, tenant, gpus)
+            rows += [(profile, tenant, gpus, gpu_type, rate) for gpu_type, rate in sorted(rates.items())]
+        if not rows:
+            return []
+        profiles, beliefs, counts, types, rates_of_rows = zip(*rows, strict=True)
+        learned = SpeedsLearned(
+            at=now,
+            profiles=profiles,
+            beliefs=beliefs,
+            gpus=np.array(counts, dtype=np.int64),
+            types=types,
+            rates=np.array(rates_of_rows, dtype=np.float64),
+        )
+        return [learned]
+
+    def wrong_profiles(self, state: LiveState, now: float) -> list[DeployEvent]:
+        """Jobs that run and turned out to be faster or slower than their profile says, each told once."""
+        untold = (job for job in self._registry.running.values() if job.profile_wrong is None)
+        events = [self._estimates.wrong_profile(job, state.classes, now) for job in untold]
+        return [event for event in events if event is not None]
+
     def _fits(self, job: Job, cluster: Cluster) -> bool:
         if cluster is not self._fit_for:
             if cluster != self._fit_for:
                 self._fit = {}
             self._fit_for = cluster
-        key = (job.spec.scheduled_profile, job.spec.gpus)
+        key = (engine_profile(job.spec), job.spec.gpus)
         if key not in self._fit:
             self._fit[key] = can_run(self._catalogue, *key, cluster)
         return self._fit[key]
+
+
+def _why_parked(hold: Hold | QueueHold) -> str:
+    return PARKED[hold] if isinstance(hold, QueueHold) else "its tenant has all that it may have"
 
 
 def can_run(catalogue: Throughputs, profile: str, gpus: int, cluster: Cluster) -> bool:
@@ -251,6 +289,11 @@ def _ended(over: list[Job], now: float) -> list[Event]:
     return events
 
 
+def table_of(job: Job) -> Jobs:
+    """One job as the engine hears of it."""
+    return _table([job])
+
+
 def _ids(jobs: list[Job]) -> IntArray:
     return np.array(sorted(job.id for job in jobs), dtype=np.int64)
 
@@ -258,7 +301,8 @@ def _ids(jobs: list[Job]) -> IntArray:
 def _table(jobs: list[Job]) -> Jobs:
     deadlines = [job.spec.deadline_s for job in jobs]
     return table(
-        profile_names=[job.spec.scheduled_profile for job in jobs],
+        profile_names=[engine_profile(job.spec) for job in jobs],
+        beliefs=[belief_of(job.spec) for job in jobs],
         gpus=[job.spec.gpus for job in jobs],
         total_steps=[float(job.spec.expected_steps) for job in jobs],
         submitted=[job.submitted for job in jobs],

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import functools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
-from rota.assembly import make_rules, make_throughputs
+from rota.assembly import make_throughputs
 from rota.core.cluster import Cluster, cluster_fields
-from rota.core.errors import ConfigError, RotaError
+from rota.core.errors import RotaError
 from rota.core.events import Event, RunEnded, RunStarted
 from rota.core.ports import EveryEvent
-from rota.deploy.deciding import TimeLimitedPolicy, deployed_policy
-from rota.deploy.events import CheckpointsClaimed
+from rota.core.rules import Rules
+from rota.deploy.deciding import TimeLimitedPolicy
+from rota.deploy.events import SettingsChanged
+from rota.deploy.scheduler import lost_events
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
-from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, StateFile, claim
+from rota.deploy.scheduler.checkpoint_claim import claim_to_record, claimed_folder
+from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, jobs_in_memory
 from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
 from rota.deploy.scheduler.checkpoint_usage import CheckpointUsage
 from rota.deploy.scheduler.clock import WallClock
@@ -32,69 +34,67 @@ from rota.deploy.scheduler.housekeeping import Housekeeping
 from rota.deploy.scheduler.inbox import Inbox, Work
 from rota.deploy.scheduler.journal import Journal
 from rota.deploy.scheduler.leases import LeaseKeeper
+from rota.deploy.scheduler.live_settings import (
+    CHANGED_MEANWHILE,
+    Deciders,
+    deciders_at_start,
+    make_deciders,
+    ways_of,
+)
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import NodeOrders, OrderBoard
 from rota.deploy.scheduler.reasons import Reasons, cluster_as_it_is
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.recovery import Recovered, Recovery
 from rota.deploy.scheduler.registry import Registry
-from rota.deploy.scheduler.requests import Requests
+from rota.deploy.scheduler.requests import Answer, Refused, Requests
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now
 from rota.deploy.scheduler.secrets import SecretStore, secrets_file
+from rota.deploy.scheduler.speed_estimates import SpeedEstimates
+from rota.deploy.scheduler.speed_measuring import SpeedMeter
 from rota.deploy.scheduler.stage_times import Stage, StageTimes, TimedEventLog, TimedMechanism, TimedPolicy
-from rota.deploy.scheduler.starting import events_of_start
+from rota.deploy.scheduler.starting import first_events
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
-from rota.deploy.scheduler.world import DeploymentWorld
+from rota.deploy.scheduler.world import Decision, DeploymentWorld
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
-from rota.mechanisms.registry import build
 
 log = logging.getLogger(__name__)
 
 
-_CHECKPOINTS_LOOKED_FOR = 1000
 _MOST_DAMAGE = 20
 """Damaged rows of the state file that are named in the log."""
 _LOOK_S = 60.0
 """Wall seconds that the owner may take to answer."""
 
 
-def _jobs_in_memory(registry: Registry) -> JobsOfFolder:
-    over = {number: job.ended for number, job in registry.ended.items() if job.attempt is None}
-    return JobsOfFolder(
-        next_job=registry.next_job,
-        own_from=registry.own_checkpoints_from,
-        not_over=frozenset(registry.jobs.keys() - over.keys()),
-        ended=over,
-    )
-
-
 class Scheduler:
     """One deployment. `start` runs the loop in a thread, the owner; other threads `post` to it and read `published`."""
 
     def __init__(self, options: Options) -> None:
-        self.options = options
-        self.rules = make_rules(options.rules, options.round_s, options.rule_settings)
-        self.mechanism_name = options.mechanism or self.rules.mechanism
-        if self.mechanism_name == "ideal":
-            raise ConfigError("the mechanism 'ideal' gives jobs fractions of a round; it can only be simulated")
+        self.deciders = make_deciders(options)
+        """What decides: of the command line, and what was set on the live cluster."""
         self._catalogue: OpenCatalogue = opened(make_throughputs(options.profiles))
-        self._policy = self._make_policy()
-        self._mechanism = build(
-            self.mechanism_name, self.rules, options.seed, dict(options.mechanism_settings), watched=True
-        )
-        self.journal = Journal(options.state)
+        self.journal = Journal(options.state, checked=options.state_checked)
         try:
             self._secrets = SecretStore(secrets_file(options.state))
-            self._recovery = Recovery(self.journal, self._catalogue, self.rules, self._make_state)
+            self._recovery = Recovery(
+                self.journal,
+                self._catalogue,
+                self.rules,
+                self._make_state,
+                functools.partial(ways_of, catalogue=self._catalogue),
+            )
             self._recovered: Recovered = self._recover()
+            self._follow_live_settings(options)
         except BaseException:
             self.journal.close()
             raise
-        self._limits = TenantLimits(options.tenants, lambda: self._usage.by_tenant() if self._usage else {})
+        self._limits = TenantLimits(self.options.tenants, lambda: self._usage.by_tenant() if self._usage else {})
+        options = self.options
         self._put_together(self._recovered.registry)
         try:
-            self._claimed = self._claim_checkpoints()
+            self._claimed = claimed_folder(self.options, self.journal, self.registry)
         except BaseException:
             self.journal.close()
             raise
@@ -107,22 +107,70 @@ class Scheduler:
         """What the state file says. What is damaged of it and not needed is named."""
         recovered = self._recovery.recover()
         path = self.journal.path
-        damage = self.journal.damage(self.journal.last)
+        damage = [] if self.deciders.options.state_checked else self.journal.damage(self.journal.last)
         for what in damage[:_MOST_DAMAGE]:
             log.error("%s: %s is damaged and left out; `rota journal repair %s` removes it", path, what, path)
         if len(damage) > _MOST_DAMAGE:
             log.error("%s: ... and %d more; see `rota journal check %s`", path, len(damage) - _MOST_DAMAGE, path)
         return recovered
 
-    def _make_policy(self) -> TimeLimitedPolicy:
-        options = self.options
-        weights = options.tenants.weights() if options.fair_by == "tenant" else None
-        policy = deployed_policy(options.policy, options.policy_settings, options.seed, self.rules, weights=weights)
-        wall_round_s = self.rules.round_s / options.time_scale
-        return TimeLimitedPolicy(policy, options.solve_budget_s or max(0.05, min(wall_round_s / 4, 5.0)))
+    # What decides
+
+    def _follow_live_settings(self, options: Options) -> None:
+        """What was set on the live cluster counts more than the command line, unless that is told to discard it."""
+        live = self._recovered.registry.set_live.settings
+        if live and not options.discard_live_settings:
+            self.deciders = deciders_at_start(options, live)
+        self._recovery.follow(self._recovered, self.deciders.described())
+
+    @property
+    def options(self) -> Options:
+        """The settings in force: of the command line, and what was set on the live cluster."""
+        return self.deciders.options
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in force."""
+        return self.deciders.rules
+
+    @property
+    def mechanism_name(self) -> str:
+        """The mechanism in force."""
+        return self.deciders.mechanism_name
+
+    @property
+    def _policy(self) -> TimeLimitedPolicy:
+        return self.deciders.policy
 
     def _make_state(self, cluster: Cluster) -> LiveState:
-        return LiveState(cluster, self._catalogue, self.rules, by_need=self._mechanism.by_need)
+        by_need = self.deciders.mechanism.by_need
+        return LiveState(cluster, self._catalogue, self.rules, by_need=by_need)
+
+    def change_settings(self, deciders: Deciders, live: Mapping[str, Any], version: int, by: str, now: float) -> Answer:
+        """Let others decide from the next decision on. Called by the owner.
+
+        Refused if settings were changed after `version`, about which the caller has thought.
+        """
+        registry = self.registry
+        if registry.set_live.times != version:
+            raise Refused("FAILED_PRECONDITION", CHANGED_MEANWHILE)
+        config = deciders.described()
+        recovered = dataclasses.replace(self._recovered)
+        recovered.switch(ways_of(config, self._catalogue), forget_answer=True)
+        event = SettingsChanged(at=now, by=by, live=live, config=config)
+        return [event], lambda: self._decide_by(deciders, recovered)
+
+    def _decide_by(self, deciders: Deciders, recovered: Recovered) -> None:
+        """Once it is committed, and before anything else is decided."""
+        before = self.deciders
+        self.deciders = deciders
+        self._recovered.state = recovered.state
+        self._recovered.trigger = recovered.trigger
+        self._limits.tenants = deciders.options.tenants
+        self._leases.round_s = deciders.rules.round_s
+        self._loop.interrupted = True
+        before.policy.close()
+        log.warning("settings changed: policy %s, mechanism %s", deciders.options.policy, deciders.mechanism_name)
 
     def _put_together(self, registry: Registry) -> None:
         options = self.options
@@ -132,6 +180,7 @@ class Scheduler:
         generation = registry.generation + 1
         self.archive = JobArchive(self.journal.path)
         self.heartbeats = Heartbeats(options.timing.heartbeat_s)
+        meter = SpeedMeter(registry, self.heartbeats, options.timing.heartbeat_s, options.time_scale)
         self.requests = Requests(
             registry=registry,
             heartbeats=self.heartbeats,
@@ -142,12 +191,14 @@ class Scheduler:
             secrets=self._secrets,
             dead_after_s=options.timing.dead_after_s,
             limits=QueueLimits(registry=registry, limits=self._limits, secrets=self._secrets),
+            meter=meter,
         )
         gang_stops = GangStops(generation)
         self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
         self._stage_times = StageTimes()
         self._recorder = Recorder(registry, self.heartbeats, TimedEventLog(self.journal, self._stage_times))
         self._inbox = Inbox()
+        self._leases = LeaseKeeper(self.clock, options.timing, round_s)
         self._loop = ControlLoop(
             options=options,
             clock=self.clock,
@@ -157,7 +208,7 @@ class Scheduler:
             recorder=self._recorder,
             gang_stops=gang_stops,
             board=self.board,
-            leases=LeaseKeeper(self.clock, options.timing, round_s),
+            leases=self._leases,
             secrets=self._secrets,
         )
         self._housekeeping = Housekeeping(
@@ -172,36 +223,22 @@ class Scheduler:
         self._loop.housekeeping = self._housekeeping.step
         report = RoundReport(registry, self._catalogue, options.cluster, round_s, self._limits)
         self._world = DeploymentWorld(
-            clock=self.clock, registry=registry, loop=self._loop, round_report=report, rules=self.rules
+            clock=self.clock,
+            registry=registry,
+            loop=self._loop,
+            round_report=report,
+            rules=self.rules,
+            take_solve_s=self._take_solve_s,
+            meter=meter,
         )
         self._world.stage_times = self._stage_times
+        self.speeds = SpeedEstimates(registry.speeds, self._catalogue)
+
+    def _take_solve_s(self) -> float:
+        """Wall seconds of the policy in force; another one may be by the next round."""
+        return self._policy.take_solve_s()
 
     # Checkpoints
-
-    def _claim_checkpoints(self) -> Claim | None:
-        if not self.options.checkpoints:
-            return None
-        registry = self.registry
-        saved = (job.checkpoint for job in registry.jobs.values() if job.checkpoint)
-        state = StateFile(
-            id=self.journal.id,
-            path=self.journal.path.absolute(),
-            next_job=registry.next_job,
-            checkpoints=frozenset(itertools.islice(saved, _CHECKPOINTS_LOOKED_FOR)),
-        )
-        return claim(Path(self.options.checkpoints), state, take_over=self.options.claim_checkpoints)
-
-    def _record_claim(self, claimed: Claim) -> None:
-        registry = self.registry
-        known = (registry.checkpoints, registry.own_checkpoints_from)
-        if known != (str(claimed.folder), claimed.own_from) or claimed.next_job > registry.next_job:
-            event = CheckpointsClaimed(
-                at=self.clock.now(),
-                folder=str(claimed.folder),
-                own_from=claimed.own_from,
-                next_job=claimed.next_job,
-            )
-            self._recorder.record(event)
 
     def _make_removal(self, claimed: Claim | None) -> CheckpointRemoval | None:
         if claimed is None:
@@ -218,7 +255,7 @@ class Scheduler:
     def _jobs_of_folder(self) -> JobsOfFolder | None:
         if time.monotonic() < self._housekeeping.removes_from or not self.alive():
             return None
-        memory: JobsOfFolder = self.look("checkpoints", _jobs_in_memory).result(_LOOK_S)
+        memory: JobsOfFolder = self.look("checkpoints", jobs_in_memory).result(_LOOK_S)
         return dataclasses.replace(memory, ended={**self.archive.ends(), **memory.ended})
 
     def tenants_of(self, numbers: Iterable[int]) -> Mapping[int, str]:
@@ -235,10 +272,15 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to serve."""
-        self._recorder.apply(events_of_start(self.registry, self.clock, self.options.described(self.rules)))
+        events = first_events(self.registry, self.clock, self.options, self.deciders.described())
+        self._recorder.apply(events)
+        if isinstance(events[-1], SettingsChanged):
+            self._recovered.switch(ways_of(events[-1].config, self._catalogue), forget_answer=True)
         self._recorder.commit()
-        if self._claimed is not None:
-            self._record_claim(self._claimed)
+        lost_events.forget(self.journal.path)
+        claim = None if self._claimed is None else claim_to_record(self.registry, self._claimed, self.clock.now())
+        if claim is not None:
+            self._recorder.record(claim)
         self.board.publish()
         self._thread.start()
         for thread in (self._removal, self._usage):
@@ -255,6 +297,12 @@ class Scheduler:
             self._thread.join(timeout_s)
         self.journal.close()
         self._secrets.close()
+
+    def give_way(self, why: str) -> None:
+        """End, because another scheduler is in charge or may be. For any thread."""
+        if self.failure is None:
+            self.failure = RotaError(f"this scheduler gives way: {why}")
+        self._loop.stop()
 
     def alive(self) -> bool:
         """Whether the loop runs."""
@@ -305,11 +353,18 @@ class Scheduler:
         """Wall seconds that the last round took to be decided."""
         return self._world.decided_s
 
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """How long the last ones took, the newest last. Called by the owner."""
+        return self._world.decisions
+
     # The owner
 
     def _run(self) -> None:
         try:
-            self._run_engine()
+            while not self._loop.stopped:
+                self._loop.interrupted = False
+                self._run_engine()
         except RotaError as error:  # the service says it in one message when it ends
             self.failure = error
         except BaseException as error:  # whatever it is: the service must know and end
@@ -327,17 +382,18 @@ class Scheduler:
             cluster = cluster_now(self.registry, self.options.cluster, self._catalogue)
             if self._loop.stopped or cluster is None:
                 return
+            self._loop.interrupted = False  # if settings were changed meanwhile, those are in force by now
             self._recorder.commit_engine_event(RunStarted(at=world.now(), config=self._config(cluster)))
             recovered.begin(cluster, self._make_state, self.rules)
         state = recovered.state
         trigger = recovered.trigger
         assert state is not None  # it is there from the first server on
         assert trigger is not None  # it comes with the state
-        world.attach(state)
+        world.attach(state, self.rules)
         engine = Engine(
             state=state,
             policy=TimedPolicy(self._policy, self._stage_times),
-            mechanism=TimedMechanism(self._mechanism, self._stage_times),
+            mechanism=TimedMechanism(self.deciders.mechanism, self._stage_times),
             clock=world,
             executor=world,
             observers=[EveryEvent(self._recorder.apply_engine_event)],
@@ -345,7 +401,7 @@ class Scheduler:
             journal=EveryEvent(self._before),
             tolerant=True,
         )
-        engine.run(lambda: self._loop.stopped)
+        engine.run(lambda: self._loop.stopped or self._loop.interrupted)
 
     def _config(self, cluster: Cluster) -> dict[str, Any]:
         return {**self.options.described(self.rules), "cluster": cluster_fields(cluster)}

@@ -81,11 +81,22 @@ class SnapshotWriter:
         return text
 
 
-def read(body: bytes, make_state: MakeState, rules: Rules) -> Saved:
-    """The state of a document. Raises KeyError, TypeError, ValueError or zlib.error if it is none."""
-    document = json.loads(zlib.decompress(body))
+def unpacked(body: bytes) -> dict[str, Any]:
+    """The document as plain values. Raises KeyError, TypeError, ValueError or zlib.error if it is none."""
+    document: dict[str, Any] = json.loads(zlib.decompress(body))
     if document["format"] != FORMAT:
         raise ValueError(f"it has format {document['format']}; this version reads format {FORMAT}")
+    return document
+
+
+def settings_in(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings of the scheduler that wrote a document."""
+    config: Mapping[str, Any] = document["rest"]["registry"]["config"]
+    return config
+
+
+def read(document: Mapping[str, Any], make_state: MakeState, rules: Rules) -> Saved:
+    """The state of a document. Raises KeyError, TypeError or ValueError if it is none."""
     rest = document["rest"]
     state = None
     trigger = None
@@ -99,9 +110,8 @@ def read(body: bytes, make_state: MakeState, rules: Rules) -> Saved:
 
 
 def config_of(body: bytes) -> Mapping[str, Any]:
-    """The settings of the scheduler that wrote a document. Raises as `read` does."""
-    config: Mapping[str, Any] = json.loads(zlib.decompress(body))["rest"]["registry"]["config"]
-    return config
+    """The settings of the scheduler that wrote a packed document. Raises as `unpacked` does."""
+    return settings_in(unpacked(body))
 
 
 def _text(values: Any) -> str:

@@ -1,19 +1,36 @@
 """What a scheduler writes down before it says anything to anybody: that it started, when, and what that means.
 
-Pure: the registry and the clock are read, not changed.
+The registry, the clock and the mark of lost events are read, not changed.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from rota.deploy.events import ClockSet, DeployEvent, LeasesExtended, ServiceStarted
+from rota.deploy.events import ClockSet, DeployEvent, LeasesExtended, ServiceStarted, SettingsChanged, SuccessionChanged
+from rota.deploy.scheduler import lost_events
 from rota.deploy.scheduler.clock import WallClock
+from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.registry import Registry
 
 log = logging.getLogger(__name__)
+
+
+def first_events(
+    registry: Registry, clock: WallClock, options: Options, config: Mapping[str, Any]
+) -> list[DeployEvent]:
+    """All that a start writes down; the last one is `SettingsChanged` if what was set live is discarded."""
+    events = events_of_start(registry, clock, config)
+    now = clock.now()
+    events += events_of_succession(registry, options.term, now)
+    lost = lost_events.event_of_loss(Path(options.state), registry, now)
+    events += [] if lost is None else [lost]
+    if registry.set_live.settings and options.discard_live_settings:
+        events.append(SettingsChanged(at=now, by="rota serve", live={}, config=config))
+    return events
 
 
 def events_of_start(registry: Registry, clock: WallClock, config: Mapping[str, Any]) -> list[DeployEvent]:
@@ -55,3 +72,9 @@ def _leases_that_may_hold(registry: Registry, clock: WallClock, at: float) -> Le
     )
     until = max(attempt.lease_until for attempt in attempts.values()) + clock.unsure_s
     return LeasesExtended(at=at, until=until, attempts=tuple(attempts))
+
+
+def events_of_succession(registry: Registry, term: int, at: float) -> list[DeployEvent]:
+    """A scheduler that takes over begins a term; whoever was in charge before may stand by later."""
+    known = 0 if registry.succession is None else registry.succession.term
+    return [SuccessionChanged(at=at, term=term, standby="")] if term > known else []

@@ -34,11 +34,12 @@ class Hold(str, Enum):
     CHECKPOINTS = "checkpoint-limit"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TenantLimits:
     """What the operator allows, and what tenants have beside their jobs."""
 
     tenants: Tenants
+    """Set again by the owner when an operator changes them on a live cluster."""
     checkpoint_bytes: Callable[[], Mapping[str, int]] = dict
     """Bytes of checkpoints by tenant, as far as they were counted."""
 

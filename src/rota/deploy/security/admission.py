@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from rota.deploy.security.audit import RefusalReason
 from rota.deploy.security.identity import Denied, Identity
 from rota.deploy.security.subjects import Role
-from rota.deploy.tenants import Tenants, TenantSettings
+from rota.deploy.tenants import TenantSettings, TenantTable
 
 RETRY_AFTER = "rota-retry-after-s"
 """Metadata of a refusal: the number of seconds after which the caller should try again."""
@@ -51,7 +51,9 @@ class TooMany(Denied):
 class Admission:
     """Counts what callers do. Used by the event loop of the server."""
 
-    def __init__(self, tenants: Tenants, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, tenants: TenantTable, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._tenants = tenants
         self._monotonic = monotonic
         self._buckets: dict[_Key, _Bucket] = {}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,9 @@ from rota.deploy.security.places import config_folder
 from rota.deploy.security.subjects import Role, check_name
 from rota.deploy.security.tokens import looks_like_a_token
 from rota.deploy.security.transport import open_channel
-from rota.deploy.stopping import STOPPING
+from rota.deploy.stopping import NOT_IN_CHARGE, STOPPING
 
+_MOST_SCHEDULERS = 5
 _KEYS = {"scheduler", "certs", "token_file"}
 
 
@@ -46,6 +47,12 @@ class ClientSettings:
     token: str | None = field(default=None, repr=False)
     insecure: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    """Addresses of schedulers that may be in charge instead: standbys."""
+
+    def each(self) -> list[ClientSettings]:
+        """The settings for each address by itself."""
+        return [replace(self, address=one, others=()) for one in (self.address, *self.others)]
 
     def describe(self) -> str:
         """For messages: the parts and where they come from; never the token."""
@@ -103,9 +110,9 @@ def find_settings(
             f"or write scheduler = ... in {user_file}; `rota up` starts one on this machine, which "
             "is then found from its folder"
         )
+    scheduler, *others = _addresses(scheduler, sources["scheduler"], only_loopback=insecure)
     if insecure:
-        require_loopback(scheduler, f"connecting (address from {sources['scheduler']}) to")
-        return ClientSettings(scheduler, insecure=True, sources=sources)
+        return ClientSettings(scheduler, insecure=True, sources=sources, others=tuple(others))
     certs_folder = first("certs", certs, "ROTA_CERTS")
     if certs_folder is None:
         certs_folder = _default_certs(user_file)
@@ -113,8 +120,25 @@ def find_settings(
     bundle = load_bundle(Path(certs_folder).expanduser(), role, name)
     token = _token(first("token_file", token_file, "ROTA_TOKEN_FILE"), token_file, environ, sources)
     return ClientSettings(
-        scheduler, bundle, token if role is Role.CLIENT else None, sources=sources
+        scheduler,
+        bundle,
+        token if role is Role.CLIENT else None,
+        sources=sources,
+        others=tuple(others),
     )
+
+
+def _addresses(text: str, source: str, *, only_loopback: bool) -> list[str]:
+    """One address, or several with commas between them. Raises ConfigError."""
+    found = [part.strip() for part in text.split(",")]
+    if not all(found) or len(found) > _MOST_SCHEDULERS or len(set(found)) < len(found):
+        raise ConfigError(
+            f"{text!r} from {source} is no list of schedulers; give HOST:PORT, or up to "
+            f"{_MOST_SCHEDULERS} different ones with commas between them"
+        )
+    for address in found if only_loopback else ():
+        require_loopback(address, f"connecting (address from {source}) to")
+    return found
 
 
 def _default_certs(user_file: Path) -> str:
@@ -163,7 +187,9 @@ def explained(settings: ClientSettings) -> Iterator[None]:
     except grpc.RpcError as error:
         code = error.code() if hasattr(error, "code") else None
         details = error.details() if hasattr(error, "details") else ""
-        if code is grpc.StatusCode.UNAVAILABLE and (details or "").startswith(STOPPING):
+        if code is grpc.StatusCode.UNAVAILABLE and (details or "").startswith(
+            (STOPPING, NOT_IN_CHARGE)
+        ):
             raise ConfigError(f"{details} ({settings.describe()})") from error
         if code is grpc.StatusCode.UNAVAILABLE:
             why = diagnose(settings.address, settings.bundle)

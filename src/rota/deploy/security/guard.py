@@ -70,8 +70,12 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         insecure: bool = False,
         check: Callable[[Any], None] = lambda _: None,
         admission: Admission | None = None,
+        uncounted: frozenset[str] = frozenset(),
     ) -> None:
-        """`check` looks at every decoded request and raises ConfigError if it is out of bounds."""
+        """`check` looks at every decoded request and raises ConfigError if it is out of bounds.
+
+        Calls to `uncounted` methods do not count as requests of a tenant.
+        """
         unknown = sorted(
             {who for allowed in rules.values() for who in allowed}
             - {AGENT, JOIN, CLIENT, USER, ADMIN}
@@ -84,6 +88,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self._insecure = insecure
         self._check_bounds = check
         self._admission = admission or Admission(Tenants())
+        self._uncounted = uncounted
         self.audit = audit or Audit()
         self._guarded: dict[str, tuple[Any, Any]] = {}
 
@@ -126,9 +131,10 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     def _enter(self, request: Any, context: Any, method: str) -> Identity:
         """Who calls, if they may, now. Raises Denied."""
         identity = self.check(context, method)
-        self._admission.request(identity)
-        if isinstance(request, bytes):
-            self._admission.charge(identity, len(request))
+        if method not in self._uncounted:
+            self._admission.request(identity)
+            if isinstance(request, bytes):
+                self._admission.charge(identity, len(request))
         set_current(identity)
         return identity
 

@@ -13,19 +13,25 @@ from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import JobPhase
 from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.archive import JobFilter
+from rota.deploy.scheduler.inbox import Work
 from rota.deploy.scheduler.reasons import Explanation
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Answer, Refused
 from rota.deploy.scheduler.secrets import without_values
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.scheduler.speed_estimates import finding
 from rota.deploy.security.subjects import check_name
 from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
 from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
-from rota.deploy.server.messages import job_counts, job_message, node_message, status_message
+from rota.deploy.server.messages import attempt_message, job_counts, job_message, node_message, status_message
 from rota.deploy.server.questions import QuestionDesk
+from rota.deploy.server.replication import Replication
+from rota.deploy.server.settings import SettingsDesk
+from rota.deploy.server.speed_messages import speeds_message
+from rota.deploy.stopping import STOPPING
 from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
@@ -39,10 +45,24 @@ _PHASES = {phase.value: phase for phase in JobPhase}
 class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     """For users."""
 
-    def __init__(self, scheduler: Scheduler, identify: Identify, logs: LogService, questions: Questions) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        identify: Identify,
+        logs: LogService,
+        questions: Questions,
+        replication: Replication,
+    ) -> None:
         super().__init__(scheduler, identify)
+        self._replication = replication
         self._logs = logs
         self._desk = QuestionDesk(scheduler, questions)
+        self._settings = SettingsDesk(scheduler, self._desk)
+
+    async def _do(self, what: str, work: Work) -> Any:
+        """Let the owner do it; Refused if it cannot be done, or if another scheduler may be in charge."""
+        self._replication.check_in_charge()
+        return await super()._do(what, work)
 
     def _visible_tenant(self, context: Any) -> str | None:
         """The tenant whose jobs the caller may see; None for all."""
@@ -61,8 +81,11 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
+        if request.dry_run:
+            return pb.SubmitReply(jobs=await self._do(what, lambda _: requests.dry_run(specs)))
         jobs = await self._do(what, lambda now: requests.submit(specs, caller.name, key, now))
-        return pb.SubmitReply(jobs=jobs)
+        remarks = await self._look(what, lambda _: requests.remarks_on(specs))
+        return pb.SubmitReply(jobs=jobs, remarks=remarks)
 
     @answered
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.JobList:
@@ -80,7 +103,9 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
 
         def in_memory(registry: Registry) -> tuple[dict[int, pb.JobInfo], int]:
             reasons = self._scheduler.reasons()
-            taken = (job.id for job in registry.jobs.values() if wanted.takes(job, reasons.phase))
+            named = [registry.jobs[number] for number in wanted.jobs if number in registry.jobs]
+            looked_at = named if wanted.jobs else registry.jobs.values()
+            taken = (job.id for job in looked_at if wanted.takes(job, reasons.phase))
             numbers = sorted(taken, reverse=True)
             newest = [registry.jobs[number] for number in numbers[:limit]]
             return {job.id: self._message(job, reasons.explain(job)) for job in newest}, len(numbers)
@@ -105,7 +130,14 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         """One job."""
 
         def question(job: Job) -> pb.JobInfo:
-            return self._message(job, self._scheduler.reasons().explain(job))
+            whole = self._message(job, self._scheduler.reasons().explain(job))
+            clock = self._scheduler.clock
+            if job.attempt is not None:
+                used = self._scheduler.heartbeats.live_use((job.id, job.epoch))
+                whole.cpu_used_s = used.cpu_s
+                whole.memory_used_gb = used.memory_gb
+            whole.attempts.extend(attempt_message(record, clock, job.epoch) for record in job.attempts)
+            return whole
 
         message: pb.JobInfo = await self._of_job(request.job, context, question)
         return message
@@ -127,7 +159,9 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         key = (job.id, job.epoch)
         live_step = 0 if job.over else heartbeats.live_step(key)
         live_spent = None if job.attempt is None else heartbeats.live_spent(key)
-        return job_message(job, self._scheduler.clock, explanation, live_step, live_spent)
+        in_memory = job.id in self._scheduler.registry.jobs
+        remark = self._scheduler.speeds.remark(job) if in_memory else finding(job)
+        return job_message(job, self._scheduler.clock, explanation, live_step, live_spent, remark)
 
     @answered
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:
@@ -135,10 +169,26 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         caller = self.identify(context)
         tenant = self._visible_tenant(context)
         numbers = list(request.jobs)
+        arrays = list(request.arrays)
         requests = self._scheduler.requests
-        what = f"Cancel of {numbers} by {caller.name}"
-        cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now))
+        what = f"Cancel of {numbers or arrays} by {caller.name}"
+        cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now, arrays))
         return pb.CancelReply(cancelled=cancelled, over=over)
+
+    @answered
+    async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldReply:
+        """Keep jobs from running, or release them."""
+        caller = self.identify(context)
+        tenant = self._visible_tenant(context)
+        named = (list(request.jobs), list(request.arrays), caller.name, tenant)
+        requests = self._scheduler.requests
+        what = f"{'Release' if request.undo else 'Hold'} of {named[0] or named[1]} by {caller.name}"
+
+        def work(now: float) -> Answer:
+            return requests.release(*named, now) if request.undo else requests.hold(*named, now, force=request.force)
+
+        answer = await self._do(what, work)
+        return pb.HoldReply(changed=answer.changed, unchanged=answer.unchanged, over=answer.over)
 
     # Nodes and the scheduler
 
@@ -193,6 +243,16 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
             return status_message(scheduler, registry, job_counts(registry, tenant, archived), caller)
 
         reply: pb.StatusReply = await self._look("Status", question)
+        reply.MergeFrom(pb.StatusReply(**self._replication.status()))
+        return reply
+
+    @answered
+    async def LearnedSpeeds(self, request: pb.LearnedSpeedsRequest, context: Any) -> pb.LearnedSpeedsReply:
+        """How fast jobs were seen to run."""
+        tenant = self._visible_tenant(context) or request.tenant or None
+        reply: pb.LearnedSpeedsReply = await self._look(
+            "LearnedSpeeds", lambda registry: speeds_message(registry.speeds, self._scheduler.speeds, tenant)
+        )
         return reply
 
     # Questions
@@ -216,6 +276,52 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     async def Ledger(self, request: pb.LedgerRequest, context: Any) -> pb.Answer:
         """Who had how much."""
         return await self._desk.ledger(request, self.identify(context))
+
+    @answered
+    async def Usage(self, request: pb.UsageRequest, context: Any) -> pb.Answer:
+        """GPUs, CPUs and memory over time."""
+        return await self._desk.usage(request, self.identify(context))
+
+    @answered
+    async def Occupancy(self, request: pb.OccupancyRequest, context: Any) -> pb.Answer:
+        """Who held which GPUs when."""
+        return await self._desk.occupancy(request, self.identify(context))
+
+    # A standby
+
+    @answered
+    async def Replicate(self, request: pb.ReplicaRequest, context: Any) -> pb.ReplicaBatch:
+        """What was committed since."""
+        del context
+        if not self._scheduler.alive():
+            raise Refused("UNAVAILABLE", STOPPING)
+        return await self._replication.replicate(request)
+
+    @streamed
+    async def ReplicaBase(self, request: pb.ReplicaBaseRequest, context: Any) -> AsyncGenerator[pb.FileChunk, None]:
+        """The whole state file."""
+        del request, context
+        async with contextlib.aclosing(self._replication.base()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    # Settings
+
+    @answered
+    async def GetSettings(self, request: pb.Empty, context: Any) -> pb.SettingsReply:
+        """What decides."""
+        del request
+        return await self._settings.show(self.identify(context))
+
+    @answered
+    async def PreviewSettings(self, request: pb.SettingsRequest, context: Any) -> pb.Answer:
+        """What a change of settings would do."""
+        return await self._settings.preview(request, self.identify(context))
+
+    @answered
+    async def SetSettings(self, request: pb.SettingsRequest, context: Any) -> pb.SettingsReply:
+        """Change settings on the live cluster."""
+        return await self._settings.set(request, self.identify(context))
 
     # Streams
 

@@ -16,6 +16,7 @@ from rota.deploy.security.joining import JoinAuthority, TicketRefused
 from rota.deploy.server.handlers import Handlers, Identify, answered, streamed
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import agent_report, desired_message, offered_node
+from rota.deploy.server.replication import Replication
 from rota.deploy.structured_logs import about
 from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2 as pb
@@ -37,10 +38,12 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         logs: LogService,
         audit: Audit,
         joins: JoinAuthority | None = None,
+        replication: Replication | None = None,
     ) -> None:
-        """Without `joins` no ticket is accepted."""
+        """Without `joins` no ticket is accepted; without `replication` there is no standby."""
         super().__init__(scheduler, identify)
         self._joins = joins
+        self._replication = replication
         self._logs = logs
         self._audit = audit
         self._said = Repetition()
@@ -64,11 +67,25 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
         if own is not None and own != node:
             raise Refused("PERMISSION_DENIED", f"this certificate is for {own}, not for {node}")
 
+    def _term(self, node: str, promised: int) -> int:
+        """The term of this scheduler. Refused if an agent has promised to obey a later one."""
+        if self._replication is None:
+            return 0
+        self._replication.check_term(node, promised)
+        return self._replication.term
+
+    @answered
+    async def Vote(self, request: pb.VoteRequest, context: Any) -> pb.VoteReply:
+        """Say that this scheduler is in charge; it needs no vote."""
+        self._check(request.node, context)
+        return pb.VoteReply(active=True, term=self._term(request.node, request.term))
+
     @answered
     async def Register(self, request: pb.RegisterRequest, context: Any) -> pb.RegisterReply:
         """A server comes."""
         self._check(request.node, context)
         scheduler = self._scheduler
+        term = self._term(request.node, request.term)
         offered = offered_node(request)
         try:
             session = await self._do(
@@ -92,6 +109,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
             time_scale=scheduler.clock.scale,
             job_log_bytes=scheduler.options.log_limits.job_bytes,
             log_segment_bytes=scheduler.options.log_limits.segment_bytes,
+            term=term,
         )
 
     def _tell_of_second_agent(self, offered: OfferedNode, refusal: Refused, context: Any) -> None:
@@ -104,6 +122,7 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
     async def Report(self, request: pb.Observed, context: Any) -> pb.ReportReply:
         """What a server runs."""
         self._check(request.node, context)
+        self._term(request.node, request.term)
         report = agent_report(request)
         requests = self._scheduler.requests
         known = await self._do(f"Report of {request.node}", lambda now: requests.report(report, now))
@@ -122,7 +141,9 @@ class Fleet(Handlers, stubs.FleetServicer):  # type: ignore[misc]
                 return  # the agent will find out and register again
             if orders.version != sent:
                 sent = orders.version
-                yield desired_message(orders, self._scheduler.clock)
+                desired = desired_message(orders, self._scheduler.clock)
+                desired.term = 0 if self._replication is None else self._replication.term
+                yield desired
             await happens(news, _QUIET_S)
 
     @answered

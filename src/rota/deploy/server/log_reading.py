@@ -19,6 +19,7 @@ from rota.deploy.scheduler.log_archive import Rank, StoredLogs
 from rota.deploy.scheduler.records import AttemptRecord, Job
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.server.logs import LogService
+from rota.deploy.server.messages import attempt_message
 from rota.deploy.waiting import happens
 from rota.deploy.worker.frames import FrameReader, Segment, first_time
 from rota.rpc import rota_pb2 as pb
@@ -250,18 +251,7 @@ class LogReading:
         )
 
     def _attempt(self, record: AttemptRecord, facts: JobFacts) -> pb.LogAttempt:
-        places = [pb.LogPlace(node=p.node, first_rank=p.first_rank, ranks=p.ranks) for p in record.places]
-        return pb.LogAttempt(
-            attempt=record.epoch,
-            places=places,
-            started_at=self.clock.wall_time(record.started),
-            ended_at=self.clock.wall_time(record.ended) if record.outcome else 0.0,
-            outcome=record.outcome,
-            exit_code=record.exit_code,
-            detail=record.detail,
-            last=facts.attempts[-1].epoch,
-            stop_reason=record.stop_reason,
-        )
+        return attempt_message(record, self.clock, facts.attempts[-1].epoch)
 
     # Where to begin
 

@@ -55,7 +55,7 @@ class LogService:
         self.archive = LogArchive(
             options.logs_folder,
             options.log_limits,
-            tenant_bytes=lambda tenant: options.tenants.of(tenant).max_log_gb * 1e9,
+            tenant_bytes=lambda tenant: scheduler.options.tenants.of(tenant).max_log_gb * 1e9,
         )
         self._scheduler = scheduler
         self._writer = ThreadPoolExecutor(1, "log-writer")

@@ -9,18 +9,21 @@ from collections.abc import Mapping
 
 from rota._version import __version__
 from rota.client.stalls import NOTHING_SPENT, StallTimes
+from rota.core.job_arrays import array_indices
 from rota.core.job_spec import with_hidden_values
 from rota.core.lifecycle import JobPhase, TaskPhase, outcome_named
 from rota.deploy.events import Part
 from rota.deploy.scheduler.clock import WallClock
-from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, TaskReport
+from rota.deploy.scheduler.heartbeats import AgentReport, Heartbeats, ResourceUse, TaskReport
 from rota.deploy.scheduler.order_board import NodeOrders, TaskOrder
 from rota.deploy.scheduler.preemption import restart_cost_s
 from rota.deploy.scheduler.reasons import Explanation, shown_phase
-from rota.deploy.scheduler.records import Job
+from rota.deploy.scheduler.records import AttemptRecord, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import OfferedNode
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.scheduler.speed_estimates import speed_remarks
+from rota.deploy.scheduler.time_limits import near_words, ran_s
 from rota.deploy.security.audit import harmless
 from rota.deploy.server.handlers import Caller
 from rota.rpc import rota_pb2 as pb
@@ -88,12 +91,14 @@ def _task_report(message: pb.TaskState) -> TaskReport:
         save_progress=message.save_progress,
         save_s=_seconds(message.save_s),
         start_s=_seconds(message.start_s),
+        step_at_s=_seconds(message.step_at_s),
         spent=StallTimes(_seconds(message.compute_s), _seconds(message.prepare_s), _seconds(message.storage_s)),
+        used=ResourceUse(cpu_s=_seconds(message.cpu_used_s), memory_gb=_seconds(message.memory_used_gb)),
     )
 
 
 def _seconds(value: float) -> float:
-    """A duration that an agent measured; 0 (not known) if it cannot be one."""
+    """A duration or another amount that an agent measured; 0 (not known) if it cannot be one."""
     return value if math.isfinite(value) and value > 0 else 0.0
 
 
@@ -133,6 +138,8 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
         messages=[pb.GangMessage(id=message.id, rank=message.rank, json=message.json) for message in order.messages],
         grace_s=order.grace_s,
         job_over=order.job_over,
+        time_left_s=clock.wall_seconds(order.time_left_s),
+        array=order.array if order.array >= 0 else None,
     )
 
 
@@ -140,7 +147,12 @@ def _order_message(order: TaskOrder, clock: WallClock, now: float) -> pb.TaskOrd
 
 
 def job_message(
-    job: Job, clock: WallClock, explanation: Explanation, live_step: int = 0, live_spent: StallTimes | None = None
+    job: Job,
+    clock: WallClock,
+    explanation: Explanation,
+    live_step: int = 0,
+    live_spent: StallTimes | None = None,
+    speed_remark: str = "",
 ) -> pb.JobInfo:
     """A job; `live_step` is the last one that was heard of, saved or not, `live_spent` the time of this attempt."""
     spent = live_spent or NOTHING_SPENT
@@ -170,11 +182,31 @@ def job_message(
         lost_s=job.lost_s,
         longest_save_s=job.longest_save_s,
         restart_cost_s=restart_cost_s(job),
-        warning=job.warning,
+        warning=job.warning or near_words(job, clock.now()),
         last_cut=job.last_cut,
         compute_s=job.compute_s + spent.compute_s,
         prepare_s=job.prepare_s + spent.prepare_s,
         storage_s=job.storage_s + spent.storage_s,
+        held_by=job.held_by,
+        ran_s=ran_s(job, clock.now()),
+        array=job.array if job.array >= 0 else None,
+        array_index=array_indices(job.spec.array).index(job.id - job.array) if job.array >= 0 else 0,
+        speed_remark=speed_remark,
+    )
+
+
+def attempt_message(record: AttemptRecord, clock: WallClock, last: int) -> pb.LogAttempt:
+    """An attempt; `last` is the number of the job's last one."""
+    return pb.LogAttempt(
+        attempt=record.epoch,
+        places=[pb.LogPlace(node=p.node, first_rank=p.first_rank, ranks=p.ranks) for p in record.places],
+        started_at=clock.wall_time(record.started),
+        ended_at=clock.wall_time(record.ended) if record.outcome else 0.0,
+        outcome=record.outcome,
+        exit_code=record.exit_code,
+        detail=record.detail,
+        last=last,
+        stop_reason=record.stop_reason,
     )
 
 
@@ -262,4 +294,9 @@ def status_message(
         clock_sets=registry.clock_sets,
         last_clock_set_s=0.0 if clock_set is None else clock_set.at,
         last_clock_set_by_s=0.0 if clock_set is None else clock_set.by_s,
+        decisions=[
+            pb.Decision(at_s=decision.at, decided_s=decision.decided_s, solve_s=decision.solve_s)
+            for decision in scheduler.decisions
+        ],
+        speed_remarks=speed_remarks(registry.jobs.values(), None if caller.admin else caller.tenant),
     )

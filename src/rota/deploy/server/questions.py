@@ -15,6 +15,8 @@ from rota.rpc.convert import spec_of
 
 _MOST_FUTURES = 100
 _MOST_GPUS = 100_000
+_MOST_POINTS = 500
+_USUAL_POINTS = 120
 
 
 class QuestionDesk:
@@ -32,29 +34,51 @@ class QuestionDesk:
         """When jobs start, or how good such estimates were."""
         if request.accuracy:
             return await self._ask(caller, kind="accuracy")
-        asked: dict[str, Any] = {"jobs": list(request.jobs)}
+        asked: dict[str, Any] = {"jobs": list(request.jobs), "starts_only": request.starts_only}
         if request.HasField("futures"):
             if not 0 <= request.futures <= _MOST_FUTURES:
                 raise ConfigError(f"futures is {request.futures}; give 0 to {_MOST_FUTURES}")
             asked["futures"] = request.futures
-        return await self._ask(caller, kind="eta", **asked)
+        if request.cpu_s < 0:
+            raise ConfigError(f"cpu_s is {request.cpu_s:g}; give CPU seconds above 0, or 0 for as many as there may be")
+        return await self._ask(caller, request.cpu_s, kind="eta", **asked)
 
     async def what_if(self, request: pb.WhatIfRequest, caller: Caller) -> pb.Answer:
         """Who gains and who loses by a change."""
         return await self._ask(caller, kind="what-if", change=_change(request, caller))
 
+    async def settings(self, config: dict[str, Any], caller: Caller) -> pb.Answer:
+        """Who gains and who loses by other settings of the scheduler."""
+        return await self._ask(caller, kind="what-if", change={"settings": config})
+
     async def ledger(self, request: pb.LedgerRequest, caller: Caller) -> pb.Answer:
         """Who had how much."""
         return await self._ask(caller, kind="ledger", last_s=request.last_s)
 
-    async def _ask(self, caller: Caller, **question: Any) -> pb.Answer:
+    async def usage(self, request: pb.UsageRequest, caller: Caller) -> pb.Answer:
+        """GPUs, CPUs and memory over time."""
+        if not 0 <= request.points <= _MOST_POINTS:
+            raise ConfigError(f"points is {request.points}; give 1 to {_MOST_POINTS}, or 0 for {_USUAL_POINTS}")
+        if request.last_s < 0:
+            raise ConfigError(f"last_s is {request.last_s:g}; give engine seconds above 0, or 0 for all that is known")
+        return await self._ask(caller, kind="usage", last_s=request.last_s, points=request.points or _USUAL_POINTS)
+
+    async def occupancy(self, request: pb.OccupancyRequest, caller: Caller) -> pb.Answer:
+        """Who held which GPUs when."""
+        if request.after < 0:
+            raise ConfigError(
+                f"after is {request.after}; give the number of an event, or 0 for the first that was kept"
+            )
+        return await self._ask(caller, kind="occupancy", after=request.after)
+
+    async def _ask(self, caller: Caller, most_cpu_s: float = 0.0, **question: Any) -> pb.Answer:
         scheduler = self._scheduler
         question |= {
             "now": scheduler.clock.now(),
             "live_steps": scheduler.heartbeats.live_steps(),
             "tenant": None if caller.admin else caller.tenant,
         }
-        answer = await self._questions.ask(question, caller.tenant)
+        answer = await self._questions.ask(question, caller.tenant, most_cpu_s)
         event = int(answer.pop("event", 0))
         cpu_s = float(answer.pop("cpu_s", 0.0))
         return pb.Answer(json=json.dumps(answer), event=event, cpu_s=cpu_s)
@@ -76,6 +100,7 @@ def _change(request: pb.WhatIfRequest, caller: Caller) -> dict[str, Any]:
         "gpus": request.gpus,
         "weight": request.weight,
         "cancel": list(request.cancel),
+        "release": list(request.release),
         "add_servers": [(server.type, server.gpus) for server in request.add_servers],
         "drain": request.drain,
         "undrain": request.undrain,

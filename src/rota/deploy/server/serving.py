@@ -28,12 +28,15 @@ from rota.deploy.security.identity import current_identity
 from rota.deploy.security.joining import JoinAuthority
 from rota.deploy.security.places import revoked_file, tokens_file
 from rota.deploy.security.revocations import Revocations
+from rota.deploy.security.sealing import seal_of
 from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import SERVER_OPTIONS, listen
 from rota.deploy.server.control import Control
 from rota.deploy.server.fleet import Fleet
 from rota.deploy.server.logs import LogService, log_service
+from rota.deploy.server.replication import Replication
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
+from rota.deploy.tenants import TenantsInForce
 from rota.deploy.waiting import happens
 from rota.rpc import bounds
 from rota.rpc import rota_pb2_grpc as stubs
@@ -42,11 +45,12 @@ __all__ = ["Port", "serve", "served", "stop_on_eof", "stop_on_signals"]
 
 log = logging.getLogger(__name__)
 
-_OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs")
+_OF_AGENTS = ("Register", "Watch", "Report", "PushLog", "UploadLogs", "Vote")
 _OF_USERS = (
-    "Submit", "ListJobs", "GetJob", "Cancel", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf", "Ledger",
+    "Submit", "ListJobs", "GetJob", "Cancel", "Hold", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf",
+    "Ledger", "Usage", "Occupancy", "GetSettings", "LearnedSpeeds",
 )  # fmt: skip
-_OF_ADMINS = ("Drain", "RemoveNode")
+_OF_ADMINS = ("Drain", "RemoveNode", "PreviewSettings", "SetSettings", "ReplicaBase", "Replicate")
 RULES = {
     **HEALTH,
     **{f"/rota.v1.Fleet/{name}": frozenset({AGENT}) for name in _OF_AGENTS},
@@ -59,6 +63,8 @@ RULES = {
 
 NOT_OBSERVED = ObservationSettings()
 _NO_REFUSALS = {reason.value: 0 for reason in RefusalReason}
+UNCOUNTED = frozenset({"/rota.v1.Control/Replicate"})
+"""A standby asks after every commit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +99,9 @@ async def served(
         async with contextlib.AsyncExitStack() as stack:
             logs = await stack.enter_async_context(log_service(scheduler))
             asked = Questions(scheduler.journal.path, options.questions)
-            server, number, audit = _server(scheduler, port, logs, asked)
+            replication = Replication(scheduler, seal_of(port.certs), sync=options.standby_sync)
+            stack.callback(replication.close)
+            server, number, audit = _server(scheduler, port, logs, asked, replication)
             stack.enter_context(contextlib.nullcontext() if port.insecure else HandshakeWatch(audit))
             stack.push_async_callback(asked.close)  # before that watch, whose line its process holds
             observation = Observation(scheduler, observed, lambda: {**_NO_REFUSALS, **audit.counts()})
@@ -102,6 +110,8 @@ async def served(
             scheduler.start()
             observation.after_start()
             await server.start()
+            watch = asyncio.create_task(replication.watch())
+            stack.callback(watch.cancel)
             try:
                 yield scheduler, number
             finally:
@@ -111,7 +121,9 @@ async def served(
         scheduler.stop()
 
 
-def _server(scheduler: Scheduler, port: Port, logs: LogService, asked: Questions) -> tuple[Any, int, Audit]:
+def _server(
+    scheduler: Scheduler, port: Port, logs: LogService, asked: Questions, replication: Replication
+) -> tuple[Any, int, Audit]:
     audit = Audit(_trail(scheduler))
     tokens = TokenFile(tokens_file(port.certs)) if port.certs is not None else None
     revoked = Revocations(revoked_file(port.certs)) if port.certs is not None else None
@@ -122,15 +134,16 @@ def _server(scheduler: Scheduler, port: Port, logs: LogService, asked: Questions
         revoked=revoked,
         insecure=port.insecure,
         check=bounds.check,
-        admission=Admission(scheduler.options.tenants),
+        admission=Admission(TenantsInForce(lambda: scheduler.options.tenants)),
+        uncounted=UNCOUNTED,
     )
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))
 
     def who(_: Any) -> _Caller:
         return _Caller()
 
-    stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs, audit, _join_authority(port)), server)
-    stubs.add_ControlServicer_to_server(Control(scheduler, who, logs, asked), server)
+    stubs.add_FleetServicer_to_server(Fleet(scheduler, who, logs, audit, _join_authority(port), replication), server)
+    stubs.add_ControlServicer_to_server(Control(scheduler, who, logs, asked, replication), server)
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     asyncio.get_running_loop().create_task(_set_healthy(checks))

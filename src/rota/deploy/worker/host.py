@@ -43,13 +43,19 @@ class Host:
     """The tasks of one agent on one machine. Everything it knows is on disk below `folder`."""
 
     def __init__(
-        self, folder: str | Path, machine: Machine, backend: Backend | None = None
+        self,
+        folder: str | Path,
+        machine: Machine,
+        backend: Backend | None = None,
+        more: Iterable[Launcher] = (),
     ) -> None:
+        """`more` are launchers that tasks may name beside those that are always there."""
         self.machine = machine
         self.table = TaskTable(folder)
         self.backend = backend if backend is not None else limits.pick()
         prefix = hashlib.sha256(str(self.table.folder).encode()).hexdigest()[:8] + "-"
         self.launchers = _launchers(self.backend, self.table.folder, prefix, bool(machine.gpus))
+        self.launchers.update({launcher.name: launcher for launcher in more})
         self.mps = Mps(self.table.folder, len(machine.gpus))
         self.cpus = CpuAllocator(machine.numa)
         self._prefix = prefix

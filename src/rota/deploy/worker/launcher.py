@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from rota.core.errors import ConfigError, UnknownName
+from rota.core.errors import ConfigError, RotaError, UnknownName
 from rota.deploy.worker.spec import TaskSpec
 from rota.deploy.worker.status import Status
 
 HOST = "host"  # as an image: the files of this machine, read-only
+
+
+class LaunchPostponed(RotaError):
+    """A task cannot start here now, through no fault of its own; another time it may."""
 
 
 class Launcher(Protocol):

@@ -37,6 +37,7 @@ class Command:
     `enter` is false for programs that put a container into the groups themselves. `user` is whom
     the supervisor becomes for it; None: nobody else, also because a container does that itself.
     `ending` is run after it: containers of an engine are not below its program, and outlive it.
+    It is run as the agent's user, so it has an environment of its own where `env` is the job's.
     """
 
     argv: tuple[str, ...]
@@ -45,6 +46,7 @@ class Command:
     enter: bool = True
     user: JobUser | None = None
     ending: tuple[str, ...] = ()
+    ending_env: Mapping[str, str] | None = None  # None: that of the command
 
 
 def limits_of(spec: TaskSpec) -> ResourceLimits:
@@ -162,6 +164,7 @@ def _plan(
         "affinity": list(enclosure.affinity),
         "data_limit": enclosure.data_limit,
         "ending": list(command.ending),
+        "ending_env": dict(command.env if command.ending_env is None else command.ending_env),
         "user": None if command.user is None else _become(command.user),
     }
 

@@ -138,6 +138,20 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
+def parent(process: Process) -> int:
+    """The number of its parent; -1 if it is gone."""
+    fields = _stat(process.pid)
+    return int(fields[1]) if fields else -1
+
+
+def name_of(process: Process) -> str:
+    """The name of its program, as far as the kernel keeps it; empty if it is gone."""
+    try:
+        return (PROC / str(process.pid) / "comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
 def _group(process: Process) -> int:
     fields = _stat(process.pid)
     return int(fields[2]) if fields else -1

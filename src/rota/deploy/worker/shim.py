@@ -273,7 +273,7 @@ def run_ending(plan: dict[str, Any]) -> None:
         return
     quiet = [(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]  # mostly it has ended already
     try:
-        pid = os.posix_spawnp(argv[0], argv, plan["env"], file_actions=quiet)
+        pid = os.posix_spawnp(argv[0], argv, plan["ending_env"], file_actions=quiet)
     except OSError:
         return
     end = time.monotonic() + _ENGINE_SECONDS

@@ -71,6 +71,8 @@ class Status:
     rss_bytes: int = 0
     stop_requested: bool = False
     output_bytes_dropped: int = 0
+    notice: str = ""
+    """Why whoever lent the resources wants them back soon; empty: nobody does."""
 
 
 def is_supervised(folder: Path) -> bool:

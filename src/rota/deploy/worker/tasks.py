@@ -157,7 +157,8 @@ def _build(folder: Path, spec: TaskSpec, lease: Lease) -> None:
 def _write_lease(folder: Path, lease: Lease) -> None:
     # Not synced: after a power cut there is no task that it could end.
     text = f"{lease.end:.3f} {lease.patience_s:g}"
-    files.write_text(folder / _LEASE, text, mode=0o600, durable=False)
+    # Readable: what ends with the lease may run as the user of the task, which cannot change it.
+    files.write_text(folder / _LEASE, text, mode=0o644, durable=False)
 
 
 def _write(path: Path, spec: TaskSpec) -> None:

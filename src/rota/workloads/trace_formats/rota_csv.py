@@ -4,7 +4,8 @@ Needed are arrival_s, gpus, profile and steps; or duration_s (seconds on the typ
 names, else on the reference type of the catalogue) instead of steps, or of both: a job without a
 profile is replayed as recorded. Optional: job_id (its name in results; jobs are numbered in order of
 arrival), weight, slo (multiple of the duration, empty or -1 for none), tenant, gpu_types (those on
-which the job may run, `a100|h100`; empty: any), recorded_on; cpus, memory_gb (of the whole job),
+which the job may run, `a100|h100`; empty: any), recorded_on; after, after_any, array, array_limit and
+time_limit_s (`workloads/queueing.py`); cpus, memory_gb (of the whole job),
 min_gpus and max_gpus, which are kept but not used yet; and for real machines command,
 working_directory, steps_argument, needs_data_dir. Other columns are ignored. With duration_s but no
 steps, total_steps is NaN until `with_durations` fills it in. For a file with other names of columns
@@ -27,6 +28,8 @@ from rota.core.gpu_types import TypeSet
 from rota.core.jobs import RECORDED, RECORDED_RATE, REQUESTS, Jobs, Launch, Requests, table
 from rota.workloads import cells
 from rota.workloads.files import TraceFile
+from rota.workloads.queueing import COLUMNS as QUEUE
+from rota.workloads.queueing import queue_texts, read_queue
 from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows, header_of, launches, with_header
 from rota.workloads.type_rules import SEPARATOR, TypeRules, type_set, where_recorded
@@ -38,7 +41,7 @@ LINE_ENDS = "\n\r\0"
 """Not quoted by every Python's csv module."""
 AMOUNTS = ("steps", "duration_s")
 LAUNCH = ("command", "working_directory", "steps_argument", "needs_data_dir")
-COLUMNS = (*USUAL, *AMOUNTS, "job_id", "weight", "slo", "tenant", *TYPES, *REQUESTS, *LAUNCH)
+COLUMNS = (*USUAL, *AMOUNTS, "job_id", "weight", "slo", "tenant", *TYPES, *REQUESTS, *QUEUE, *LAUNCH)
 
 
 @formats.register("csv")
@@ -86,11 +89,13 @@ def from_rows(rows: TraceRows, reference: str | None, types: TypeRules) -> Jobs:
     as_recorded = np.array([profile == RECORDED for profile in profiles], dtype=bool)
     steps = np.where(as_recorded & np.isnan(steps), duration * RECORDED_RATE, steps)
     allowed, recorded = _gpu_types(rows, profiles, reference, types)
+    arrivals = rows.arrivals("arrival_s")
+    names = _names(rows)
     return table(
         profile_names=profiles,
         gpus=rows.gpus("gpus"),
         total_steps=steps,
-        submitted=rows.arrivals("arrival_s"),
+        submitted=arrivals,
         weight=rows.filled("weight", "1").weights("weight"),
         duration=duration,
         slo=rows.filled("slo", "-1").slos("slo"),
@@ -99,7 +104,8 @@ def from_rows(rows: TraceRows, reference: str | None, types: TypeRules) -> Jobs:
         requests=_requests(rows),
         allowed_types=allowed,
         recorded_on=recorded,
-        names=_names(rows),
+        names=names,
+        queue=read_queue(rows, names or [str(row) for row in range(len(rows))], arrivals),
     )
 
 
@@ -200,7 +206,8 @@ def text_columns(jobs: Jobs) -> dict[str, list[str]]:
     if jobs.requests is not None:
         asked = {name: _known(getattr(jobs.requests, name)) for name in REQUESTS}
         kept |= {name: column for name, column in asked.items() if any(column)}
-    return kept | _type_columns(jobs) | _launch_columns(jobs)
+    queue = {} if jobs.queue is None else queue_texts(jobs.queue, LINE_ENDS)
+    return kept | _type_columns(jobs) | queue | _launch_columns(jobs)
 
 
 def _type_columns(jobs: Jobs) -> dict[str, list[str]]:

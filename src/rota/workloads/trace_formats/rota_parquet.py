@@ -13,13 +13,14 @@ from typing import Any
 from rota.core.errors import ConfigError, TraceError
 from rota.core.jobs import Jobs
 from rota.workloads.files import TraceFile
+from rota.workloads.queueing import TEXTS as QUEUE_TEXTS
 from rota.workloads.registry import EVERYTHING, formats
 from rota.workloads.rows import TraceRows
 from rota.workloads.trace_formats.rota_csv import LAUNCH, REQUIRED, TYPES, from_rows, text_columns
 from rota.workloads.type_rules import TypeRules
 
-WHOLE = ("gpus", "needs_data_dir")
-TEXTS = ("job_id", "profile", "tenant", *TYPES, *LAUNCH[:3])
+WHOLE = ("gpus", "needs_data_dir", "array_limit")
+TEXTS = ("job_id", "profile", "tenant", *TYPES, *QUEUE_TEXTS, *LAUNCH[:3])
 
 
 @formats.register("parquet")

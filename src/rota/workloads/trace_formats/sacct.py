@@ -11,7 +11,8 @@ kept; with failed=drop only COMPLETED ones stay. Times may be seconds since 1970
 
 Types of GPU are the names after `gres/gpu:`. The type in AllocTRES is where the job ran; the one in
 ReqTRES, if there is one, is where it may run. Partitions stand for types if partitions=NAME:TYPE,...
-says so. Jobs are replayed as recorded unless assign gives them models.
+says so. Jobs are replayed as recorded unless assign gives them models. With queue=keep, JobID tells
+which jobs are in an array and Timelimit how long they may run; dependencies are not in a listing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from rota.core.errors import TraceError
 from rota.core.gpu_types import ANY, NOT_SAID, TypeSet
 from rota.core.jobs import Jobs, requests
 from rota.core.parsing import is_count
+from rota.core.queue_columns import QueueColumns, queue_columns
+from rota.core.slurm_text import seconds_of
 from rota.workloads.assign import Assignment, Logged
 from rota.workloads.files import TraceFile
 from rota.workloads.logs import Left, names_of, read_only
@@ -62,10 +65,12 @@ class SacctTrace:
         elsewhere: str = "never",
         rename: str = "",
         partitions: str = "",
+        queue: str = "ignore",
     ) -> None:
         self._types = TypeRules(types=types, elsewhere=elsewhere, rename=rename, partitions=partitions)
         self._assignment = Assignment(assign, assign_seed, profiles, reference, self._types)
         self._failed = chosen("failed", failed, ("keep", "drop"))
+        self._queue = chosen("queue", queue, ("ignore", "keep"))
         self._tenant = TENANTS[chosen("tenant", tenant, tuple(TENANTS))]
 
     def recognises(self, first_line: str) -> bool:
@@ -97,6 +102,7 @@ class SacctTrace:
             asked=asked_for,
             ran_on=ran_on,
             names=names_of(rows, next(name for name in IDS if name in rows.cells)),
+            queue=_queue(rows) if self._queue == "keep" else None,
         )
         return left.jobs(log, self._assignment)
 
@@ -126,6 +132,17 @@ ALLOCATED = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 
 def _column(rows: TraceRows, name: str, default: str = "") -> list[str]:
     return list(rows.filled(name, default).cells[name])
+
+
+def _queue(rows: TraceRows) -> QueueColumns | None:
+    """Arrays (JobID 17_3 is in array 17) and time limits; what jobs waited for is not in a listing."""
+    ids = (cell.strip().partition("_") for cell in _column(rows, "JobID"))
+    limits = [seconds_of(cell) if cell.strip() else None for cell in _column(rows, "Timelimit")]
+    return queue_columns(
+        len(rows),
+        array=[number if index else "" for number, index, _ in ids],
+        time_limit_s=[seconds or np.inf for seconds in limits],
+    )
 
 
 def _types(text: str) -> TypeSet:

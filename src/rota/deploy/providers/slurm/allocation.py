@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from rota.core.errors import ConfigError, RotaError
 from rota.core.slurm_text import MIB_GB, gpus_of, memory_mib, record
 from rota.deploy.providers.slurm.commands import SlurmCommands
+from rota.deploy.providers.slurm.settings import LIGHT_CPUS, LIGHT_MIB
 
 WORD = "slurm"
+NODE_WORD = "slurm-node"
+"""What attempts may have of the node on which this batch job runs, each in a batch job of its own."""
 Describe = Callable[[str, str], Mapping[str, str]]
 """From a kind of thing (job, node) and its name to Slurm's record of it."""
 
@@ -31,12 +34,14 @@ class Allocation:
 
 
 def is_allocation(gpus: str) -> bool:
-    """Whether `--gpus` asks for what Slurm gave: `slurm` or `slurm:TYPE`."""
-    return gpus == WORD or gpus.startswith(f"{WORD}:")
+    """Whether `--gpus` asks for what Slurm gave: `slurm`, `slurm:TYPE`, `slurm-node:TYPE:COUNT`."""
+    return gpus.partition(":")[0] in {WORD, NODE_WORD}
 
 
 def allocation(gpus: str, environ: Mapping[str, str] = os.environ, describe: Describe | None = None) -> Allocation:
     """The part of the machine that is ours. Raises ConfigError outside of a job, or if there is no GPU in it."""
+    if gpus.partition(":")[0] == NODE_WORD:
+        return node_allocation(gpus, environ, describe or _described)
     job = environ.get("SLURM_JOB_ID", "")
     if not job:
         raise ConfigError(f"--gpus {gpus} is for batch jobs of Slurm, and SLURM_JOB_ID is not set; give TYPE=N or auto")
@@ -53,6 +58,42 @@ def allocation(gpus: str, environ: Mapping[str, str] = os.environ, describe: Des
     cpus = float(environ.get("SLURM_CPUS_ON_NODE") or len(os.sched_getaffinity(0)))
     return Allocation(
         gpu_type=gpu_type, devices=devices, cpus=cpus, memory_gb=_memory_gb(environ, cpus, host, ask), host=host
+    )
+
+
+def node_allocation(gpus: str, environ: Mapping[str, str], describe: Describe) -> Allocation:
+    """What batch jobs of attempts may have of this node. Raises ConfigError.
+
+    That is its GPUs (of a type, a number of them), and the same part of the CPUs and memory that this batch job leaves.
+    """
+    host = environ.get("SLURMD_NODENAME", "")
+    if not host:
+        raise ConfigError(
+            f"--gpus {gpus} is for batch jobs of Slurm, and SLURMD_NODENAME is not set; give TYPE=N or auto"
+        )
+    node = describe("node", host)
+    _, _, asked = gpus.partition(":")
+    wanted_type, _, wanted = asked.partition(":")
+    there = [gpu for gpu in gpus_of(node.get("Gres", "")) if wanted_type in {"", gpu.type} and gpu.count]
+    if len(there) != 1 or not there[0].type:
+        raise ConfigError(
+            f"--gpus {gpus}: node {host} has Gres={node.get('Gres', '')!r}; name one type of GPU that is there "
+            "(--gres=gpu:TYPE:COUNT), or have the types written into gres.conf"
+        )
+    count = int(wanted) if wanted.isdecimal() and int(wanted) else there[0].count
+    if count > there[0].count:
+        raise ConfigError(
+            f"--gpus {gpus}: node {host} has {there[0].count} GPUs of type {there[0].type}; ask for as many"
+        )
+    part = count / there[0].count
+    cpus = float(node.get("CPUEfctv") or node.get("CPUTot") or 1) - LIGHT_CPUS
+    memory = (memory_mib(node.get("RealMemory", "")) or 0.0) - LIGHT_MIB
+    return Allocation(
+        gpu_type=there[0].type,
+        devices=tuple(str(i) for i in range(count)),
+        cpus=max(float(int(cpus * part)), 1.0),
+        memory_gb=max(memory * part, 0.0) * MIB_GB,
+        host=host,
     )
 
 

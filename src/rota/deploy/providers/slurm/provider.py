@@ -15,11 +15,10 @@ from rota.core import files
 from rota.core.slurm_text import seconds_of
 from rota.deploy.providers.port import PilotOrder, PilotPhase, PilotStatus, PlaceDescription, PlaceRefused, PlaceSilent
 from rota.deploy.providers.slurm.commands import SlurmCommands
-from rota.deploy.providers.slurm.script import batch_script
+from rota.deploy.providers.slurm.hosts import free_host
+from rota.deploy.providers.slurm.script import COMMENT, JOB_NAME, batch_script
 from rota.deploy.providers.slurm.settings import SlurmSettings
 
-JOB_NAME = "rota-"
-COMMENT = "rota-pilot="
 _FORMAT = "%i|%T|%r|%L|%N|%k"
 _PHASES = {
     "PENDING": PilotPhase.PENDING, "CONFIGURING": PilotPhase.PENDING, "REQUEUED": PilotPhase.PENDING,
@@ -40,6 +39,8 @@ class SlurmProvider:
     pool: str
     settings: SlurmSettings
     commands: SlurmCommands = field(default_factory=SlurmCommands)
+    replace_s: float = 0.0
+    """Seconds before its end from which a pilot does not keep another one from its node."""
 
     def describe(self) -> PlaceDescription:
         """What the partition has, in Slurm's words; how long Slurm waits between TERM and KILL."""
@@ -60,13 +61,14 @@ class SlurmProvider:
 
     def submit(self, order: PilotOrder) -> str:
         """One batch job. The script is kept beside its log."""
+        host = free_host(self.commands, self.pool, self.settings, self.replace_s) if self.settings.per_attempt else ""
         script = order.log.with_suffix(".sh")
         files.write_text(script, batch_script(order), mode=0o600)
         said = self.commands.run(
             "sbatch", "--parsable", "--no-requeue", "--nodes=1", "--ntasks=1", "--open-mode=append",
             f"--job-name={JOB_NAME}{self.pool}", f"--comment={COMMENT}{order.name}",
             f"--signal=B:USR1@{int(self.settings.notice_s)}", f"--chdir={order.log.parent}",
-            f"--output={order.log}", *self.settings.options(), str(script),
+            f"--output={order.log}", *self.settings.options(host), str(script),
         )  # fmt: skip
         number = said.strip().partition(";")[0]
         if not number.isdigit():

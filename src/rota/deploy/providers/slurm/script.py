@@ -10,6 +10,10 @@ import shlex
 
 from rota.deploy.providers.port import PilotOrder
 
+JOB_NAME = "rota-"
+"""Before the name of the pool: the name of a pilot's batch job."""
+COMMENT = "rota-pilot="
+"""Before the name of the pilot: the comment of its batch job."""
 _SCRIPT = """#!/bin/sh
 # Rota pilot {name}: the agent of one server. It leaves by itself on USR1 (notice) and on TERM.
 exec {command}

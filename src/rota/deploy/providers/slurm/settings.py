@@ -14,6 +14,10 @@ _SAFE = re.compile(r"[\w.,:/=+@%\[\]()*&|!-]*")
 _HOURS = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 LEAST_NOTICE_S = 10.0
+LIGHT_CPUS = 1
+"""CPUs of a pilot whose attempts have batch jobs of their own."""
+LIGHT_MIB = 1024
+"""Memory of such a pilot, MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,9 @@ class SlurmSettings:
     nodelist: str = ""
     reservation: str = ""
     exclusive: bool = False
+    per_attempt: bool = False
+    """Whether each attempt has a batch job of its own. Then pilots have no GPUs, and `gres`, `cpus` and `mem` say how
+    much of a node attempts may have together."""
     more: tuple[str, ...] = ()
     """More options of sbatch, as they are."""
 
@@ -50,6 +57,10 @@ class SlurmSettings:
             raise ConfigError(
                 f"--sbatch {self.more!r}: every one is an option of sbatch, such as --sbatch=--hint=nomultithread"
             )
+        if any(option.startswith("--requeue") for option in self.more):
+            raise ConfigError("--sbatch=--requeue: pilots are not requeued but replaced, by others with other names")
+        if self.per_attempt and self.exclusive:
+            raise ConfigError("--per-attempt shares nodes with the batch jobs of attempts; leave --exclusive out")
         if self.time_s and self.time_s < 2 * self.notice_s:
             problem = f"a time limit of {self.time_s:g} s is shorter than twice the notice of {self.notice_s:g} s"
             raise ConfigError(f"{problem}; give a longer --time or a shorter --notice")
@@ -62,19 +73,27 @@ class SlurmSettings:
         gpus = gpus_of(self.gres)
         return gpus[0] if gpus else GpuGres("", 0)
 
-    def options(self) -> list[str]:
-        """As options of sbatch, one word each."""
+    def options(self, host: str = "") -> list[str]:
+        """As options of sbatch, one word each. `host`: the node for a pilot that has none of its GPUs."""
         named = {
-            "partition": self.partition, "gres": self.gres, "mem": self.mem or ("" if self.gres else "0"),
-            "account": self.account, "qos": self.qos, "constraint": self.constraint, "exclude": self.exclude,
-            "nodelist": self.nodelist, "reservation": self.reservation,
-            "cpus-per-task": str(self.cpus) if self.cpus else "",
-            "time": slurm_time(self.time_s) if self.time_s else "",
+            "partition": self.partition, **self._resources(), "account": self.account, "qos": self.qos,
+            "constraint": self.constraint, "exclude": self.exclude, "nodelist": host or self.nodelist,
+            "reservation": self.reservation, "time": slurm_time(self.time_s) if self.time_s else "",
         }  # fmt: skip
         words = [f"--{name}={value}" for name, value in named.items() if value]
-        if self.exclusive or not self.gres:
+        if not self.per_attempt and (self.exclusive or not self.gres):
             words.append("--exclusive")
         return [*words, *self.more]
+
+    def _resources(self) -> dict[str, str]:
+        """What a pilot has of its node."""
+        if self.per_attempt:
+            return {"cpus-per-task": str(LIGHT_CPUS), "mem": f"{LIGHT_MIB}M"}
+        return {
+            "gres": self.gres,
+            "mem": self.mem or ("" if self.gres else "0"),
+            "cpus-per-task": str(self.cpus) if self.cpus else "",
+        }
 
     def values(self) -> dict[str, Any]:
         """As plain values."""

@@ -13,7 +13,7 @@ from rota.deploy.providers.slurm.settings import SlurmSettings
 def with_fair_share(settings: SlurmSettings, commands: SlurmCommands) -> SlurmSettings:
     """The settings with CPUs and memory filled in where they are not said. Raises PlaceSilent."""
     whole = settings.exclusive or not settings.gres
-    if whole or (settings.cpus and settings.mem):
+    if settings.per_attempt or whole or (settings.cpus and settings.mem):
         return settings
     nodes = [
         node

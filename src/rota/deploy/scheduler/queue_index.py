@@ -1,0 +1,90 @@
+"""Which jobs in memory are in arrays, come after others or are held, so that nobody has to look at all jobs for them.
+
+Follows the events that the registry applies; after a snapshot it is made anew from the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rota.deploy import events as deploy_events
+from rota.deploy.scheduler.records import Job
+
+
+class QueueIndex:
+    """Of the jobs of one registry."""
+
+    def __init__(self, jobs: dict[int, Job]) -> None:
+        """`jobs` are those in memory, as the registry keeps them."""
+        self._jobs = jobs
+        self.arrays: dict[int, set[int]] = {}
+        """Jobs of each array, by the number of its first one."""
+        self.dependents: set[int] = set()
+        """Jobs that come after others."""
+        self.held: set[int] = set()
+        """Jobs that somebody holds."""
+        self._array_of: dict[int, int] = {}
+        for job in jobs.values():
+            self._enter(job)
+
+    def take(self, event: Any) -> None:
+        """Follow an event that the registry has applied."""
+        handler = self._HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def members(self, array: int) -> Iterable[Job]:
+        """Jobs of an array that are in memory; a job of no array is the only one of its own."""
+        numbers = self.arrays.get(array, {array})
+        return [self._jobs[number] for number in sorted(numbers) if number in self._jobs]
+
+    def _enter(self, job: Job) -> None:
+        if job.array >= 0:
+            self.arrays.setdefault(job.array, set()).add(job.id)
+            self._array_of[job.id] = job.array
+        if job.spec.after or job.spec.after_any:
+            self.dependents.add(job.id)
+        if job.held_by:
+            self.held.add(job.id)
+
+    def _accepted(self, event: deploy_events.JobAccepted) -> None:
+        job = self._jobs[event.job]
+        job.held_by = event.by if event.spec.hold else ""
+        self._enter(job)
+
+    def _held(self, event: deploy_events.JobHeld) -> None:
+        job = self._jobs[event.job]
+        job.held_by = event.by
+        job.held_by_admin = event.admin
+        job.note(event)
+        self.held.add(event.job)
+
+    def _released(self, event: deploy_events.JobReleased) -> None:
+        job = self._jobs[event.job]
+        job.held_by = ""
+        job.held_by_admin = False
+        job.note(event)
+        self.held.discard(event.job)
+
+    def _limit_near(self, event: deploy_events.TimeLimitNear) -> None:
+        self._jobs[event.job].limit_told = True
+
+    def _archived(self, event: deploy_events.JobsArchived) -> None:
+        self.dependents.difference_update(event.jobs)
+        self.held.difference_update(event.jobs)
+        for number in event.jobs:
+            array = self._array_of.pop(number, None)
+            if array is None:
+                continue
+            self.arrays[array].discard(number)
+            if not self.arrays[array]:
+                del self.arrays[array]
+
+    _HANDLERS: Mapping[type, Callable[[QueueIndex, Any], None]] = {
+        deploy_events.JobAccepted: _accepted,
+        deploy_events.JobsArchived: _archived,
+        deploy_events.JobHeld: _held,
+        deploy_events.JobReleased: _released,
+        deploy_events.TimeLimitNear: _limit_near,
+    }

@@ -81,17 +81,6 @@ def test_every_line_of_a_json_log_is_json_with_the_ids_it_is_about(site):
     assert {line["node"] for line in read} == {"n0"}
 
 
-def test_a_command_is_told_of_everything_that_happens(site):
-    job = site.submit(emulated=True, steps=100, name="short")
-    site.done(job)
-
-    def kinds():
-        told = [json.loads(line) for line in (site.folder / "told").read_text().splitlines() if line]
-        return [one["kind"] for one in told if one.get("job") == job]
-
-    until(lambda: kinds() == ["job-submitted", "job-started", "job-finished"], what="three notifications")
-
-
 def test_a_scheduler_that_is_killed_loses_no_notification(site):
     numbers = [site.submit(emulated=True, steps=50) for _ in range(6)]
     site.kill("scheduler")
@@ -102,7 +91,7 @@ def test_a_scheduler_that_is_killed_loses_no_notification(site):
         lines = [json.loads(line) for line in (site.folder / "told").read_text().splitlines() if line]
         return {(one["kind"], one["job"]) for one in lines if one.get("job") in numbers}
 
-    wanted = {(kind, job) for job in numbers for kind in ("job-submitted", "job-finished")}
+    wanted = {(kind, job) for job in numbers for kind in ("job-submitted", "job-started", "job-finished")}
     until(lambda: wanted <= told(), 60, "notifications")
 
 

@@ -106,8 +106,11 @@ class Delivery:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell no more; `join` waits for the last try."""
+        """Begin no other try; `join` waits for the last one."""
         self._stop.set()
+
+    def interrupt(self) -> None:
+        """Let the last try end now; it is repeated after a restart."""
         self._sender.interrupt()
 
     def join(self, timeout_s: float) -> None:

@@ -15,7 +15,10 @@ from rota.deploy.scheduler.service import Scheduler
 
 _LOOK_S = 60.0
 """Wall seconds that the owner may take to answer."""
-_STOP_S = 4.0
+_LAST_TRY_S = 1.0
+"""Wall seconds that a try may still take when the scheduler stops, so that it need not be repeated ..."""
+_STOP_S = 3.0
+"""... and those that threads have afterwards."""
 
 
 class JournalSource:
@@ -81,10 +84,16 @@ class Notifier:
         """Tell no more, and keep what was told."""
         for delivery in self._deliveries:
             delivery.stop()
-        until = time.monotonic() + _STOP_S
+        self._join(_LAST_TRY_S)
+        for delivery in self._deliveries:
+            delivery.interrupt()
+        self._join(_STOP_S)
+        self._positions.write(now=True)
+
+    def _join(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
         for delivery in self._deliveries:
             delivery.join(max(0.0, until - time.monotonic()))
-        self._positions.write(now=True)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Notifications by target and result."""

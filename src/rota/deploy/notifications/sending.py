@@ -87,6 +87,7 @@ class Webhook:
         self._settings = settings
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
+        self._interrupted = False
 
     def send(self, message: Message) -> Outcome:
         """One request."""
@@ -98,7 +99,7 @@ class Webhook:
             self.close()
             if time.monotonic() - began >= self._timeout_s:
                 return self._too_late()
-            if reused and isinstance(error, ConnectionError):
+            if reused and isinstance(error, ConnectionError) and not self._interrupted:
                 return self.send(message)  # it was closed for being idle; the key is the same
             return Outcome(why=_shown(str(error) or repr(error)))
 
@@ -153,6 +154,7 @@ class Webhook:
 
     def interrupt(self) -> None:
         """Hang up, from another thread."""
+        self._interrupted = True
         connection = self._connection
         if connection is not None:
             _cut(connection, threading.Event())

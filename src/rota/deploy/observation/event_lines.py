@@ -21,6 +21,8 @@ _SENTENCES: Mapping[type, str] = {
     deploy_events.ClockSet: "the wall clock was set",
     deploy_events.JobAccepted: "job %(job)s was submitted",
     deploy_events.CancelAsked: "job %(job)s is to be cancelled",
+    deploy_events.JobHeld: "job %(job)s is held back",
+    deploy_events.JobReleased: "job %(job)s may go on",
     deploy_events.JobGivenUp: "job %(job)s is given up: %(reason)s",
     deploy_events.JobWaits: "job %(job)s waits: %(reason)s",
     deploy_events.AttemptStarted: "job %(job)s starts on %(node)s",

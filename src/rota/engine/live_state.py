@@ -17,7 +17,7 @@ import numpy as np
 from rota.core.arrays import FloatArray, IntArray, counting, frozen
 from rota.core.cluster import Cluster, cluster_fields
 from rota.core.errors import ProfileMissing
-from rota.core.events import JobsSubmitted, (
+from rota.core.events import (
     Allocated,
     ClusterChanged,
     JobsDropped,
@@ -25,6 +25,7 @@ from rota.core.events import JobsSubmitted, (
     JobsParked,
     JobsRejected,
     JobsReturned,
+    JobsSubmitted,
     Planned,
     ProgressMade,
 )

@@ -27,6 +27,7 @@ from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import attempt_message, job_counts, job_message, node_message, status_message
+from rota.deploy.server.question_handlers import QuestionHandlers
 from rota.deploy.server.questions import QuestionDesk
 from rota.deploy.server.replication import Replication
 from rota.deploy.server.settings import SettingsDesk
@@ -42,7 +43,7 @@ _NEWS_EVERY_S = 0.2
 _PHASES = {phase.value: phase for phase in JobPhase}
 
 
-class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
+class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignore[misc]
     """For users."""
 
     def __init__(
@@ -255,38 +256,6 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
             "LearnedSpeeds", lambda registry: speeds_message(registry.speeds, self._scheduler.speeds, tenant)
         )
         return reply
-
-    # Questions
-
-    @answered
-    async def Why(self, request: pb.JobRequest, context: Any) -> pb.Answer:
-        """Why a job waits."""
-        return await self._desk.why(request, self.identify(context))
-
-    @answered
-    async def Eta(self, request: pb.EtaRequest, context: Any) -> pb.Answer:
-        """When jobs start and end."""
-        return await self._desk.eta(request, self.identify(context))
-
-    @answered
-    async def WhatIf(self, request: pb.WhatIfRequest, context: Any) -> pb.Answer:
-        """Who gains and who loses by a change."""
-        return await self._desk.what_if(request, self.identify(context))
-
-    @answered
-    async def Ledger(self, request: pb.LedgerRequest, context: Any) -> pb.Answer:
-        """Who had how much."""
-        return await self._desk.ledger(request, self.identify(context))
-
-    @answered
-    async def Usage(self, request: pb.UsageRequest, context: Any) -> pb.Answer:
-        """GPUs, CPUs and memory over time."""
-        return await self._desk.usage(request, self.identify(context))
-
-    @answered
-    async def Occupancy(self, request: pb.OccupancyRequest, context: Any) -> pb.Answer:
-        """Who held which GPUs when."""
-        return await self._desk.occupancy(request, self.identify(context))
 
     # A standby
 

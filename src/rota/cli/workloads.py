@@ -42,7 +42,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     show_registry(names.workload_registry(), None, as_json=as_json)
-    if not as_json:
+    if not as_json and sys.stdout.isatty():  # in a pipe a line is a generator
         click.echo("\nTraining workloads, run by `rota workloads train NAME`:")
         _list_training(as_json=False)
 

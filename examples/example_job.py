@@ -117,7 +117,9 @@ def options(about: str, goal: Goal, batch: int, workers: int = 1) -> argparse.Na
     parser.add_argument("-b", "--batch-size", type=whole, default=batch, help="items per step; default: %(default)s")
     parser.add_argument("--workers", type=partial(_whole, 0), default=workers, help="processes that prepare items")
     parser.add_argument("--data", type=Path, default=Path("example-data"), help="folder for the data that it makes")
-    parser.add_argument("--device-ms", type=_milliseconds, default=0.0, help="wait so long per step, as for a GPU")
+    parser.add_argument(
+        "--device-ms", type=_milliseconds, default=0.0, help="milliseconds to wait in each step, as for a GPU"
+    )
     parser.add_argument("--seed", type=partial(_whole, 0), default=0)
     parser.add_argument("--out", type=Path, help="write the final weights to this file")
     parser.add_argument("--check", action="store_true", help=f"exit with 1 unless it learned: {goal}")

@@ -147,11 +147,10 @@ def test_without_pytorch_a_workload_says_in_one_line_what_to_install(tmp_path):
     assert done.stderr.splitlines() == ["cifar.py: torch is not installed; pip install 'rota[examples]'"]
 
 
-def test_the_list_names_generators_and_training_workloads(tmp_path):
-    text = rota("workloads", cwd=tmp_path).stdout
+def test_training_workloads_are_listed(tmp_path):
+    text = rota("workloads", "train", cwd=tmp_path).stdout
     listed = json.loads(rota("workloads", "train", "--json", cwd=tmp_path).stdout)
 
-    assert "gavel-continuous" in text
     assert [entry["name"] for entry in listed] == training.names()
     assert all(name in text for name in training.names())
     assert all(Path(entry["file"]).is_file() for entry in listed)

@@ -42,7 +42,7 @@ def command(ctx: click.Context, *, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     show_registry(names.workload_registry(), None, as_json=as_json)
-    if not as_json:
+    if not as_json and sys.stdout.isatty():  # in a pipe a line is a generator
         click.echo("\nTraining workloads, run by `rota workloads train NAME`:")
         _list_training(as_json=False)
 
@@ -56,12 +56,14 @@ def show(as_json_before_name: bool, /, name: str, *, as_json: bool) -> None:
     show_registry(names.workload_registry(), name, as_json=as_json or as_json_before_name)
 
 
-@command.command("train")
+@command.command("train", epilog="Example: rota workloads train imagenet --steps 200 --workers 2")
 @click.argument("name", required=False, shell_complete=completes(names.training_workloads))
 @click.option("--steps", type=click.IntRange(1, 10**9 - 1), help="Training steps (default: as many as it needs).")
 @click.option("-b", "--batch-size", type=click.IntRange(1, 10**9 - 1), help="Items per step.")
 @click.option("--workers", type=click.IntRange(0, 1024), help="Processes that read and prepare items.")
-@click.option("--device-ms", type=click.FloatRange(0, 1e6), metavar="MS", help="Wait so long per step, as for a GPU.")
+@click.option(
+    "--device-ms", type=click.FloatRange(0, 1e6), metavar="MS", help="Milliseconds to wait in each step, as for a GPU."
+)
 @click.option("--data", metavar="DIR", help="Folder for the data that it makes (default: example-data).")
 @click.option("--seed", type=click.IntRange(0, 10**9 - 1), help="Seed of weights and order (default: 0).")
 @click.option("--out", metavar="FILE", help="File for the final weights.")

@@ -160,3 +160,12 @@ def test_trace_info_is_readable_too(tmp_path, capsys):
 def test_a_trace_that_is_not_there_is_named(capsys, tmp_path):
     assert main(["trace", "info", str(tmp_path / "none.trace")]) == 2
     assert "none.trace" in capsys.readouterr().err
+
+
+def test_a_terminal_shows_training_workloads_below_the_generators(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+
+    main(["workloads"])
+
+    shown = capsys.readouterr().out
+    assert shown.index("gavel-continuous") < shown.index("rota workloads train NAME") < shown.index("imagenet")

@@ -16,11 +16,15 @@ from slurm_steps import SERVE, Steps, agents_of
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 
 
+PATIENT = ("--lease", "40", "--dead-after", "20")
+"""For a busy machine: agents that were killed are back before their leases end."""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     with (
         real_slurm.RealSlurm(nodes=2, accounts=True) as slurm,
-        SlurmSite(tmp_path_factory.mktemp("attempts"), slurm, *SERVE) as running,
+        SlurmSite(tmp_path_factory.mktemp("attempts"), slurm, *SERVE, *PATIENT) as running,
     ):
         running.pool("--per-attempt", "--gres", "gpu:v100:4", "--nodes", "2", "--time", "30m")
         running.until_up(2)

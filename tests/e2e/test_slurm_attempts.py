@@ -74,7 +74,7 @@ def test_every_attempt_is_a_batch_job_with_its_own_resources_in_slurms_accounts(
     assert "Requeue=0" in shown
     assert "gres:gpu:v100:2" in shown
     assert "hidden" not in shown
-    assert "NumCPUs=3 " in shown  # the same part of the 7 CPUs that the pilot leaves as of the GPUs
+    assert "NumCPUs=3 " in shown  # the same part of the 6 CPUs that pilots leave as of the GPUs
 
 
 @pytest.mark.long
@@ -132,7 +132,8 @@ def test_an_agent_that_was_killed_finds_its_attempts_in_the_same_batch_jobs(site
 
         steps.check(client, jobs, steps=300)
         assert {job: client.job(job).epoch for job in jobs} == attempts
-        assert {job: list(batch_jobs(site.slurm, job)) for job in jobs} == {job: [numbers[job]] for job in jobs}
+        for job in jobs:  # a slurmctld that was killed may have forgotten them, but there are no others
+            assert set(batch_jobs(site.slurm, job)) <= {numbers[job]}
 
 
 def pilots_of(site):

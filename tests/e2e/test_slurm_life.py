@@ -100,7 +100,6 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
             "slurmd killed": lambda row: slurm.kill(row["host"]),
             "agent killed": lambda row: os.kill(agents_of(slurm, row)[0], signal.SIGKILL),
         }
-        seen_idle = []
         with site.client() as client:
             for name, way in ways.items():
                 jobs = steps.submit(client, 2, steps=600)
@@ -115,10 +114,8 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                     until(lambda row=row: len(agents_of(slurm, row)) == 1, 20)
                 else:
                     until(lambda row=row: ended(slurm, row), 60)
-                    idle = slurm.states()[slurm.names.index(row["host"])] == "idle"
-                    alive = belongings.alive()
-                    assert not (idle and alive), f"{name}: {row['host']} is idle, and there are {alive}"
-                    seen_idle.append(idle)
+                    alive = belongings.alive()  # the agent included; of a node that is down Slurm does not call it idle
+                    assert not alive or name in {"state=down", "slurmd killed"}, f"{name}: {alive}"
                 took = time.monotonic() - began
                 there = steps.alive([job])
                 state = slurm.states()[slurm.names.index(row["host"])]
@@ -136,7 +133,6 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                 site.until_up(2, 90)
                 with capsys.disabled():
                     sys.stdout.write(f"\n{proctrack}: {name}: over after {took:.1f} s, no step lost")
-        assert sum(seen_idle) >= 3  # else nothing was checked
 
 
 @pytest.mark.long

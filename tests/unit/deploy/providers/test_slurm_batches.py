@@ -80,12 +80,12 @@ def test_a_pilot_whose_attempts_have_batch_jobs_takes_no_gpu_itself():
     assert settings_from(SETTINGS.values()) == SETTINGS
 
 
-def test_its_agent_offers_what_the_pilot_leaves_of_the_node():
+def test_its_agent_offers_what_the_pilot_and_its_successor_leave_of_the_node():
     whole = allocation("slurm-node::", ON_NODE, lambda *_: NODE)
     half = allocation("slurm-node:v100:2", ON_NODE, lambda *_: NODE)
 
-    assert (whole.gpu_type, whole.devices, whole.cpus) == ("v100", ("0", "1", "2", "3"), 47.0)
-    assert whole.memory_gb == pytest.approx((256_000 - 1024) * 1.048576e-3)
+    assert (whole.gpu_type, whole.devices, whole.cpus) == ("v100", ("0", "1", "2", "3"), 46.0)
+    assert whole.memory_gb == pytest.approx((256_000 - 2 * 1024) * 1.048576e-3)
     assert (half.devices, half.cpus) == (("0", "1"), 23.0)
 
 

@@ -64,7 +64,8 @@ def allocation(gpus: str, environ: Mapping[str, str] = os.environ, describe: Des
 def node_allocation(gpus: str, environ: Mapping[str, str], describe: Describe) -> Allocation:
     """What batch jobs of attempts may have of this node. Raises ConfigError.
 
-    That is its GPUs (of a type, a number of them), and the same part of the CPUs and memory that this batch job leaves.
+    That is its GPUs (of a type, a number of them), and the same part of the CPUs and memory that this batch job
+    and its successor, which comes while this one is here, leave.
     """
     host = environ.get("SLURMD_NODENAME", "")
     if not host:
@@ -86,8 +87,8 @@ def node_allocation(gpus: str, environ: Mapping[str, str], describe: Describe) -
             f"--gpus {gpus}: node {host} has {there[0].count} GPUs of type {there[0].type}; ask for as many"
         )
     part = count / there[0].count
-    cpus = float(node.get("CPUEfctv") or node.get("CPUTot") or 1) - LIGHT_CPUS
-    memory = (memory_mib(node.get("RealMemory", "")) or 0.0) - LIGHT_MIB
+    cpus = float(node.get("CPUEfctv") or node.get("CPUTot") or 1) - 2 * LIGHT_CPUS  # its successor needs room too
+    memory = (memory_mib(node.get("RealMemory", "")) or 0.0) - 2 * LIGHT_MIB
     return Allocation(
         gpu_type=there[0].type,
         devices=tuple(str(i) for i in range(count)),

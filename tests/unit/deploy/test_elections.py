@@ -76,6 +76,19 @@ def test_votes_for_another_term_do_not_count_and_being_heard_again_ends_an_elect
     assert not election.elected
 
 
+def test_promises_are_told_to_the_scheduler_that_is_still_there_but_no_server_raises_terms_without_end():
+    election = heard(["a", "b"])
+    election.vote("a", 5, 1.0)
+    election.vote("b", 10**9, 1.0)
+    election.look(10.0)
+    election.vote("b", 10**9, 10.0)
+
+    assert election.promised == 5
+    assert election.asks_for == 4
+    election.vote("a", 5, 10.0)
+    assert election.asks_for == 5
+
+
 class FakeStub:
     """A scheduler that answers votes."""
 

@@ -211,7 +211,14 @@ class Recovery:
         if ways is None:
             return
         if ways != self._ways or forget_answer:
-            recovered.switch(ways, forget_answer=forget_answer)
+            try:
+                recovered.switch(ways, forget_answer=forget_answer)
+            except UNREADABLE as error:
+                if forget_answer:
+                    raise
+                # A start under other settings, of which earlier versions wrote nothing down: read on as before.
+                log.warning("%s: events are read by the settings before: %s", self._journal.path, error)
+                return
         self._ways = ways
         self._rules = ways.rules
         self._make_state = ways.make_state

@@ -9,6 +9,8 @@ from rota.rpc import rota_pb2 as pb
 
 SILENCE_S = 2.5
 """Seconds without the scheduler in charge after which votes are asked for."""
+_MOST_ELECTIONS = 1_000
+"""Elections without a takeover after which a promise is not believed: nobody may raise terms without end."""
 _MARGIN_S = 0.5
 """Beyond the lease of the other scheduler: clocks differ, and so do moments at which they are looked at."""
 
@@ -26,6 +28,8 @@ class Election:
     """When it was heard last; infinity: never, and nothing can be taken over."""
     asks_for: int = 0
     """The term for which votes are asked; 0: none."""
+    promised: int = 0
+    """The highest term that a server has promised to, here or to a standby before."""
     votes: dict[str, float] = field(default_factory=dict)
     """When servers voted."""
 
@@ -45,6 +49,9 @@ class Election:
 
     def vote(self, node: str, promised: int, now: float) -> None:
         """A server says what it has promised."""
+        if promised > self.term + _MOST_ELECTIONS:
+            return  # no election since then could have led there
+        self.promised = max(self.promised, promised)
         if promised > self.asks_for > 0:
             self.asks_for = promised  # of an election before this one
             self.votes.clear()

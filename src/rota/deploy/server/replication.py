@@ -206,7 +206,8 @@ class Replication:
         self._nodes = tuple(batch.nodes)
         self._number += 1
         batch.number = self._number
-        self._sent_at[self._number] = time.monotonic()
+        if not batch.base_needed:
+            self._sent_at[self._number] = time.monotonic()
         return batch
 
     def _take_receipt(self, request: pb.ReplicaRequest) -> None:
@@ -218,7 +219,9 @@ class Replication:
             return
         with self._receipt:
             self._acknowledged = request.after
-            self._in_step = self._in_step or request.after >= self._scheduler.journal.last
+            # Only one that has had a batch knows the servers, without which it can take nothing over.
+            caught_up = sent is not None and request.after >= self._scheduler.journal.last
+            self._in_step = self._in_step or caught_up
             self._receipt.notify_all()
 
     async def _know_standby(self, request: pb.ReplicaRequest) -> None:

@@ -129,8 +129,6 @@ class _Following:
         self._election = election
         self._other = other
         self._seen = 0
-        self._promised = 0
-        """The highest term for which this standby ever had a vote."""
 
     async def run(self, stop: asyncio.Event) -> int | None:
         """Until it is to take over, or asked to stop."""
@@ -144,7 +142,6 @@ class _Following:
                     asking.result()
                 now = time.monotonic()
                 election.look(now)
-                self._promised = max(self._promised, election.asks_for if election.votes else 0)
                 if election.elected and not elected:
                     elected = True  # from here on the other one is not asked any more: its lease must not grow
                     asking.cancel()
@@ -186,7 +183,7 @@ class _Following:
         request = await asyncio.to_thread(self._replica.request)
         request.address = self._other.address
         request.seen = self._seen
-        request.term = self._promised
+        request.term = self._election.promised
         batch: pb.ReplicaBatch = await stub.Replicate(request, timeout=_CALL_S)
         self._seen = batch.number
         if batch.base_needed:

@@ -12,6 +12,7 @@ from rota.core.lifecycle import JobPhase
 from rota.deploy.control import _heads, _in_part
 from rota.deploy.job_files import read_jobs
 from rota.deploy.scheduler.options import Retention
+from rota.deploy.scheduler.predecessors import unmet_dependents
 from rota.deploy.scheduler.reasons import ReasonCode, Reasons, cluster_as_it_is
 from rota.deploy.scheduler.requests import Refused
 
@@ -304,3 +305,21 @@ def test_circles_and_names_that_are_not_there_are_refused_with_their_line(tmp_pa
 
     with pytest.raises(ConfigError, match=message):
         read_jobs(written(tmp_path, text))
+
+
+def test_many_jobs_that_wait_for_many_others_do_not_hold_up_the_scheduler():
+    """What is known about them is computed again when a job comes or ends, not with every look."""
+    harness = Harness()
+    harness.submit(array="0-1999")
+    numbers = random.Random(0)
+    common = {"steps": 1000, "profile": "fast", "emulated": True}
+    specs = [spec_from({**common, "after_any": numbers.sample(range(1, 2000), 1000)}) for _ in range(500)]
+    harness.ask(lambda now: harness.requests.submit(specs, "tester", "", now))
+    version = harness.registry.queue.version
+    first = unmet_dependents(harness.registry)
+
+    harness.wait(1.0)
+
+    assert unmet_dependents(harness.registry) is first
+    assert harness.registry.queue.version == version
+    assert len(first) == 500

@@ -14,12 +14,10 @@ mend are ConfigError with one message.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,22 +25,18 @@ from typing import Any
 import grpc
 
 from rota.core.errors import ConfigError, RotaError
-from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
 from rota.deploy.patience import patient_stream, patiently
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
+from rota.deploy.submission_parts import entry_heads, in_part, parts_of
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_message
 
 _ASKED_AT_ONCE = 1000
 """Jobs by number in one question."""
-_SUBMITTED_AT_ONCE = 10_000
-"""Jobs in one submission, as the scheduler has it in its bounds ..."""
-_SUBMITTED_BYTES = 8 * 1024 * 1024
-"""... and bytes, half of the largest message."""
 _LISTED_AT_ONCE = 2_000
 """Jobs in one answer: a message is at most 16 MB, and the scheduler does nothing else while it writes one."""
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -104,8 +98,8 @@ class Client:
         name = request or uuid.uuid4().hex
         accepted: list[int] = []
         heads: list[int] = []
-        for number, part_specs in enumerate(_parts(specs)):
-            messages = [spec_message(_in_part(spec, heads)) for spec in part_specs]
+        for number, part_specs in enumerate(parts_of(specs)):
+            messages = [spec_message(in_part(spec, heads)) for spec in part_specs]
             part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
             try:
                 accepted += self._submit_part(part, tries)
@@ -114,7 +108,7 @@ class Client:
                     raise
                 before = f"jobs {accepted[0]} to {accepted[-1]} of this submission were accepted, the others not"
                 raise type(error)(f"{before}: {error}") from error
-            heads = _heads(specs, accepted)
+            heads = entry_heads(specs, accepted)
         return accepted
 
     def dry_run(self, jobs: Sequence[JobSpec | Mapping[str, Any]]) -> dict[str, Any]:
@@ -332,43 +326,6 @@ class Client:
             if error.code() in _REFUSED:
                 raise ConfigError(error.details()) from error
             raise RotaError(f"the scheduler: {error.details()} ({error.code().name})") from error
-
-
-def _heads(specs: Sequence[JobSpec], accepted: Sequence[int]) -> list[int]:
-    """Numbers of the first jobs of the entries that were accepted so far."""
-    sizes = itertools.accumulate((array_size(spec.array) for spec in specs), initial=0)
-    return [accepted[position] for position in itertools.takewhile(lambda size: size < len(accepted), sizes)]
-
-
-def _in_part(spec: JobSpec, heads: Sequence[int]) -> JobSpec:
-    """An entry of a later part: entries of parts before are jobs now, those of this part are counted from its start."""
-    if not heads or min((*spec.after, *spec.after_any), default=0) >= 0:
-        return spec
-
-    def told(names: tuple[int, ...]) -> tuple[int, ...]:
-        here = len(heads)
-        return tuple(name if name >= 0 else name + here if -name > here else heads[-name - 1] for name in names)
-
-    return replace(spec, after=told(spec.after), after_any=told(spec.after_any))
-
-
-def _parts(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:
-    """Jobs as they fit into single messages; one part if there are none."""
-    part: list[JobSpec] = []
-    size = 0
-    jobs = 0
-    for spec in specs:
-        bytes_of_job = spec_message(spec).ByteSize()
-        more = array_size(spec.array)
-        if part and (jobs + more > _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
-            yield part
-            part = []
-            size = 0
-            jobs = 0
-        part.append(spec)
-        size += bytes_of_job
-        jobs += more
-    yield part
 
 
 def _passes(error: RotaError) -> bool:

@@ -9,12 +9,12 @@ from harness import Harness, ends
 from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_from
 from rota.core.lifecycle import JobPhase
-from rota.deploy.control import _heads, _in_part
 from rota.deploy.job_files import read_jobs
 from rota.deploy.scheduler.options import Retention
 from rota.deploy.scheduler.predecessors import unmet_dependents
 from rota.deploy.scheduler.reasons import ReasonCode, Reasons, cluster_as_it_is
 from rota.deploy.scheduler.requests import Refused
+from rota.deploy.submission_parts import entry_heads, in_part
 
 MODEL = "ResNet-18 (batch size 32)"
 PARTS = {"policy": "las", "mechanism": "proportional", "profiles": "gavel"}
@@ -247,10 +247,10 @@ def assert_cancelled_only_for_a_reason(harness):
 
 def test_entries_of_a_later_message_find_jobs_of_the_ones_before():
     specs = [spec_from({"argv": ["x"], "array": "0-2"}), spec_from({"argv": ["x"]}), spec_from({"argv": ["x"]})]
-    heads = _heads(specs, [10, 11, 12, 13])
+    heads = entry_heads(specs, [10, 11, 12, 13])
 
     assert heads == [10, 13]
-    told = _in_part(spec_from({"argv": ["x"], "after": [-1, -3, 5], "after_any": [-2]}), heads)
+    told = in_part(spec_from({"argv": ["x"], "after": [-1, -3, 5], "after_any": [-2]}), heads)
     assert told.after == (10, -1, 5)
     assert told.after_any == (13,)
 

@@ -21,6 +21,7 @@ from rota.deploy.scheduler.secrets import without_values
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.subjects import check_name
 from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
+from rota.deploy.server.holds import hold_reply, hold_work
 from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
@@ -146,17 +147,8 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     @answered
     async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldReply:
         """Keep jobs from running, or release them."""
-        caller = self.identify(context)
         tenant = self._visible_tenant(context)
-        named = (list(request.jobs), list(request.arrays), caller.name, tenant)
-        requests = self._scheduler.requests
-        what = f"{'Release' if request.undo else 'Hold'} of {named[0] or named[1]} by {caller.name}"
-
-        def work(now: float) -> Answer:
-            return requests.release(*named, now) if request.undo else requests.hold(*named, now, force=request.force)
-
-        answer = await self._do(what, work)
-        return pb.HoldReply(changed=answer.changed, unchanged=answer.unchanged, over=answer.over)
+        return hold_reply(await self._do(*hold_work(self._scheduler, request, tenant, self.identify(context))))
 
     # Nodes and the scheduler
 

@@ -27,10 +27,10 @@ import grpc
 from rota.core.errors import ConfigError, RotaError
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
+from rota.deploy.job_parts import entry_heads, in_part, parts_of
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
 from rota.deploy.patience import patient_stream, patiently
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
-from rota.deploy.submission_parts import entry_heads, in_part, parts_of
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_message

@@ -10,11 +10,11 @@ from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_from
 from rota.core.lifecycle import JobPhase
 from rota.deploy.job_files import read_jobs
+from rota.deploy.job_parts import entry_heads, in_part
 from rota.deploy.scheduler.options import Retention
 from rota.deploy.scheduler.predecessors import unmet_dependents
 from rota.deploy.scheduler.reasons import ReasonCode, Reasons, cluster_as_it_is
 from rota.deploy.scheduler.requests import Refused
-from rota.deploy.submission_parts import entry_heads, in_part
 
 MODEL = "ResNet-18 (batch size 32)"
 PARTS = {"policy": "las", "mechanism": "proportional", "profiles": "gavel"}

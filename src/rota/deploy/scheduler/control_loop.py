@@ -71,12 +71,12 @@ class ControlLoop:
         self._board = board
         self._leases = leases
         self._secrets = secrets or SecretStore()
+        self._queue_seen = -1
+        """Version of the index of queued jobs when jobs that can never start were looked for."""
         self._failures = FailureDetector(registry, heartbeats, options.timing)
         self._look_every_s = min(_LONGEST_LOOK_S, options.timing.heartbeat_s / 4)
         self._looked = -math.inf
         self._stopped = False
-        self._queue_seen = -1
-        """Version of the index of queued jobs when jobs that can never start were looked for."""
         self._logged: dict[tuple[str, str], float] = {}
         self.round_start = 0.0
         """Engine second at which the round of now began."""

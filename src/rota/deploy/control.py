@@ -27,11 +27,11 @@ import grpc
 from rota.core.errors import ConfigError, RotaError
 from rota.core.job_spec import JobSpec, spec_from
 from rota.core.lifecycle import FINAL_PHASES, JobPhase
+from rota.deploy.job_parts import entry_heads, in_part, parts_of
 from rota.deploy.log_feed import LogFeed, LogItem, LogQuery, Output, last_lines, lines_of
 from rota.deploy.patience import patient_stream, patiently
 from rota.deploy.security.client import ClientSettings, connect, explained, find_settings
 from rota.deploy.security.failover import FailoverStub
-from rota.deploy.submission_parts import heads_of, in_part, parts
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_message
@@ -104,7 +104,7 @@ class Client:
         accepted: list[int] = []
         self.remarks = []
         heads: list[int] = []
-        for number, part_specs in enumerate(parts(specs)):
+        for number, part_specs in enumerate(parts_of(specs)):
             messages = [spec_message(in_part(spec, heads)) for spec in part_specs]
             part = pb.SubmitRequest(jobs=messages, request=f"{name}.{number}" if number else name)
             try:
@@ -114,7 +114,7 @@ class Client:
                     raise
                 before = f"jobs {accepted[0]} to {accepted[-1]} of this submission were accepted, the others not"
                 raise type(error)(f"{before}: {error}") from error
-            heads = heads_of(specs, accepted)
+            heads = entry_heads(specs, accepted)
         return accepted
 
     def dry_run(self, jobs: Sequence[JobSpec | Mapping[str, Any]]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _NUMPY = {
 }
 """All that arrays need. Much else in NumPy opens files or starts programs when it is called."""
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
-_MAGIC = "rota-checkpoint-5"
+_MAGIC = "rota-checkpoint-6"
 _MARK = b"rota-checkpoint"
 _MAY_DIFFER = {"until"}
 """Settings that say how far a run goes, not how."""

@@ -13,6 +13,7 @@ from rota.core.job_spec import JobSpec
 
 VERBS = (
     "up", "serve", "agent", "submit", "submit-trace", "jobs", "cancel", "logs", "nodes", "drain", "events", "status",
+    "hold", "release",
 )  # fmt: skip
 CLIENTS = VERBS[3:]
 REFERENCE = Path(__file__).parents[3] / "docs" / "command-line.md"

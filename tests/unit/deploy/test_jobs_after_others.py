@@ -10,11 +10,12 @@ from rota.core.errors import ConfigError
 from rota.core.job_spec import spec_from
 from rota.core.lifecycle import JobPhase
 from rota.deploy.job_files import read_jobs
+from rota.deploy.job_parts import entry_heads, in_part
 from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.options import Retention
+from rota.deploy.scheduler.predecessors import unmet_dependents
 from rota.deploy.scheduler.reasons import ReasonCode, Reasons
 from rota.deploy.scheduler.requests import Refused
-from rota.deploy.submission_parts import heads_of, in_part
 
 MODEL = "ResNet-18 (batch size 32)"
 PARTS = {"policy": "las", "mechanism": "proportional", "profiles": "gavel"}
@@ -247,7 +248,7 @@ def assert_cancelled_only_for_a_reason(harness):
 
 def test_entries_of_a_later_message_find_jobs_of_the_ones_before():
     specs = [spec_from({"argv": ["x"], "array": "0-2"}), spec_from({"argv": ["x"]}), spec_from({"argv": ["x"]})]
-    heads = heads_of(specs, [10, 11, 12, 13])
+    heads = entry_heads(specs, [10, 11, 12, 13])
 
     assert heads == [10, 13]
     told = in_part(spec_from({"argv": ["x"], "after": [-1, -3, 5], "after_any": [-2]}), heads)
@@ -305,3 +306,21 @@ def test_circles_and_names_that_are_not_there_are_refused_with_their_line(tmp_pa
 
     with pytest.raises(ConfigError, match=message):
         read_jobs(written(tmp_path, text))
+
+
+def test_many_jobs_that_wait_for_many_others_do_not_hold_up_the_scheduler():
+    """What is known about them is computed again when a job comes or ends, not with every look."""
+    harness = Harness()
+    harness.submit(array="0-1999")
+    numbers = random.Random(0)
+    common = {"steps": 1000, "profile": "fast", "emulated": True}
+    specs = [spec_from({**common, "after_any": numbers.sample(range(1, 2000), 1000)}) for _ in range(500)]
+    harness.ask(lambda now: harness.requests.submit(specs, "tester", "", now))
+    version = harness.registry.queue.version
+    first = unmet_dependents(harness.registry)
+
+    harness.wait(1.0)
+
+    assert unmet_dependents(harness.registry) is first
+    assert harness.registry.queue.version == version
+    assert len(first) == 500

@@ -73,6 +73,8 @@ class ControlLoop:
         self._board = board
         self._leases = leases
         self._secrets = secrets or SecretStore()
+        self._queue_seen = -1
+        """Version of the index of queued jobs when jobs that can never start were looked for."""
         self._failures = FailureDetector(registry, heartbeats, options.timing)
         self._look_every_s = min(_LONGEST_LOOK_S, options.timing.heartbeat_s / 4)
         self._looked = -math.inf
@@ -111,7 +113,7 @@ class ControlLoop:
         if looking:
             self._looked = monotonic_now
             self._look_after()
-        if looking or self._recorder.moving:
+        if self._registry.queue.version != self._queue_seen:
             self._cancel_hopeless()
         moving = self._recorder.moving
         if moving:
@@ -200,6 +202,7 @@ class ControlLoop:
         with self.surviving("dependencies"):
             while events := hopeless_dependents(self._registry, self._clock.now()):
                 self._recorder.apply(events)
+            self._queue_seen = self._registry.queue.version
 
     def _reconcile(self) -> None:
         with self.surviving("reconciliation"):

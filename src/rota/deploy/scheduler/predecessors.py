@@ -59,9 +59,9 @@ class Predecessors:
         """Whether a job, or one of an array, is not over."""
         return Ending.OPEN in self._endings(number)
 
-    def met(self, job: Job) -> bool:
-        """Whether all that a job comes after is over, and as it should."""
-        return not self.open_ones(job) and self.failed(job) is None
+    def ended_badly(self, number: int) -> bool:
+        """Whether a job, or one of an array, is over and did not finish."""
+        return Ending.BADLY in self._endings(number)
 
     def open_ones(self, job: Job) -> list[int]:
         """Jobs and arrays that it comes after and that are not over."""
@@ -69,16 +69,17 @@ class Predecessors:
 
     def failed(self, job: Job) -> int | None:
         """The first of the jobs and arrays that had to finish and did not; one job of an array is enough."""
-        return next((number for number in job.spec.after if Ending.BADLY in self._endings(number)), None)
+        return next((number for number in job.spec.after if self.ended_badly(number)), None)
 
 
 def hopeless_dependents(registry: Registry, now: float) -> list[CancelAsked]:
     """Cancellations of jobs that can never start, as one that they come after did not finish."""
     before = Predecessors(registry)
+    bad = {number for number in kept_for_dependents(registry) if before.ended_badly(number)}
     events: list[CancelAsked] = []
-    for number in sorted(registry.queue.dependents):
+    for number in sorted(registry.queue.dependents) if bad else ():
         job = registry.live.get(number)
-        if job is None or job.ending or job.attempt is not None:
+        if job is None or job.ending or job.attempt is not None or bad.isdisjoint(job.spec.after):
             continue
         failed = before.failed(job)
         if failed is not None:
@@ -107,8 +108,38 @@ def _in_words(phase: JobPhase) -> str:
 
 def kept_for_dependents(registry: Registry) -> set[int]:
     """Jobs and arrays that somebody still comes after: they stay in memory, so that it is known how they ended."""
-    jobs = (registry.live.get(number) for number in registry.queue.dependents)
-    return {number for job in jobs if job is not None for number in (*job.spec.after, *job.spec.after_any)}
+    return registry.queue.remembered("kept for dependents", lambda: _named_by_dependents(registry))
+
+
+def unmet_dependents(registry: Registry) -> frozenset[int]:
+    """Jobs that do not run and come after something that is not over, or not as it should."""
+    return registry.queue.remembered("unmet dependents", lambda: _unmet(registry))
+
+
+def _unmet(registry: Registry) -> frozenset[int]:
+    before = Predecessors(registry)
+    named = kept_for_dependents(registry)
+    not_over = {number for number in named if before.is_open(number)}
+    failed = {number for number in named if before.ended_badly(number)}
+    waiting: set[int] = set()
+    for number in registry.queue.dependents:
+        job = registry.live.get(number)
+        if job is None or job.attempt is not None:
+            continue
+        over = not_over.isdisjoint(job.spec.after) and not_over.isdisjoint(job.spec.after_any)
+        if not over or not failed.isdisjoint(job.spec.after):
+            waiting.add(number)
+    return frozenset(waiting)
+
+
+def _named_by_dependents(registry: Registry) -> set[int]:
+    named: set[int] = set()
+    for number in registry.queue.dependents:
+        job = registry.live.get(number)
+        if job is not None:
+            named.update(job.spec.after)
+            named.update(job.spec.after_any)
+    return named
 
 
 @dataclass(frozen=True, slots=True)

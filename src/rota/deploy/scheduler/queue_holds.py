@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from rota.core.job_arrays import array_indices
-from rota.deploy.scheduler.predecessors import Ending, Predecessors, ending_of
+from rota.deploy.scheduler.predecessors import Ending, Predecessors, ending_of, unmet_dependents
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 
@@ -40,10 +40,7 @@ PARKED = {
 
 def queue_holds(registry: Registry, ready: Callable[[Job], bool]) -> dict[int, QueueHold]:
     """Jobs that must not start now, and why. `ready`: whether a job could start if nothing held it back."""
-    before = Predecessors(registry)
-    dependents = (registry.live.get(number) for number in registry.queue.dependents)
-    waiting = [job.id for job in dependents if job is not None and job.attempt is None and not before.met(job)]
-    holds = dict.fromkeys(waiting, QueueHold.DEPENDENCY)
+    holds = dict.fromkeys(unmet_dependents(registry), QueueHold.DEPENDENCY)
     holds |= dict.fromkeys((number for number in registry.queue.held if number in registry.live), QueueHold.HELD)
 
     def free(job: Job) -> bool:

@@ -6,10 +6,25 @@ Follows the events that the registry applies; after a snapshot it is made anew f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from rota.core import events as engine_events
 from rota.deploy import events as deploy_events
 from rota.deploy.scheduler.records import Job
+
+Value = TypeVar("Value")
+_COMINGS_AND_ENDS = frozenset(
+    {
+        deploy_events.JobAccepted,
+        deploy_events.CancelAsked,
+        deploy_events.JobGivenUp,
+        deploy_events.AttemptEnded,
+        deploy_events.JobsArchived,
+        engine_events.JobsFinished,
+        engine_events.JobsDropped,
+        engine_events.JobsRejected,
+    }
+)
 
 
 class QueueIndex:
@@ -25,14 +40,28 @@ class QueueIndex:
         self.held: set[int] = set()
         """Jobs that somebody holds."""
         self._array_of: dict[int, int] = {}
+        self.version = 0
+        """Grows when a job comes or ends."""
+        self._remembered: dict[str, tuple[int, Any]] = {}
         for job in jobs.values():
             self._enter(job)
 
     def take(self, event: Any) -> None:
         """Follow an event that the registry has applied."""
+        if type(event) in _COMINGS_AND_ENDS:
+            self.version += 1
         handler = self._HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
+
+    def remembered(self, name: str, compute: Callable[[], Value]) -> Value:
+        """A value that only changes when a job comes or ends: there may be many jobs that wait for many others."""
+        known = self._remembered.get(name)
+        if known is None or known[0] != self.version:
+            known = (self.version, compute())
+            self._remembered[name] = known
+        value: Value = known[1]
+        return value
 
     def members(self, array: int) -> Iterable[Job]:
         """Jobs of an array that are in memory; a job of no array is the only one of its own."""

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rota.core.gpu_types import permits, types_in_words
-from rota.core.lifecycle import AttemptOutcome, JobPhase
+from rota.core.lifecycle import JobPhase
 from rota.core.needs import in_words, labelled, types_that_hold, why_not
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.cluster_facts import ClusterNow
@@ -46,6 +46,7 @@ from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import TenantLimits
+from rota.deploy.scheduler.time_limits import ended_by_limit
 from rota.deploy.tenants import Tenants
 
 OLD_BACK_OFF = "; tried again after a pause"
@@ -101,9 +102,7 @@ class Explanation:
 
 def code_of_end(job: Job) -> ReasonCode:
     """The code of a job that is over: none, but where its time limit ended it."""
-    last = job.attempts[-1].outcome if job.attempts else ""
-    by_limit = (job.final_phase or job.phase) is JobPhase.FAILED and last == AttemptOutcome.TIME_LIMIT.value
-    return ReasonCode.TIME_LIMIT if by_limit else ReasonCode.NONE
+    return ReasonCode.TIME_LIMIT if ended_by_limit(job) else ReasonCode.NONE
 
 
 def shown_phase(job: Job) -> JobPhase:

@@ -150,4 +150,5 @@ class QueueLimits:
 def _size(spec: JobSpec) -> int:
     """Characters of a job, roughly; each counts as a byte."""
     variables = sum(len(name) + len(value) for name, value in spec.env.items())
-    return 200 + len(spec.name) + sum(map(len, spec.argv)) + variables
+    before = 8 * (len(spec.after) + len(spec.after_any))
+    return 200 + len(spec.name) + sum(map(len, spec.argv)) + variables + before

@@ -23,6 +23,7 @@ from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.scheduler.speed_estimates import finding
 from rota.deploy.security.subjects import check_name
 from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
+from rota.deploy.server.holds import hold_reply, hold_work
 from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
@@ -83,10 +84,11 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
-        if request.dry_run:
-            return pb.SubmitReply(jobs=await self._do(what, lambda _: requests.dry_run(specs)))
-        jobs = await self._do(what, lambda now: requests.submit(specs, caller.name, key, now))
-        remarks = await self._look(what, lambda _: requests.remarks_on(specs))
+        dry = request.dry_run
+        jobs = await self._do(
+            what, lambda now: requests.dry_run(specs) if dry else requests.submit(specs, caller.name, key, now)
+        )
+        remarks = [] if dry else await self._look(what, lambda _: requests.remarks_on(specs))
         return pb.SubmitReply(jobs=jobs, remarks=remarks)
 
     @answered
@@ -170,8 +172,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         """End jobs."""
         caller = self.identify(context)
         tenant = self._visible_tenant(context)
-        numbers = list(request.jobs)
-        arrays = list(request.arrays)
+        numbers, arrays = list(request.jobs), list(request.arrays)
         requests = self._scheduler.requests
         what = f"Cancel of {numbers or arrays} by {caller.name}"
         cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now, arrays))
@@ -180,17 +181,9 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
     @answered
     async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldReply:
         """Keep jobs from running, or release them."""
-        caller = self.identify(context)
-        tenant = self._visible_tenant(context)
-        named = (list(request.jobs), list(request.arrays), caller.name, tenant)
-        requests = self._scheduler.requests
-        what = f"{'Release' if request.undo else 'Hold'} of {named[0] or named[1]} by {caller.name}"
-
-        def work(now: float) -> Answer:
-            return requests.release(*named, now) if request.undo else requests.hold(*named, now, force=request.force)
-
-        answer = await self._do(what, work)
-        return pb.HoldReply(changed=answer.changed, unchanged=answer.unchanged, over=answer.over)
+        return hold_reply(
+            await self._do(*hold_work(self._scheduler, request, self._visible_tenant(context), self.identify(context)))
+        )
 
     # Nodes and the scheduler
 

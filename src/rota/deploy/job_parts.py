@@ -1,4 +1,4 @@
-"""Submissions that are larger than a message: sent in parts, with jobs of earlier parts named by their numbers."""
+"""A submission that is larger than one message, in parts: entries that wait for entries of a part before find them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rota.core.job_arrays import array_size
 from rota.core.job_spec import JobSpec
 from rota.rpc.convert import spec_message
 
-_SUBMITTED_AT_ONCE = 10_000
+SUBMITTED_AT_ONCE = 10_000
 """Jobs in one submission, as the scheduler has it in its bounds ..."""
-_SUBMITTED_BYTES = 8 * 1024 * 1024
+SUBMITTED_BYTES = 8 * 1024 * 1024
 """... and bytes, half of the largest message."""
 
 
-def heads_of(specs: Sequence[JobSpec], accepted: Sequence[int]) -> list[int]:
+def entry_heads(specs: Sequence[JobSpec], accepted: Sequence[int]) -> list[int]:
     """Numbers of the first jobs of the entries that were accepted so far."""
     sizes = itertools.accumulate((array_size(spec.array) for spec in specs), initial=0)
     return [accepted[position] for position in itertools.takewhile(lambda size: size < len(accepted), sizes)]
@@ -34,7 +34,7 @@ def in_part(spec: JobSpec, heads: Sequence[int]) -> JobSpec:
     return replace(spec, after=told(spec.after), after_any=told(spec.after_any))
 
 
-def parts(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:
+def parts_of(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:
     """Jobs as they fit into single messages; one part if there are none."""
     part: list[JobSpec] = []
     size = 0
@@ -42,7 +42,7 @@ def parts(specs: Sequence[JobSpec]) -> Iterator[list[JobSpec]]:
     for spec in specs:
         bytes_of_job = spec_message(spec).ByteSize()
         more = array_size(spec.array)
-        if part and (jobs + more > _SUBMITTED_AT_ONCE or size + bytes_of_job > _SUBMITTED_BYTES):
+        if part and (jobs + more > SUBMITTED_AT_ONCE or size + bytes_of_job > SUBMITTED_BYTES):
             yield part
             part = []
             size = 0

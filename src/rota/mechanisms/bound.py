@@ -128,6 +128,7 @@ class AroundBound:
         tasks: list[BoundTask] = []
         before = np.zeros(len(view.types), dtype=np.int64)
         busy = _busy(view, wanted)
+        held = [self._held_by_staying(view, gpu_type) for gpu_type in range(len(view.types))]
         columns = zip(wanted.position.tolist(), wanted.type.tolist(), wanted.bound.tolist(), strict=True)
         for position, gpu_type, bound in columns:
             size = int(view.gpus[position])
@@ -137,11 +138,11 @@ class AroundBound:
                 task = _put(view, position, gpu_type, room, busy)
                 if task is None:
                     continue
-                after = room.copy()
-                after.take(task.slots, task.beside)
-                if after.usable_of(gpu_type) + self._held_by_staying(view, gpu_type) >= before[gpu_type]:
-                    room.take(task.slots, task.beside)
+                room.take(task.slots, task.beside)
+                if room.usable_of(gpu_type) + held[gpu_type] >= before[gpu_type]:
                     tasks.append(task)
+                else:
+                    room.give_back(task.slots, task.beside)
         return tasks
 
     def _held_by_staying(self, view: View, gpu_type: int) -> int:

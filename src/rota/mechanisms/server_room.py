@@ -14,6 +14,8 @@ from rota.core.tolerance import TOLERANCE
 Slots = list[tuple[int, int]]
 """(server, GPUs)."""
 
+ALL = slice(None)
+
 
 @dataclass(frozen=True, slots=True)
 class PerGpu:
@@ -49,21 +51,32 @@ class ServerRoom:
             self.cpus[server] -= beside.cpus * part
             self.memory_gb[server] -= beside.memory_gb * part
 
-    def most(self, beside: PerGpu) -> IntArray:
-        """[S] GPUs with so much beside each that are free."""
-        return self._with(beside.cpus, beside.memory_gb)
+    def give_back(self, slots: Slots, beside: PerGpu) -> None:
+        """Undo `take`."""
+        for server, part in slots:
+            self.gpus[server] += part
+            self.cpus[server] += beside.cpus * part
+            self.memory_gb[server] += beside.memory_gb * part
 
-    def usable(self) -> IntArray:
+    def most(self, beside: PerGpu, servers: slice = ALL) -> IntArray:
+        """[S] GPUs with so much beside each that are free."""
+        return self._with(beside.cpus, beside.memory_gb, servers)
+
+    def usable(self, servers: slice = ALL) -> IntArray:
         """[S] GPUs that are left with a proportional share of CPUs and memory for each; the others are stranded."""
-        return self._with(self._fair_cpus, self._fair_memory)
+        return self._with(self._fair_cpus[servers], self._fair_memory[servers], servers)
 
     def usable_of(self, gpu_type: int) -> int:
         """The same, of all servers of a type."""
-        return int(self.usable()[self._bounds[gpu_type] : self._bounds[gpu_type + 1]].sum())
+        return int(self.usable(self.servers_of(gpu_type)).sum())
 
-    def _with(self, cpus: float | FloatArray, memory_gb: float | FloatArray) -> IntArray:
-        most = self.gpus.astype(np.float64)
-        for wanted, free in ((cpus, self.cpus), (memory_gb, self.memory_gb)):
+    def servers_of(self, gpu_type: int) -> slice:
+        """The servers of a type."""
+        return slice(self._bounds[gpu_type], self._bounds[gpu_type + 1])
+
+    def _with(self, cpus: float | FloatArray, memory_gb: float | FloatArray, servers: slice) -> IntArray:
+        most = self.gpus[servers].astype(np.float64)
+        for wanted, free in ((cpus, self.cpus[servers]), (memory_gb, self.memory_gb[servers])):
             each = np.broadcast_to(np.asarray(wanted, dtype=np.float64), free.shape)
             limit = np.full(len(free), np.inf)
             np.divide(free + TOLERANCE, each, out=limit, where=(each > 0) & np.isfinite(free))
@@ -76,9 +89,9 @@ class ServerRoom:
         On one server if there is one: where the fewest of the GPUs that are `busy` ([S], with tasks that could go on)
         would have to make way, then where the fewest are stranded, then the fullest. Otherwise on as few as possible.
         """
-        lo = self._bounds[gpu_type]
-        hi = self._bounds[gpu_type + 1]
-        most = np.where(allowed[lo:hi], self.most(beside)[lo:hi], 0)
+        servers = self.servers_of(gpu_type)
+        lo = servers.start
+        most = np.where(allowed[servers], self.most(beside, servers), 0)
         whole = (np.flatnonzero(most >= size) + lo).tolist()
         if whole:
             return [(min(whole, key=lambda server: self._harm(server, size, beside, busy)), size)]
@@ -94,8 +107,9 @@ class ServerRoom:
         return None
 
     def _harm(self, server: int, size: int, beside: PerGpu, busy: IntArray) -> tuple[int, int, int, int]:
-        after = self.copy()
-        after.take([(server, size)], beside)
-        usable = int(after.usable()[server])
-        left = int(after.gpus[server])
+        here = slice(server, server + 1)
+        self.take([(server, size)], beside)
+        usable = int(self.usable(here)[0])
+        left = int(self.gpus[server])
+        self.give_back([(server, size)], beside)
         return max(0, int(busy[server]) - usable), left - usable, left, server

@@ -33,13 +33,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rota.core.lifecycle import JobPhase
+from rota.core.lifecycle import AttemptOutcome, JobPhase
 from rota.deploy.scheduler.catalogue import OpenCatalogue
 from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.tenant_limits import TenantLimits
-from rota.deploy.scheduler.time_limits import ended_by_limit
 from rota.deploy.tenants import Tenants
 
 OLD_BACK_OFF = "; tried again after a pause"
@@ -91,7 +90,9 @@ class Explanation:
 
 def code_of_end(job: Job) -> ReasonCode:
     """The code of a job that is over: none, but where its time limit ended it."""
-    return ReasonCode.TIME_LIMIT if ended_by_limit(job) else ReasonCode.NONE
+    last = job.attempts[-1].outcome if job.attempts else ""
+    by_limit = (job.final_phase or job.phase) is JobPhase.FAILED and last == AttemptOutcome.TIME_LIMIT.value
+    return ReasonCode.TIME_LIMIT if by_limit else ReasonCode.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from rota.core.lifecycle import AttemptOutcome, JobPhase, StopReason
+from rota.core.lifecycle import AttemptOutcome, StopReason
 from rota.deploy.events import AttemptStopping, TimeLimitNear
 from rota.deploy.scheduler.records import Attempt, Job
 from rota.deploy.scheduler.registry import Registry
@@ -72,12 +72,6 @@ def outcome_at_limit(job: Job, attempt: Attempt, outcome: AttemptOutcome, now: f
         return outcome
     stopped = attempt.stop_reason is StopReason.TIME_LIMIT or (outcome.by_stop and is_up(job, now))
     return AttemptOutcome.TIME_LIMIT if stopped else outcome
-
-
-def ended_by_limit(job: Job) -> bool:
-    """Whether a job has failed because its time was up."""
-    last = job.attempts[-1].outcome if job.attempts else ""
-    return (job.final_phase or job.phase) is JobPhase.FAILED and last == AttemptOutcome.TIME_LIMIT.value
 
 
 def reason_at_limit(job: Job, saved_step: int, now: float) -> str:

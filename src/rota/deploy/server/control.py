@@ -62,12 +62,10 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
-        dry = request.dry_run
-        return pb.SubmitReply(
-            jobs=await self._do(
-                what, lambda now: requests.dry_run(specs) if dry else requests.submit(specs, caller.name, key, now)
-            )
-        )
+        if request.dry_run:
+            return pb.SubmitReply(jobs=await self._do(what, lambda _: requests.dry_run(specs)))
+        jobs = await self._do(what, lambda now: requests.submit(specs, caller.name, key, now))
+        return pb.SubmitReply(jobs=jobs)
 
     @answered
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.JobList:
@@ -139,7 +137,8 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
         """End jobs."""
         caller = self.identify(context)
         tenant = self._visible_tenant(context)
-        numbers, arrays = list(request.jobs), list(request.arrays)
+        numbers = list(request.jobs)
+        arrays = list(request.arrays)
         requests = self._scheduler.requests
         what = f"Cancel of {numbers or arrays} by {caller.name}"
         cancelled, over = await self._do(what, lambda now: requests.cancel(numbers, caller.name, tenant, now, arrays))
@@ -148,9 +147,8 @@ class Control(Handlers, stubs.ControlServicer):  # type: ignore[misc]
     @answered
     async def Hold(self, request: pb.HoldRequest, context: Any) -> pb.HoldReply:
         """Keep jobs from running, or release them."""
-        return hold_reply(
-            await self._do(*hold_work(self._scheduler, request, self._visible_tenant(context), self.identify(context)))
-        )
+        tenant = self._visible_tenant(context)
+        return hold_reply(await self._do(*hold_work(self._scheduler, request, tenant, self.identify(context))))
 
     # Nodes and the scheduler
 

@@ -40,7 +40,8 @@ def named_jobs(function: Callable[..., Any]) -> Callable[..., Any]:
 def command(*, jobs: tuple[int, ...], arrays: tuple[int, ...], force: bool, as_json: bool, **options: Any) -> None:
     """Keep jobs from running until they are released.
 
-    One that runs is asked to save and stop. It goes on from its checkpoint when it is released. What an administrator holds, only an administrator can release.
+    One that runs is asked to save and stop. It goes on from its checkpoint when it is released. What an administrator
+    holds, only an administrator can release.
     """
     check_named(jobs, arrays)
     with open_client(options) as client:

@@ -38,9 +38,10 @@ def named_jobs(function: Callable[..., Any]) -> Callable[..., Any]:
 @connection
 @json_option
 def command(*, jobs: tuple[int, ...], arrays: tuple[int, ...], force: bool, as_json: bool, **options: Any) -> None:
-    """Keep jobs from running until `rota release`. One that runs is asked to save and stop.
+    """Keep jobs from running until they are released.
 
-    It goes on from its checkpoint when it is released. What an administrator holds, only an administrator can release.
+    One that runs is asked to save and stop. It goes on from its checkpoint when it is released. What an administrator
+    holds, only an administrator can release.
     """
     check_named(jobs, arrays)
     with open_client(options) as client:

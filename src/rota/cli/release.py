@@ -23,7 +23,10 @@ Examples:
 @connection
 @json_option
 def command(*, jobs: tuple[int, ...], arrays: tuple[int, ...], as_json: bool, **options: Any) -> None:
-    """Let jobs that were held (`rota hold`, `rota submit --hold`) start, or go on from their checkpoints."""
+    """Let jobs that are held start again.
+
+    Jobs of `rota submit --hold` start, those of `rota hold` go on from their checkpoints.
+    """
     check_named(jobs, arrays)
     with open_client(options) as client:
         reply = client.release(jobs, arrays)

@@ -11,6 +11,7 @@ html_static_path = ["static"]
 html_css_files = ["rota.css"]
 html_show_sphinx = False
 html_copy_source = False
+suppress_warnings = ["misc.highlighting_failure"]  # a block of a language that has no colours
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "default"
 pygments_dark_style = "github-dark"

@@ -28,7 +28,14 @@ EMULATED = {"name": "a", "emulated": True, "steps": 10}
 def another(name):
     """A value of a field that is not its default."""
     value = default_of(name)
-    known = {"array": "0-3%2", "after": (3, 4), "after_any": (5,)}
+    known = {
+        "array": "0-3%2",
+        "after": (3, 4),
+        "after_any": (5,),
+        "labels": ("zone=a",),
+        "types": ("a",),
+        "exclude_types": ("b",),
+    }
     if name in known:
         return known[name]
     if isinstance(value, bool):

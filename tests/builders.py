@@ -312,9 +312,10 @@ TIMES = frozenset({"cpu_s", "wall_s", "peak_rss_mb"})
 """What differs between two runs that are the same."""
 
 
-def command(*arguments, **options):
-    """The real command line in a process of its own."""
-    return subprocess.run([*ROTA, *map(str, arguments)], check=False, capture_output=True, text=True, **options)
+def command(*arguments, before=(), **options):
+    """The real command line in a process of its own, started by the program `before` if one is given."""
+    words = [*before, *ROTA, *map(str, arguments)]
+    return subprocess.run(words, check=False, capture_output=True, text=True, **options)
 
 
 def started(*arguments, **options):

@@ -79,7 +79,11 @@ def test_slurms_own_words_say_why_an_attempt_does_not_start_and_its_batch_job_is
 
 def test_a_batch_job_that_starts_after_its_lease_does_nothing(host, launcher, slurm, monkeypatch):
     """The agent is killed right after it submitted: nobody is there to take the batch job back."""
-    monkeypatch.setattr(launcher, "_wait_until_it_runs", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launcher, "_wait_until_it_runs", killed)
     monkeypatch.setattr(launcher, "clean", lambda _: None)
     monkeypatch.setattr(host.table, "forget", lambda _: None)
 
@@ -92,7 +96,7 @@ def test_a_batch_job_that_starts_after_its_lease_does_nothing(host, launcher, sl
 
 
 def test_nothing_runs_on_after_the_lease_when_the_supervisor_is_dead_too(host, slurm):
-    host.start(a_task(3), lease(3.0))
+    host.start(a_task(3), lease(12.0))
     folder = host.table.path(TaskId("3", 1))
     number = int((folder / NUMBER).read_text())
     marked = subprocess.run(["pgrep", "-f", str(folder)], check=True, capture_output=True, text=True).stdout.split()
@@ -104,7 +108,7 @@ def test_nothing_runs_on_after_the_lease_when_the_supervisor_is_dead_too(host, s
     for pid in supervisors:
         os.kill(pid, signal.SIGKILL)
 
-    until(lambda: slurm.jobs()[number] == "FAILED", 20)
+    until(lambda: slurm.jobs()[number] == "FAILED", 30)
     assert slurm.states() == ["idle"]
 
 

@@ -221,8 +221,9 @@ LARGEST_AMOUNT = 1e15
 
 def cluster_from(fields: Mapping[str, Any]) -> Cluster:
     """The cluster of a description. Raises KeyError, TypeError or ValueError (or ConfigError) if it is none."""
+    described = fields["servers"]
     labels = fields.get("labels", {})
-    servers = tuple(_with_labels(_server(*s), labels) for s in fields["servers"])
+    servers = tuple(_with_labels(_server(*server), labels) for server in described)
     known = tuple(_accelerator(n, m, p) for n, m, p in fields["accelerators"])
     order = tuple(_text(name) for name in fields.get("types", ()))
     return Cluster(name=_text(fields["name"]), servers=servers, accelerators=known, type_order=order)

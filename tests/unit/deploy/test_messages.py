@@ -17,6 +17,7 @@ FULL = JobSpec(
     batch=8, cpus=1.5, memory_gb=2.5, ranks=RankLayout.GPU, mps=True,
     preemptible=Preemptible.NO, least_turn_s=5.0, save_grace_s=6.0,
     array="0-3%2", after=(3,), after_any=(4,), hold=True, time_limit_s=8.0,
+    types=("v100",), exclude_types=("k80",), labels=("zone=a",), priority=3,
 )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         total += more
         for job in archived:
             total -= job.id in messages
-            messages.setdefault(job.id, self._message(job, Explanation.of_archived(job)))
+            messages.setdefault(job.id, self._archived_message(job))
         newest = sorted(messages, reverse=True)[:limit]
         return pb.JobList(jobs=[messages[number] for number in newest], total=total)
 
@@ -158,7 +158,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         return await self._do(f"look at job {number}", work)
 
     def _message(self, job: Job, explanation: Explanation) -> pb.JobInfo:
-        """Called by the owner, or for a job that left memory."""
+        """Called by the owner."""
         heartbeats = self._scheduler.heartbeats
         key = (job.id, job.epoch)
         live_step = 0 if job.over else heartbeats.live_step(key)
@@ -166,6 +166,10 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         in_memory = job.id in self._scheduler.registry.jobs
         remark = self._scheduler.speeds.remark(job) if in_memory else finding(job)
         return job_message(job, self._scheduler.clock, explanation, live_step, live_spent, remark)
+
+    def _archived_message(self, job: Job) -> pb.JobInfo:
+        """Of a job that left memory; for any thread."""
+        return job_message(job, self._scheduler.clock, Explanation.of_archived(job), speed_remark=finding(job))
 
     @answered
     async def Cancel(self, request: pb.CancelRequest, context: Any) -> pb.CancelReply:

@@ -46,10 +46,21 @@ def specs_of(jobs: Jobs, command: str | None, name: str, tenant: str | None = No
 
     Each is for its tenant of the trace, or all for `tenant`. A trace without tenants leaves that to the token.
     """
+    _check_steps(jobs)
     named = bool(tenants_of(jobs))
     labels = [()] * len(jobs) if jobs.labels is None else jobs.labels.all_sets()
     asked = list(zip(jobs.allowed_types(), labels, strict=True))
     return [_spec_of(jobs, row, command, name, tenant, asked[row], named=named) for row in range(len(jobs))]
+
+
+def _check_steps(jobs: Jobs) -> None:
+    """Only the scheduler knows how fast its jobs are, so durations cannot be made steps here. Raises ConfigError."""
+    unknown = np.flatnonzero(np.isnan(jobs.total_steps)).tolist()
+    if unknown:
+        raise ConfigError(
+            f"job {unknown[0]} of the trace (and {len(unknown) - 1} more) has a duration and no number of steps; "
+            "`rota trace convert TRACE NEW.csv --profiles NAME` writes the steps, with the catalogue of the scheduler"
+        )
 
 
 def _spec_of(

@@ -20,6 +20,13 @@ from rota.deploy.trace_runs import (
 from rota.rpc import rota_pb2 as pb
 
 
+def test_a_trace_with_durations_and_without_steps_is_refused_with_what_to_do():
+    jobs = table(profile_names=["p", "p"], gpus=[1, 1], total_steps=[5.0, np.nan], submitted=[0.0, 1.0])
+
+    with pytest.raises(ConfigError, match=r"job 1 of the trace .* no number of steps; `rota trace convert"):
+        specs_of(jobs, None, "t")
+
+
 def jobs(**columns):
     return table(
         profile_names=["A3C"] * 3, gpus=[2, 2, 2], total_steps=[10.0, 10.5, 11], submitted=[0, 1, 2], **columns

@@ -51,10 +51,10 @@ def profile_job(
         done = f"{len(journal.records)} runs are in {journal.path}"
         click.echo(f"rota: interrupted; {done}, and the same command goes on from there", err=True)
         return INTERRUPTED
-    if not any(record.usable for record in journal.records):
+    if not any(record.usable for record in journal.believed):
         return _explain(job, journal)
     where = Where(type=bench.devices.type, machine=_machine(bench), remarks=bench.remarks)
-    made = document(job, plan, journal.records, where)
+    made = document(job, plan, journal.believed, where)
     write_file(str(output), document_text(made).encode())
     _show(output, journal, as_json=as_json)
     return 0
@@ -78,7 +78,7 @@ def _measure(job: JobToProfile, plan: Plan, journal: Journal, bench: Bench, rule
 
 def _explain(job: JobToProfile, journal: Journal) -> int:
     """No profile without the first cell: say what to do, and leave no file."""
-    last = journal.records[-1]
+    last = journal.believed[-1]
     journal.path.unlink(missing_ok=True)
     what = f"{job.name} cannot be profiled with {last.cell}: {last.reason}"
     click.echo(f"rota: error: {what}", err=True)

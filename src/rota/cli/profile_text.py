@@ -82,6 +82,7 @@ def _show_stages(model: Model) -> None:
             ("data set", f"{stages.data_gb:.4g} GB; {stages.step_mb:.4g} MB per step"),
             ("workers of the data loader", str(stages.workers or "none: the training process reads by itself")),
             ("preparing / reading a step's data", f"{1000 * stages.prepare_s:.3g} / {1000 * stages.fetch_s:.3g} ms"),
+            ("CPU time of reading them", _amount(1000 * stages.read_cpu_s, "ms", "none")),
         ]
     rows.append(("memory beside the cache", f"{stages.resident_gb:.3g} GB"))
     click.echo()

@@ -18,6 +18,10 @@ passed:
 
 A job that waits for its device has threads that rarely wait for a CPU; one that lacks CPUs uses all
 it is allowed. In both a busy neighbour does no harm, and is not held against the measurement.
+
+A block is thrown away, too, if the CPUs were more than 10 % slower than at their best (`core_speed`):
+than in other blocks of the run, or, if the job has one CPU, than in any run. With several CPUs the job
+itself may be the neighbour that slows them.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,6 +45,9 @@ CONFIDENCE = 0.95
 ALIKE = 0.3
 MOST_STOLEN = 0.02
 MOST_DENIED = 0.05
+MOST_SLOWED = 0.1
+_BEST = 0.9
+"""The quantile of paces that counts as the best of a run."""
 TRIED_BLOCKS = 12
 """After so many, of which three quarters were disturbed, a run is given up."""
 PREFETCH = 2
@@ -61,6 +68,10 @@ class Usage:
     """By process, in which its threads were ready to run and did not."""
     throttled_s: float = 0.0
     """In which its quota held it up."""
+    probes: int = 0
+    """How often a fixed piece of work was done on these CPUs ..."""
+    probe_s: float = 0.0
+    """... and the CPU time of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,10 @@ class Block:
     denied: float
     """At most this part of the CPU time it wanted did the job not get, because of others."""
     own_s: float
+    pace: float = 0.0
+    """Pieces of fixed work per second of CPU time: the speed of the CPUs; 0 if nobody knows."""
+    slowed: float = 0.0
+    """By this part the CPUs were slower than at their best."""
 
     @property
     def rate(self) -> float:
@@ -92,7 +107,7 @@ class Block:
     @property
     def clean(self) -> bool:
         """Whether it may be believed."""
-        return self.stolen <= MOST_STOLEN and self.denied <= MOST_DENIED
+        return self.stolen <= MOST_STOLEN and self.denied <= MOST_DENIED and self.slowed <= MOST_SLOWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +128,8 @@ class Estimate:
         return self.blocks >= ENOUGH_BLOCKS and self.half_width <= WIDE
 
 
-def blocks_of(ticks: Sequence[Tick], cpus: float, cpu_count: int) -> list[Block]:
-    """Blocks of a run with this allowance of CPUs, pinned to so many of them."""
+def blocks_of(ticks: Sequence[Tick], cpus: float, cpu_count: int, fastest: float = 0.0) -> list[Block]:
+    """Blocks of a run with this allowance of CPUs, pinned to so many of them, which had this pace at their best."""
     found = []
     first = None
     for tick in ticks:
@@ -123,7 +138,19 @@ def blocks_of(ticks: Sequence[Tick], cpus: float, cpu_count: int) -> list[Block]
         elif tick.at - first.at >= LEAST_S and tick.step - first.step >= LEAST_STEPS:
             found.append(_block(first, tick, cpus, cpu_count))
             first = tick
-    return found
+    return _compared(found, fastest if cpu_count == 1 else 0.0)
+
+
+def best_pace(blocks: Sequence[Block]) -> float:
+    """The pace of the CPUs in the best blocks; 0 if nobody knows."""
+    known = [block.pace for block in blocks if block.pace > 0]
+    return float(np.quantile(known, _BEST)) if known else 0.0
+
+
+def _compared(blocks: list[Block], fastest: float) -> list[Block]:
+    """How much slower than at their best the CPUs were in each."""
+    best = max(best_pace(blocks), fastest)
+    return [replace(block, slowed=1 - block.pace / best) if 0 < block.pace < best else block for block in blocks]
 
 
 def _block(first: Tick, last: Tick, cpus: float, cpu_count: int) -> Block:
@@ -137,12 +164,14 @@ def _block(first: Tick, last: Tick, cpus: float, cpu_count: int) -> Block:
     waiting_s = max(waits, default=0.0) - throttled_s
     allowed_s = wall_s * min(1.0, cpus)
     denied = min(foreign_s / allowed_s, unused_s / allowed_s, waiting_s / wall_s)
+    probe_s = last.usage.probe_s - first.usage.probe_s
     return Block(
         seconds=wall_s,
         steps=last.step - first.step,
         stolen=(last.usage.stolen_s - first.usage.stolen_s) / (wall_s * max(cpu_count, 1)),
         denied=max(0.0, denied),
         own_s=own_s,
+        pace=(last.usage.probes - first.usage.probes) / probe_s if probe_s > 0 else 0.0,
     )
 
 

@@ -72,6 +72,8 @@ class RunRecord:
     remarks: tuple[str, ...] = ()
     check: float | None = None
     """Steps/s that were predicted before, where the run was a check."""
+    pace: float = 0.0
+    """Of the CPU of a job with one of them, at its best: pieces of fixed work per second of CPU time; 0: not known."""
 
     @property
     def usable(self) -> bool:

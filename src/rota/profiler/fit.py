@@ -12,6 +12,7 @@ each other: there they wait for each other in turn, and the formula is too fast.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,9 @@ SATURATED = 0.9
 """From this part of its CPUs on a job is held up by them."""
 LEAST_ERROR = 0.01
 _NEAR = 0.03
+_APART = 0.25
+"""Cached parts of two runs that say something about reading."""
+_LEAST_CPU_S = 1e-9
 _ALL = 0.999
 """Of the data set: all of it is cached."""
 _CLOSE_STAGES = 0.1
@@ -52,6 +56,7 @@ def stages_of(records: Sequence[RunRecord]) -> Stages:
     plain = Stages(
         device_rate=_device_rate(points, replays),
         cpu_s=_cpu_s(points),
+        read_cpu_s=_read_cpu_s(points),
         workers=1,
         resident_gb=max(record.resident_gb for record in points),
     )
@@ -76,15 +81,35 @@ def _saturation(record: RunRecord) -> float:
 
 
 def _cpu_s(points: Sequence[RunRecord]) -> float | None:
-    used_up = [record.cpu_s for record in points if _saturation(record) >= SATURATED]
-    if used_up:
-        return median(used_up)
-    known = [record.cpu_s for record in points if record.cpu_s > 0]
-    if known:
-        return median(known)
+    """CPU time of a step whose data are cached, where anybody knows what is."""
+    counted = _counted(points)
+    if counted:
+        read_s = _read_cpu_s(points)
+        return max(median(record.cpu_s - _missed(record) * read_s for record in counted), _LEAST_CPU_S)
     slow = min(points, key=lambda record: record.cell.cpus)
     fast = max(points, key=lambda record: record.rate)
     return slow.cell.cpus / slow.rate if slow.rate < SATURATED * fast.rate else None
+
+
+def _counted(points: Sequence[RunRecord]) -> list[RunRecord]:
+    """Runs whose CPU time says what a step needs: those that CPUs held up, else all of which it is known."""
+    known = [record for record in points if record.cpu_s > 0]
+    return [record for record in known if _saturation(record) >= SATURATED] or known
+
+
+def _missed(record: RunRecord) -> float:
+    return record.data.missed if record.data is not None else 0.0
+
+
+def _read_cpu_s(points: Sequence[RunRecord]) -> float:
+    """CPU time of reading a step's data, by runs with the same CPUs that had more and less of them cached."""
+    counted = _counted(points)
+    slopes = [
+        (one.cpu_s - other.cpu_s) / (_missed(one) - _missed(other))
+        for one, other in itertools.combinations(counted, 2)
+        if one.cell.cpus == other.cell.cpus and abs(_missed(one) - _missed(other)) >= _APART
+    ]
+    return max(0.0, median(slopes)) if slopes else 0.0
 
 
 def _with_data(stages: Stages, points: Sequence[RunRecord]) -> Stages:
@@ -215,6 +240,7 @@ def per_gpu(stages: Stages, gpus: int) -> Stages:
     return replace(
         stages,
         cpu_s=None if stages.cpu_s is None else stages.cpu_s / gpus,
+        read_cpu_s=stages.read_cpu_s / gpus,
         step_mb=stages.step_mb / gpus,
         data_gb=None if stages.data_gb is None else stages.data_gb / gpus,
         reserve_gb=stages.reserve_gb / gpus,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rota.core import files
 from rota.core.errors import ConfigError, OutputError
-from rota.profiler.cell import JobToProfile, RunRecord
+from rota.profiler.blocks import MOST_SLOWED
+from rota.profiler.cell import CONTAMINATED, JobToProfile, RunRecord
 
 FORMAT = 1
 _NOT_COMPARED = ("env",)
@@ -51,6 +52,17 @@ class Journal:
         records = [RunRecord.from_json(line, f"{path}:{number}") for number, line in enumerate(lines[1:], 2)]
         return cls(path, wanted, records, len(records))
 
+    @property
+    def believed(self) -> list[RunRecord]:
+        """All runs, of which those are contaminated whose CPU turned out to have been slow when it was faster later."""
+        fastest = self.fastest
+        return [_slowed(record, fastest) if record.usable else record for record in self.records]
+
+    @property
+    def fastest(self) -> float:
+        """The pace of a single CPU at its best."""
+        return max((record.pace for record in self.records), default=0.0)
+
     def _begin(self) -> None:
         line = json.dumps({"format": FORMAT, "job": self.job}) + "\n"
         try:
@@ -75,6 +87,14 @@ class Journal:
         except OSError as error:
             fix = "make room and give the same command to go on"
             raise OutputError(f"cannot write {self.path}: {error.strerror}; {fix}") from None
+
+
+def _slowed(record: RunRecord, fastest: float) -> RunRecord:
+    slowed = 1 - record.pace / fastest if 0 < record.pace < fastest else 0.0
+    if slowed <= MOST_SLOWED:
+        return record
+    why = f"its CPU was {100 * slowed:.0f} % slower than in a later run; measure when the machine is idle"
+    return replace(record, outcome=CONTAMINATED, reason=why)
 
 
 def _description(job: JobToProfile) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rota.deploy.worker.ranks import AttemptId, Rank
 from rota.deploy.worker.spec import TaskId, TaskSpec, logs_of
 from rota.deploy.worker.status import ExitReason, Phase, Status
 from rota.deploy.worker.tasks import Lease
-from rota.profiler.blocks import Block, Estimate, Tick, after_start, blocks_of, estimate, hopeless
+from rota.profiler.blocks import Block, Estimate, Tick, after_start, best_pace, blocks_of, estimate, hopeless
 from rota.profiler.cell import CONTAMINATED, FAILED, MEASURED, WIDE, Cell, DataSide, JobToProfile, RunRecord
 from rota.profiler.environment import variables
 from rota.profiler.steps import OutputSteps, StepCount, compiled, of_rank
@@ -110,6 +110,8 @@ class CellRunner:
         self.pattern = compiled(job.steps_regex) if job.steps_regex else None
         self.uses_data = False
         """Whether the last run had a data path of Rota, whose reads are limited by itself."""
+        self.fastest = 0.0
+        """The pace of a single CPU at its best, in all runs so far."""
 
     async def __aenter__(self) -> CellRunner:
         await self._endpoint.start()
@@ -136,8 +138,9 @@ class CellRunner:
         try:
             self._host.start(self._spec(cell, task, data_folder), self._lease())
             watch = self._watch(cell, task)
-            watch.usage.take_in()
-            reason = await self._until_believed(watch, task, data_folder, progress)
+            with contextlib.closing(watch.usage):
+                watch.usage.take_in()
+                reason = await self._until_believed(watch, task, data_folder, progress)
             return self._record(watch, reason)
         finally:
             await self._end(task)
@@ -215,7 +218,8 @@ class CellRunner:
                 watch.measuring_since = now
                 watch.data_at_start = watch.data
         workers = watch.data.workers if watch.data is not None else 0
-        watch.blocks = blocks_of(after_start(watch.ticks, workers), watch.cell.cpus, watch.cpu_count)
+        steady = after_start(watch.ticks, workers)
+        watch.blocks = blocks_of(steady, watch.cell.cpus, watch.cpu_count, self.fastest)
         watch.estimate = estimate(watch.blocks) if watch.filled else None
 
     def _whole(self, watch: _Watch) -> bool:
@@ -246,16 +250,19 @@ class CellRunner:
 
     def _record(self, watch: _Watch, reason: str) -> RunRecord:
         found = watch.estimate
+        pace = best_pace(watch.blocks) if watch.cpu_count == 1 else 0.0
+        self.fastest = max(self.fastest, pace)
         base = {
             "cell": watch.cell,
             "seconds": machine_s() - watch.began,
             "resident_gb": watch.usage.resident_bytes / 1e9,
             "blocks": tuple((b.seconds, b.steps, round(b.denied, 4), round(b.stolen, 4)) for b in watch.blocks),
             "source": "output" if self.pattern is not None else "client",
+            "pace": pace,
         }
         dirty = sum(not block.clean for block in watch.blocks)
         if found is None or (found.blocks < 2 and reason):
-            disturbed = dirty > 0 and dirty >= len(watch.blocks) / 2
+            disturbed = dirty > 0 and dirty >= len(watch.blocks) / 4
             why = _contamination(watch) if disturbed else reason or "too few steps to tell its speed"
             if why == "time is up":
                 why = f"only {watch.steps:g} steps in the time of a run; give it longer (--run-seconds)"
@@ -334,9 +341,10 @@ def _data_side(watch: _Watch) -> DataSide | None:
 def _contamination(watch: _Watch) -> str:
     worst = max(block.denied for block in watch.blocks)
     stolen = max(block.stolen for block in watch.blocks)
+    slowed = max(block.slowed for block in watch.blocks)
     return (
-        f"other programs took up to {100 * worst:.0f} % of its CPU time and the hypervisor {100 * stolen:.0f} %; "
-        "end them, or measure when the machine is idle"
+        f"other programs took up to {100 * worst:.0f} % of its CPU time, the hypervisor {100 * stolen:.0f} %, and its "
+        f"CPUs were up to {100 * slowed:.0f} % slower than at their best; measure when the machine is idle"
     )
 
 

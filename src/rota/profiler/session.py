@@ -124,8 +124,9 @@ async def runner_of(job: JobToProfile, bench: Bench, folder: Path, rules: RunRul
 async def measure_all(plan: Plan, journal: Journal, runner: CellRunner, listener: Listener) -> None:
     """Run after run, each written down, until the plan has enough."""
     runner.uses_data = any(record.data is not None for record in journal.records)
-    while (wanted := next_run(plan, journal.records)) is not None:
-        listener.begin(wanted, journal.records)
+    runner.fastest = journal.fastest
+    while (wanted := next_run(plan, journal.believed)) is not None:
+        listener.begin(wanted, journal.believed)
         record = await runner.run(wanted.cell, listener.look)
         record = replace(record, check=wanted.expected)
         journal.add(record)

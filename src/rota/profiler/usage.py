@@ -9,6 +9,7 @@ from pathlib import Path
 from rota.deploy.worker.limits import Enclosure
 from rota.deploy.worker.procs import Process
 from rota.profiler.blocks import Usage
+from rota.profiler.core_speed import CoreSpeed
 from rota.profiler.slices import shorten
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -27,6 +28,7 @@ class UsageReader:
     def __init__(self, enclosure: Enclosure, cpus: tuple[int, ...]) -> None:
         self._enclosure = enclosure
         self._cpus = cpus
+        self._core_speed = CoreSpeed(cpus)
         self._delay_of: dict[tuple[int, int], int] = {}
         self._waiting_ns: dict[int, int] = {}
         self.resident_bytes = 0
@@ -46,6 +48,7 @@ class UsageReader:
         members = self._enclosure.members()
         self._add_waiting(members)
         busy_s, stolen_s = _machine(self._cpus)
+        self._core_speed.read()
         self.resident_bytes = max(self.resident_bytes, self._anonymous())
         return Usage(
             own_s=self._enclosure.usage().cpu_seconds,
@@ -53,7 +56,13 @@ class UsageReader:
             stolen_s=stolen_s,
             waiting_s={process: ns / 1e9 for process, ns in self._waiting_ns.items()},
             throttled_s=self._throttled_s(),
+            probes=self._core_speed.probes,
+            probe_s=self._core_speed.probe_s,
         )
+
+    def close(self) -> None:
+        """End what measures the speed of the CPUs."""
+        self._core_speed.close()
 
     def _add_waiting(self, members: list[Process]) -> None:
         for process in members:

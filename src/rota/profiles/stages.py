@@ -3,19 +3,20 @@
 A worker of a data loader reads a batch and then prepares it, so the two add up within a worker, and
 workers add up until CPUs or storage are used up:
 
-    loader(c, m, b) = min( W / (d + (1 - h) max(f, s / b)),  c / k,  b / ((1 - h) s) )
+    loader(c, m, b) = min( W / (d + (1 - h) max(f, s / b)),  c / (k + (1 - h) r),  b / ((1 - h) s) )
     rate(c, m, b)   = min( G, loader )
     h(m)            = min(1, (m - reserve(m)) / D)          reserve(m) = max(reserve_gb, reserve_part m)
 
 per GPU with c CPUs, m GB and b MB/s of storage. G steps/s of the device alone; k CPU seconds of all
-processes for a step; W workers; d seconds in which one worker prepares a step's data; f seconds in
-which it reads them if nothing is cached, s their MB; D GB of the data set; h the cached part.
+processes for a step whose data are cached, r those more if none are; W workers; d seconds in which
+one worker prepares a step's data; f seconds in which it reads them if nothing is cached, s their MB;
+D GB of the data set; h the cached part.
 
 Without workers (W = 0) one process does one after the other:
 
-    rate = 1 / max( k / c,  1 / G + d + (1 - h) max(f, s / b) + max(0, k - c P) (1 / c - 1) )
+    rate = 1 / max( K / c,  1 / G + d + (1 - h) max(f, s / b) + max(0, K - c P) (1 / c - 1) )
 
-where the last term, for less than a CPU, is what a quota with the period P holds up a step for.
+where K = k + (1 - h) r, and the last term, for less than a CPU, is what a quota with the period P holds up a step for.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Stages:
     """G, steps/s; None: the device never was what held the job up."""
     cpu_s: float | None = None
     """k; None: not known, CPUs never were what held the job up."""
+    read_cpu_s: float = 0.0
+    """r; of `fetch_s` or beside it: reading takes CPU time."""
     workers: int = 0
     """W; 0: the training process reads and prepares by itself."""
     prepare_s: float = 0.0
@@ -88,11 +91,12 @@ class Stages:
         transfer_s = self.step_mb / speed if speed else 0.0
         prepare_s = self.prepare_s + missed * max(self.fetch_s, transfer_s)
         device = np.full(cpus.shape, self.device_rate or _NEVER)
-        cpu = np.full(cpus.shape, _NEVER) if not self.cpu_s else cpus / self.cpu_s
+        step_cpu_s = (self.cpu_s or 0.0) + missed * self.read_cpu_s
+        cpu = np.full(cpus.shape, _NEVER) if not self.cpu_s else cpus / step_cpu_s
         storage = _inverse(missed * transfer_s)
         if self.workers:
             return device, cpu, self.workers * _inverse(prepare_s), storage
-        held_up_s = np.maximum(0.0, (self.cpu_s or 0.0) - cpus * QUOTA_PERIOD_S) * np.maximum(0.0, 1 / cpus - 1)
+        held_up_s = np.maximum(0.0, step_cpu_s - cpus * QUOTA_PERIOD_S) * np.maximum(0.0, 1 / cpus - 1)
         serial = _inverse(1 / device + prepare_s + held_up_s)
         return device, cpu, serial, storage
 
@@ -106,11 +110,12 @@ class Stages:
         return LIMITS[int(np.argmin([float(bound) for bound in self.bounds(cpus, memory_gb, mbps)]))]
 
     def knee_cpus(self, memory_gb: float, mbps: float | None = None) -> float | None:
-        """CPUs beyond which nothing is gained, c* = k rate; None if CPUs never hold the job up."""
+        """CPUs beyond which nothing is gained, c* = (k + (1 - h) r) rate; None if CPUs never hold the job up."""
         if not self.cpu_s:
             return None
         best = float(self.rate(1e6, memory_gb, mbps))
-        return self.cpu_s * best if math.isfinite(best) and best < 1e6 / self.cpu_s else None
+        step_cpu_s = self.cpu_s + (1.0 - float(self.cached(memory_gb))) * self.read_cpu_s
+        return step_cpu_s * best if math.isfinite(best) and best < 1e6 / step_cpu_s else None
 
     def on_device(self, ratio: float) -> Stages:
         """The same job on a device that is `ratio` times as fast."""

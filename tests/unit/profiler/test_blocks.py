@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from rota.profiler.blocks import Block, Tick, Usage, after_start, blocks_of, estimate, hopeless
+from rota.profiler.blocks import Block, Tick, Usage, after_start, best_pace, blocks_of, estimate, hopeless
 
 
 def a_block(rate=50.0, denied=0.0, stolen=0.0):
@@ -97,3 +97,35 @@ def test_what_the_hypervisor_takes_counts():
 
 def test_what_the_data_loader_had_ready_is_left_out():
     assert after_start(ticks(4), workers=24)[0].step >= 49
+
+
+def at_paces(*paces):
+    """A second at each of these paces of the CPU."""
+    found = [Tick(0.0, 0.0)]
+    probes = 0
+    probe_s = 0.0
+    for second, pace in enumerate(paces, 1):
+        probes += 5
+        probe_s += 5 / pace
+        found.append(Tick(float(second), 50.0 * second, Usage(own_s=float(second), probes=probes, probe_s=probe_s)))
+    return found
+
+
+def test_blocks_in_which_the_cpus_were_slow_are_thrown_away():
+    found = blocks_of(at_paces(4000, 4000, 2400, 4000, 3900), 1.0, 1)
+
+    assert [block.clean for block in found] == [True, True, False, True, True]
+    assert found[2].slowed == pytest.approx(0.4)
+    assert best_pace(found) == pytest.approx(4000)
+
+
+def test_a_single_cpu_is_compared_with_its_best_in_other_runs_and_several_are_not():
+    slow = at_paces(2400, 2400, 2410)
+
+    assert all(block.clean for block in blocks_of(slow, 1.0, 1))
+    assert not any(block.clean for block in blocks_of(slow, 1.0, 1, fastest=4000))
+    assert all(block.clean for block in blocks_of(slow, 2.0, 2, fastest=4000))
+
+
+def test_a_pace_that_nobody_knows_is_not_held_against_a_block():
+    assert all(block.clean for block in blocks_of(ticks(4), 1.0, 1, fastest=4000))

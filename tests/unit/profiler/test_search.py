@@ -15,16 +15,20 @@ HEAVY = Stages(
     device_rate=50.0, cpu_s=0.03, workers=4, prepare_s=0.028, fetch_s=0.004, step_mb=1.0, data_gb=2.0,
     reserve_gb=0.5, reserve_part=0.25, resident_gb=0.3,
 )  # fmt: skip
+READING = Stages(
+    device_rate=50.0, cpu_s=0.03, read_cpu_s=0.015, workers=1, prepare_s=0.004, fetch_s=0.003, step_mb=1.0, data_gb=2.0,
+    reserve_gb=0.5, reserve_part=0.25, resident_gb=0.3,
+)  # fmt: skip
 LIGHT = Stages(device_rate=50.0, cpu_s=0.01, workers=1, resident_gb=0.2)
 
 
 def run_of(truth, cell, noise=0.0, **changes):
     """What a real run of this job would say."""
     rate = modelled(truth, cell) * (1 + noise)
-    used = min(rate * truth.cpu_s, cell.cpus) / rate
+    missed = 0.0 if truth.data_gb is None or cell.replay else 1 - float(truth.cached(cell.memory_gb))
+    used = min(rate * (truth.cpu_s + missed * truth.read_cpu_s), cell.cpus) / rate
     data = None
     if truth.data_gb is not None and not cell.replay:
-        missed = 1 - float(truth.cached(cell.memory_gb))
         fetch = max(truth.fetch_s, truth.step_mb / cell.mbps if cell.mbps else 0.0)
         cache = max(0.0, cell.memory_gb - max(0.5, 0.25 * cell.memory_gb))
         data = DataSide(
@@ -44,7 +48,7 @@ def profiled(truth, plan, noise=0.0, seed=1):
     return records
 
 
-@pytest.mark.parametrize("truth", [HEAVY, LIGHT])
+@pytest.mark.parametrize("truth", [HEAVY, LIGHT, READING])
 def test_at_most_ten_runs_give_the_stages_and_every_cell(truth):
     plan = Plan(cpu_axis=cpu_axis(2), memory_gb=4.0)
 
@@ -54,6 +58,7 @@ def test_at_most_ten_runs_give_the_stages_and_every_cell(truth):
     assert len(records) <= 10
     assert found.device_rate == pytest.approx(50.0)
     assert found.cpu_s == pytest.approx(truth.cpu_s)
+    assert found.read_cpu_s == pytest.approx(truth.read_cpu_s)
     for cell in grid(plan, found):
         assert predict(found, records, cell).rate == pytest.approx(modelled(truth, cell), rel=0.02)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from rota.core.cluster import AcceleratorType, Cluster, cluster_fields
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.jobs import RECORDED, Jobs, Source, TableSource
 from rota.core.ports import Beliefs, EveryEvent, Observer, Policy, Throughputs, measured_rate
-from rota.core.queue_columns import queue_fields
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
 from rota.core.tenant_rules import TenantRules
@@ -42,6 +40,7 @@ from rota.profiles.settings import estimated
 from rota.session import Deciding, Progress, Session, Watch
 from rota.sim.world import World
 from rota.workloads.checking import checked
+from rota.workloads.fingerprints import fingerprint
 from rota.workloads.problems import Problems
 
 Settings = Mapping[str, object]
@@ -396,23 +395,3 @@ def _described_mechanism(name: str) -> dict[str, Any]:
 
 def _plain(settings: Settings | None) -> dict[str, object] | None:
     return None if settings is None else dict(settings)
-
-
-def fingerprint(trace: str | Path | None, jobs: Jobs | None) -> str | None:
-    """A digest of the jobs that were handed in."""
-    digest = hashlib.sha256()
-    if trace is not None:
-        digest.update(Path(trace).read_bytes())
-    elif jobs is not None:
-        digest.update(repr((jobs.profiles, jobs.tenants)).encode())
-        if jobs.gpu_types is not None:
-            digest.update(repr((jobs.gpu_types.allowed_sets(), jobs.gpu_types.recorded_names())).encode())
-        if jobs.queue is not None:
-            digest.update(
-                repr((queue_fields(jobs.queue), None if jobs.names is None else jobs.names.tolist())).encode()
-            )
-        for column in jobs.columns().values():
-            digest.update(np.ascontiguousarray(column).tobytes())
-    else:
-        return None
-    return digest.hexdigest()

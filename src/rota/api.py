@@ -37,7 +37,9 @@ from rota.core.horizon import UNTIL_JOBS_CHANGE
 from rota.core.jobs import Jobs
 from rota.core.ports import Policy, Throughputs
 from rota.core.rules import Rules, preset
+from rota.core.tenant_rules import TenantRules
 from rota.core.view import View
+from rota.deploy.tenants import Tenants, read_tenants
 from rota.engine.log import read_events
 from rota.engine.routes import Routes
 from rota.engine.state import State
@@ -89,6 +91,7 @@ def simulate(
     resume: str | Path | None = None,
     progress: Callable[[Progress], None] | None = None,
     guard: Guard | None = None,
+    tenants: str | Path | Tenants | None = None,
 ) -> Result:
     """Run jobs (a trace, a generated workload or a table) on a cluster under a policy.
 
@@ -102,13 +105,15 @@ def simulate(
     by arrival. With `profile_settings` (profiled_fraction, reference_models, seed) policies see
     estimates of how two jobs share GPUs until these have run together (rota.profiles.estimator). A
     `guard` (rota.analysis.overload.Overload) may end the run early; `Result.stopped` then says why.
+    `tenants` is the operator's file of tenants (or `rota.deploy.tenants.Tenants`): weights, quotas with borrowing
+    and max_running count, the other limits are about requests and mean nothing here.
     Every random choice follows from `seed`; without it, it is the workload's own default, else 0.
     Raises ConfigError (or one of its kinds) for input that cannot be used.
     """
     own_code.refuse_while_loading("rota.simulate")
     if seed is None:
         seed = default_seed(workload)
-    request = Request(**locals())
+    request = Request(**{**locals(), "tenants": _tenant_rules(tenants)})
     with ExitStack() as stack:
         if isinstance(events, str | Path):
             request = replace(request, events=stack.enter_context(whole_file(events)))
@@ -120,6 +125,13 @@ def simulate(
         wall = time.monotonic() - wall
     result = _result(session, cpu, wall)
     return result if jobs is None else replace(result, jobs=_by_row(result.jobs, jobs))
+
+
+def _tenant_rules(given: str | Path | Tenants | None) -> TenantRules | None:
+    """What a simulation knows of tenants. Raises ConfigError with the file and the value."""
+    if given is None or isinstance(given, Tenants):
+        return None if given is None else given.rules("tenants")
+    return read_tenants(given).rules(str(given))
 
 
 def _by_row(columns: dict[str, NDArray[Any]], jobs: Jobs) -> dict[str, NDArray[Any]]:

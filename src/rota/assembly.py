@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +22,9 @@ from rota.core.cluster import AcceleratorType, Cluster, cluster_fields
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.jobs import RECORDED, Jobs, Source, TableSource
 from rota.core.ports import Beliefs, EveryEvent, Observer, Policy, Throughputs, measured_rate
-from rota.core.queue_columns import queue_fields
 from rota.core.registry import convert
 from rota.core.rules import Rules, preset
+from rota.core.tenant_rules import TenantRules
 from rota.engine import checkpoint as checkpoints
 from rota.engine.checked import CheckedPolicy
 from rota.engine.log import EventLog
@@ -33,6 +32,7 @@ from rota.engine.loop import Engine
 from rota.engine.sense import Checks
 from rota.engine.state import State
 from rota.mechanisms.registry import ComposedMechanism, build, mechanisms
+from rota.policies.fair_by_tenant import fair_between
 from rota.policies.levels import ByPriority
 from rota.policies.registry import policies
 from rota.policies.ties import FewestRoundsFirst
@@ -40,6 +40,7 @@ from rota.profiles.settings import estimated
 from rota.session import Deciding, Progress, Session, Watch
 from rota.sim.world import World
 from rota.workloads.checking import checked
+from rota.workloads.fingerprints import fingerprint
 from rota.workloads.problems import Problems
 
 Settings = Mapping[str, object]
@@ -76,6 +77,7 @@ class Request:
     resume: str | Path | None
     progress: Callable[[Progress], None] | None
     guard: Guard | None = None
+    tenants: TenantRules | None = None
 
 
 def assemble(request: Request) -> tuple[Session, EventLog | None]:
@@ -86,13 +88,14 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     rules = make_rules(request.rules, request.round_s, request.rule_settings)
     cluster = _asked_cluster(request, rules, speeds, () if table is None else table.profiles)
     source = make_source(request, table, cluster, speeds)
-    policy = by_priority(make_policy(request.policy, request.policy_settings, request.seed, rules), table)
+    policy = by_priority(_asked_policy(request, rules), table)
     name = request.mechanism or rules.mechanism
     mechanism = _make_mechanism(request, name, rules, table)
     state = State(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
     watch = _make_watch(request, metrics, _waiting(name, mechanism, cluster), state, endless=source.endless)
-    world = World(source, rules, speeds if isinstance(speeds, Beliefs) else None)
+    running = None if request.tenants is None else request.tenants.running
+    world = World(source, rules, speeds if isinstance(speeds, Beliefs) else None, running)
     log = None if request.events is None else EventLog(request.events)
     checks = needed_checks(name)
     deciding = Deciding(policy, mechanism)
@@ -117,7 +120,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
         watch=watch,
         config=config,
         checks=checks,
-        about_the_trace=remarks,
+        about_the_trace=remarks + about_tenants(request.tenants, cluster),
         deciding=deciding,
     )
     if request.resume is not None:
@@ -184,7 +187,17 @@ def _make_mechanism(request: Request, name: str, rules: Rules, table: Jobs | Non
     """The mechanism of that name; slots are worked out in full for a log, and where jobs need certain servers."""
     settings = dict(request.mechanism_settings or {})
     needs = rules.enforce_requests and table is not None and table.has_needs and any(table.needs())
-    return build(name, rules, request.seed, settings, watched=request.events is not None or needs)
+    quotas = None if request.tenants is None else request.tenants.quotas
+    return build(name, rules, request.seed, settings, watched=request.events is not None or needs, quotas=quotas)
+
+
+def about_tenants(tenants: TenantRules | None, cluster: Cluster) -> list[str]:
+    """What there is to say about the quotas of tenants on a cluster. Raises ConfigError for types it does not have."""
+    if tenants is None:
+        return []
+    capacity = dict(zip(cluster.types, cluster.capacity.tolist(), strict=True))
+    tenants.check(capacity)
+    return tenants.remarks(capacity)
 
 
 def _observers(metrics: Metrics, watch: Watch, log: EventLog | None) -> list[Observer]:
@@ -290,6 +303,12 @@ def make_policy(given: GivenPolicy, settings: Settings | None, seed: int, rules:
     return FewestRoundsFirst(policy, rules.round_s) if rules.fewest_rounds_first else policy
 
 
+def _asked_policy(request: Request, rules: Rules) -> Policy:
+    """The policy that was asked for; with tenants fair between them first, if it goes by weights."""
+    policy = make_policy(request.policy, request.policy_settings, request.seed, rules)
+    return policy if request.tenants is None else fair_between(policy, request.policy, request.tenants.weights)
+
+
 def by_priority(policy: Policy, table: Jobs | None) -> Policy:
     """The policy with priorities before it, if some job has one; a generator makes none."""
     return policy if table is None or table.priority is None else ByPriority(policy)
@@ -356,6 +375,7 @@ def describe(request: Request, mechanism: str, profiles: str, cluster: Cluster, 
         "cluster": cluster_fields(cluster),
         "rules": how,
         "version": __version__,
+        **({} if request.tenants is None else {"tenants": dict(request.tenants.described)}),
     }
 
 
@@ -375,23 +395,3 @@ def _described_mechanism(name: str) -> dict[str, Any]:
 
 def _plain(settings: Settings | None) -> dict[str, object] | None:
     return None if settings is None else dict(settings)
-
-
-def fingerprint(trace: str | Path | None, jobs: Jobs | None) -> str | None:
-    """A digest of the jobs that were handed in."""
-    digest = hashlib.sha256()
-    if trace is not None:
-        digest.update(Path(trace).read_bytes())
-    elif jobs is not None:
-        digest.update(repr((jobs.profiles, jobs.tenants)).encode())
-        if jobs.gpu_types is not None:
-            digest.update(repr((jobs.gpu_types.allowed_sets(), jobs.gpu_types.recorded_names())).encode())
-        if jobs.queue is not None:
-            digest.update(
-                repr((queue_fields(jobs.queue), None if jobs.names is None else jobs.names.tolist())).encode()
-            )
-        for column in jobs.columns().values():
-            digest.update(np.ascontiguousarray(column).tobytes())
-    else:
-        return None
-    return digest.hexdigest()

@@ -36,6 +36,7 @@ Examples:
   rota simulate --trace some.trace --cluster v100=8/4 --policy allox \\
        --set-policy alpha=0.5 --rules gavel-artifact --json
   rota simulate --trace some.trace --cluster v100=8 --policy srtf --jobs-csv - | sort -t, -k4n
+  rota simulate --trace some.csv --cluster v100=16 --policy las --tenants tenants.toml
 
 \b
 CLUSTER is type=count,... (optionally type=count/gpus_per_server, then what each
@@ -84,6 +85,11 @@ measured. Percentiles lie on a straight line between neighbours in the sorted li
     "profile_settings",
     "How speeds that were not measured are found: scaling, or a parameter of the estimator of pair speeds",
 )
+@click.option(
+    "--tenants",
+    metavar="FILE",
+    help="TOML file of tenants, as for `rota serve`: weight, quota, borrow and max_running count.",
+)
 @seconds_option("--round", "Length of a round in seconds.", name="round_s")
 @rules_option(default="default", show_default=True)
 @settings_option("--set-rules", "rule_settings", "One field of the rules")
@@ -126,7 +132,7 @@ def _check(jobs_csv: str | None, options: dict[str, Any], *, as_json: bool) -> N
     """Refuse, before any work, what would fail after it."""
     _check_sources(options)
     used: dict[Path, str] = {}
-    for flag in ("trace", "resume"):
+    for flag in ("trace", "resume", "tenants"):
         if options[flag] is not None:
             used[Path(options[flag]).resolve()] = f"--{flag}"
     outputs = {

@@ -67,10 +67,16 @@ def reload_tenants(*, as_json: bool, preview: bool, yes: bool, **options: Any) -
     make_change(request, options, as_json=as_json, preview=preview, yes=yes)
 
 
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return " + ".join(f"{gpus} {gpu_type}" for gpu_type, gpus in sorted(value.items()))
+    return "-" if value is None else value if isinstance(value, str) else f"{value:g}"
+
+
 def _show(tenants: dict[str, Any]) -> None:
     from rota.cli.tables import show_table
 
     named = {**tenants["tenants"], "all others": tenants["default"]}
     columns = list(tenants["default"])
-    rows = [(name, *(f"{settings[column]:g}" for column in columns)) for name, settings in named.items()]
+    rows = [(name, *(_shown(settings.get(column)) for column in columns)) for name, settings in named.items()]
     show_table(None, ("tenant", *columns), rows, numbers=len(columns))

@@ -17,7 +17,7 @@ from rota.core.horizon import EVERY_ROUND
 from rota.core.ports import Policy
 from rota.core.rules import Rules
 from rota.core.view import View
-from rota.policies.fair_by_tenant import TenantWeighted, divides_by_weight
+from rota.policies.fair_by_tenant import fair_between
 from rota.policies.levels import ByPriority
 
 
@@ -26,9 +26,7 @@ def deployed_policy(
 ) -> Policy:
     """The policy of that name; fair between tenants first if their `weights` are given and it goes by weights."""
     policy = make_policy(name, settings, seed, rules)
-    if weights is not None and divides_by_weight(name):
-        policy = TenantWeighted(policy, weights)
-    return ByPriority(policy)
+    return ByPriority(policy if weights is None else fair_between(policy, name, weights))
 
 
 class TimeLimitedPolicy:

@@ -5,6 +5,8 @@ weight = 2            # twice the part of a tenant with weight 1, when both have
 max_job_weight = 4    # the largest --weight of its jobs
 max_running = 16      # jobs that run at the same time
 max_priority = 10     # the highest --priority of its jobs; 0 unless it is given
+quota = {v100 = 8, k80 = 4}   # GPUs that it is promised, by type; quota = 12: of any type
+borrow = 4            # GPUs beyond its quota that it may hold; "all" unless it is given
 
 [default]             # all other tenants
 max_queued = 5000     # jobs that wait
@@ -23,6 +25,12 @@ from typing import Any, Protocol
 
 from rota.core.errors import ConfigError
 from rota.core.parsing import parse_toml
+from rota.core.quotas import NO_QUOTA, Quota, Quotas
+from rota.core.tenant_rules import RunningLimits, TenantRules
+
+ALL = "all"
+"""Of `borrow`: whatever is free."""
+_MOST_GPUS = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +59,19 @@ class TenantSettings:
     """Output of its jobs that is kept, GB (10^9 bytes)."""
     max_checkpoint_gb: float = 1_000.0
     """Checkpoints of its jobs, GB (10^9 bytes), beyond which none of its jobs starts."""
+    quota: int | Mapping[str, int] | None = None
+    """GPUs that it is promised, of any type or by type; None: none."""
+    borrow: int | str = ALL
+    """GPUs beyond its quota that it may hold."""
+
+    def promised(self) -> Quota:
+        """Its quota and what it may borrow."""
+        if self.quota is None:
+            return NO_QUOTA
+        most = math.inf if isinstance(self.borrow, str) else self.borrow
+        if isinstance(self.quota, int):
+            return Quota(any_type=self.quota, borrow=most)
+        return Quota(by_type=self.quota, borrow=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +89,26 @@ class Tenants:
     def weights(self) -> Mapping[str, float]:
         """Weights by name, relative to a tenant that is not named."""
         return {name: settings.weight / self.default.weight for name, settings in self.named.items()}
+
+    def quotas(self) -> Quotas:
+        """GPUs that tenants are promised."""
+        named = {name: settings.promised() for name, settings in self.named.items()}
+        return Quotas(named=named, default=self.default.promised())
+
+    def rules(self, where: str) -> TenantRules:
+        """What counts in a simulation; `where` is the file, for messages."""
+        running = RunningLimits(
+            named={name: settings.max_running for name, settings in self.named.items()},
+            default=self.default.max_running,
+        )
+        limited = {*running.named.values(), running.default} != {TenantSettings().max_running}
+        return TenantRules(
+            where=where,
+            weights=self.weights(),
+            quotas=self.quotas(),
+            running=running if limited else None,
+            described=self.described(),
+        )
 
     def described(self) -> dict[str, Any]:
         """As plain values, for the journal."""
@@ -146,10 +187,41 @@ def _settings(table: Any, default: TenantSettings, where: str) -> TenantSettings
     _check_keys(table, known, where)
     values = {name: getattr(default, name) for name in known}
     for name, value in table.items():
+        if name in _GPU_NUMBERS:
+            values[name] = _GPU_NUMBERS[name](value, f"{where}: {name}")
+            continue
         nothing = name == "max_priority" and value == 0 and not isinstance(value, bool)
         whole = isinstance(values[name], int)
         values[name] = 0 if nothing else _number(value, f"{where}: {name}", whole=whole)
+    if values["quota"] is None and values["borrow"] != ALL:
+        raise ConfigError(
+            f"{where}: borrow is {values['borrow']!r} without a quota; give quota, which is 0 for a tenant that is "
+            "promised nothing"
+        )
     return TenantSettings(**values)
+
+
+def _quota(value: Any, what: str) -> int | dict[str, int]:
+    if not isinstance(value, dict):
+        return _gpus(value, what, "give a number of GPUs from 0 on, or numbers by type such as {v100 = 8, k80 = 4}")
+    if not value:
+        raise ConfigError(f"{what} is {{}}; name types of GPU with their numbers, or give 0")
+    fix = "give a number of GPUs from 0 on"
+    return {gpu_type: _gpus(gpus, f"{what}.{gpu_type}", fix) for gpu_type, gpus in value.items()}
+
+
+def _borrow(value: Any, what: str) -> int | str:
+    return ALL if value == ALL else _gpus(value, what, f'give "{ALL}", or a number of GPUs from 0 on')
+
+
+_GPU_NUMBERS: dict[str, Callable[[Any, str], Any]] = {"quota": _quota, "borrow": _borrow}
+
+
+def _gpus(value: Any, what: str, fix: str) -> int:
+    number = not isinstance(value, bool) and isinstance(value, int | float)
+    if not number or not 0 <= value <= _MOST_GPUS or value != int(value):
+        raise ConfigError(f"{what} is {value!r}; {fix}")
+    return int(value)
 
 
 def _number(value: Any, what: str, *, whole: bool) -> float:
@@ -168,5 +240,5 @@ def _check_keys(table: Mapping[str, Any], known: tuple[str, ...], where: str) ->
             raise ConfigError(f"{where}: there is no {name!r}; {hint}")
 
 
-def _values(settings: TenantSettings) -> dict[str, float]:
+def _values(settings: TenantSettings) -> dict[str, Any]:
     return {setting.name: getattr(settings, setting.name) for setting in fields(settings)}

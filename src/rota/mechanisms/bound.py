@@ -30,7 +30,7 @@ from rota.mechanisms.merging import BoundTask, merged, slots_of
 from rota.mechanisms.rest_of_cluster import RestOfCluster
 from rota.mechanisms.server_room import PerGpu, ServerRoom
 
-Place: TypeAlias = "Callable[[View, Allocation], Placement]"
+Place: TypeAlias = "Callable[[View, Allocation, list[BoundTask]], Placement]"
 Choose: TypeAlias = "Callable[[View, Allocation], Choice]"
 
 
@@ -63,7 +63,7 @@ class AroundBound:
             tasks = [self._with_more(view, task, room) for task in tasks]
         rest = self._rest_of(view.cluster, tasks)
         others = self._others(view, wanted, {task.position for task in tasks}, rest.cluster)
-        placement = place(others, allocation)
+        placement = place(others, allocation, tasks)
         if len(placement) and not len(placement.slot_server):
             raise ConfigError(
                 "jobs ask for CPUs, memory or labels, and the mechanism leaves out servers (its setting slots); "
@@ -98,7 +98,9 @@ class AroundBound:
             slots = slots_of(last, row)
             if bound[view.job_class[position], gpu_type]:
                 beside = self._held(view, last, row, position)
-                tasks.append(BoundTask(position, gpu_type, int(last.gpus[row]), slots, beside))
+                tasks.append(
+                    BoundTask(position, int(view.tenant[position]), gpu_type, int(last.gpus[row]), slots, beside)
+                )
             else:
                 beside = self._share(view, last, row)
             room.take(slots, beside)
@@ -254,9 +256,9 @@ def _put(view: View, position: int, gpu_type: int, room: ServerRoom, busy: IntAr
         slots = slots_of(last, row)
         most = room.most(beside)
         if all(allowed[server] and most[server] >= part for server, part in slots):
-            return BoundTask(position, gpu_type, size, slots, beside)
+            return BoundTask(position, int(view.tenant[position]), gpu_type, size, slots, beside)
     found = room.place(gpu_type, size, beside, allowed, busy)
-    return None if found is None else BoundTask(position, gpu_type, size, found, beside)
+    return None if found is None else BoundTask(position, int(view.tenant[position]), gpu_type, size, found, beside)
 
 
 def _busy(view: View, wanted: Wanted) -> IntArray:

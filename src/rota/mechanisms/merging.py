@@ -22,6 +22,7 @@ class BoundTask:
 
     position: int
     """Of the job in the view."""
+    tenant: int
     type: int
     size: int
     slots: Slots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,16 @@ from rota.core.arrays import BoolArray, IntArray, every, some
 from rota.core.errors import ConfigError, UnknownName
 from rota.core.horizon import EVERY_ROUND
 from rota.core.placement import Placement
+from rota.core.quotas import Quotas
 from rota.core.registry import Registry
 from rota.core.rules import Rules
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.mechanisms.bound import AroundBound
-from rota.mechanisms.choice import Choice
+from rota.mechanisms.choice import Choice, at_positions, joined
 from rota.mechanisms.dividing import Divide, Select
+from rota.mechanisms.merging import BoundTask
+from rota.mechanisms.quota_levels import Halves, QuotaLevels
 from rota.mechanisms.select.deficit import Deficit
 from rota.mechanisms.select.fraction import Fraction
 from rota.mechanisms.select.order import Order
@@ -31,8 +34,9 @@ mechanisms: Registry[Divide] = Registry("mechanism", "rota.mechanisms.divide", "
 class ComposedMechanism:
     """A mechanism made of a selecting half (one for shares, one for rankings) and a dividing half."""
 
-    def __init__(self, shares: Select, order: Order, divide: Divide) -> None:
-        """`shares` selects by shares of time, `order` by a ranking."""
+    def __init__(self, shares: Select, order: Order, divide: Divide, quotas: Quotas | None = None) -> None:
+        """`shares` selects by shares of time, `order` by a ranking; `quotas` of tenants come before both."""
+        self._quotas = QuotaLevels(quotas or Quotas())
         self._shares = shares
         self._order = order
         self._divide = divide
@@ -56,7 +60,7 @@ class ComposedMechanism:
         """Select, then divide; jobs that not every server can hold come first."""
         if self._somebody_is_bound(view):
             return self._around_bound.place(view, allocation, self._chosen, self._placed)
-        return self._placed(view, allocation)
+        return self._placed(view, allocation, ())
 
     def _somebody_is_bound(self, view: View) -> bool:
         """Whether a job is there that needs more than a proportional share, or certain servers."""
@@ -66,8 +70,28 @@ class ComposedMechanism:
     def _chosen(self, view: View, allocation: Allocation) -> Choice:
         """The selecting half alone."""
         if view.staying is not None:
-            return self._beside_staying(view, allocation, view.staying)
+            return self._beside_staying(view, allocation, view.staying, _nothing_held(view))
+        if self._quotas.concerns(view):
+            return self._within_quotas(view, allocation, _nothing_held(view))
         return self._by_shares(view, allocation) if allocation.order is None else self._order.choose(view, allocation)
+
+    def _within_quotas(self, view: View, allocation: Allocation, held: IntArray) -> Choice:
+        """Jobs within quotas of their tenants, then those that borrow; `held` [N, T] GPUs of tenants beside them."""
+        halves = Halves(
+            within=lambda part: self._as_many_as_fit(part, allocation),
+            beyond=lambda part: self._starting(part, allocation),
+        )
+        return self._quotas.choose(view, halves, held)
+
+    def _as_many_as_fit(self, part: View, allocation: Allocation) -> Choice:
+        """Whom the selecting half chooses if nobody has to leave GPUs to others."""
+        if allocation.order is not None:
+            return self._order.choose(part, allocation)
+        upper = _filling(allocation)
+        levels = priority_levels(part)
+        if len(levels) < 2:
+            return self._shares.choose(part, upper)
+        return self._by_level(part, levels, lambda level, _: self._shares.choose(level, upper))
 
     def _by_shares(self, view: View, allocation: Allocation) -> Choice:
         """Whom the selecting half for shares chooses; with priorities, level by level."""
@@ -82,17 +106,22 @@ class ComposedMechanism:
         chosen: Choice | None = None
         capacity = view.capacity
         for number, rows in enumerate(levels):
-            level = _at(choose(view.some_jobs(rows, capacity), number == len(levels) - 1), rows)
+            level = at_positions(choose(view.some_jobs(rows, capacity), number == len(levels) - 1), rows)
             taken = np.bincount(level.type, weights=view.gpus[level.first], minlength=len(capacity))
             capacity = capacity - taken.astype(np.int64)
-            chosen = level if chosen is None else _together(chosen, level)
+            chosen = level if chosen is None else joined(chosen, level)
         assert chosen is not None  # there is a level
         return dataclasses.replace(chosen, horizon=EVERY_ROUND, arrivals_wait=False)
 
-    def _placed(self, view: View, allocation: Allocation) -> Placement:
-        """Select, then divide, where all servers of a type are alike to jobs."""
+    def _placed(self, view: View, allocation: Allocation, beside: Sequence[BoundTask]) -> Placement:
+        """Select, then divide, where all servers of a type are alike to jobs; tasks `beside` these have their place."""
         if view.staying is not None:
-            return self._divide.divide(view, self._beside_staying(view, allocation, view.staying))
+            held = _held_by_tasks(view, beside)
+            return self._divide.divide(view, self._beside_staying(view, allocation, view.staying, held))
+        if self._quotas.concerns(view):
+            self._last = None
+            choice = self._within_quotas(view, allocation, _held_by_tasks(view, beside))
+            return self._divide.divide(view, self._with_wishes(view, allocation, choice))
         if allocation.order is not None:
             return self._divide.divide(view, self._order.choose(view, allocation))
         last = view.placement
@@ -100,10 +129,7 @@ class ComposedMechanism:
         alike = view.classes.priority is None
         if last is not None and only_arrivals and alike and self._shares.ignores_arrivals(view, allocation):
             return last
-        choice = self._by_shares(view, allocation)
-        if allocation.wish is not None and self.by_need:
-            wish = _wishes(view, allocation.jobs, allocation.wish.which, choice)
-            choice = dataclasses.replace(choice, wishes=allocation.wish, wish=wish)
+        choice = self._with_wishes(view, allocation, self._by_shares(view, allocation))
         placement = self._divide.divide(view, choice)
         self._last = None
         if placement.horizon.until == math.inf and len(placement.first):  # otherwise it is made anew in every round
@@ -113,12 +139,25 @@ class ComposedMechanism:
             self._last_job = int(view.jobs[-1])
         return placement
 
-    def _beside_staying(self, view: View, allocation: Allocation, staying: BoolArray) -> Choice:
-        """Tasks that go on where they are, and whom the selecting half chooses for the GPUs beside them."""
+    def _with_wishes(self, view: View, allocation: Allocation, choice: Choice) -> Choice:
+        """The choice with what the policy wants jobs to hold."""
+        if allocation.wish is None or not self.by_need:
+            return choice
+        wish = _wishes(view, allocation.jobs, allocation.wish.which, choice)
+        return dataclasses.replace(choice, wishes=allocation.wish, wish=wish)
+
+    def _beside_staying(self, view: View, allocation: Allocation, staying: BoolArray, held: IntArray) -> Choice:
+        """Tasks that go on where they are, and whom the selecting half chooses for the GPUs beside them.
+
+        `held` [N, T]: GPUs that tenants hold beside all of these.
+        """
         placement = view.placement
         assert placement is not None  # tasks of it stay
         part = view.beside_staying(staying)
-        others = self._starting(part, allocation)
+        if self._quotas.concerns(part):
+            others = self._within_quotas(part, allocation, held + _held_by_staying(view, placement, staying))
+        else:
+            others = self._starting(part, allocation)
         at = view.position(part.jobs[others.first])
         partners = None
         if placement.shared or others.second is not None:
@@ -129,10 +168,7 @@ class ComposedMechanism:
             type=np.concatenate([placement.type[staying], others.type]),
             largest_first=others.largest_first,
         )
-        if allocation.wish is None or not self.by_need:
-            return choice
-        wish = _wishes(view, allocation.jobs, allocation.wish.which, choice)
-        return dataclasses.replace(choice, wishes=allocation.wish, wish=wish)
+        return self._with_wishes(view, allocation, choice)
 
     def _starting(self, part: View, allocation: Allocation) -> Choice:
         """Who is chosen for GPUs that those who stay leave.
@@ -154,13 +190,13 @@ class ComposedMechanism:
         if every(promised):
             return self._shares.choose(part, fills)
         positions = np.flatnonzero(promised)
-        chosen = _at(self._shares.choose(part.some_jobs(positions, part.capacity), fills), positions)
+        chosen = at_positions(self._shares.choose(part.some_jobs(positions, part.capacity), fills), positions)
         if not allocation.traits.fills:
             return chosen
         taken = np.bincount(chosen.type, weights=part.gpus[chosen.first], minlength=len(part.capacity))
         positions = np.flatnonzero(~promised)
         left = part.some_jobs(positions, part.capacity - taken.astype(np.int64))
-        return _together(chosen, _at(self._shares.choose(left, allocation), positions))
+        return joined(chosen, at_positions(self._shares.choose(left, allocation), positions))
 
     def _only_arrivals_since(self, view: View, allocation: Allocation) -> bool:
         """Whether all jobs that were there when the last placement was made still are, and nothing else was decided."""
@@ -195,6 +231,32 @@ def priority_levels(view: View) -> list[IntArray]:
     return [np.flatnonzero(priority == level) for level in np.unique(priority)[::-1].tolist()]
 
 
+def _nothing_held(view: View) -> IntArray:
+    """[N, T] GPUs held by tenants: none."""
+    return np.zeros((len(view.tenants), len(view.types)), dtype=np.int64)
+
+
+def _held_by_tasks(view: View, tasks: Sequence[BoundTask]) -> IntArray:
+    """[N, T] GPUs of tasks that have their place, by tenant and type."""
+    held = _nothing_held(view)
+    for task in tasks:
+        held[task.tenant, task.type] += task.size
+    return held
+
+
+def _held_by_staying(view: View, placement: Placement, staying: BoolArray) -> IntArray:
+    """[N, T] GPUs of tasks that stay, by tenant and type; those of two tenants count for both."""
+    held = _nothing_held(view)
+    first = view.tenant[view.position(placement.first[staying])]
+    np.add.at(held, (first, placement.type[staying]), placement.gpus[staying])
+    if placement.shared:
+        partner = placement.second[staying]
+        second = np.where(partner >= 0, view.tenant[view.position(partner)], first)
+        other = second != first
+        np.add.at(held, (second[other], placement.type[staying][other]), placement.gpus[staying][other])
+    return held
+
+
 def _filling(allocation: Allocation) -> Allocation:
     """The same with jobs that take GPUs beyond their share, before anybody of a lower priority runs."""
     if allocation.traits.fills:
@@ -211,28 +273,6 @@ def _has_share(jobs: IntArray, allocation: Allocation) -> BoolArray:
         [allocation.jobs[some_time[:alone]], pairs.first[some_time[alone:]], pairs.second[some_time[alone:]]]
     )
     return np.isin(jobs, ids)
-
-
-def _at(choice: Choice, positions: IntArray) -> Choice:
-    """A choice among some jobs, as one among all: `positions` says where they are."""
-    second = choice.second
-    if second is not None:
-        second = np.where(second >= 0, positions[second], -1)
-    return dataclasses.replace(choice, first=positions[choice.first], second=second)
-
-
-def _together(one: Choice, two: Choice) -> Choice:
-    """Two choices of different jobs."""
-    second = None
-    if one.second is not None or two.second is not None:
-        columns = [np.full(len(c), -1, dtype=np.int64) if c.second is None else c.second for c in (one, two)]
-        second = np.concatenate(columns)
-    return dataclasses.replace(
-        one,
-        first=np.concatenate([one.first, two.first]),
-        second=second,
-        type=np.concatenate([one.type, two.type]),
-    )
 
 
 def _partners(view: View, ids: IntArray) -> IntArray:
@@ -257,9 +297,15 @@ def _wishes(view: View, known: IntArray, wish: IntArray, choice: Choice) -> IntA
 
 
 def build(
-    name: str, rules: Rules, seed: int, settings: dict[str, Any] | None = None, *, watched: bool = True
+    name: str,
+    rules: Rules,
+    seed: int,
+    settings: dict[str, Any] | None = None,
+    *,
+    watched: bool = True,
+    quotas: Quotas | None = None,
 ) -> ComposedMechanism:
-    """The mechanism of that name under the given rules.
+    """The mechanism of that name under the given rules, with the quotas of tenants.
 
     When nobody watches on which servers jobs run, and the rules do not care, a mechanism that can leaves them out.
     """
@@ -271,8 +317,11 @@ def build(
     if Divide not in type(divide).__mro__:
         raise ConfigError(f"mechanism {name!r}: its class must inherit from rota.mechanisms.dividing.Divide")
     divide.follow(rules)
+    if quotas is not None and quotas.limited and not divide.abilities.places:
+        raise ConfigError(f"mechanism {name!r} gives jobs fractions of a round and knows no quotas; choose another one")
     order = Order(rules, seed, divide.abilities)
-    return ComposedMechanism(divide.select() or _select(rules, seed, by_need=divide.abilities.by_need), order, divide)
+    shares = divide.select() or _select(rules, seed, by_need=divide.abilities.by_need)
+    return ComposedMechanism(shares, order, divide, quotas)
 
 
 def _select(rules: Rules, seed: int, *, by_need: bool) -> Select:

@@ -37,6 +37,12 @@ def divides_by_weight(name: str) -> bool:
     return bool(getattr(policies.entry(name).factory, "by_weight", False))
 
 
+def fair_between(policy: Policy, given: str | Policy | type[Policy], weights: Mapping[str, float]) -> Policy:
+    """The policy, fair between tenants first if it goes by weights; `given` is how it was asked for."""
+    by_weight = divides_by_weight(given) if isinstance(given, str) else bool(getattr(given, "by_weight", False))
+    return TenantWeighted(policy, weights) if by_weight else policy
+
+
 class TenantWeighted:
     """A policy that sees weights by which tenants come to equal parts."""
 

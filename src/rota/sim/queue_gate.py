@@ -1,4 +1,4 @@
-"""Which jobs are kept back: until those before them are over, and while their array has as many jobs as it may.
+"""Which jobs are kept back: until those before them are over, while their array or their tenant has as many as it may.
 
 Knows numbers only. Arrays are keys of their own, below 0 (`array_key`). One job of an array that ended badly is enough
 for those that need the array to finish; the array is over when all its jobs are.
@@ -27,6 +27,9 @@ class GatedJob:
     array: int = -1
     limit: int = 0
     """Jobs of its array at the same time; 0: any number."""
+    tenant: str = ""
+    tenant_limit: int = 0
+    """Jobs of its tenant at the same time; 0: any number."""
 
 
 class QueueGate:
@@ -47,6 +50,10 @@ class QueueGate:
         """Jobs of arrays that were let in and are not over."""
         self._queues: dict[int, list[int]] = {}
         """Jobs of arrays that only wait for their array."""
+        self._of_tenants: dict[str, set[int]] = {}
+        """Jobs of tenants with a limit that were let in and are not over."""
+        self._tenant_queues: dict[str, list[int]] = {}
+        """Jobs that only wait for others of their tenant."""
         self._let_in: set[int] = set()
         self._ready: list[int] = []
         self._hopeless: dict[int, int] = {}
@@ -60,7 +67,7 @@ class QueueGate:
     @property
     def waiting(self) -> bool:
         """Whether somebody is kept back."""
-        return bool(self._unmet or any(self._queues.values()))
+        return bool(self._unmet or any(self._queues.values()) or any(self._tenant_queues.values()))
 
     def expect(self, job: GatedJob) -> None:
         """A job belongs to an array, which is not over as long as it is not."""
@@ -100,6 +107,9 @@ class QueueGate:
         self._hopeless.pop(number, None)
         self._unmet.pop(number, None)
         self._end(number, finished=finished)
+        if job is not None and job.tenant_limit:
+            self._of_tenants.get(job.tenant, set()).discard(number)
+            self._admit_of_tenant(job.tenant, job.tenant_limit)
         if job is None or job.array < 0:
             return
         array = job.array
@@ -157,7 +167,7 @@ class QueueGate:
         """A job waits for no other job any more."""
         if job.array < 0 or not job.limit:
             self._enter(job)
-            self._ready.append(job.job)
+            self._last_step(job)
             return
         heapq.heappush(self._queues.setdefault(job.array, []), job.job)
         self._admit(job.array, job.limit)
@@ -168,6 +178,23 @@ class QueueGate:
             number = heapq.heappop(queue)
             if number in self._jobs:
                 self._enter(self._jobs[number])
+                self._last_step(self._jobs[number])
+
+    def _last_step(self, job: GatedJob) -> None:
+        """A job waits for nothing but others of its tenant."""
+        if not job.tenant_limit:
+            self._ready.append(job.job)
+            return
+        heapq.heappush(self._tenant_queues.setdefault(job.tenant, []), job.job)
+        self._admit_of_tenant(job.tenant, job.tenant_limit)
+
+    def _admit_of_tenant(self, tenant: str, limit: int) -> None:
+        queue = self._tenant_queues.get(tenant, [])
+        inside = self._of_tenants.setdefault(tenant, set())
+        while queue and len(inside) < limit:
+            number = heapq.heappop(queue)
+            if number in self._jobs:
+                inside.add(number)
                 self._ready.append(number)
 
     def _enter(self, job: GatedJob) -> None:

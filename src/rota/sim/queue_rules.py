@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from rota.core.arrays import FloatArray, IntArray
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsReturned, JobsSubmitted
 from rota.core.jobs import Jobs
 from rota.core.queue_columns import QueueColumns
+from rota.core.tenant_rules import RunningLimits
 from rota.sim.queue_gate import GatedJob, QueueGate, array_key
 from rota.sim.steppers import Stretch
 from rota.sim.tasks import Tasks
@@ -30,8 +32,10 @@ _NO_FEWER = 1e-9
 class QueueRules:
     """Of one run; made when the first job comes that is not like all others."""
 
-    def __init__(self) -> None:
+    def __init__(self, running: RunningLimits | None = None) -> None:
+        """`running` are limits to the jobs of tenants at the same time."""
         self.gate = QueueGate()
+        self._running = running
         self._kept: dict[int, Row | None] = {}
         """Jobs that the engine does not know; None: it knows them, they are parked."""
         self._numbers: dict[str, int] = {}
@@ -53,7 +57,7 @@ class QueueRules:
         for row, name in enumerate(names):
             self._numbers.setdefault(name, first_id + row)
             self._names[first_id + row] = name
-        gated = [self._gated(first_id + row, row, queue) for row in range(len(jobs))]
+        gated = [self._of_tenant(self._gated(first_id + row, row, queue), jobs, row) for row in range(len(jobs))]
         for job in gated:
             self.gate.expect(job)
         for row, job in enumerate(gated):
@@ -81,6 +85,13 @@ class QueueRules:
             array=array,
             limit=int(queue.array_limit[row]),
         )
+
+    def _of_tenant(self, job: GatedJob, jobs: Jobs, row: int) -> GatedJob:
+        """The job with the limit of its tenant."""
+        if self._running is None:
+            return job
+        tenant = jobs.tenants[int(jobs.tenant[row])]
+        return replace(job, tenant=tenant, tenant_limit=self._running.of(tenant))
 
     def _keys(self, names: Iterable[str]) -> tuple[int, ...]:
         return tuple(self._numbers[name] for name in names if name in self._numbers)

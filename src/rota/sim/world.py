@@ -19,6 +19,7 @@ from rota.core.jobs import Source
 from rota.core.placement import Plan
 from rota.core.ports import Beliefs, Handler
 from rota.core.rules import Rules
+from rota.core.tenant_rules import RunningLimits
 from rota.core.tolerance import TOLERANCE
 from rota.core.view import View
 from rota.sim.grid import Grid
@@ -35,8 +36,13 @@ _WORTH_LOOKING = 3
 class World:
     """Clock and executor of a simulation."""
 
-    def __init__(self, source: Source, rules: Rules, beliefs: Beliefs | None = None) -> None:
-        """`beliefs` says what is made of speeds that were found out, where they are not known from the start."""
+    def __init__(
+        self, source: Source, rules: Rules, beliefs: Beliefs | None = None, running: RunningLimits | None = None
+    ) -> None:
+        """`beliefs` says what is made of speeds that were found out, where they are not known from the start.
+
+        `running` are limits to the jobs of tenants at the same time.
+        """
         self._source = source
         self._spread_costs = rules.spread_costs
         self._at_once = rules.at_once
@@ -62,8 +68,8 @@ class World:
         self._measuring = Measuring(beliefs, rules.round_s) if beliefs is not None and beliefs.learns else None
         self._lead: FloatArray | None = None
         """Seconds that the tasks of a checkpoint still need to start."""
-        self._queue: QueueRules | None = None
-        """What jobs said about when they start and how long they run, once one has."""
+        self._queue: QueueRules | None = None if running is None else QueueRules(running)
+        """What jobs said about when they start and how long they run, once one has; limits of tenants."""
 
     def now(self) -> float:
         """Simulated seconds."""
@@ -131,6 +137,8 @@ class World:
 
     def _rest(self, arrival: float, until: float, limit: float) -> None:
         """Nothing runs: go to the round in which a job arrives."""
+        if until <= self._now < arrival:  # nobody may run, and the same would be decided again: with the next round
+            until = (math.floor(self._now / self._round_s + TOLERANCE) + 1) * self._round_s
         wake = min(self._rounds.wake(arrival) if arrival < math.inf else math.inf, until)
         self.interrupted = limit < wake
         target = min(wake, limit)

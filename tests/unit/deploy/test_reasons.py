@@ -17,7 +17,9 @@ from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.job_kinds import JobKind, can_run
 from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons, shown_phase
 from rota.deploy.scheduler.round_report import cluster_now
+from rota.deploy.scheduler.tenant_limits import TenantLimits
 from rota.deploy.server.messages import job_message
+from rota.deploy.tenants import Tenants, TenantSettings
 from rota.rpc import rota_pb2 as pb
 
 ONLY_V100 = Speeds({"fast": {"v100": 4.0, "p100": 2.0, "k80": 0.0}})
@@ -341,3 +343,18 @@ def test_a_table_in_a_pipe_has_one_line_per_job_and_whole_names():
     assert text.isascii()
     assert "\x1b" not in text
     assert [line.index("queued") for line in text.splitlines()[1:]] == [text.splitlines()[0].index("phase")] * 3
+
+
+def test_a_job_beyond_the_quota_of_its_tenant_says_so_although_gpus_are_free():
+    harness = Harness()
+    full(harness)
+    harness.join("b")
+    number = harness.submit()
+    tenant = harness.job(number).tenant
+    limits = TenantLimits(Tenants(named={tenant: TenantSettings(quota=3, borrow=1)}))
+    cluster = cluster_as_it_is(harness.registry, harness.clock.now())
+
+    found = Reasons(cluster, harness.catalogue, limits=limits, registry=harness.registry).explain(harness.job(number))
+
+    assert found.code is ReasonCode.QUOTA
+    assert found.sentence.startswith(f"tenant {tenant!r} holds 4 GPUs of its quota of 3 + 1 borrowed GPUs, and the job")

@@ -49,7 +49,8 @@ class Setup:
         """A fresh mechanism."""
         config = self.config
         settings = dict(config.get("mechanism_settings", {}))
-        return build(config["mechanism"], self.rules, int(config.get("seed", 0)), settings, watched=True)
+        seed = int(config.get("seed", 0))
+        return build(config["mechanism"], self.rules, seed, settings, watched=True, quotas=self.tenants.quotas())
 
     def state(self, cluster: Cluster) -> LiveState:
         """An empty state on these servers."""

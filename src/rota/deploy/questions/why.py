@@ -20,6 +20,7 @@ from rota.deploy.scheduler.job_kinds import kind_of
 from rota.deploy.scheduler.reasons import Explanation, ReasonCode, Reasons
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
+from rota.deploy.scheduler.tenant_limits import TenantLimits
 
 _MOST_TRIED = 24
 """Changes that are tried for an answer."""
@@ -104,7 +105,8 @@ def places(fork: Fork, number: int, change: Change) -> bool:
 
 def _explained(fork: Fork, registry: Registry, job: Job) -> Explanation:
     cluster = cluster_as_it_is(registry, fork.now, time_scale=fork.setup.time_scale)
-    return Reasons(cluster, fork.setup.catalogue, registry=registry).explain(job)
+    limits = TenantLimits(fork.setup.tenants)
+    return Reasons(cluster, fork.setup.catalogue, limits=limits, registry=registry).explain(job)
 
 
 def _numbers(fork: Fork, registry: Registry, job: Job, tenant: str | None) -> dict[str, Any]:

@@ -78,6 +78,19 @@ def cluster_as_it_is(
     )
 
 
+def gpus_by_tenant(registry: Registry) -> dict[str, dict[str, int]]:
+    """GPUs by type that attempts of each tenant hold; those on which two of its jobs run count once."""
+    held: dict[str, set[tuple[str, str]]] = {}
+    for job in registry.running.values():
+        for part in job.attempt.parts if job.attempt is not None else ():
+            held.setdefault(job.tenant, set()).update((part.node, device) for device in part.devices)
+    counts: dict[str, dict[str, int]] = {}
+    for tenant, devices in held.items():
+        types = (registry.nodes[node].joined.type for node, _ in devices if node in registry.nodes)
+        counts[tenant] = dict(Counter(types))
+    return counts
+
+
 def _free(registry: Registry) -> dict[str, int]:
     """GPUs by type that are up and that no attempt holds."""
     held: dict[str, set[str]] = {}

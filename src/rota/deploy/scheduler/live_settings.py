@@ -83,7 +83,14 @@ def make_deciders(options: Options, *, late: int = 0, command_line: Options | No
         rules=rules,
         mechanism_name=name,
         policy=TimeLimitedPolicy(policy, budget_s, late),
-        mechanism=build(name, rules, options.seed, dict(options.mechanism_settings), watched=True),
+        mechanism=build(
+            name,
+            rules,
+            options.seed,
+            dict(options.mechanism_settings),
+            watched=True,
+            quotas=options.tenants.quotas(),
+        ),
     )
 
 

@@ -18,6 +18,7 @@ older than the question. The codes:
     held                   somebody holds it, until it is released
     dependency             a job that it comes after is not over
     array-limit            as many jobs of its array run as may at the same time
+    quota                  its tenant holds as many GPUs as its quota and what it may borrow
     no-room-beside         GPUs are free, but not with the CPUs, memory or labels that it asks for
     queued                 some GPUs are free that it could use
     outranked              all GPUs that it could use are busy
@@ -40,7 +41,7 @@ from rota.core.gpu_types import permits, types_in_words
 from rota.core.lifecycle import JobPhase
 from rota.core.needs import in_words, labelled, types_that_hold, why_not
 from rota.deploy.scheduler.catalogue import OpenCatalogue
-from rota.deploy.scheduler.cluster_facts import ClusterNow
+from rota.deploy.scheduler.cluster_facts import ClusterNow, gpus_by_tenant
 from rota.deploy.scheduler.job_kinds import JobKind, kind_of
 from rota.deploy.scheduler.queue_holds import HoldSentences, queue_holds
 from rota.deploy.scheduler.records import Attempt, Job
@@ -73,6 +74,7 @@ class ReasonCode(str, Enum):
     HELD = "held"
     DEPENDENCY = "dependency"
     ARRAY_LIMIT = "array-limit"
+    QUOTA = "quota"
     NO_ROOM_BESIDE = "no-room-beside"
     QUEUED = "queued"
     OUTRANKED = "outranked"
@@ -132,6 +134,7 @@ class Reasons:
         self._sentences = None if registry is None else HoldSentences(registry)
         self._queue = {} if registry is None else queue_holds(registry, self._ready)
         self._held = {} if registry is None else self._limits.held_back(registry, self._free)
+        self._gpus_of = {} if registry is None else gpus_by_tenant(registry)
 
     def explain(self, job: Job) -> Explanation:
         """How a job is, and why."""
@@ -204,9 +207,18 @@ class Reasons:
         fit = self._fit(job)
         if fit.code is not ReasonCode.NONE:
             return Explanation(JobPhase.WAITING, fit.code, fit.sentence)
+        return self._limit(job, fit) or self._queued(job, fit)
+
+    def _limit(self, job: Job, fit: _Fit) -> Explanation | None:
+        """What the operator allows its tenant, if that is why it waits."""
         if job.id in self._held:
             hold = self._held[job.id]
             return Explanation(JobPhase.WAITING, ReasonCode(hold.value), self._limits.sentence(hold, job.tenant))
+        beyond = self._beyond_quota(job, fit)
+        return Explanation(JobPhase.QUEUED, ReasonCode.QUOTA, beyond) if beyond else None
+
+    def _queued(self, job: Job, fit: _Fit) -> Explanation:
+        """What is free of the types that it could use."""
         gpu_type, free = max(((name, self._cluster.free.get(name, 0)) for name in fit.types), key=lambda pair: pair[1])
         asks = job.spec.gpus
         if free >= asks and not self._room_beside(job, fit):
@@ -222,6 +234,17 @@ class Reasons:
         total = sum(self._cluster.up[name] for name in fit.types)
         all_busy = f"all {_gpus(total)} that it could use ({_some(fit.types)}) are busy"
         return Explanation(JobPhase.QUEUED, ReasonCode.OUTRANKED, f"{all_busy}; {self._before(job)}")
+
+    def _beyond_quota(self, job: Job, fit: _Fit) -> str:
+        """Why its tenant may not hold as many GPUs more as the job asks for, on any type; empty if it may."""
+        quota = self._limits.tenants.of(job.tenant).promised()
+        held = self._gpus_of.get(job.tenant, {})
+        if any(quota.permits(held, gpu_type, job.spec.gpus) for gpu_type in fit.types):
+            return ""
+        most = f"its quota of {quota.words()} + {quota.borrow:g} borrowed GPUs"
+        return (
+            f"tenant {job.tenant!r} holds {_gpus(sum(held.values()))} of {most}, and the job asks for {job.spec.gpus}"
+        )
 
     def _room_beside(self, job: Job, fit: _Fit) -> bool:
         """Whether servers with free GPUs have what the job needs beside them."""

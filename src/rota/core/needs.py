@@ -38,6 +38,8 @@ NOTHING = Needs()
 
 def labelled(cluster: Cluster, labels: LabelSet) -> BoolArray:
     """[S] servers of `cluster.ordered` that have all the labels."""
+    if not labels:
+        return np.ones(len(cluster.ordered), dtype=np.bool_)
     wanted = set(labels)
     return np.array([wanted.issubset(server.labels) for server in cluster.ordered], dtype=np.bool_)
 

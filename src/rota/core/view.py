@@ -108,7 +108,14 @@ class Accounts:
         """The accounts of some jobs, given by position and id, and of pairs of two of them."""
         terms = self.terms
         pairs = self.extras
-        both = np.isin(pairs.options.first, ids) & np.isin(pairs.options.second, ids)
+        if len(pairs):
+            both = np.isin(pairs.options.first, ids) & np.isin(pairs.options.second, ids)
+            pairs = PairAccounts(
+                options=pairs.options.rows(both),
+                received=pairs.received[:, both],
+                owed=pairs.owed[:, both],
+                share=pairs.share[:, both],
+            )
         return Accounts(
             terms=Terms(
                 share=terms.share[:, keep],
@@ -120,12 +127,7 @@ class Accounts:
             received=self.received[:, keep],
             owed=self.owed[:, keep],
             type_time=self.type_time,
-            extras=PairAccounts(
-                options=pairs.options.rows(both),
-                received=pairs.received[:, both],
-                owed=pairs.owed[:, both],
-                share=pairs.share[:, both],
-            ),
+            extras=pairs,
         )
 
 

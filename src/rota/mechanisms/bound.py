@@ -44,17 +44,56 @@ class Wanted:
     """Whether the job needs more on that type than a proportional share, or certain servers."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """All that a placement by a ranking that does not know types follows from: equal ones have equal answers."""
+
+    cluster: Cluster
+    classes: Classes
+    placement: Placement
+    """What ran in the last round."""
+    capacity: IntArray
+    jobs: IntArray
+    ranked: IntArray
+    """Ids of jobs, first served first."""
+
+    def is_again(self, other: _Question) -> bool:
+        """Whether the other one is the same question."""
+        same_objects = (
+            self.placement is other.placement and self.classes is other.classes and self.cluster is other.cluster
+        )
+        return (
+            same_objects
+            and np.array_equal(self.ranked, other.ranked)
+            and np.array_equal(self.jobs, other.jobs)
+            and np.array_equal(self.capacity, other.capacity)
+        )
+
+
 class AroundBound:
     """Places jobs with needs, and lets a mechanism place the others around them."""
 
-    def __init__(self, abilities: Abilities) -> None:
+    def __init__(self, abilities: Abilities, *, counts: bool = False) -> None:
+        """`counts`: whether the mechanism counts its decisions, so that it has to be asked for each."""
+        self._counts = counts
         self._by_need = abilities.by_need
         self._walks = abilities.walks
         self._unbound: tuple[Classes, Classes] | None = None
         self._rest: RestOfCluster | None = None
+        self._settled: _Question | None = None
+        """The last question, if its answer was that everything stays as it is."""
 
     def place(self, view: View, allocation: Allocation, choose: Choose, place: Place) -> Placement:
         """A placement of everybody; `choose` says who may run, `place` places those who need nothing special."""
+        question = None if self._counts else _question(view, allocation)
+        if question is not None and self._settled is not None and question.is_again(self._settled):
+            return question.placement
+        placement = self._placed(view, allocation, choose, place)
+        self._settled = question if placement is view.placement else None
+        return placement
+
+    def _placed(self, view: View, allocation: Allocation, choose: Choose, place: Place) -> Placement:
+        """The same, worked out."""
         wanted = self._wanted(view, choose(view, allocation))
         room = ServerRoom(view.cluster)
         tasks = self._staying(view, room)
@@ -219,6 +258,17 @@ class AroundBound:
         return self._unbound[1]
 
 
+def _question(view: View, allocation: Allocation) -> _Question | None:
+    """What the placement follows from; None if it also follows from how far jobs are."""
+    last = view.placement
+    order = allocation.order
+    if last is None or order is None or allocation.wish is not None or view.staying is not None:
+        return None
+    if allocation.traits.aware and len(view.types) > 1:
+        return None
+    return _Question(view.cluster, view.classes, last, view.capacity, view.jobs, allocation.jobs[order])
+
+
 def least_beside(view: View, position: int, gpu_type: int) -> PerGpu:
     """What a job holds beside each GPU at least: the proportional share, or what it needs if that is more."""
     needs = view.classes.needs[int(view.job_class[position])]
@@ -249,13 +299,13 @@ def _put(view: View, position: int, gpu_type: int, room: ServerRoom, busy: IntAr
     """A bound job on servers: where it ran, if that is possible; None if there is no room."""
     size = int(view.gpus[position])
     beside = least_beside(view, position, gpu_type)
-    allowed = labelled(view.cluster, view.classes.needs[int(view.job_class[position])].labels)
+    labels = view.classes.needs[int(view.job_class[position])].labels
+    allowed = labelled(view.cluster, labels) if labels else None
     last = view.placement
     row = -1 if last is None or view.last_task is None else int(view.last_task[position])
     if last is not None and row >= 0 and last.type[row] == gpu_type and len(last.slot_server):
         slots = slots_of(last, row)
-        most = room.most(beside)
-        if all(allowed[server] and most[server] >= part for server, part in slots):
+        if room.holds(slots, beside) and (allowed is None or all(allowed[server] for server, _ in slots)):
             return BoundTask(position, int(view.tenant[position]), gpu_type, size, slots, beside)
     found = room.place(gpu_type, size, beside, allowed, busy)
     return None if found is None else BoundTask(position, int(view.tenant[position]), gpu_type, size, found, beside)
@@ -284,23 +334,35 @@ def _keep_tasks(view: View, part: View, wanted: Wanted) -> None:
     part.staying = None
     if last is None or view.last_task is None or len(last) == 0:
         return
-    at = part.position(last.first)
-    left = part.cluster.server_gpus.copy()
-    keep = np.zeros(len(last), dtype=np.bool_)
-    for row in _by_rank(view, last, wanted).tolist():
-        if at[row] < 0:
-            continue
-        slots = slots_of(last, row)
-        if all(left[server] >= gpus for server, gpus in slots):
-            keep[row] = True
-            for server, gpus in slots:
-                left[server] -= gpus
+    keep = part.position(last.first) >= 0
+    if not _fit_together(last, keep, part.cluster):
+        keep = _first_that_fit(last, keep, part.cluster, _by_rank(view, last, wanted))
     rest = last.rows(keep)
     part.placement = rest
     part.last_task = np.full(len(part), -1, dtype=np.int64)
     part.last_task[part.position(rest.first)] = np.arange(len(rest))
     if view.staying is not None and some(view.staying[keep]):
         part.staying = view.staying[keep]
+
+
+def _fit_together(last: Placement, keep: BoolArray, cluster: Cluster) -> bool:
+    """Whether all these tasks find their GPUs on the servers at once; who comes first does not matter then."""
+    slots = keep[last.task_of_slot]
+    taken = np.bincount(last.slot_server[slots], weights=last.slot_gpus[slots], minlength=len(cluster.server_gpus))
+    return every(taken <= cluster.server_gpus)
+
+
+def _first_that_fit(last: Placement, candidates: BoolArray, cluster: Cluster, ranked: IntArray) -> BoolArray:
+    """[K] tasks that find all their GPUs on the servers, one after the other."""
+    left = cluster.server_gpus.tolist()
+    keep = np.zeros(len(last), dtype=np.bool_)
+    for row in ranked[candidates[ranked]].tolist():
+        slots = slots_of(last, row)
+        if all(left[server] >= gpus for server, gpus in slots):
+            keep[row] = True
+            for server, gpus in slots:
+                left[server] -= gpus
+    return keep
 
 
 def _by_rank(view: View, last: Placement, wanted: Wanted) -> IntArray:

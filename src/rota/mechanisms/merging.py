@@ -136,8 +136,25 @@ def _kept(view: View, made: Placement) -> BoolArray:
     kept = np.zeros(len(made), dtype=np.bool_)
     if last is None or view.last_task is None or len(last) == 0:
         return kept
-    rows = view.last_task[view.position(made.first)].tolist()
-    for task, row in enumerate(rows):
-        if row >= 0 and last.type[row] == made.type[task] and last.second[row] == made.second[task]:
-            kept[task] = sorted(slots_of(last, row)) == sorted(slots_of(made, task))
+    rows = view.last_task[view.position(made.first)]
+    counts = np.diff(made.slot_start)
+    alike = (rows >= 0) & (last.type[rows] == made.type) & (last.second[rows] == made.second)
+    alike &= np.diff(last.slot_start)[rows] == counts
+    tasks = np.flatnonzero(alike)
+    if len(tasks) == 0:
+        return kept
+    now = _sorted_slots(made, tasks)
+    before = _sorted_slots(last, rows[tasks])
+    starts = np.concatenate([[0], counts[tasks].cumsum()[:-1]]).astype(np.int64)
+    kept[tasks] = np.logical_and.reduceat((now == before).all(axis=1), starts)
     return kept
+
+
+def _sorted_slots(placement: Placement, tasks: IntArray) -> IntArray:
+    """[N, 2] server and GPUs of the slots of tasks, one task after the other, each by server."""
+    counts = np.diff(placement.slot_start)[tasks]
+    slots = _slots_in_order(placement.slot_start[tasks], counts)
+    pairs = np.stack([placement.slot_server[slots], placement.slot_gpus[slots]], axis=1)
+    if len(slots) == len(tasks):  # one slot each
+        return pairs
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0], np.arange(len(tasks)).repeat(counts)))]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from rota.core.arrays import frozen
-from rota.core.cluster import Cluster, Resources
+from rota.core.cluster import Cluster, Server
 from rota.mechanisms.server_room import PerGpu, ServerRoom
 
 Taken = tuple[tuple[tuple[int, int], PerGpu], ...]
@@ -29,7 +29,7 @@ class RestOfCluster:
         cpus = np.where(np.isfinite(room.cpus), np.maximum(room.cpus, 0.0), 0.0)
         memory_gb = np.where(np.isfinite(room.memory_gb), np.maximum(room.memory_gb, 0.0), 0.0)
         columns = zip(whole.ordered, gpus.tolist(), cpus.tolist(), memory_gb.tolist(), strict=True)
-        servers = tuple(replace(s, capacity=_left(s.capacity, g, c, m)) for s, g, c, m in columns)
+        servers = tuple(_left(server, g, c, m) for server, g, c, m in columns)
         self.cluster = _alike(whole, servers)
 
     def is_of(self, whole: Cluster, taken: Taken) -> bool:
@@ -37,11 +37,15 @@ class RestOfCluster:
         return whole is self._whole and taken == self._taken
 
 
-def _left(capacity: Resources, gpus: int, cpus: float, memory_gb: float) -> Resources:
-    return replace(capacity, gpus=gpus, cpus=cpus, memory_gb=memory_gb)
+def _left(server: Server, gpus: int, cpus: float, memory_gb: float) -> Server:
+    """The server with so much; itself if nothing is taken from it."""
+    capacity = server.capacity
+    if (capacity.gpus, capacity.cpus, capacity.memory_gb) == (gpus, cpus, memory_gb):
+        return server
+    return replace(server, capacity=replace(capacity, gpus=gpus, cpus=cpus, memory_gb=memory_gb))
 
 
-def _alike(whole: Cluster, servers: tuple) -> Cluster:  # type: ignore[type-arg]
+def _alike(whole: Cluster, servers: tuple[Server, ...]) -> Cluster:
     """A cluster of these servers in the same order; it may have no GPU left, which no other cluster may."""
     rest = object.__new__(Cluster)
     rest.__dict__.update(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ Slots = list[tuple[int, int]]
 """(server, GPUs)."""
 
 ALL = slice(None)
+_NOTHING = 1e-200
+"""Beside a GPU, instead of 0: every server has it for all its GPUs, also one that is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class ServerRoom:
         self.gpus: IntArray = cluster.server_gpus.copy()
         self.cpus: FloatArray = np.where(cluster.server_cpus > 0, cluster.server_cpus, np.inf)
         self.memory_gb: FloatArray = np.where(cluster.server_memory_gb > 0, cluster.server_memory_gb, np.inf)
-        self._fair_cpus: FloatArray = cluster.fair_cpus[cluster.server_type]
-        self._fair_memory: FloatArray = cluster.fair_memory_gb[cluster.server_type]
+        self._fair_cpus = _divisor(cluster.fair_cpus)[cluster.server_type]
+        self._fair_memory = _divisor(cluster.fair_memory_gb)[cluster.server_type]
 
     def copy(self) -> ServerRoom:
         """The same, to try something out."""
@@ -58,13 +61,19 @@ class ServerRoom:
             self.cpus[server] += beside.cpus * part
             self.memory_gb[server] += beside.memory_gb * part
 
+    def holds(self, slots: Slots, beside: PerGpu) -> bool:
+        """Whether these GPUs are free with so much beside each."""
+        return all(self._most_at(server, beside) >= part for server, part in slots)
+
     def most(self, beside: PerGpu, servers: slice = ALL) -> IntArray:
         """[S] GPUs with so much beside each that are free."""
-        return self._with(beside.cpus, beside.memory_gb, servers)
+        free = _Free(self.gpus[servers], self.cpus[servers], self.memory_gb[servers])
+        return free.with_beside(beside.cpus or _NOTHING, beside.memory_gb or _NOTHING)
 
-    def usable(self, servers: slice = ALL) -> IntArray:
+    def usable(self, servers: slice | IntArray = ALL) -> IntArray:
         """[S] GPUs that are left with a proportional share of CPUs and memory for each; the others are stranded."""
-        return self._with(self._fair_cpus[servers], self._fair_memory[servers], servers)
+        free = _Free(self.gpus[servers], self.cpus[servers], self.memory_gb[servers])
+        return free.with_beside(self._fair_cpus[servers], self._fair_memory[servers])
 
     def usable_of(self, gpu_type: int) -> int:
         """The same, of all servers of a type."""
@@ -74,27 +83,22 @@ class ServerRoom:
         """The servers of a type."""
         return slice(self._bounds[gpu_type], self._bounds[gpu_type + 1])
 
-    def _with(self, cpus: float | FloatArray, memory_gb: float | FloatArray, servers: slice) -> IntArray:
-        most = self.gpus[servers].astype(np.float64)
-        for wanted, free in ((cpus, self.cpus[servers]), (memory_gb, self.memory_gb[servers])):
-            each = np.broadcast_to(np.asarray(wanted, dtype=np.float64), free.shape)
-            limit = np.full(len(free), np.inf)
-            np.divide(free + TOLERANCE, each, out=limit, where=(each > 0) & np.isfinite(free))
-            most = np.minimum(most, np.floor(limit + TOLERANCE))
-        return np.maximum(most, 0).astype(np.int64)
-
-    def place(self, gpu_type: int, size: int, beside: PerGpu, allowed: BoolArray, busy: IntArray) -> Slots | None:
-        """Where a task of so many GPUs goes; None if there is no room on the servers that are allowed.
+    def place(
+        self, gpu_type: int, size: int, beside: PerGpu, allowed: BoolArray | None, busy: IntArray
+    ) -> Slots | None:
+        """Where a task of so many GPUs goes; None if there is no room on the servers that are allowed (None: all).
 
         On one server if there is one: where the fewest of the GPUs that are `busy` ([S], with tasks that could go on)
         would have to make way, then where the fewest are stranded, then the fullest. Otherwise on as few as possible.
         """
         servers = self.servers_of(gpu_type)
         lo = servers.start
-        most = np.where(allowed[servers], self.most(beside, servers), 0)
-        whole = (np.flatnonzero(most >= size) + lo).tolist()
-        if whole:
-            return [(min(whole, key=lambda server: self._harm(server, size, beside, busy)), size)]
+        most = self.most(beside, servers)
+        if allowed is not None:
+            most = np.where(allowed[servers], most, 0)
+        whole = (most >= size).nonzero()[0] + lo
+        if len(whole):
+            return [(self._least_harmed(whole, size, beside, busy), size)]
         slots: Slots = []
         for offset in np.argsort(-most, kind="stable").tolist():
             part = min(size, int(most[offset]))
@@ -106,10 +110,41 @@ class ServerRoom:
                 return slots
         return None
 
-    def _harm(self, server: int, size: int, beside: PerGpu, busy: IntArray) -> tuple[int, int, int, int]:
-        here = slice(server, server + 1)
-        self.take([(server, size)], beside)
-        usable = int(self.usable(here)[0])
-        left = int(self.gpus[server])
-        self.give_back([(server, size)], beside)
-        return max(0, int(busy[server]) - usable), left - usable, left, server
+    def _least_harmed(self, servers: IntArray, size: int, beside: PerGpu, busy: IntArray) -> int:
+        """The server where a task of so many GPUs does least harm, of those that can hold it."""
+        left = self.gpus[servers] - size
+        free = _Free(left, self.cpus[servers] - beside.cpus * size, self.memory_gb[servers] - beside.memory_gb * size)
+        usable = free.with_beside(self._fair_cpus[servers], self._fair_memory[servers])
+        make_way = np.maximum(busy[servers] - usable, 0)
+        harm = zip(make_way.tolist(), (left - usable).tolist(), left.tolist(), servers.tolist(), strict=True)
+        least: tuple[int, int, int, int] = min(harm)
+        return least[-1]
+
+    def _most_at(self, server: int, beside: PerGpu) -> float:
+        """GPUs with so much beside each that are free on a server."""
+        most = float(self.gpus[server])
+        for wanted, free in ((beside.cpus, self.cpus[server]), (beside.memory_gb, self.memory_gb[server])):
+            if wanted > 0 and free < math.inf:
+                most = min(most, math.floor((free + TOLERANCE) / wanted + TOLERANCE))
+        return most
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    """Columns of what is free on some servers."""
+
+    gpus: IntArray
+    cpus: FloatArray
+    memory_gb: FloatArray
+
+    def with_beside(self, cpus: float | FloatArray, memory_gb: float | FloatArray) -> IntArray:
+        """[S] GPUs with so much beside each."""
+        by_cpus = np.floor((np.maximum(self.cpus, 0.0) + TOLERANCE) / cpus + TOLERANCE)
+        by_memory = np.floor((np.maximum(self.memory_gb, 0.0) + TOLERANCE) / memory_gb + TOLERANCE)
+        most = np.minimum(np.minimum(by_cpus, by_memory), self.gpus)
+        return np.maximum(most, 0).astype(np.int64)
+
+
+def _divisor(fair: FloatArray) -> FloatArray:
+    """Shares by which can be divided: where nothing is known, so little that it binds nobody."""
+    return np.where(fair > 0, fair, _NOTHING)

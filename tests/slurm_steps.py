@@ -81,7 +81,7 @@ class Belongings:
         self.row = row
         agent = next(words for _, words in self._marked() if " agent --scheduler" in words)
         self.folder = agent.split("--folder ")[1].split()[0]
-        assert len(self.alive()) >= 4, "a pilot with a job is at least four processes"
+        until(lambda: len(self.alive()) >= 4, 20)  # pilot, agent, supervisor, job: ordered, but perhaps not started yet
 
     def _marked(self):
         return processes_of_job(self.slurm, self.row["slurm_job"])

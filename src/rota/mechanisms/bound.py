@@ -27,6 +27,7 @@ from rota.core.view import View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.dividing import Abilities
 from rota.mechanisms.merging import BoundTask, merged, slots_of
+from rota.mechanisms.repeated import Question, question_of
 from rota.mechanisms.rest_of_cluster import RestOfCluster
 from rota.mechanisms.server_room import PerGpu, ServerRoom
 
@@ -44,32 +45,6 @@ class Wanted:
     """Whether the job needs more on that type than a proportional share, or certain servers."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """All that a placement by a ranking that does not know types follows from: equal ones have equal answers."""
-
-    cluster: Cluster
-    classes: Classes
-    placement: Placement
-    """What ran in the last round."""
-    capacity: IntArray
-    jobs: IntArray
-    ranked: IntArray
-    """Ids of jobs, first served first."""
-
-    def is_again(self, other: _Question) -> bool:
-        """Whether the other one is the same question."""
-        same_objects = (
-            self.placement is other.placement and self.classes is other.classes and self.cluster is other.cluster
-        )
-        return (
-            same_objects
-            and np.array_equal(self.ranked, other.ranked)
-            and np.array_equal(self.jobs, other.jobs)
-            and np.array_equal(self.capacity, other.capacity)
-        )
-
-
 class AroundBound:
     """Places jobs with needs, and lets a mechanism place the others around them."""
 
@@ -80,12 +55,12 @@ class AroundBound:
         self._walks = abilities.walks
         self._unbound: tuple[Classes, Classes] | None = None
         self._rest: RestOfCluster | None = None
-        self._settled: _Question | None = None
+        self._settled: Question | None = None
         """The last question, if its answer was that everything stays as it is."""
 
     def place(self, view: View, allocation: Allocation, choose: Choose, place: Place) -> Placement:
         """A placement of everybody; `choose` says who may run, `place` places those who need nothing special."""
-        question = None if self._counts else _question(view, allocation)
+        question = None if self._counts else question_of(view, allocation)
         if question is not None and self._settled is not None and question.is_again(self._settled):
             return question.placement
         placement = self._placed(view, allocation, choose, place)
@@ -256,17 +231,6 @@ class AroundBound:
             )
             self._unbound = (classes, unbound)
         return self._unbound[1]
-
-
-def _question(view: View, allocation: Allocation) -> _Question | None:
-    """What the placement follows from; None if it also follows from how far jobs are."""
-    last = view.placement
-    order = allocation.order
-    if last is None or order is None or allocation.wish is not None or view.staying is not None:
-        return None
-    if allocation.traits.aware and len(view.types) > 1:
-        return None
-    return _Question(view.cluster, view.classes, last, view.capacity, view.jobs, allocation.jobs[order])
 
 
 def least_beside(view: View, position: int, gpu_type: int) -> PerGpu:

@@ -21,7 +21,9 @@ it is allowed. In both a busy neighbour does no harm, and is not held against th
 
 A block is thrown away, too, if the CPUs were more than 10 % slower than at their best (`core_speed`):
 than in other blocks of the run, or, if the job has one CPU, than in any run. With several CPUs the job
-itself may be the neighbour that slows them.
+itself may be the neighbour that slows them. A block has a dozen probes, which differ by a fifth among
+each other on a busy machine, so it counts as slow only if it is slow by itself and together with its
+neighbours, and the best is that of neighbours together.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ MOST_STOLEN = 0.02
 MOST_DENIED = 0.05
 MOST_SLOWED = 0.1
 _BEST = 0.9
-"""The quantile of paces that counts as the best of a run."""
+"""The quantile of paces, each of a block with its neighbours, that counts as the best of a run."""
+_LEAST_S_OF_USE = 0.1
+"""Two readings are at least so far apart, or say nothing."""
 TRIED_BLOCKS = 12
 """After so many, of which three quarters were disturbed, a run is given up."""
 PREFETCH = 2
@@ -58,6 +62,8 @@ PREFETCH = 2
 class Usage:
     """Seconds counted since some moment."""
 
+    at: float = 0.0
+    """When they were read: on a busy machine later than the step that they stand beside was finished."""
     own_s: float = 0.0
     """CPU time of the job's processes."""
     busy_s: float = 0.0
@@ -94,8 +100,10 @@ class Block:
     denied: float
     """At most this part of the CPU time it wanted did the job not get, because of others."""
     own_s: float
-    pace: float = 0.0
-    """Pieces of fixed work per second of CPU time: the speed of the CPUs; 0 if nobody knows."""
+    probes: int = 0
+    """How often a fixed piece of work was done meanwhile."""
+    probe_s: float = 0.0
+    """CPU seconds of that."""
     slowed: float = 0.0
     """By this part the CPUs were slower than at their best."""
 
@@ -103,6 +111,11 @@ class Block:
     def rate(self) -> float:
         """Steps/s."""
         return self.steps / self.seconds
+
+    @property
+    def pace(self) -> float:
+        """Pieces of fixed work per second of CPU time: the speed of the CPUs; 0 if nobody knows."""
+        return _pace([self])
 
     @property
     def clean(self) -> bool:
@@ -143,35 +156,50 @@ def blocks_of(ticks: Sequence[Tick], cpus: float, cpu_count: int, fastest: float
 
 def best_pace(blocks: Sequence[Block]) -> float:
     """The pace of the CPUs in the best blocks; 0 if nobody knows."""
-    known = [block.pace for block in blocks if block.pace > 0]
+    known = [pace for pace in _paces_together(blocks) if pace > 0]
     return float(np.quantile(known, _BEST)) if known else 0.0
 
 
 def _compared(blocks: list[Block], fastest: float) -> list[Block]:
     """How much slower than at their best the CPUs were in each."""
     best = max(best_pace(blocks), fastest)
-    return [replace(block, slowed=1 - block.pace / best) if 0 < block.pace < best else block for block in blocks]
+    paces = [max(block.pace, together) for block, together in zip(blocks, _paces_together(blocks), strict=True)]
+    return [
+        replace(block, slowed=1 - pace / best) if 0 < pace < best else block
+        for block, pace in zip(blocks, paces, strict=True)
+    ]
+
+
+def _paces_together(blocks: Sequence[Block]) -> list[float]:
+    """The pace of each block together with the one before it and the one after it."""
+    return [_pace(blocks[max(0, at - 1) : at + 2]) for at in range(len(blocks))]
+
+
+def _pace(blocks: Sequence[Block]) -> float:
+    probe_s = sum(block.probe_s for block in blocks)
+    return sum(block.probes for block in blocks) / probe_s if probe_s > 0 else 0.0
 
 
 def _block(first: Tick, last: Tick, cpus: float, cpu_count: int) -> Block:
     wall_s = last.at - first.at
+    used_s = max(last.usage.at - first.usage.at, _LEAST_S_OF_USE)
     own_s = last.usage.own_s - first.usage.own_s
     foreign_s = last.usage.busy_s - first.usage.busy_s - own_s
-    unused_s = cpus * wall_s - own_s
+    unused_s = cpus * used_s - own_s
     throttled_s = last.usage.throttled_s - first.usage.throttled_s
     before = first.usage.waiting_s
     waits = (total - before.get(process, 0.0) for process, total in last.usage.waiting_s.items())
     waiting_s = max(waits, default=0.0) - throttled_s
-    allowed_s = wall_s * min(1.0, cpus)
-    denied = min(foreign_s / allowed_s, unused_s / allowed_s, waiting_s / wall_s)
-    probe_s = last.usage.probe_s - first.usage.probe_s
+    allowed_s = used_s * min(1.0, cpus)
+    denied = min(foreign_s / allowed_s, unused_s / allowed_s, waiting_s / used_s)
     return Block(
         seconds=wall_s,
         steps=last.step - first.step,
-        stolen=(last.usage.stolen_s - first.usage.stolen_s) / (wall_s * max(cpu_count, 1)),
+        stolen=(last.usage.stolen_s - first.usage.stolen_s) / (used_s * max(cpu_count, 1)),
         denied=max(0.0, denied),
-        own_s=own_s,
-        pace=(last.usage.probes - first.usage.probes) / probe_s if probe_s > 0 else 0.0,
+        own_s=own_s * wall_s / used_s,
+        probes=last.usage.probes - first.usage.probes,
+        probe_s=last.usage.probe_s - first.usage.probe_s,
     )
 
 

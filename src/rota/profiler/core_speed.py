@@ -3,7 +3,7 @@
 A neighbour on the other thread of the same core, or a lower clock, makes a job slower without taking
 any CPU time from it: nothing that the kernel counts shows it, least of all in a virtual machine, whose
 neighbours are in others. The same work then needs more CPU time. A process of its own does it on the
-CPUs of the job, some tenths of a millisecond five times a second, and ends when nobody reads any more.
+CPUs of the job, some tenths of a millisecond ten times a second, and ends when nobody reads any more.
 
 Only the standard library: this file is run as a program.
 """
@@ -21,7 +21,7 @@ LOOPS = 4_000
 """Turns of the fixed work: about a quarter of a millisecond."""
 REPEATED = 2
 """The faster of so many counts: an interrupt within one is not the CPU's speed."""
-EVERY_S = 0.2
+EVERY_S = 0.1
 _LINE_BYTES = 24
 
 

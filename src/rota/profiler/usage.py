@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
+from rota.deploy.clocks import machine_s
 from rota.deploy.worker.limits import Enclosure
 from rota.deploy.worker.procs import Process
 from rota.profiler.blocks import Usage
@@ -16,6 +18,20 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _BUSY = (0, 1, 2, 5, 6)
 """Of a line `cpuN` in /proc/stat: user, nice, system, irq, softirq."""
 _STEAL = 7
+_ONE_MOMENT_S = 0.01
+"""What was read within this time belongs together."""
+_READ_AGAIN = 5
+"""How often counters are read again until they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """Seconds since some moment, all read at once."""
+
+    at: float
+    own_s: float
+    busy_s: float
+    stolen_s: float
 
 
 class UsageReader:
@@ -47,18 +63,31 @@ class UsageReader:
         """All counters now."""
         members = self._enclosure.members()
         self._add_waiting(members)
-        busy_s, stolen_s = _machine(self._cpus)
         self._core_speed.read()
         self.resident_bytes = max(self.resident_bytes, self._anonymous())
+        counters = self._at_one_moment()
         return Usage(
-            own_s=self._enclosure.usage().cpu_seconds,
-            busy_s=busy_s,
-            stolen_s=stolen_s,
+            at=counters.at,
+            own_s=counters.own_s,
+            busy_s=counters.busy_s,
+            stolen_s=counters.stolen_s,
             waiting_s={process: ns / 1e9 for process, ns in self._waiting_ns.items()},
             throttled_s=self._throttled_s(),
             probes=self._core_speed.probes,
             probe_s=self._core_speed.probe_s,
         )
+
+    def _at_one_moment(self) -> _Counters:
+        """CPU time of the job and of its CPUs, read again if this process was held up in between."""
+        for _ in range(_READ_AGAIN):
+            at = machine_s()
+            own_s = self._enclosure.counted_cpu_seconds()
+            if own_s is None:
+                own_s = self._enclosure.usage().cpu_seconds
+            busy_s, stolen_s = _machine(self._cpus)
+            if machine_s() - at < _ONE_MOMENT_S:
+                break
+        return _Counters(at=at, own_s=own_s, busy_s=busy_s, stolen_s=stolen_s)
 
     def close(self) -> None:
         """End what measures the speed of the CPUs."""

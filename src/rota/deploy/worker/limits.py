@@ -90,8 +90,12 @@ class Enclosure:
     def usage(self) -> procs.Usage:
         """CPU seconds (where the kernel counts, also of ended processes) and resident bytes."""
         used = procs.usage(self.members())
-        counted = _cpu_seconds(self.groups)
+        counted = self.counted_cpu_seconds()
         return used if counted is None else procs.Usage(counted, used.rss_bytes)
+
+    def counted_cpu_seconds(self) -> float | None:
+        """CPU seconds as its control group counts them, read at once; None if none does."""
+        return _cpu_seconds(self.groups)
 
     def remove(self) -> bool:
         """Take the groups away; False if somebody is still inside."""

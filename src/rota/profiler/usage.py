@@ -81,9 +81,8 @@ class UsageReader:
         """CPU time of the job and of its CPUs, read again if this process was held up in between."""
         for _ in range(_READ_AGAIN):
             at = machine_s()
-            own_s = self._enclosure.counted_cpu_seconds()
-            if own_s is None:
-                own_s = self._enclosure.usage().cpu_seconds
+            counted = self._enclosure.counted_cpu_seconds()
+            own_s = self._enclosure.usage().cpu_seconds if counted is None else counted
             busy_s, stolen_s = _machine(self._cpus)
             if machine_s() - at < _ONE_MOMENT_S:
                 break

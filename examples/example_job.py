@@ -23,7 +23,8 @@ try:
     import PIL  # noqa: F401 - the scripts that need it import it without this message
     import torch
 except ImportError as missing:
-    print(f"{Path(sys.argv[0]).name}: {missing.name} is not installed; pip install 'rota[examples]'", file=sys.stderr)
+    fix = "pip install '.[examples]' in a checkout of Rota"
+    print(f"{Path(sys.argv[0]).name}: {missing.name} is not installed; {fix}", file=sys.stderr)
     raise SystemExit(2) from None
 
 import rota.client

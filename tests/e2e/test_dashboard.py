@@ -21,8 +21,12 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 EVIL = '</script><img src=x onerror="document.title=1"><b>'
 FOREIGN = ("rivals", "their-name")
 
-pytest.importorskip("starlette", reason="the dashboard is not installed: pip install 'rota[dashboard]'")
-pytest.importorskip("uvicorn", reason="the dashboard is not installed: pip install 'rota[dashboard]'")
+pytest.importorskip(
+    "starlette", reason="the dashboard is not installed: pip install '.[dashboard]' in a checkout of Rota"
+)
+pytest.importorskip(
+    "uvicorn", reason="the dashboard is not installed: pip install '.[dashboard]' in a checkout of Rota"
+)
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +310,9 @@ def test_a_port_that_is_taken_is_said_in_one_message(live, admins):
 
 @pytest.fixture(scope="module")
 def browser():
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'rota[dev]'")
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install '.[dev]' in a checkout of Rota"
+    )
     if BROWSER is None:
         pytest.skip("no Chromium or Chrome is installed; scripts/system-packages.sh installs one")
     with driver.sync_playwright() as playwright:

@@ -116,25 +116,26 @@ def _request(*, add_server=None, policy="", cancel=()):
 
 def test_an_estimate_is_scored_when_its_job_has_started(live):
     with client(live, "mine") as mine:
+        before = mine.eta_accuracy()["forecasts"]
         first, second = mine.submit([a_job(gpus=2, steps=12_000), a_job(gpus=2, steps=2000)])
         until(lambda: mine.job(first).phase == "running")
         (said,) = mine.eta([second])["jobs"]
         assert said["start_in_s"] > 0
         assert said["end_in_s"] > said["start_in_s"]
-        before = mine.eta_accuracy()["forecasts"]
         mine.wait([first, second], 60)
         scored = mine.eta_accuracy()
     assert scored["forecasts"] > before
     assert scored["start_error_s"] < 60.0
 
 
-def test_only_so_many_questions_are_answered_and_one_at_a_time(live):
-    with client(live, "rivals") as rivals, ThreadPoolExecutor(8) as many:
+def test_questions_of_a_tenant_wait_for_each_other_and_only_so_many_are_answered(live):
+    with client(live, "rivals") as rivals, ThreadPoolExecutor(16) as many:
+        two = [many.submit(rivals.ledger) for _ in range(2)]
+        assert [answer.exception() for answer in two] == [None, None]
         answers = [many.submit(rivals.ledger) for _ in range(16)]
         refused = [str(answer.exception()) for answer in answers if answer.exception()]
-        assert len(refused) < 16
-        assert refused
-        assert all("one at a time" in reason for reason in refused)
+        assert 0 < len(refused) < 16
+        assert all("wait for one of them" in reason for reason in refused)
         with pytest.raises(ConfigError, match="questions a minute"):
             _ask_often(rivals, 70)
 
@@ -154,6 +155,33 @@ def test_the_process_that_answers_may_die(live):
         answer = until(lambda: _asked_again(mine))
         assert answer["capacity_gpu_h"] > 0
         assert worker_of(live) != [worker]
+
+
+def test_a_question_that_is_cancelled_leaves_nobody_behind_and_is_charged(live):
+    """As by Ctrl-C: the child that thinks ends at once, others are answered, and the budget knows."""
+    with client(live, "mine") as mine:
+        mine.ledger()
+        (worker,) = worker_of(live)
+    with live.client() as admin:
+        long = admin._stub.WhatIf.future(_endless(), timeout=60)
+        until(lambda: children_of(worker), what="its child")
+        long.cancel()
+        until(lambda: not children_of(worker), 10, what="the end of its child")
+    with client(live, "mine") as mine:
+        assert mine.ledger()["capacity_gpu_h"] > 0
+    assert worker_of(live) == [worker]
+
+
+def children_of(process):
+    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+def _endless():
+    """About thousands of jobs with very many steps."""
+    from rota.rpc import rota_pb2 as pb
+
+    job = pb.JobSpec(gpus=1, steps=10**9, profile="ResNet-18 (batch size 32)", emulated=True, array="0-9999")
+    return pb.WhatIfRequest(submit=[job])
 
 
 def _asked_again(mine):

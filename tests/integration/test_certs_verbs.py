@@ -115,5 +115,6 @@ def test_without_the_extra_there_is_one_message_with_the_command():
 
     assert done.returncode == 2
     assert done.stderr == (
-        "rota: error: a deployed scheduler needs grpc, which is not installed: pip install 'rota[deploy]'\n"
+        "rota: error: a deployed scheduler needs grpc, which is not installed: "
+        "pip install '.[deploy]' in a checkout of Rota\n"
     )

@@ -16,7 +16,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 def site(tmp_path_factory):
     """The folder of the site, made once."""
     for name in ("sphinx", "furo", "myst_parser"):
-        pytest.importorskip(name, reason=f"{name} is not installed: pip install 'rota[docs]'")
+        pytest.importorskip(name, reason=f"{name} is not installed: pip install '.[docs]'")
     folder = tmp_path_factory.mktemp("docs") / "site"
     command = [sys.executable, str(PROJECT / "scripts/docs_site.py"), str(folder)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -46,7 +46,9 @@ def test_files_that_pages_lead_to_come_along(site):
 
 
 def test_the_search_finds_a_page_in_a_browser_without_a_network(site):
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'rota[dev]'")
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install '.[dev]' in a checkout of Rota"
+    )
     if BROWSER is None:
         pytest.skip("no Chromium is installed: scripts/system-packages.sh")
     asked = []

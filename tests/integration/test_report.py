@@ -79,7 +79,9 @@ def synthesized(path, *, seeds=5, jobs=1000):
 
 @pytest.fixture(scope="module")
 def browser():
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'rota[dev]'")
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install '.[dev]' in a checkout of Rota"
+    )
     if BROWSER is None:
         pytest.skip("no Chromium or Chrome is installed; scripts/system-packages.sh installs one")
     with driver.sync_playwright() as playwright:

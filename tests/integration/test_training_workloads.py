@@ -23,7 +23,8 @@ from rota.workloads import training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 needs_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed (pip install 'rota[examples]')"
+    importlib.util.find_spec("torch") is None,
+    reason="PyTorch is not installed (pip install '.[examples]')",
 )
 LONG_S = 900
 """On a machine that is busy with other things."""
@@ -144,7 +145,9 @@ def test_without_pytorch_a_workload_says_in_one_line_what_to_install(tmp_path):
     done = rota("workloads", "train", "cifar", "--steps", 5, cwd=tmp_path, PYTHONPATH=str(tmp_path))
 
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["cifar.py: torch is not installed; pip install 'rota[examples]'"]
+    assert done.stderr.splitlines() == [
+        "cifar.py: torch is not installed; pip install '.[examples]' in a checkout of Rota"
+    ]
 
 
 def test_training_workloads_are_listed(tmp_path):

@@ -93,7 +93,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib as mpl  # noqa: F401 - an extra
     except ImportError as error:
-        fix = "install it with: pip install 'rota[plot]'"
+        fix = "install it with: pip install '.[plot]' in a checkout of Rota"
         raise ConfigError(f"figures need matplotlib; {fix}") from error
 
 

@@ -72,6 +72,6 @@ def needs_deploy(module: str) -> Any:
         package = (error.name or "").partition(".")[0]
         if package in {"grpc", "google", "grpc_health", "cryptography"}:
             raise ConfigError(
-                f"this needs {error.name}, which is not installed; run: pip install 'rota[deploy]'"
+                f"this needs {error.name}, which is not installed; run: pip install '.[deploy]' in a checkout of Rota"
             ) from error
         raise

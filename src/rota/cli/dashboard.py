@@ -44,8 +44,8 @@ def command(*, port: int, as_json: bool, **options: Any) -> None:
         from rota.dashboard.serving import serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in _EXTRA:
-            problem = f"this needs {error.name}, which is not installed; run: pip install 'rota[deploy,dashboard]'"
-            raise ConfigError(problem) from error
+            fix = "run: pip install '.[deploy,dashboard]' in a checkout of Rota"
+            raise ConfigError(f"this needs {error.name}, which is not installed; {fix}") from error
         raise
     links = 0
 

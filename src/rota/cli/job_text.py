@@ -15,6 +15,8 @@ from rota.core.lifecycle import JobPhase
 HEADER = ("job", "name", "tenant", "phase", "profile", "where", "GPUs", "done", "time", "reason")
 NUMBERS = frozenset({6, 7, 8})
 """Columns that are right-aligned."""
+MAY_GO = ("profile", "tenant", "GPUs", "name", "time")
+"""Columns that a narrow window does without, the first first."""
 _WITH_SHARE = frozenset({JobPhase.RUNNING.value, JobPhase.STOPPING.value, JobPhase.FINISHED.value})
 _PLAIN = (
     "phase", "reason", "reason_code", "submitted_at", "started_at", "ended_at", "step", "saved_step", "restarts",

@@ -78,7 +78,7 @@ def command(
         now = wall_s()
         brief = sys.stdout.isatty()
         rows = [arrays.row(group, now, brief=brief) for group in arrays.together(page.jobs)]
-        show_table(None, job_text.HEADER, rows, numbers=job_text.NUMBERS, one_line=True)
+        show_table(None, job_text.HEADER, rows, numbers=job_text.NUMBERS, one_line=True, may_go=job_text.MAY_GO)
     else:
         message = "no jobs that are not over; --all shows the others"
         click.echo("no jobs" if everything or phases else message)

@@ -14,11 +14,11 @@ from rota.analysis.output import check_writable, write_file
 from rota.cli.options import echo_json
 from rota.cli.profile_progress import RunProgress
 from rota.cli.profile_text import model_fields, show_model
-from rota.profiler.cell import JobToProfile
+from rota.profiler.cell import Cell, JobToProfile
 from rota.profiler.document import Where, document
 from rota.profiler.journal import Journal
 from rota.profiler.run import RunRules
-from rota.profiler.search import Plan, plan_for
+from rota.profiler.search import Plan, plan_for, reference
 from rota.profiler.session import Bench, measure_all, prepare, run_to_end, runner_of
 from rota.profiles import load
 from rota.profiles.writing import document_text
@@ -51,8 +51,9 @@ def profile_job(
         done = f"{len(journal.records)} runs are in {journal.path}"
         click.echo(f"rota: interrupted; {done}, and the same command goes on from there", err=True)
         return INTERRUPTED
-    if not any(record.usable for record in journal.believed):
-        return _explain(job, journal)
+    first = reference(plan)
+    if not any(record.usable and record.cell == first for record in journal.believed):
+        return _explain(job, first, journal)
     where = Where(type=bench.devices.type, machine=_machine(bench), remarks=bench.remarks)
     made = document(job, plan, journal.believed, where)
     write_file(str(output), document_text(made).encode())
@@ -76,11 +77,11 @@ def _measure(job: JobToProfile, plan: Plan, journal: Journal, bench: Bench, rule
     run_to_end(work)
 
 
-def _explain(job: JobToProfile, journal: Journal) -> int:
+def _explain(job: JobToProfile, first: Cell, journal: Journal) -> int:
     """No profile without the first cell: say what to do, and leave no file."""
-    last = journal.believed[-1]
+    tried = [record for record in journal.believed if record.cell == first]
     journal.path.unlink(missing_ok=True)
-    what = f"{job.name} cannot be profiled with {last.cell}: {last.reason}"
+    what = f"{job.name} cannot be profiled with {first}: {tried[-1].reason}"
     click.echo(f"rota: error: {what}", err=True)
     return FAILED
 

@@ -23,6 +23,8 @@ Row = tuple[str, str]
 
 _NEVER_CUT = 10
 """Characters of a cell that is shown whole, however narrow the window is."""
+_ENOUGH = 16
+"""Characters of a cell with which it says what it has to say."""
 _LEAST = 6
 """Characters that are left of every cell."""
 _BETWEEN = 1
@@ -51,10 +53,12 @@ def show_table(
     numbers: int | Collection[int] = 0,
     *,
     one_line: bool = False,
+    may_go: Sequence[str] = (),
 ) -> None:
     """A table; the last `numbers` columns are right-aligned, or those at the positions that are given.
 
-    With `one_line` what does not fit into the window is cut off, instead of broken into several lines.
+    With `one_line` each row is one line: in a narrow window the columns `may_go` are left out, the first
+    first, and then texts are cut off.
     """
     right_aligned = range(len(header) - numbers, len(header)) if isinstance(numbers, int) else numbers
     rows = [[visible(cell) for cell in row] for row in rows]
@@ -65,7 +69,10 @@ def show_table(
 
     table = _table(title)
     if one_line:
-        rows = _cut(header, rows)
+        kept = _columns_that_fit(header, rows, may_go)
+        right_aligned = [at for at, column in enumerate(kept) if column in right_aligned]
+        header = [header[column] for column in kept]
+        rows = _cut(header, [[row[column] for column in kept] for row in rows])
         table.padding = (0, 0)
     for i, name in enumerate(header):
         right = i in right_aligned
@@ -79,6 +86,17 @@ def show_table(
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     _print(table)
+
+
+def _columns_that_fit(header: Sequence[str], rows: Sequence[Sequence[str]], may_go: Sequence[str]) -> list[int]:
+    """Positions of the columns that are shown: all, or without some of those that may go."""
+    least = [min(max(map(_cells, column)), _ENOUGH) for column in zip(header, *rows, strict=True)]
+    kept = list(range(len(header)))
+    for name in may_go:
+        if sum(least[column] for column in kept) + _BETWEEN * (len(kept) + 1) <= width():
+            break
+        kept.remove(header.index(name))
+    return kept
 
 
 def _cut(header: Sequence[str], rows: list[Sequence[str]]) -> list[list[str]]:

@@ -34,6 +34,10 @@ _MOST_MAP_LINES = 8
 _HEADER = ("job", "name", "tenant", "phase", "GPUs", "done", "time", "starts in", "reason or place")
 _WIDTHS = (7, 20, 12, 9, 4, 5, 7, 17)
 _RIGHT = frozenset({0, 4, 5, 6})
+_MAY_GO = (2, 1, 6, 4)
+"""Columns that a narrow window does without, the first first: tenant, name, time, GPUs."""
+_LEAST_REASON = 20
+"""Characters that are left for the last column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +221,21 @@ def _starts(eta: Eta | None, now: float) -> str:
 
 def _line(values: Sequence[str], width: int, style: str = "") -> Text:
     parts = []
-    for place, size in enumerate(_WIDTHS):
+    for place in _columns(width):
+        size = _WIDTHS[place]
         value = values[place] if len(values[place]) <= size else values[place][: size - 1] + "~"
         parts.append(value.rjust(size) if place in _RIGHT else value.ljust(size))
     return _text(" ".join([*parts, values[-1]]), width, style)
+
+
+def _columns(width: int) -> list[int]:
+    """The columns before the last one that fit beside it."""
+    kept = list(range(len(_WIDTHS)))
+    for place in _MAY_GO:
+        if sum(_WIDTHS[column] + 1 for column in kept) + _LEAST_REASON <= width:
+            break
+        kept.remove(place)
+    return kept
 
 
 def _keys(width: int) -> Text:

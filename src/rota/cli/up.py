@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import time
@@ -24,6 +25,7 @@ from rota.cli.run_options import (
 
 if TYPE_CHECKING:
     from rota.deploy.local.cluster import LocalCluster
+    from rota.deploy.local.settings import UpSettings
 
 EXAMPLES = """
 \b
@@ -32,6 +34,7 @@ Examples:
   rota up --server v100=16/8:cpus=24:memory=500 --emulate --policy srtf \\
        --mechanism tune --profiles synergy --round 60 --time-scale 60
   rota up                                   # again, as it was
+  rota up --policy las                      # again, under another policy
 
 \b
 --server is TYPE=GPUS (one server) or TYPE=GPUS/GPUS_PER_SERVER (several), then
@@ -124,10 +127,15 @@ _KEPT = (
     is_flag=True,
     help="Give emulated GPUs real-time priority, for a busy machine.",
 )
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="Take nothing of what the last `rota up` in this folder was asked for, but for its time scale.",
+)
 @json_option
 def command(
     *, servers: tuple[str, ...], emulate: bool, state: str, time_scale: float | None, port: int, as_json: bool,
-    connection_file: str | None, per_process: int | None, realtime: bool, **serve: Any,
+    connection_file: str | None, per_process: int | None, realtime: bool, anew: bool, **serve: Any,
 ) -> None:  # fmt: skip
     """Start a whole cluster on this machine: scheduler and agents, until Ctrl-C.
 
@@ -144,8 +152,12 @@ def command(
     given |= {"per_process": per_process, "realtime": realtime}
     given["connections"] = str(Path(connection_file).resolve()) if connection_file else ""
     settings = needs_deploy("rota.deploy.local.settings")
-    asked = settings.merged(given, settings.remembered(folder))
+    before = settings.remembered(folder)
+    asked = settings.merged(given, settings.without_options(before) if anew and before else before)
     screen = _Screen()
+    if taken := settings.taken_from_before(given, asked):
+        screen.say(f"as before: {shlex.join(taken)} (--anew forgets it)")
+    _remark_on_gpus(asked, screen)
     cluster: LocalCluster = local.LocalCluster(
         folder=folder,
         settings=asked,
@@ -235,10 +247,31 @@ def _ready(cluster: LocalCluster, *, as_json: bool) -> None:
     metrics = f"Metrics for Prometheus: {cluster.metrics}\n" if cluster.metrics else ""
     click.echo(
         f"{count} server{'' if count == 1 else 's'} up; the scheduler listens on "
-        f"{cluster.address}.\nIn another terminal{where}:\n  rota submit --emulated --profile "
-        "resnet18-32 --steps 20000\n  rota jobs          rota nodes          rota events "
-        f"-f\n{metrics}Ctrl-C stops everything."
+        f"{cluster.address}.\nIn another terminal{where}:\n  {_first_job(cluster)}\n"
+        f"  rota jobs          rota nodes          rota events -f\n{metrics}Ctrl-C stops everything."
     )
+
+
+def _first_job(cluster: LocalCluster) -> str:
+    """A submission that works on this cluster."""
+    options = cluster.settings.serve
+    if not cluster.settings.emulate:
+        return "rota submit -- COMMAND"
+    if "--profiles" not in options:
+        return "rota submit --emulated --profile resnet18-32 --steps 20000"
+    catalogues = options[options.index("--profiles") + 1]
+    return f"rota submit --emulated --profile NAME --steps 20000     (names: rota profiles {catalogues})"
+
+
+def _remark_on_gpus(asked: UpSettings, screen: _Screen) -> None:
+    """Say so if servers with GPUs were asked for on a machine that has none."""
+    if asked.emulate:
+        return
+    gpus, why = needs_deploy("rota.deploy.worker.inventory").find_gpus()
+    if not gpus:
+        missing = f" ({why})" if why else ""
+        screen.say(f"no GPU was found on this machine{missing}: jobs get numbers of GPUs and nothing behind them; "
+                   "--emulate emulates GPUs")  # fmt: skip
 
 
 def _watch(cluster: LocalCluster, stop: _Stop, screen: _Screen) -> None:

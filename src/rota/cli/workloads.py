@@ -73,7 +73,7 @@ def show(as_json_before_name: bool, /, name: str, *, as_json: bool) -> None:
 def train(as_json_before_name: bool, /, name: str | None, *, as_json: bool, **options: Any) -> None:
     """Run an example training workload here, or as the command of a job; without NAME list them.
 
-    They need PyTorch: pip install 'rota[examples]'. See docs/training-workloads.md.
+    They need PyTorch: pip install '.[examples]' in a checkout of Rota. See docs/training-workloads.md.
     """
     if name is None:
         _list_training(as_json=as_json or as_json_before_name)

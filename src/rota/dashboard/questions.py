@@ -1,21 +1,14 @@
-"""Questions that the scheduler answers one at a time for each tenant: those of a page wait for each other."""
+"""Questions of a page wait for each other, so that a terminal of the same user does not wait for all of them."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-from rota.core.errors import RotaError
 
 if TYPE_CHECKING:
     from rota.deploy.control import Client
 
-_BUSY = "ask one at a time"
-"""How the refusal of a question ends while another one of the tenant is being answered, perhaps from a terminal."""
-_PATIENCE_S = 20.0
-_AGAIN_S = 0.3
 _ETA_CPU_S = 3.0
 """CPU seconds that estimates of one refresh may take, so that what somebody clicks on does not wait for long."""
 
@@ -46,12 +39,5 @@ class Questions:
         return self._ask(lambda: self._client.why(job))
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        until = time.monotonic() + _PATIENCE_S
         with self._turn:
-            while True:
-                try:
-                    return question()
-                except RotaError as error:
-                    if not str(error).endswith(_BUSY) or time.monotonic() > until:
-                        raise
-                time.sleep(_AGAIN_S)
+            return question()

@@ -26,7 +26,7 @@ class RayCluster:
         try:
             import ray  # an extra
         except ImportError as error:
-            problem = "the executor ray needs Ray, which is not installed: pip install 'rota[ray]'"
+            problem = "the executor ray needs Ray, which is not installed: pip install '.[ray]' in a checkout of Rota"
             raise ConfigError(problem) from error
         self._ray: Any = ray
         self._started = not ray.is_initialized()

@@ -45,7 +45,7 @@ class Sweep:
         try:
             import pandas  # noqa: ICN001 - an extra
         except ImportError as error:
-            problem = "frame() needs pandas, which is not installed: pip install 'rota[frame]'"
+            problem = "frame() needs pandas, which is not installed: pip install '.[frame]' in a checkout of Rota"
             raise ConfigError(problem) from error
         table = pandas.DataFrame(rows(self.runs), columns=columns(self.runs))
         stopped = [name.partition(".")[2] for name in table.columns if name.startswith(f"{UNTIL_STOPPED}.")]

@@ -21,6 +21,17 @@ class Window(io.StringIO):
         return True
 
 
+def test_a_narrow_window_does_without_some_columns_and_keeps_the_reason(monkeypatch):
+    window = Window()
+    monkeypatch.setattr(sys, "stdout", window)
+    monkeypatch.setattr(tables, "width", lambda: 50)
+
+    tables.show_table(None, HEADER, ROWS, numbers=(4,), one_line=True, may_go=("profile", "GPUs"))
+
+    assert "profile" not in window.getvalue()
+    assert "failed (exit" in window.getvalue()
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_every_row_is_one_line_and_short_texts_are_whole(monkeypatch, columns):
     window = Window()

@@ -102,3 +102,14 @@ def test_without_a_terminal_it_says_what_to_do(capsys):
 )
 def test_keys_of_several_characters_are_put_together(typed, keys):
     assert keys_of(typed) == keys
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_window_keeps_the_expected_start_and_the_reason(width):
+    picture = replace(a_cluster(5), etas={4: Eta(at=160.0, low=150.0, high=None)})
+
+    lines = [line.plain for line in frame(picture, View(show="waiting"), width=width, height=None, now=100.0)]
+
+    assert "starts in" in lines[-3]
+    assert "1m00s (..later)" in lines[-1]
+    assert "outranked" in lines[-1]

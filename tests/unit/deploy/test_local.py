@@ -2,7 +2,15 @@ import pytest
 
 from rota.core.errors import ConfigError
 from rota.deploy.local.cluster import _lines
-from rota.deploy.local.settings import UpSettings, merged, servers_of, together
+from rota.deploy.local.settings import (
+    UpSettings,
+    merged,
+    merged_options,
+    servers_of,
+    taken_from_before,
+    together,
+    without_options,
+)
 
 
 def sizes(*texts):
@@ -37,6 +45,25 @@ def test_what_is_not_said_is_as_the_last_time():
         ("--policy", "fifo"),
     )
     assert not again.realtime
+
+
+def test_options_that_are_not_given_again_stay_as_they_were():
+    before = ("--policy", "las", "--set-policy", "a=1", "--round", "60.0", "--set-rules", "stay_rounds=2")
+
+    assert merged_options(before, ("--metrics", "127.0.0.1:0")) == (*before, "--metrics", "127.0.0.1:0")
+    assert merged_options(before, ("--round", "30.0"))[-2:] == ("--round", "30.0")
+    assert merged_options(before, ("--set-policy", "b=2")) == (*before, "--set-policy", "b=2")
+    assert "a=1" not in merged_options(before, ("--policy", "srtf"))
+    assert merged_options((*before, "--metrics-public"), ())[-1] == "--metrics-public"
+
+
+def test_what_is_taken_from_before_is_told_and_can_be_left():
+    before = UpSettings(servers=("v100=4",), time_scale=60.0, serve=("--policy", "las", "--round", "60.0"))
+    given = {"servers": ("v100=4",), "serve": ["--round", "30.0"]}
+
+    assert taken_from_before(given, merged(given, before)) == ("--policy", "las")
+    anew = merged(given, without_options(before))
+    assert (anew.serve, anew.time_scale) == (("--round", "30.0"), 60.0)
 
 
 def test_each_server_gets_a_line_of_the_connection_file(tmp_path):

@@ -16,6 +16,8 @@ from rota.core.labels import checked_labels
 from rota.deploy.security.subjects import check_name
 
 _LABEL = "label="
+_PARAMETERS_OF = {"--set-policy": "--policy", "--set-mechanism": "--mechanism", "--set-rules": "--rules"}
+"""Parameters mean something together with what they belong to."""
 
 
 def servers_of(texts: Sequence[str]) -> list[Server]:
@@ -108,8 +110,45 @@ def merged(given: Mapping[str, Any], before: UpSettings | None) -> UpSettings:
         servers=servers or kept.servers,
         emulate=bool(given.get("emulate")) or (kept.emulate and not servers),
         time_scale=float(given.get("time_scale") or kept.time_scale),
-        serve=tuple(given.get("serve") or ()) or kept.serve,
+        serve=merged_options(kept.serve, tuple(given.get("serve") or ())),
         connections=str(given.get("connections") or ("" if servers else kept.connections)),
         per_process=int(given.get("per_process") or kept.per_process),
         realtime=bool(given.get("realtime")) or (kept.realtime and not servers),
     )
+
+
+def without_options(before: UpSettings) -> UpSettings:
+    """What cannot change in a folder that has a journal."""
+    return UpSettings(servers=(), time_scale=before.time_scale)
+
+
+def taken_from_before(given: Mapping[str, Any], asked: UpSettings) -> tuple[str, ...]:
+    """Options of the scheduler that were not given now."""
+    now = _by_name(tuple(given.get("serve") or ()))
+    return tuple(word for key, words in _by_name(asked.serve).items() if key not in now for word in words)
+
+
+def merged_options(before: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """Options of the scheduler as they were given before, but for those that are given now.
+
+    Another policy, mechanism or preset of rules does not take the parameters of the one before.
+    """
+    now = _by_name(given)
+    kept = {
+        key: words
+        for key, words in _by_name(before).items()
+        if key not in now and (_PARAMETERS_OF.get(words[0]),) not in now
+    }
+    return tuple(word for words in (kept | now).values() for word in words)
+
+
+def _by_name(words: Sequence[str]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Each option with its value, by what only one of them can be about."""
+    options: dict[tuple[str, ...], tuple[str, ...]] = {}
+    rest = list(words)
+    while rest:
+        name = rest.pop(0)
+        value = (rest.pop(0),) if rest and not rest[0].startswith("--") else ()
+        about = (value[0].partition("=")[0],) if name in _PARAMETERS_OF and value else ()
+        options[(name, *about)] = (name, *value)
+    return options

@@ -73,6 +73,7 @@ def _metrics(scheduler: Scheduler) -> Metrics:
         from rota.deploy.observation.metrics import Metrics
     except ImportError as error:
         raise ConfigError(
-            "--metrics needs the package prometheus-client; install the extra: pip install 'rota[deploy]'"
+            "--metrics needs the package prometheus-client; install the extra: "
+            "pip install '.[deploy]' in a checkout of Rota"
         ) from error
     return Metrics(scheduler)

@@ -1,23 +1,27 @@
 """The scheduler's end of the line to the process that answers: started when somebody asks, one question at a time.
 
-Every tenant has a budget: questions a minute, CPU seconds a minute, and one question at a time. Nothing here touches
-the thread that decides, and nothing is written into the journal.
+Every tenant has a budget: questions a minute, CPU seconds a minute, and one question at a time; a few more wait.
+Nothing here touches the thread that decides, and nothing is written into the journal.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rota.deploy.questions.breaking_off import BREAK_OFF
 from rota.deploy.scheduler.options import QuestionLimits
 from rota.deploy.scheduler.requests import Refused
 
@@ -26,10 +30,14 @@ log = logging.getLogger(__name__)
 Process = subprocess.Popen[bytes]
 
 _MINUTE_S = 60.0
+_BREAKING_OFF_S = 10.0
+"""The process ends its thoughts within this time when nobody waits for them any more, or is ended."""
 _LONGEST_WALL = 10.0
 """A question may take so many times its CPU seconds on the wall, on a machine that is busy ..."""
 _LONGEST_START_S = 120.0
 """... and the process so long to read a large journal for the first time."""
+_MOST_OF_A_TENANT = 4
+"""Questions of one tenant at the same time: those of a page and of a terminal or two."""
 _MOST_WAITING = 32
 """Questions of all tenants that wait for their turn."""
 
@@ -39,23 +47,36 @@ class Budget:
     """What a tenant asked lately."""
 
     limits: QuestionLimits
-    busy: bool = False
+    asked: int = 0
+    """Questions that are being answered or wait for those before them."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One question of a tenant is answered at a time."""
     spent: deque[tuple[float, float]] = field(default_factory=deque)
     """(when, CPU seconds) of the questions of the last minute."""
 
-    def take(self, now: float) -> None:
-        """Begin a question; Refused if there is nothing left of the minute."""
+    @contextlib.asynccontextmanager
+    async def in_turn(self) -> AsyncIterator[None]:
+        """Wait for the questions that this tenant asked before; Refused if there are too many of them."""
+        if self.asked >= _MOST_OF_A_TENANT:
+            some = f"{self.asked} questions of this tenant are being answered"
+            raise Refused("RESOURCE_EXHAUSTED", f"{some}; wait for one of them")
+        self.asked += 1
+        try:
+            async with self.turn:
+                yield
+        finally:
+            self.asked -= 1
+
+    def check(self, now: float) -> None:
+        """Refused if there is nothing left of the minute."""
         while self.spent and self.spent[0][0] <= now - _MINUTE_S:
             self.spent.popleft()
-        if self.busy:
-            raise Refused("RESOURCE_EXHAUSTED", "a question of this tenant is being answered; ask one at a time")
         if len(self.spent) >= self.limits.per_minute:
             self._refuse(now, f"{self.limits.per_minute} questions a minute are answered per tenant")
         if sum(cpu_s for _, cpu_s in self.spent) >= self.limits.cpu_s_per_minute:
             self._refuse(
                 now, f"{self.limits.cpu_s_per_minute:g} CPU seconds a minute are spent on a tenant's questions"
             )
-        self.busy = True
 
     def _refuse(self, now: float, what: str) -> None:
         pause = max(1.0, self.spent[0][0] + _MINUTE_S - now)
@@ -63,7 +84,6 @@ class Budget:
 
     def give_back(self, now: float, cpu_s: float) -> None:
         """A question is answered."""
-        self.busy = False
         self.spent.append((now, cpu_s))
 
 
@@ -89,31 +109,48 @@ class Questions:
         if self._waiting >= _MOST_WAITING:
             raise Refused("RESOURCE_EXHAUSTED", "too many questions wait to be answered; ask again in a minute")
         budget = self._budgets.setdefault(asker, Budget(self._limits))
-        budget.take(self._monotonic())
-        self._waiting += 1
-        cpu_s = 0.0
-        try:
-            async with self._turn:
-                limit_s = min(most_cpu_s or self._limits.cpu_s, self._limits.cpu_s)
-                reply = await self._reply({"question": dict(question), "cpu_s": limit_s})
-            cpu_s = float(reply.get("cpu_s", 0.0))
-        finally:
-            self._waiting -= 1
-            budget.give_back(self._monotonic(), cpu_s)
-        return _answer(reply)
+        async with budget.in_turn():
+            budget.check(self._monotonic())
+            self._waiting += 1
+            try:
+                async with self._turn:
+                    limit_s = min(most_cpu_s or self._limits.cpu_s, self._limits.cpu_s)
+                    return _answer(await self._reply({"question": dict(question), "cpu_s": limit_s}, budget))
+            finally:
+                self._waiting -= 1
 
-    async def _reply(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _reply(self, asked: Mapping[str, Any], budget: Budget) -> dict[str, Any]:
+        """What the process says. It is charged to the budget whoever still waits for it."""
+        reply: dict[str, Any] = {"exhausted": "the question was not answered in time; ask again, or for less"}
+        began = self._monotonic()
         try:
             process = await self._running()
             line = (json.dumps(asked) + "\n").encode()
-            return await _said(process, line, _LONGEST_WALL * self._limits.cpu_s)
+            said = asyncio.create_task(_said(process, line, _LONGEST_WALL * self._limits.cpu_s))
+            try:
+                reply = await asyncio.shield(said)
+            except asyncio.CancelledError:
+                reply = await self._broken_off(process, said)
+                raise
         except (OSError, ValueError, asyncio.TimeoutError) as error:
-            await self.close()
             log.warning("a question was not answered: %r", error)
-            return {"exhausted": "the question was not answered in time; ask again, or for less", "cpu_s": 0.0}
-        except asyncio.CancelledError:  # whoever asked is gone; the answer would be taken for that of the next
             await self.close()
+        except asyncio.CancelledError:
+            if "cpu_s" not in reply:  # it said nothing, and what it says later would be taken for the next answer
+                await self.close()
             raise
+        finally:
+            at_most_s = min(self._monotonic() - began, float(asked["cpu_s"]))
+            budget.give_back(self._monotonic(), float(reply.setdefault("cpu_s", at_most_s)))
+        return reply
+
+    async def _broken_off(self, process: Process, said: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+        """What the process says when it is told that nobody waits any more; nothing if it does not hear that."""
+        process.send_signal(BREAK_OFF)
+        try:
+            return await asyncio.wait_for(said, _BREAKING_OFF_S)
+        except (OSError, ValueError, asyncio.TimeoutError):
+            return {}
 
     async def _running(self) -> Process:
         if self._process is None or self._process.poll() is not None:
@@ -122,17 +159,20 @@ class Questions:
         return self._process
 
     async def close(self) -> None:
-        """End the process."""
+        """End the process, and what it started."""
         process = self._process
         self._process = None
         if process is not None:
-            process.kill()
-            await asyncio.to_thread(process.communicate)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.to_thread(process.wait)
 
 
 def _process(state: Path) -> Process:
     command = [sys.executable, "-m", "rota.deploy.questions.worker", str(state.absolute())]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 - our own module
+    return subprocess.Popen(  # noqa: S603 - our own module
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
 
 
 async def _said(process: Process, line: bytes, timeout_s: float) -> dict[str, Any]:

@@ -14,5 +14,5 @@ _missing = [name for name in ("grpc", "cryptography") if find_spec(name) is None
 if _missing:
     raise ConfigError(
         f"a deployed scheduler needs {' and '.join(_missing)}, which is not installed: pip install "
-        "'rota[deploy]'"
+        "'.[deploy]' in a checkout of Rota"
     )

@@ -25,7 +25,7 @@ TEXTS = ("job_id", "profile", "tenant", *TYPES, *QUEUE_TEXTS, *LAUNCH[:3])
 
 @formats.register("parquet")
 class ParquetTrace:
-    """The columns of csv as a Parquet file. Needs pyarrow (`pip install 'rota[parquet]'`)."""
+    """The columns of csv as a Parquet file. Needs pyarrow (`pip install '.[parquet]' in a checkout of Rota`)."""
 
     holds = EVERYTHING
 
@@ -79,7 +79,7 @@ def _pyarrow() -> Any:
         import pyarrow as pa  # an extra
         import pyarrow.parquet
     except ImportError as error:
-        fix = "install it with: pip install 'rota[parquet]'"
+        fix = "install it with: pip install '.[parquet]' in a checkout of Rota"
         raise ConfigError(f"Parquet needs pyarrow; {fix}") from error
     return pa
 

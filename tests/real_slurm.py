@@ -58,7 +58,7 @@ class RealSlurm:
     gpus: int = 4
     types: tuple[str, ...] = ("v100",)
     proctrack: str = "linuxproc"
-    kill_wait_s: int = 10
+    kill_wait_s: int = 30
     preempt: str = "CANCEL"
     more: tuple[str, ...] = ()
     """More lines of slurm.conf."""

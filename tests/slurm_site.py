@@ -121,8 +121,8 @@ class SlurmSite:
         with self.client() as client:
             return sorted(node.node for node in client.nodes() if node.state == "up")
 
-    def until_up(self, count, seconds=40.0):
-        """Wait with one connection: gRPC has hung where many were opened and closed."""
+    def until_up(self, count, seconds=150.0):
+        """Wait for nodes; on a busy machine a pilot needs half a minute to come."""
         with self.client() as client:
 
             def names():

@@ -130,7 +130,7 @@ def test_no_step_is_lost_and_nothing_outlives_its_pilot(proctrack, tmp_path, cap
                 if name == "state=down":
                     until(lambda row=row: not agents_of(slurm, row), 20)
                     slurm.run("scontrol", "update", f"nodename={row['host']}", "state=resume")
-                site.until_up(2, 90)
+                site.until_up(2)
                 with capsys.disabled():
                     sys.stdout.write(f"\n{proctrack}: {name}: over after {took:.1f} s, no step lost")
 

@@ -1,6 +1,7 @@
 """The keeper of a pool beside a scheduler that was told where its nodes come from (`rota serve --nodes`).
 
 It is a process of its own, `rota pilots start`, started again when it dies and ended with the scheduler. Pilots go on.
+After `rota pilots stop` it ends in order, and comes back with the scheduler.
 """
 
 from __future__ import annotations
@@ -90,6 +91,9 @@ class PilotsBeside:
 
     def _tend(self, child: Child) -> None:
         while not self._over.wait(_LOOK_S):
+            if child.ended_well:
+                log.warning("%s has ended: %s", child.name, child.last_words())
+                return
             said = child.tend()
             if said is not None:
                 log.warning("%s: %s", said, child.last_words())

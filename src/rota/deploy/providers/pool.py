@@ -14,7 +14,7 @@ from enum import Enum
 from rota.deploy.providers.port import PilotPhase, PilotStatus
 
 SILENT_S = 60.0
-"""Seconds after which a node that its place does not know any more, and that the scheduler does not hear, is over."""
+"""Seconds after which a pilot that its place does not know any more, and that the scheduler does not hear, is over."""
 
 
 class PilotState(str, Enum):
@@ -123,15 +123,21 @@ _STATES = {
 }
 
 
-def state_of(record: PilotRecord, status: PilotStatus | None, node: NodeFacts | None, *, heard: bool) -> PilotState:
-    """How a pilot is. `heard`: the scheduler has answered, so a node that it did not name is not there."""
+def state_of(
+    record: PilotRecord, status: PilotStatus | None, node: NodeFacts | None, *, heard: bool, missing_s: float = 0.0
+) -> PilotState:
+    """How a pilot is.
+
+    `heard`: the scheduler has answered, so a node that it did not name is not there. `missing_s`: seconds for which the
+    place has not named the pilot. One answer without it proves nothing: the controller may have been started just now.
+    """
     gone = heard and (node is None or node.state == "lost")
-    if record.end:
+    if record.end and (status is None or status.phase is PilotPhase.OVER):
         return PilotState.OVER
     if status is None:
         if not record.id:
             return PilotState.SUBMITTING
-        return PilotState.OVER if gone else PilotState.UNKNOWN
+        return PilotState.OVER if gone and missing_s >= SILENT_S else PilotState.UNKNOWN
     leaves = record.stop_asked or (node is not None and node.state in {"draining", "drained"})
     if leaves and status.phase is not PilotPhase.OVER:
         return PilotState.LEAVING
@@ -191,6 +197,7 @@ def views(
     statuses: Sequence[PilotStatus] | None,
     nodes: Mapping[str, NodeFacts] | None,
     idle_s: Mapping[str, float],
+    missing_s: Mapping[str, float] | None = None,
 ) -> list[PilotView]:
     """Everything that is known, pilot by pilot. None for `statuses` or `nodes`: place or scheduler are silent."""
     by_name: dict[str, PilotStatus] = {}
@@ -202,7 +209,8 @@ def views(
     for record in records:
         status_now = by_name.get(record.name)
         node = None if nodes is None else nodes.get(record.name)
-        state = state_of(record, status_now, node, heard=nodes is not None)
+        missing = (missing_s or {}).get(record.name, 0.0)
+        state = state_of(record, status_now, node, heard=nodes is not None, missing_s=missing)
         if statuses is None and not record.end:
             state = PilotState.UNKNOWN
         idle = idle_s.get(record.name, 0.0)

@@ -37,7 +37,7 @@ class PilotOrder:
     command: tuple[str, ...]
     """The program and its arguments. Other users of the machine can see it: no secrets."""
     log: Path
-    """Where its output goes."""
+    """Where its standard error goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

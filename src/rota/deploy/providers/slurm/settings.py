@@ -73,6 +73,10 @@ class SlurmSettings:
         gpus = gpus_of(self.gres)
         return gpus[0] if gpus else GpuGres("", 0)
 
+    def has_partition(self, partitions: str) -> bool:
+        """Whether a node of these partitions may have a pilot; `--partition` may name several, as in sbatch."""
+        return not self.partition or not {*self.partition.split(",")}.isdisjoint(partitions.split(","))
+
     def options(self, host: str = "") -> list[str]:
         """As options of sbatch, one word each. `host`: the node for a pilot that has none of its GPUs."""
         named = {

@@ -154,7 +154,7 @@ def pilots_wanted(limits: PoolLimits, pilots: Sequence[PilotView], demand: Deman
 
 def decide(limits: PoolLimits, pilots: Sequence[PilotView], demand: Demand | None, gpus_per_pilot: int) -> Decision:
     """What to do now. Without `demand` the scheduler is silent, and only the least number is kept up."""
-    here = [pilot for pilot in pilots if pilot.state in _COUNTED]
+    here = [pilot for pilot in pilots if pilot.state in _COUNTED and not _wanted_back(pilot)]
     lasting = [pilot for pilot in here if _lasts(pilot, limits.replace_s)]
     wanted = len(here) if demand is None else pilots_wanted(limits, pilots, demand, gpus_per_pilot)
     wanted = min(max(wanted, limits.least), limits.most)
@@ -166,12 +166,19 @@ def decide(limits: PoolLimits, pilots: Sequence[PilotView], demand: Demand | Non
         for pilot in pilots
         if pilot.state is PilotState.OVER and pilot.node is not None and pilot.node.state == "lost"
     )
-    return Decision(submit=max(0, min(-surplus, room)), stop=stop, remove=remove, wanted=wanted)
+    back = tuple(pilot.record.name for pilot in pilots if _wanted_back(pilot))
+    return Decision(submit=max(0, min(-surplus, room)), stop=(*back, *stop), remove=remove, wanted=wanted)
 
 
 _COUNTED = frozenset(
     {PilotState.SUBMITTING, PilotState.PENDING, PilotState.STARTING, PilotState.UP, PilotState.UNKNOWN}
 )
+
+
+def _wanted_back(pilot: PilotView) -> bool:
+    """Whether a pilot has to be told to leave because its place wants the machine for something else."""
+    here = pilot.state in {PilotState.STARTING, PilotState.UP}
+    return here and pilot.status is not None and pilot.status.wanted_back
 
 
 def _lasts(pilot: PilotView, replace_s: float) -> bool:

@@ -89,6 +89,16 @@ def test_a_successor_is_asked_for_before_a_pilot_ends():
     assert decide(LIMITS, lasting, NOTHING, 4).submit == 0
 
 
+def test_a_pilot_whose_machine_is_wanted_back_is_told_to_leave_and_replaced():
+    seen = views([a_record()], [a_status(wanted_back=True)], {"gpu-0": a_node(busy=1, jobs=(3,))}, {})
+    told = views([a_record(stop_asked=True)], [a_status(wanted_back=True)], {"gpu-0": a_node()}, {})
+
+    decision = decide(LIMITS, seen, NOTHING, 4)
+
+    assert (decision.submit, decision.stop) == (1, ("gpu-0",))
+    assert decide(LIMITS, told, NOTHING, 4).stop == ()
+
+
 def test_a_silent_scheduler_makes_no_pool_shrink_or_grow():
     seen = views([a_record(), a_record("gpu-1")], [a_status(), a_status("gpu-1")], None, {"gpu-0": 1e6})
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rota.core import files
@@ -34,6 +35,8 @@ _PHASES = {
     ), PilotPhase.OVER),
 }  # fmt: skip
 """States of Slurm. In one that is not known here, something of a job may run."""
+_DRAINS_S = 30.0
+"""Seconds between two questions which nodes are drained."""
 _MARGIN_S = 3.0
 """Seconds before Slurm kills a job at which its agent is to be done."""
 
@@ -49,6 +52,9 @@ class SlurmProvider:
     """Seconds before its end from which a pilot does not keep another one from its node."""
     logs: Path | None = None
     """Where batch jobs of this pool work. Others with its name are pilots of somebody else's pool; None: do not ask."""
+    _draining: set[str] = field(default_factory=set, repr=False)
+    _drains_at: float = 0.0
+    """When it is asked again which nodes are drained."""
 
     def describe(self) -> PlaceDescription:
         """What the partition has, in Slurm's words; how long Slurm waits between TERM and KILL."""
@@ -93,7 +99,19 @@ class SlurmProvider:
                     f"job {status.id} of Slurm is pilot {status.name} of the pool in {pool}; "
                     f"give this one another --pool, or that --folder ({pool.parent})"
                 )
-        return [status for status, _ in found]
+        hosts = {status.host for status, _ in found if status.phase is PilotPhase.RUNNING}
+        drained = self._drained() if hosts else set()
+        return [replace(status, wanted_back=status.host in drained) for status, _ in found]
+
+    def _drained(self) -> set[str]:
+        """Nodes that an operator drains (`scontrol update state=drain`). Slurm itself lets jobs run on there."""
+        now = time.monotonic()
+        if now >= self._drains_at:
+            self._drains_at = now + _DRAINS_S
+            with contextlib.suppress(PlaceRefused, PlaceSilent):
+                said = self.commands.run("sinfo", "-h", "--Node", "--states=drain", "--format=%N")
+                self._draining = {*said.split()}
+        return self._draining
 
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """TERM to all of a pilot, or gently: USR1 to the batch script, which its agent takes as a notice."""

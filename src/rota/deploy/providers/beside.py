@@ -7,6 +7,7 @@ After `rota pilots stop` it ends in order, and comes back with the scheduler.
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Sequence
@@ -26,9 +27,12 @@ log = logging.getLogger(__name__)
 _PLACE = "slurm"
 _VALUES = (
     "partition", "gres", "nodes", "min", "max", "time", "notice", "replace-before", "idle", "cpus", "mem", "account",
-    "qos", "constraint", "nodelist", "reservation", "pool", "tenant", "folder", "work-dir", "every", "agent-config",
+    "qos", "constraint", "exclude", "sbatch", "nodelist", "reservation", "pool", "tenant", "folder", "work-dir",
+    "every", "agent-config",
 )  # fmt: skip
 _FLAGS = ("emulate", "trust-tenants", "exclusive", "per-attempt")
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""Between settings; those within n[1,3] are of a list of nodes."""
 _EVERYWHERE = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - compared, not bound
 _LOOK_S = 1.0
 
@@ -39,7 +43,7 @@ def pilots_arguments(spec: str) -> list[str]:
     if place != _PLACE or not colon:
         raise ConfigError(f"--nodes {spec!r}: write slurm:partition=gpu,nodes=16,time=4h; other places are not known")
     words = ["--slurm"]
-    for part in filter(None, (piece.strip() for piece in rest.split(","))):
+    for part in filter(None, (piece.strip() for piece in _COMMA.split(rest))):
         key, equals, value = part.partition("=")
         if key in _FLAGS and not equals:
             words.append(f"--{key}")

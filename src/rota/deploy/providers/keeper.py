@@ -29,6 +29,8 @@ from rota.deploy.providers.pool import (
     PilotView,
     PoolLimits,
     decide,
+    has_not_heard,
+    is_failure,
     views,
 )
 from rota.deploy.providers.pool_folder import PoolFolder, PoolSettings
@@ -68,6 +70,8 @@ class Keeper:
     begin_with: int = 0
     """Pilots to begin with, whatever the queue is like."""
     backoff: Backoff = field(default_factory=Backoff)
+    failures: Backoff = field(default_factory=Backoff)
+    """Of pilots that end before they have joined: others would fare no better."""
     place: PlaceDescription | None = None
     _idle_since: dict[str, float] = field(default_factory=dict)
     stopped: bool = False
@@ -223,25 +227,38 @@ class Keeper:
         """Write down which pilots have joined and which are over; forget those that were over for long."""
         now = wall_s()
         kept: list[PilotRecord] = []
+        failed: PilotRecord | None = None
         for pilot in pilots:
-            record = pilot.record
-            if pilot.node is not None and not record.joined:
-                record = replace(record, joined=True)
-            end = _end_of(pilot, now)
-            if record.end and pilot.state is not PilotState.OVER:
-                record = replace(record, end="", ticket_until=now)  # with a new ticket, if it still needs one
-                self.tell(f"{record.name} is there again, as {record.id}")
-            elif end and not record.end:
-                record = replace(record, end=end)
-                self.tell(f"{record.name} is over: {end}")
-                withdraw_ticket(Path(self.settings.certs), self.folder.ticket(record.name))
-                shutil.rmtree(self.folder.ticket(record.name), ignore_errors=True)
+            record = self._learned(pilot, now)
+            if record.end and not pilot.record.end and is_failure(record):
+                failed = record
             listed = pilot.node is not None or pilot.status is not None
             if listed or not record.end or now - record.asked_at < _KEPT_S:
                 kept.append(record)
         if kept != self.records:
             self.records = kept
             self._keep()
+        if failed is not None:
+            words = f"{failed.name} ended before it had joined ({failed.end}); see {self.folder.log(failed.name)}"
+            pause_s = self.failures.refused(words, time.monotonic())
+            self.tell(f"{words}; the next try is in {pause_s:g} s")
+
+    def _learned(self, pilot: PilotView, now: float) -> PilotRecord:
+        """What is known of a pilot now."""
+        record = pilot.record
+        if pilot.node is not None and not record.joined:
+            record = replace(record, joined=True)
+            self.failures.over()
+        end = _end_of(pilot, now)
+        if record.end and pilot.state is not PilotState.OVER:
+            self.tell(f"{record.name} is there again, as {record.id}")
+            return replace(record, end="", ticket_until=now)  # with a new ticket, if it still needs one
+        if end and not record.end:
+            self.tell(f"{record.name} is over: {end}")
+            withdraw_ticket(Path(self.settings.certs), self.folder.ticket(record.name))
+            shutil.rmtree(self.folder.ticket(record.name), ignore_errors=True)
+            return replace(record, end=end)
+        return record
 
     def _keep(self) -> None:
         self.folder.write_pilots(self.records, self._last)
@@ -252,11 +269,11 @@ class Keeper:
                 self.client.remove_node(name)
         if decision.stop:
             self.stop(decision.stop, gently=True)
-        self._cancel([pilot.record.id for pilot in pilots if _has_not_heard(pilot)], gently=True)
+        self._cancel([pilot.record.id for pilot in pilots if has_not_heard(pilot)], gently=True)
         self._renew_tickets(pilots)
         now = time.monotonic()
         for _ in range(decision.submit):
-            if now < self.backoff.until or not self._submit():
+            if now < max(self.backoff.until, self.failures.until) or not self._submit():
                 return
 
     def stop(self, names: Sequence[str], *, gently: bool) -> None:
@@ -330,17 +347,11 @@ class Keeper:
                 "place": "" if self.place is None else self.place.words,
                 "wanted": decision.wanted,
                 "refused": self.backoff.words,
+                "failed": self.failures.words,
                 "silent": {who: why for who, why in self._silent.items() if why},
                 "pilots": len([pilot for pilot in pilots if pilot.state is not PilotState.OVER]),
             }
         )
-
-
-def _has_not_heard(pilot: PilotView) -> bool:
-    """Whether a pilot that was told to leave goes on: a word to its place may be lost. It may be told twice."""
-    phase = PilotPhase.OVER if pilot.status is None else pilot.status.phase
-    runs_on = phase is PilotPhase.RUNNING and pilot.node is not None and pilot.node.state == "up"
-    return pilot.record.stop_asked and (runs_on or phase is PilotPhase.PENDING)
 
 
 def _end_of(pilot: PilotView, now: float) -> str:

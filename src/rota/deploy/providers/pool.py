@@ -15,6 +15,8 @@ from rota.deploy.providers.port import PilotPhase, PilotStatus
 
 SILENT_S = 60.0
 """Seconds after which a pilot that its place does not know any more, and that the scheduler does not hear, is over."""
+_NO_FAILURE = frozenset({"CANCELLED", "PREEMPTED"})
+"""How pilots end that might as well have gone on."""
 
 
 class PilotState(str, Enum):
@@ -223,3 +225,15 @@ def views(
         idle = idle_s.get(record.name, 0.0)
         found.append(PilotView(record=record, state=state, status=status_now, node=node, idle_s=idle))
     return found
+
+
+def has_not_heard(pilot: PilotView) -> bool:
+    """Whether a pilot that was told to leave goes on: a word to its place may be lost. It may be told twice."""
+    phase = PilotPhase.OVER if pilot.status is None else pilot.status.phase
+    runs_on = phase is PilotPhase.RUNNING and pilot.node is not None and pilot.node.state == "up"
+    return pilot.record.stop_asked and (runs_on or phase is PilotPhase.PENDING)
+
+
+def is_failure(record: PilotRecord) -> bool:
+    """Whether a pilot that is over came to nothing, and nobody wanted it."""
+    return not (record.joined or record.stop_asked or record.end in _NO_FAILURE)

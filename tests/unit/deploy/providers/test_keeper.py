@@ -29,6 +29,7 @@ class APlace:
         self.asked = 0
         self.cancelled = []
         self.deaf = False
+        self.reason = "CANCELLED"
 
     def describe(self):
         return PlaceDescription(words="a place", gpus=4)
@@ -44,7 +45,9 @@ class APlace:
         if isinstance(self.trouble, PlaceSilent):
             raise self.trouble
         known = {name: phase for name, phase in self.jobs.items() if name not in self.forgotten}
-        return [PilotStatus(name=name, id=f"id-{name}", phase=phase) for name, phase in known.items()]
+        return [
+            PilotStatus(name=name, id=f"id-{name}", phase=phase, reason=self.reason) for name, phase in known.items()
+        ]
 
     def cancel(self, ids, *, gently):
         self.cancelled += [(one, gently) for one in ids]
@@ -235,7 +238,9 @@ def test_a_place_that_forgets_its_pilots_for_a_moment_is_not_asked_for_others(po
     assert pool.place.asked == 2
 
     monkeypatch.setattr(time, "monotonic", lambda real=time.monotonic: real() + SILENT_S)
-    keeper.turn()
+    assert {pilot.state for pilot in keeper.turn()} == {PilotState.OVER}
+    assert pool.place.asked == 2
+    monkeypatch.setattr(time, "monotonic", lambda real=time.monotonic: real() + SILENT_S)
     keeper.turn()
 
     assert pool.place.asked == 4
@@ -305,3 +310,24 @@ def test_a_pilot_whose_order_cannot_be_written_down_was_never_asked_for(pool):
     pool.place.trouble = None
     keeper.turn()
     assert "gpu-3" in pool.place.jobs
+
+
+def test_pilots_that_end_before_they_have_joined_are_not_asked_for_again_at_every_look(pool, monkeypatch):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.place.jobs = dict.fromkeys(pool.place.jobs, PilotPhase.OVER)
+    pool.place.reason = "FAILED"
+
+    keeper.turn()
+    keeper.turn()
+
+    assert pool.place.asked == 2
+    assert "gpu-1 ended before it had joined" in pool.folder.status()["failed"]
+    assert f"see {pool.folder.log('gpu-1')}; the next try is in 30 s" in keeper.said[-1]
+
+    monkeypatch.setattr(time, "monotonic", lambda real=time.monotonic: real() + 30.0)
+    keeper.turn()
+    assert pool.place.asked == 4
+    pool.scheduler.there["gpu-2"] = "up"
+    keeper.turn()
+    assert pool.folder.status()["failed"] == ""

@@ -161,8 +161,13 @@ class RealSlurm:
 
     def _start(self, name, *command):
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+            self.processes[name] = subprocess.Popen(  # it ends when we are killed
+                ["setpriv", "--pdeathsig", "TERM", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                start_new_session=True,
             )
 
     def _munged(self):

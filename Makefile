@@ -14,7 +14,7 @@ help:
 	@echo "make parity  long comparison with the published artifacts"
 	@echo "make chaos   kill -9 of scheduler and agents under a running trace; nothing may be lost"
 	@echo "make soak    a week of a small cluster in an hour: everything that can happen to one, then every job is looked at"
-	@echo "make slurm   pilots on a real Slurm of this machine: every measurement of docs/slurm.md; 30 minutes"
+	@echo "make slurm   pilots on a real Slurm of this machine: every measurement of docs/slurm.md; 40 minutes"
 	@echo "make faults  every test of faults in its long form: cuts, moves, gangs, floods of bad messages"
 	@echo "make sanitize  the compiled kernels under AddressSanitizer and UBSan: wrong calls, damaged logs, 50 simulations, unit tests"
 	@echo "make fuzz    inputs that nobody would write, for every reader and every call (MINUTES=20; 5 by default)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -39,15 +40,15 @@ def as_user(number):
 
 
 def free_ports(count):
-    """Ports that nobody uses now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    """Ports that nobody uses now, and that no outgoing connection gets while a daemon of ours is down."""
+    found = []
+    while len(found) < count:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
 
 
 @dataclass(kw_only=True)
@@ -58,7 +59,7 @@ class RealSlurm:
     gpus: int = 4
     types: tuple[str, ...] = ("v100",)
     proctrack: str = "linuxproc"
-    kill_wait_s: int = 10
+    kill_wait_s: int = 30
     preempt: str = "CANCEL"
     more: tuple[str, ...] = ()
     """More lines of slurm.conf."""
@@ -85,7 +86,9 @@ class RealSlurm:
 
     @property
     def names(self):
-        return [f"n{i + 1}" for i in range(self.nodes)]
+        """Of nodes. Control groups have their names, and another cluster on this machine may have any too."""
+        own = f"{self.cluster}-" if self.proctrack == "cgroup" else ""
+        return [f"{own}n{i + 1}" for i in range(self.nodes)]
 
     def __enter__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="rota-slurm-"))
@@ -151,15 +154,20 @@ class RealSlurm:
             f"Gres=gpu:{kind}:{self.gpus}"
             for name, port, kind in zip(self.names, ports[1:], kinds, strict=True)
         ]
-        every = f"n[1-{self.nodes}]" if self.nodes > 1 else "n1"
+        every = ",".join(self.names)
         lines.append(f"PartitionName=gpu Nodes={every} Default=YES MaxTime=INFINITE State=UP PriorityTier=1")
         lines.append(f"PartitionName=urgent Nodes={every} MaxTime=INFINITE State=UP PriorityTier=10")
         self.conf.write_text("\n".join(lines) + "\n")
 
     def _start(self, name, *command):
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env, start_new_session=True
+            self.processes[name] = subprocess.Popen(  # it ends when we are killed
+                ["setpriv", "--pdeathsig", "TERM", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env,
+                start_new_session=True,
             )
 
     def _munged(self):

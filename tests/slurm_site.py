@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos import free_port
 from live import environment, until
-from real_slurm import as_user
+from real_slurm import as_user, free_ports
 from rota.deploy.control import Client
 from rota.deploy.local.certificates import secure
 
@@ -30,7 +29,7 @@ class SlurmSite:
         """`user`: number of the user as whom everything but Slurm runs. `python_for`: one who runs our interpreter."""
         self.folder = Path(folder)
         self.slurm = slurm
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self.processes = {}
         self.work = slurm.folder / "work"  # short, as names of sockets have to be, and removed at the end
         self.work.mkdir(exist_ok=True)
@@ -121,8 +120,8 @@ class SlurmSite:
         with self.client() as client:
             return sorted(node.node for node in client.nodes() if node.state == "up")
 
-    def until_up(self, count, seconds=40.0):
-        """Wait with one connection: gRPC has hung where many were opened and closed."""
+    def until_up(self, count, seconds=150.0):
+        """Wait for nodes; on a busy machine a pilot needs half a minute to come."""
         with self.client() as client:
 
             def names():

@@ -9,8 +9,9 @@ from live import alive, until
 from slurm_site import processes_of_job
 
 SERVE = (
-    "--policy", "fifo", "--round", "2", "--heartbeat", "0.5", "--dead-after", "4", "--lease", "10"
+    "--policy", "fifo", "--round", "2", "--heartbeat", "0.5", "--dead-after", "10", "--lease", "20"
 )  # fmt: skip
+"""Agents that were killed are back before their leases end, on a busy machine too."""
 SOURCE = str(Path(__file__).parents[1] / "src")
 
 

@@ -213,7 +213,7 @@ def test_whatever_ends_an_attempt_no_step_is_lost_and_nothing_of_it_runs_on(proc
                 took = time.monotonic() - began
                 # What was saved while nobody could hear of it is done again.
                 steps.check(client, [job], steps=500, again=500 if "all of" in name else 0)
-                site.until_up(3, 90)
+                site.until_up(3)
                 with capsys.disabled():
                     sys.stdout.write(f"\n{proctrack}: one batch job per attempt: {name}: over after {took:.1f} s")
 

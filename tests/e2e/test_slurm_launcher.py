@@ -22,6 +22,7 @@ from rota.deploy.worker.launcher import LaunchPostponed
 from rota.deploy.worker.spec import TaskId, TaskSpec
 from rota.deploy.worker.status import Phase
 from rota.deploy.worker.tasks import Lease
+from slurm_site import processes_of_job
 
 pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {real_slurm.missing()}")
 
@@ -122,16 +123,8 @@ def test_a_task_that_is_killed_ends_its_batch_job_before_it_counts_as_ended(host
     until(lambda: ending.advance(time.monotonic()) is None, 20)
 
     assert host.status(task).phase is Phase.ENDED
-    environs = [path for path in Path("/proc").glob("[0-9]*/environ") if holds(path, f"SLURM_JOB_ID={number}")]
-    assert environs == []
+    assert processes_of_job(slurm, number) == []
     host.forget(task)
-
-
-def holds(path, text):
-    try:
-        return text.encode() in path.read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def test_term_reaches_the_command_and_not_the_program_that_watches_it(host, launcher, tmp_path):

@@ -12,11 +12,6 @@ import pytest
 
 import real_slurm
 from live import until
-from rota.deploy.local.processes import Lifeline
-from rota.deploy.providers.local import LocalProcesses
-from rota.deploy.providers.port import PilotOrder, PilotPhase, PlaceRefused
-from rota.deploy.providers.slurm.provider import SlurmProvider
-from rota.deploy.providers.slurm.settings import SlurmSettings
 from rota.deploy.security.bundles import load_bundle
 from rota.deploy.security.joining import make_request
 from rota.deploy.security.subjects import Role
@@ -31,7 +26,7 @@ pytestmark = pytest.mark.skipif(bool(real_slurm.missing()), reason=f"Slurm: {rea
 
 @pytest.fixture(scope="module")
 def slurm():
-    with real_slurm.RealSlurm(nodes=3, kill_wait_s=10) as running:
+    with real_slurm.RealSlurm(nodes=3) as running:
         yield running
 
 
@@ -39,70 +34,6 @@ def slurm():
 def site(slurm, tmp_path_factory):
     with SlurmSite(tmp_path_factory.mktemp("site"), slurm) as running:
         yield running
-
-
-# The contract of every provider
-
-
-@pytest.fixture(params=["local", "slurm"])
-def provider(request, monkeypatch):
-    if request.param == "local":
-        lifeline = Lifeline()
-        place = LocalProcesses(lifeline=lifeline)
-        yield place
-        place.cancel([pilot.id for pilot in place.list()], gently=False)
-        lifeline.close()
-        return
-    monkeypatch.setenv("SLURM_CONF", str(request.getfixturevalue("slurm").conf))
-    yield SlurmProvider("contract", SlurmSettings(partition="gpu", gres="gpu:v100:1"))
-
-
-def an_order(tmp_path, name="contract-0", *words):
-    return PilotOrder(name=name, command=words or ("/bin/sleep", "300"), log=tmp_path / f"{name}.log")
-
-
-def phase_of(provider, name):
-    phases = [pilot.phase for pilot in provider.list() if pilot.name == name]
-    return phases[-1] if phases else None
-
-
-def test_a_pilot_is_listed_by_its_name_until_it_is_cancelled(provider, tmp_path):
-    number = provider.submit(an_order(tmp_path))
-
-    until(lambda: phase_of(provider, "contract-0") is PilotPhase.RUNNING, 20)
-    assert [pilot.id for pilot in provider.list() if pilot.name == "contract-0"] == [number]
-    provider.cancel([number], gently=False)
-    until(lambda: phase_of(provider, "contract-0") is PilotPhase.OVER, 20)
-
-
-def test_a_pilot_that_ends_by_itself_is_over_with_a_reason_and_cancelling_it_is_no_error(provider, tmp_path):
-    number = provider.submit(an_order(tmp_path, "contract-1", "/bin/sh", "-c", "echo out; exit 7"))
-
-    until(lambda: phase_of(provider, "contract-1") is PilotPhase.OVER, 20)
-    assert [pilot.reason for pilot in provider.list() if pilot.name == "contract-1"] != [""]
-    provider.cancel([number], gently=False)
-    provider.cancel([number], gently=True)
-    provider.cancel([], gently=True)
-
-
-def test_a_place_describes_itself(provider):
-    place = provider.describe()
-
-    assert place.words
-    assert place.end_s > 0
-
-
-def test_a_place_refuses_in_its_own_words(provider, tmp_path):
-    if isinstance(provider, SlurmProvider):
-        provider.settings = SlurmSettings(partition="nosuch", gres="gpu:v100:1")
-        with pytest.raises(PlaceRefused, match="invalid partition specified: nosuch"):
-            provider.submit(an_order(tmp_path, "contract-3"))
-    else:
-        with pytest.raises(PlaceRefused, match="cannot be started"):
-            provider.submit(an_order(tmp_path, "contract-3", "/no/such/program"))
-
-
-# Pilots
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +167,16 @@ def test_a_scheduler_that_is_told_where_its_nodes_come_from_keeps_them_itself(sl
         assert set(slurm.jobs().values()) & {"RUNNING"}
         own.serve()
         assert own.until_up(2) == ["gpu-0", "gpu-1"]
+        said = tmp_path / "state.db.pilots.log"
+        until(lambda: said.read_text().count("2 pilots asked for on") == 2, 40, "the next keeper is there")
+        asked = set(slurm.jobs())
+        own.run("pilots", "stop", "--now", "--folder", str(tmp_path / "pools"), *own.connection)
+        until(lambda: "the pool is stopped" in (tmp_path / "serve.log").read_text(), 40, "the keeper has ended")
+        assert set(slurm.jobs()) == asked
+        assert not {"PENDING", "RUNNING"} & set(slurm.jobs().values())
+        own.end("serve")
+        own.serve()
+        assert own.until_up(2) == ["gpu-2", "gpu-3"]
         own.run("pilots", "stop", "--now", "--folder", str(tmp_path / "pools"), *own.connection)
 
 

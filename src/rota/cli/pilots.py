@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -9,17 +10,21 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rota.cli.connection import connection, needs_deploy, open_client
 from rota.cli.options import echo_json, json_option
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, RotaError
 
 if TYPE_CHECKING:
+    from rota.deploy.control import Client
     from rota.deploy.providers.keeper import Keeper
+    from rota.deploy.providers.pool_folder import PoolSettings
 
 EXAMPLES = """
 \b
@@ -37,6 +42,8 @@ and --max their number follows the queue. Pilots go on without it.
 """
 _EARLY_S = 60.0
 """Seconds by which Slurm may give notice earlier than it is asked to."""
+_AGAIN_S = 2.0
+T = TypeVar("T")
 _AMOUNT = click.FloatRange(0, min_open=True)
 _pools = click.option(
     "--folder",
@@ -201,26 +208,38 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
 def start(*, every_s: float, as_json: bool, nodes: int | None, while_stdin: bool, **options: Any) -> None:
     """Start a pool of pilots and keep it until Ctrl-C. The pilots go on; `rota pilots stop` ends them."""
     logging.basicConfig(level="WARNING", format="%(asctime)s %(levelname)s %(message)s")
-    keeper = _keeper(options, nodes)
-    keeper.folder.lock()
-    keeper.folder.write_settings(keeper.settings)
     stop = _Stop(while_stdin=while_stdin)
-    told = False
-    try:
-        while not stop.asked:
-            began = time.monotonic()
-            pilots = keeper.turn()
-            if not told and pilots is not None:
-                told = True
-                _tell_started(keeper, as_json=as_json)
-            if keeper.folder.settings().stopped and not any(pilot.state.value != "over" for pilot in pilots or ()):
-                click.echo("rota: the pool is stopped", err=True)
+    with contextlib.closing(open_client(dict(options))) as client:
+        keeper = _keeper(options, nodes, client, stop)
+        try:
+            if keeper is not None and _keep(keeper, stop, every_s=every_s, as_json=as_json):
+                _tell("the pool is stopped")
                 return
-            stop.wait(max(0.2, every_s - (time.monotonic() - began)))
-    finally:
-        keeper.client.close()
-        keeper.folder.unlock()
-    click.echo("rota: pilots go on; `rota pilots start` keeps them again, `rota pilots stop` ends them", err=True)
+        finally:
+            if keeper is not None:
+                keeper.folder.unlock()
+    _tell("pilots go on; `rota pilots start` keeps them again, `rota pilots stop` ends them")
+
+
+def _keep(keeper: Keeper, stop: _Stop, *, every_s: float, as_json: bool) -> bool:
+    """Keep a pool until we are told to stop; True if the pool was stopped and nothing of it is left."""
+    told = False
+    while not stop.asked:
+        began = time.monotonic()
+        pilots = keeper.turn()
+        if not told and pilots is not None:
+            told = True
+            _tell_started(keeper, as_json=as_json)
+        if keeper.stopped and pilots is not None and all(pilot.state.value == "over" for pilot in pilots):
+            return True
+        stop.wait(max(0.2, every_s - (time.monotonic() - began)))
+    return False
+
+
+def _tell(text: str) -> None:
+    """One line for the operator, unless it goes to a disk that is full."""
+    with contextlib.suppress(OSError):
+        click.echo(f"rota: {text}", err=True)
 
 
 def _tell_started(keeper: Keeper, *, as_json: bool) -> None:
@@ -229,7 +248,7 @@ def _tell_started(keeper: Keeper, *, as_json: bool) -> None:
         click.echo(json.dumps({"pool": keeper.settings.name, "place": place, "pilots": len(keeper.records)}))
         sys.stdout.flush()
         return
-    click.echo(f"rota: pool {keeper.settings.name}: {len(keeper.records)} pilots asked for on {place}", err=True)
+    _tell(f"pool {keeper.settings.name}: {len(keeper.records)} pilots asked for on {place}")
 
 
 class _Stop:
@@ -237,7 +256,7 @@ class _Stop:
 
     def __init__(self, *, while_stdin: bool) -> None:
         self.asked = False
-        self._while_stdin = while_stdin
+        self.while_stdin = while_stdin
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
 
@@ -250,39 +269,63 @@ class _Stop:
         until = time.monotonic() + seconds
         while not self.asked and time.monotonic() < until:
             left = min(0.2, max(0.0, until - time.monotonic()))
-            if self._while_stdin and select.select([0], [], [], left)[0]:
+            if self.while_stdin and select.select([0], [], [], left)[0]:
                 self.asked = not os.read(0, 4096)
-            elif not self._while_stdin:
+            elif not self.while_stdin:
                 time.sleep(left)
 
+    def tried(self, action: Callable[[], T], passing: type[RotaError], who: str) -> T | None:
+        """What an action gives, as soon as nothing is in its way any more; None if we are told to stop before."""
+        said = ""
+        while not self.asked:
+            try:
+                return action()
+            except passing as error:
+                if said != str(error):
+                    said = str(error)
+                    _tell(f"{who}, trying again: {said}")
+            self.wait(_AGAIN_S)
+        return None
 
-def _keeper(options: dict[str, Any], nodes: int | None) -> Keeper:
-    """The keeper that the options mean."""
+
+def _keeper(options: dict[str, Any], nodes: int | None, client: Client, stop: _Stop) -> Keeper | None:
+    """The keeper that the options mean, once Slurm answers; None if we are told to stop before."""
     keeper_module = needs_deploy("rota.deploy.providers.keeper")
     provider_module = needs_deploy("rota.deploy.providers.slurm.provider")
 
     from rota.deploy.providers.pool_folder import PoolFolder
 
-    token_file = options["token_file"] or ""
-    client = open_client(options)
-    settings = _settings(options, nodes, client, token_file)
+    asked = _settings(options, nodes, client, options["token_file"] or "")
+    settings = stop.tried(lambda: _with_fair_share(asked), provider_module.PlaceSilent, "Slurm does not answer")
+    if settings is None:
+        return None
     folder = PoolFolder(path=_root(options["folder"]) / settings.name)
     folder.make()
+    if not stop.while_stdin:
+        folder.lock()
+    elif not stop.tried(folder.lock, ConfigError, "its last keeper has not ended yet"):
+        return None  # `rota serve` was killed and started again meanwhile
+    folder.write_settings(settings)
     if settings.slurm.per_attempt:
         _say_if_rounds_are_short(client)
+    provider = provider_module.SlurmProvider(
+        settings.name, settings.slurm, replace_s=settings.replace_s, logs=folder.logs
+    )
     keeper: Keeper = keeper_module.Keeper(
-        folder=folder,
-        settings=settings,
-        provider=provider_module.SlurmProvider(settings.name, settings.slurm, replace_s=settings.replace_s),
-        client=client,
-        tell=lambda text: click.echo(f"rota: {text}", err=True),
-        begin_with=nodes or 0,
+        folder=folder, settings=settings, provider=provider, client=client, tell=_tell, begin_with=nodes or 0
     )
     return keeper
 
 
-def _say_if_rounds_are_short(client: Any) -> None:
-    from rota.core.errors import RotaError
+def _with_fair_share(settings: PoolSettings) -> PoolSettings:
+    """The settings with CPUs and memory of a pilot, which Slurm is asked for."""
+    from rota.deploy.providers.slurm.commands import SlurmCommands
+    from rota.deploy.providers.slurm.shares import with_fair_share
+
+    return replace(settings, slurm=with_fair_share(settings.slurm, SlurmCommands()))
+
+
+def _say_if_rounds_are_short(client: Client) -> None:
     from rota.deploy.providers.slurm.attempt_batch import SHORT_ROUND_S
 
     try:
@@ -291,22 +334,19 @@ def _say_if_rounds_are_short(client: Any) -> None:
         return
     seconds = status.round_s / (status.time_scale or 1.0)
     if seconds < SHORT_ROUND_S:
-        click.echo(
-            f"rota: rounds of {seconds:g} s are short for --per-attempt: Slurm takes seconds to start a batch job; "
-            f"give rounds of {SHORT_ROUND_S:g} s and more (rota serve --round)",
-            err=True,
+        _tell(
+            f"rounds of {seconds:g} s are short for --per-attempt: Slurm takes seconds to start a batch job; "
+            f"give rounds of {SHORT_ROUND_S:g} s and more (rota serve --round)"
         )
 
 
 _SLURM = ("partition", "gres", "mem", "account", "qos", "constraint", "exclude", "nodelist", "reservation")
 
 
-def _settings(options: dict[str, Any], nodes: int | None, client: Any, token_file: str) -> Any:
+def _settings(options: dict[str, Any], nodes: int | None, client: Client, token_file: str) -> PoolSettings:
     from rota.deploy.clocks import wall_date
     from rota.deploy.providers.pool_folder import PoolSettings
-    from rota.deploy.providers.slurm.commands import SlurmCommands
     from rota.deploy.providers.slurm.settings import SlurmSettings, read_time
-    from rota.deploy.providers.slurm.shares import with_fair_share
     from rota.deploy.security.certificates import load_authority
     from rota.deploy.security.subjects import check_name
 
@@ -325,7 +365,6 @@ def _settings(options: dict[str, Any], nodes: int | None, client: Any, token_fil
         cpus=options["cpus"] or 0, exclusive=options["exclusive"], more=tuple(options["more"]),
         per_attempt=options["per_attempt"],
     )  # fmt: skip
-    slurm = with_fair_share(slurm, SlurmCommands())
     return PoolSettings(
         name=check_name("a pool", options["pool"] or options["partition"] or "slurm"), least=least, most=most,
         slurm=slurm, scheduler=client.settings.address, certs=str(authority), token_file=token_file,

@@ -73,6 +73,11 @@ class Child:
         """Number of the process; 0 if there is none."""
         return self.process.pid if self.process is not None and self.process.poll() is None else 0
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether it ended with exit code 0."""
+        return self.process is not None and self.process.poll() == 0
+
     def said(self, timeout_s: float = 0.0) -> str | None:
         """The first line on its standard output, which says that it is ready; None as long as there is none."""
         process = self.process

@@ -1,11 +1,13 @@
 """The keeper of a pool beside a scheduler that was told where its nodes come from (`rota serve --nodes`).
 
 It is a process of its own, `rota pilots start`, started again when it dies and ended with the scheduler. Pilots go on.
+After `rota pilots stop` it ends in order, and comes back with the scheduler.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 from collections.abc import Sequence
@@ -25,9 +27,12 @@ log = logging.getLogger(__name__)
 _PLACE = "slurm"
 _VALUES = (
     "partition", "gres", "nodes", "min", "max", "time", "notice", "replace-before", "idle", "cpus", "mem", "account",
-    "qos", "constraint", "nodelist", "reservation", "pool", "tenant", "folder", "work-dir", "every", "agent-config",
+    "qos", "constraint", "exclude", "sbatch", "nodelist", "reservation", "pool", "tenant", "folder", "work-dir",
+    "every", "agent-config",
 )  # fmt: skip
 _FLAGS = ("emulate", "trust-tenants", "exclusive", "per-attempt")
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""Between settings; those within n[1,3] are of a list of nodes."""
 _EVERYWHERE = ("0.0.0.0", "::", "[::]", "")  # noqa: S104 - compared, not bound
 _LOOK_S = 1.0
 
@@ -38,7 +43,7 @@ def pilots_arguments(spec: str) -> list[str]:
     if place != _PLACE or not colon:
         raise ConfigError(f"--nodes {spec!r}: write slurm:partition=gpu,nodes=16,time=4h; other places are not known")
     words = ["--slurm"]
-    for part in filter(None, (piece.strip() for piece in rest.split(","))):
+    for part in filter(None, (piece.strip() for piece in _COMMA.split(rest))):
         key, equals, value = part.partition("=")
         if key in _FLAGS and not equals:
             words.append(f"--{key}")
@@ -90,6 +95,9 @@ class PilotsBeside:
 
     def _tend(self, child: Child) -> None:
         while not self._over.wait(_LOOK_S):
+            if child.ended_well:
+                log.warning("%s has ended: %s", child.name, child.last_words())
+                return
             said = child.tend()
             if said is not None:
                 log.warning("%s: %s", said, child.last_words())

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rota.core.errors import RotaError
+from rota.core.errors import ConfigError, OutputError, RotaError
 from rota.deploy.clocks import wall_date, wall_s
 from rota.deploy.control import Client
+from rota.deploy.providers.backoff import Backoff
 from rota.deploy.providers.orders import pilot_command
 from rota.deploy.providers.pool import (
     Decision,
@@ -28,6 +29,8 @@ from rota.deploy.providers.pool import (
     PilotView,
     PoolLimits,
     decide,
+    has_not_heard,
+    is_failure,
     views,
 )
 from rota.deploy.providers.pool_folder import PoolFolder, PoolSettings
@@ -44,40 +47,15 @@ from rota.deploy.security.joining import TICKET_HOURS, make_ticket, withdraw_tic
 
 log = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S = 30.0
-_LONGEST_PAUSE_S = 900.0
 _SUBMITTING_S = 120.0
 """Seconds after which a pilot that was asked for and that its place does not know was never accepted."""
 _KEPT_S = 3600.0
 """Seconds for which pilots that are over are listed."""
 _WAITING = ("queued", "waiting")
 _NOT_FOR_GPUS = frozenset({"back-off", "secrets-missing"})
+_POOL = "the pool"
 _MOST_JOBS = 2000
 """Jobs that wait and are looked at."""
-
-
-@dataclass(kw_only=True)
-class Backoff:
-    """When to ask again after a refusal."""
-
-    words: str = ""
-    """What was said, in the words of the place; empty: nothing is wrong."""
-    times: int = 0
-    until: float = 0.0
-
-    def refused(self, words: str, now: float) -> float:
-        """Wait for longer each time; the seconds."""
-        pause_s = float(min(_FIRST_PAUSE_S * 2 ** min(self.times, 16), _LONGEST_PAUSE_S))
-        self.words = words
-        self.times += 1
-        self.until = now + pause_s
-        return pause_s
-
-    def over(self) -> None:
-        """It went well."""
-        self.words = ""
-        self.times = 0
-        self.until = 0.0
 
 
 @dataclass(kw_only=True)
@@ -92,10 +70,17 @@ class Keeper:
     begin_with: int = 0
     """Pilots to begin with, whatever the queue is like."""
     backoff: Backoff = field(default_factory=Backoff)
+    failures: Backoff = field(default_factory=Backoff)
+    """Of pilots that end before they have joined: others would fare no better."""
     place: PlaceDescription | None = None
     _idle_since: dict[str, float] = field(default_factory=dict)
+    stopped: bool = False
+    """Whether `rota pilots stop` was said, when it was looked last."""
+    _missing_since: dict[str, float] = field(default_factory=dict)
+    """When the place began not to name a pilot."""
     _silent: dict[str, str] = field(default_factory=dict)
     """Who does not answer, and what was said about it."""
+    _turns: int = 0
 
     def __post_init__(self) -> None:
         self.records, self._last = self.folder.pilots()
@@ -103,17 +88,34 @@ class Keeper:
     # One turn
 
     def turn(self) -> list[PilotView] | None:
-        """Look, decide, act; what was seen, or None if the place did not answer."""
+        """Look, decide, act; what was seen, or None if nothing is known or could be done.
+
+        What is wrong in the first turn is raised. Later a disk may fill up, or a file system be away for a while: that
+        is told, and nothing is changed meanwhile.
+        """
+        try:
+            seen = self._turn()
+        except (OSError, ConfigError) as error:
+            if not self._turns:
+                raise
+            self._say_silent(_POOL, str(error))
+            return None
+        self._turns += 1
+        self._say_silent(_POOL, "")
+        return seen
+
+    def _turn(self) -> list[PilotView] | None:
+        self.stopped = self.folder.settings().stopped
         statuses = self._listed()
         nodes = self._nodes()
         if statuses is None:
             self._publish([], Decision(wanted=-1))
             return None
         self._adopt(statuses)
-        pilots = views(self.records, statuses, nodes, self._idle(nodes))
+        pilots = views(self.records, statuses, nodes, self._idle(nodes), self._missing(statuses))
         self._learn(pilots)
         decision = Decision()
-        if not self.folder.settings().stopped:
+        if not self.stopped:
             decision = decide(self._limits(), pilots, self._demand(nodes), self._gpus_per_pilot(pilots))
             here = sum(pilot.state is not PilotState.OVER for pilot in pilots)
             decision = replace(decision, submit=max(decision.submit, self.begin_with - here))
@@ -155,9 +157,10 @@ class Keeper:
         before = self._silent.get(who, "")
         self._silent[who] = why
         if why and not before:
-            self.tell(f"{who} does not answer, nothing is changed meanwhile: {why}")
+            problem = "cannot be kept" if who == _POOL else "does not answer"
+            self.tell(f"{who} {problem}, nothing is changed meanwhile: {why}")
         elif before and not why:
-            self.tell(f"{who} answers again")
+            self.tell(f"{who} {'is kept' if who == _POOL else 'answers'} again")
 
     def _demand(self, nodes: Mapping[str, NodeFacts] | None) -> Demand | None:
         if nodes is None:
@@ -184,11 +187,24 @@ class Keeper:
             self._idle_since.setdefault(record.name, now)
         return {name: now - since for name, since in self._idle_since.items()}
 
+    def _missing(self, statuses: Sequence[PilotStatus]) -> dict[str, float]:
+        """Seconds for which the place has not named each pilot."""
+        now = time.monotonic()
+        named = {status.name for status in statuses}
+        self._missing_since = {
+            record.name: self._missing_since.get(record.name, now)
+            for record in self.records
+            if record.name not in named
+        }
+        return {name: now - since for name, since in self._missing_since.items()}
+
     # What follows from it
 
     def _adopt(self, statuses: Sequence[PilotStatus]) -> None:
         """Pilots that the place knows and we do not, and ids that we did not hear."""
+        before = self.records, self._last
         known = {record.name for record in self.records}
+        self._last = max(self._last, *(self._number_of(status.name) for status in statuses), -1)
         for status in statuses:
             if status.name not in known and status.phase is not PilotPhase.OVER:
                 known.add(status.name)
@@ -199,27 +215,50 @@ class Keeper:
             record if record.id or record.name not in ids else replace(record, id=ids[record.name])
             for record in self.records
         ]
+        if before != (self.records, self._last):
+            self._keep()
+
+    def _number_of(self, name: str) -> int:
+        """The number in the name of a pilot of this pool: no other one gets it, whatever was forgotten."""
+        number = name.removeprefix(f"{self.settings.name}-")
+        return int(number) if number.isdecimal() else -1
 
     def _learn(self, pilots: Sequence[PilotView]) -> None:
         """Write down which pilots have joined and which are over; forget those that were over for long."""
         now = wall_s()
         kept: list[PilotRecord] = []
+        failed: PilotRecord | None = None
         for pilot in pilots:
-            record = pilot.record
-            if pilot.node is not None and not record.joined:
-                record = replace(record, joined=True)
-            end = _end_of(pilot, now)
-            if end and not record.end:
-                record = replace(record, end=end)
-                self.tell(f"{record.name} is over: {end}")
-                withdraw_ticket(Path(self.settings.certs), self.folder.ticket(record.name))
-                shutil.rmtree(self.folder.ticket(record.name), ignore_errors=True)
+            record = self._learned(pilot, now)
+            if record.end and not pilot.record.end and is_failure(record):
+                failed = record
             listed = pilot.node is not None or pilot.status is not None
             if listed or not record.end or now - record.asked_at < _KEPT_S:
                 kept.append(record)
         if kept != self.records:
             self.records = kept
             self._keep()
+        if failed is not None:
+            words = f"{failed.name} ended before it had joined ({failed.end}); see {self.folder.log(failed.name)}"
+            pause_s = self.failures.refused(words, time.monotonic())
+            self.tell(f"{words}; the next try is in {pause_s:g} s")
+
+    def _learned(self, pilot: PilotView, now: float) -> PilotRecord:
+        """What is known of a pilot now."""
+        record = pilot.record
+        if pilot.node is not None and not record.joined:
+            record = replace(record, joined=True)
+            self.failures.over()
+        end = _end_of(pilot, now)
+        if record.end and pilot.state is not PilotState.OVER:
+            self.tell(f"{record.name} is there again, as {record.id}")
+            return replace(record, end="", ticket_until=now)  # with a new ticket, if it still needs one
+        if end and not record.end:
+            self.tell(f"{record.name} is over: {end}")
+            withdraw_ticket(Path(self.settings.certs), self.folder.ticket(record.name))
+            shutil.rmtree(self.folder.ticket(record.name), ignore_errors=True)
+            return replace(record, end=end)
+        return record
 
     def _keep(self) -> None:
         self.folder.write_pilots(self.records, self._last)
@@ -230,10 +269,11 @@ class Keeper:
                 self.client.remove_node(name)
         if decision.stop:
             self.stop(decision.stop, gently=True)
+        self._cancel([pilot.record.id for pilot in pilots if has_not_heard(pilot)], gently=True)
         self._renew_tickets(pilots)
         now = time.monotonic()
         for _ in range(decision.submit):
-            if now < self.backoff.until or not self._submit():
+            if now < max(self.backoff.until, self.failures.until) or not self._submit():
                 return
 
     def stop(self, names: Sequence[str], *, gently: bool) -> None:
@@ -242,7 +282,10 @@ class Keeper:
         self.records = [replace(one, stop_asked=True) if one.name in names else one for one in self.records]
         self._keep()
         self.tell(f"{', '.join(names)} {'leave' if len(names) > 1 else 'leaves'}")
-        with contextlib.suppress(PlaceSilent):
+        self._cancel(ids, gently=gently)
+
+    def _cancel(self, ids: Sequence[str], *, gently: bool) -> None:
+        with contextlib.suppress(PlaceSilent):  # those that do not hear of it are told again
             self.provider.cancel(ids, gently=gently)
 
     def _renew_tickets(self, pilots: Sequence[PilotView]) -> None:
@@ -265,15 +308,18 @@ class Keeper:
         name = f"{self.settings.name}-{self._last}"
         until = self._make_ticket(name)
         self.records.append(PilotRecord(name=name, asked_at=wall_s(), ticket_until=until))
-        self._keep()  # before anybody hears of it
         end_s = 10.0 if self.place is None else self.place.end_s
         command = pilot_command(self.settings, name, self.folder.ticket(name), end_s)
         order = PilotOrder(name=name, command=command, log=self.folder.log(name))
         try:
+            self._keep()  # before anybody hears of it
             number = self.provider.submit(order)
         except PlaceRefused as error:
             self._refused(name, str(error))
             return False
+        except (OSError, OutputError):  # nobody has heard of it
+            self._forget(name)
+            raise
         except PlaceSilent as error:
             self._say_silent("the place", str(error))
             return False
@@ -287,9 +333,12 @@ class Keeper:
         pause_s = self.backoff.refused(words, time.monotonic())
         self.tell(f"no pilot now, the next try is in {pause_s:g} s: {words}")
         withdraw_ticket(Path(self.settings.certs), self.folder.ticket(name))
+        self._forget(name)
+        self._keep()
+
+    def _forget(self, name: str) -> None:
         shutil.rmtree(self.folder.ticket(name), ignore_errors=True)
         self.records = [one for one in self.records if one.name != name]
-        self._keep()
 
     def _publish(self, pilots: Sequence[PilotView], decision: Decision) -> None:
         self.folder.write_status(
@@ -298,6 +347,7 @@ class Keeper:
                 "place": "" if self.place is None else self.place.words,
                 "wanted": decision.wanted,
                 "refused": self.backoff.words,
+                "failed": self.failures.words,
                 "silent": {who: why for who, why in self._silent.items() if why},
                 "pilots": len([pilot for pilot in pilots if pilot.state is not PilotState.OVER]),
             }

@@ -76,6 +76,8 @@ def _remarks(pool: PoolFolder) -> list[str]:
     found = [f"pool {name}: {who} does not answer: {why}" for who, why in status.get("silent", {}).items()]
     if status.get("refused"):
         found.append(f"pool {name}: Slurm refuses more pilots: {status['refused']}")
+    if status.get("failed"):
+        found.append(f"pool {name}: {status['failed']}")
     if wall_s() - status.get("at", 0.0) > _STALE_S:
         found.append(f"pool {name}: nobody keeps it; `rota pilots start` with the same options does")
     return found

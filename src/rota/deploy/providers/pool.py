@@ -14,7 +14,9 @@ from enum import Enum
 from rota.deploy.providers.port import PilotPhase, PilotStatus
 
 SILENT_S = 60.0
-"""Seconds after which a node that its place does not know any more, and that the scheduler does not hear, is over."""
+"""Seconds after which a pilot that its place does not know any more, and that the scheduler does not hear, is over."""
+_NO_FAILURE = frozenset({"CANCELLED", "PREEMPTED"})
+"""How pilots end that might as well have gone on."""
 
 
 class PilotState(str, Enum):
@@ -123,15 +125,21 @@ _STATES = {
 }
 
 
-def state_of(record: PilotRecord, status: PilotStatus | None, node: NodeFacts | None, *, heard: bool) -> PilotState:
-    """How a pilot is. `heard`: the scheduler has answered, so a node that it did not name is not there."""
+def state_of(
+    record: PilotRecord, status: PilotStatus | None, node: NodeFacts | None, *, heard: bool, missing_s: float = 0.0
+) -> PilotState:
+    """How a pilot is.
+
+    `heard`: the scheduler has answered, so a node that it did not name is not there. `missing_s`: seconds for which the
+    place has not named the pilot. One answer without it proves nothing: the controller may have been started just now.
+    """
     gone = heard and (node is None or node.state == "lost")
-    if record.end:
+    if record.end and (status is None or status.phase is PilotPhase.OVER):
         return PilotState.OVER
     if status is None:
         if not record.id:
             return PilotState.SUBMITTING
-        return PilotState.OVER if gone else PilotState.UNKNOWN
+        return PilotState.OVER if gone and missing_s >= SILENT_S else PilotState.UNKNOWN
     leaves = record.stop_asked or (node is not None and node.state in {"draining", "drained"})
     if leaves and status.phase is not PilotPhase.OVER:
         return PilotState.LEAVING
@@ -148,7 +156,7 @@ def pilots_wanted(limits: PoolLimits, pilots: Sequence[PilotView], demand: Deman
 
 def decide(limits: PoolLimits, pilots: Sequence[PilotView], demand: Demand | None, gpus_per_pilot: int) -> Decision:
     """What to do now. Without `demand` the scheduler is silent, and only the least number is kept up."""
-    here = [pilot for pilot in pilots if pilot.state in _COUNTED]
+    here = [pilot for pilot in pilots if pilot.state in _COUNTED and not _wanted_back(pilot)]
     lasting = [pilot for pilot in here if _lasts(pilot, limits.replace_s)]
     wanted = len(here) if demand is None else pilots_wanted(limits, pilots, demand, gpus_per_pilot)
     wanted = min(max(wanted, limits.least), limits.most)
@@ -160,12 +168,19 @@ def decide(limits: PoolLimits, pilots: Sequence[PilotView], demand: Demand | Non
         for pilot in pilots
         if pilot.state is PilotState.OVER and pilot.node is not None and pilot.node.state == "lost"
     )
-    return Decision(submit=max(0, min(-surplus, room)), stop=stop, remove=remove, wanted=wanted)
+    back = tuple(pilot.record.name for pilot in pilots if _wanted_back(pilot))
+    return Decision(submit=max(0, min(-surplus, room)), stop=(*back, *stop), remove=remove, wanted=wanted)
 
 
 _COUNTED = frozenset(
     {PilotState.SUBMITTING, PilotState.PENDING, PilotState.STARTING, PilotState.UP, PilotState.UNKNOWN}
 )
+
+
+def _wanted_back(pilot: PilotView) -> bool:
+    """Whether a pilot has to be told to leave because its place wants the machine for something else."""
+    here = pilot.state in {PilotState.STARTING, PilotState.UP}
+    return here and pilot.status is not None and pilot.status.wanted_back
 
 
 def _lasts(pilot: PilotView, replace_s: float) -> bool:
@@ -191,6 +206,7 @@ def views(
     statuses: Sequence[PilotStatus] | None,
     nodes: Mapping[str, NodeFacts] | None,
     idle_s: Mapping[str, float],
+    missing_s: Mapping[str, float] | None = None,
 ) -> list[PilotView]:
     """Everything that is known, pilot by pilot. None for `statuses` or `nodes`: place or scheduler are silent."""
     by_name: dict[str, PilotStatus] = {}
@@ -202,9 +218,22 @@ def views(
     for record in records:
         status_now = by_name.get(record.name)
         node = None if nodes is None else nodes.get(record.name)
-        state = state_of(record, status_now, node, heard=nodes is not None)
+        missing = (missing_s or {}).get(record.name, 0.0)
+        state = state_of(record, status_now, node, heard=nodes is not None, missing_s=missing)
         if statuses is None and not record.end:
             state = PilotState.UNKNOWN
         idle = idle_s.get(record.name, 0.0)
         found.append(PilotView(record=record, state=state, status=status_now, node=node, idle_s=idle))
     return found
+
+
+def has_not_heard(pilot: PilotView) -> bool:
+    """Whether a pilot that was told to leave goes on: a word to its place may be lost. It may be told twice."""
+    phase = PilotPhase.OVER if pilot.status is None else pilot.status.phase
+    runs_on = phase is PilotPhase.RUNNING and pilot.node is not None and pilot.node.state == "up"
+    return pilot.record.stop_asked and (runs_on or phase is PilotPhase.PENDING)
+
+
+def is_failure(record: PilotRecord) -> bool:
+    """Whether a pilot that is over came to nothing, and nobody wanted it."""
+    return not (record.joined or record.stop_asked or record.end in _NO_FAILURE)

@@ -56,16 +56,19 @@ class PoolFolder:
     _lock: IO[str] | None = field(default=None, repr=False)
 
     def make(self) -> None:
-        """Make the folder, for its owner only."""
+        """Make the folder, for its owner only. Raises ConfigError if batch jobs cannot have such a folder."""
+        if not str(self.path).isprintable():  # squeue prints one line for each job, with its folder
+            raise ConfigError(f"--folder {str(self.path)!r} has characters that cannot be printed; give another one")
         secret_files.make_private_folder(self.path)
         for name in ("tickets", "logs"):
             secret_files.make_private_folder(self.path / name)
         if self.path.stat().st_mode & 0o077:
             self.path.chmod(0o700)
 
-    def lock(self) -> None:
-        """Keep a second keeper away, for as long as this process lives."""
+    def lock(self) -> bool:
+        """Keep a second keeper away, for as long as this process lives. ConfigError if there is one already."""
         self._lock = hold(self.path / "keeper.lock", lambda owner: _taken(self.path, owner))
+        return True
 
     def unlock(self) -> None:
         """Let the next one in."""
@@ -76,9 +79,14 @@ class PoolFolder:
         """The folder of a pilot's join ticket."""
         return self.path / "tickets" / check_name("a pilot", name)
 
+    @property
+    def logs(self) -> Path:
+        """Where batch scripts and output are, and batch jobs begin."""
+        return self.path / "logs"
+
     def log(self, name: str) -> Path:
         """The output of a pilot."""
-        return self.path / "logs" / f"{name}.log"
+        return self.logs / f"{name}.log"
 
     # Settings
 

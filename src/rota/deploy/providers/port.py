@@ -37,7 +37,7 @@ class PilotOrder:
     command: tuple[str, ...]
     """The program and its arguments. Other users of the machine can see it: no secrets."""
     log: Path
-    """Where its output goes."""
+    """Where its standard error goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,8 @@ class PilotStatus:
     """The machine on which it runs; empty: not known, or not yet."""
     left_s: float | None = None
     """Seconds until the place ends it; None: without end, or not known."""
+    wanted_back: bool = False
+    """Whether the place would like to have the machine back as soon as the pilot can leave it."""
     reason: str = ""
     """Why it waits or how it ended, in the words of the place; empty: nothing was said."""
 

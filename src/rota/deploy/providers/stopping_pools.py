@@ -23,13 +23,21 @@ def stop_pool(
     """End the pilots of a pool; how many are still there."""
     settings = replace(folder.settings(), stopped=True)
     folder.write_settings(settings)  # from here on the keeper starts nothing
-    provider = SlurmProvider(settings.name, settings.slurm)
+    provider = SlurmProvider(settings.name, settings.slurm, logs=folder.logs)
     there = _there(provider)
     if drain and there:
         _drain(there, client, tell)
-    provider.cancel([pilot.id for pilot in there], gently=gently)
+        there = _there(provider)
     until = time.monotonic() + settings.slurm.notice_s + _LONGER_S
-    while wait and there and time.monotonic() < until:
+    told: set[str] = set()
+    while there and time.monotonic() < until:
+        if not folder.settings().stopped:
+            raise RotaError(f"pool {settings.name} was started again while it was being stopped; stop it once more")
+        new = [pilot.id for pilot in there if pilot.id not in told]  # the keeper may be asking for one just now
+        provider.cancel(new, gently=gently)
+        told.update(new)
+        if not wait:
+            break
         time.sleep(_LOOK_S)
         there = _there(provider)
     return len(there)

@@ -16,6 +16,12 @@ def test_keys_become_options_of_rota_pilots_start():
     ]  # fmt: skip
 
 
+def test_a_list_of_nodes_may_have_commas_in_brackets():
+    words = pilots_arguments("slurm:nodelist=n[1,3-5],exclude=n4,sbatch=--hint=nomultithread")
+
+    assert words == ["--slurm", "--nodelist", "n[1,3-5]", "--exclude", "n4", "--sbatch", "--hint=nomultithread"]
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [

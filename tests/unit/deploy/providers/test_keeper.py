@@ -1,12 +1,17 @@
 """The keeper of a pool between two lines: killed, refused, and with nobody who answers."""
 
+import errno
+import os
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from rota.core.errors import RotaError
-from rota.deploy.providers.keeper import Backoff, Keeper
-from rota.deploy.providers.pool import PilotRecord, PilotState
+from rota.deploy.providers.backoff import Backoff
+from rota.deploy.providers.keeper import Keeper
+from rota.deploy.providers.pool import SILENT_S, PilotRecord, PilotState
 from rota.deploy.providers.pool_folder import PoolFolder, PoolSettings
 from rota.deploy.providers.port import PilotPhase, PilotStatus, PlaceDescription, PlaceRefused, PlaceSilent
 from rota.deploy.providers.slurm.settings import SlurmSettings
@@ -20,8 +25,11 @@ class APlace:
         self.jobs = {}
         self.trouble = None
         self.unheard = None
+        self.forgotten = set()
         self.asked = 0
         self.cancelled = []
+        self.deaf = False
+        self.reason = "CANCELLED"
 
     def describe(self):
         return PlaceDescription(words="a place", gpus=4)
@@ -36,10 +44,15 @@ class APlace:
     def list(self):
         if isinstance(self.trouble, PlaceSilent):
             raise self.trouble
-        return [PilotStatus(name=name, id=f"id-{name}", phase=phase) for name, phase in self.jobs.items()]
+        known = {name: phase for name, phase in self.jobs.items() if name not in self.forgotten}
+        return [
+            PilotStatus(name=name, id=f"id-{name}", phase=phase, reason=self.reason) for name, phase in known.items()
+        ]
 
     def cancel(self, ids, *, gently):
         self.cancelled += [(one, gently) for one in ids]
+        if ids and self.deaf:
+            raise PlaceSilent("Socket timed out")
 
 
 class AScheduler:
@@ -203,3 +216,118 @@ def test_a_pilot_that_is_over_loses_its_ticket_and_its_lost_node_is_forgotten(po
     assert not pool.folder.ticket("gpu-0").exists()
     assert "gpu-0" in pool.scheduler.removed
     assert set(pool.place.jobs) == {"gpu-0", "gpu-1", "gpu-2"}
+
+
+def test_a_keeper_that_lost_its_folder_gives_no_name_a_second_time(pool):
+    pool.place.jobs = {"gpu-5": PilotPhase.RUNNING, "gpu-7": PilotPhase.OVER, "gpu-x": PilotPhase.OVER}
+
+    pool.keeper().turn()
+    pool.place.jobs.pop("gpu-7")
+    pool.place.jobs["gpu-8"] = PilotPhase.OVER
+    pool.keeper().turn()
+
+    assert set(pool.place.jobs) == {"gpu-5", "gpu-x", "gpu-8", "gpu-9"}
+
+
+def test_a_place_that_forgets_its_pilots_for_a_moment_is_not_asked_for_others(pool, monkeypatch):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.place.forgotten = {"gpu-0", "gpu-1"}
+
+    assert {pilot.state for pilot in keeper.turn()} == {PilotState.UNKNOWN}
+    assert pool.place.asked == 2
+
+    monkeypatch.setattr(time, "monotonic", lambda real=time.monotonic: real() + SILENT_S)
+    assert {pilot.state for pilot in keeper.turn()} == {PilotState.OVER}
+    assert pool.place.asked == 2
+    monkeypatch.setattr(time, "monotonic", lambda real=time.monotonic: real() + SILENT_S)
+    keeper.turn()
+
+    assert pool.place.asked == 4
+
+
+def test_a_pilot_that_was_given_up_and_is_there_all_the_same_counts_again(pool):
+    pool.folder.write_pilots([PilotRecord(name=f"gpu-{i}", id="7", asked_at=0.0, end="ended") for i in (0, 1)], 1)
+    pool.place.jobs = {"gpu-0": PilotPhase.PENDING, "gpu-1": PilotPhase.RUNNING}
+    keeper = pool.keeper()
+
+    keeper.turn()
+    keeper.turn()
+
+    assert pool.place.asked == 0
+    assert [record.end for record in keeper.records] == ["", ""]
+    assert (pool.folder.ticket("gpu-0") / "join.key").is_file()  # the one it had was withdrawn
+
+
+def test_a_pilot_that_has_not_heard_that_it_is_to_leave_is_told_again(pool):
+    keeper = pool.keeper()
+    pool.place.jobs = {f"gpu-{i}": PilotPhase.RUNNING for i in range(3)}
+    pool.scheduler.there = dict.fromkeys(pool.place.jobs, "up")
+    keeper.settings = replace(keeper.settings, idle_s=0.0)
+    pool.place.deaf = True
+    keeper.turn()
+    (told,) = pool.place.cancelled
+
+    pool.place.deaf = False
+    keeper.turn()
+    assert pool.place.cancelled == [told, told]
+
+    pool.scheduler.there[told[0].removeprefix("id-")] = "draining"
+    keeper.turn()
+    assert pool.place.cancelled == [told, told]
+
+
+def test_a_disk_that_is_full_changes_nothing_and_is_told_once(pool, monkeypatch):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.place.jobs["gpu-0"] = PilotPhase.OVER
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as broken:
+        broken.setattr("rota.core.files.replacing", full)
+        assert keeper.turn() is None
+        assert keeper.turn() is None
+    assert pool.place.asked == 2
+    (told,) = [line for line in keeper.said if "cannot be kept" in line]
+    assert "No space left on device" in told
+
+    keeper.turn()
+    assert "the pool is kept again" in keeper.said
+    assert pool.place.asked == 3
+
+
+def test_a_pilot_whose_order_cannot_be_written_down_was_never_asked_for(pool):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.place.jobs["gpu-0"] = PilotPhase.OVER
+    pool.place.trouble = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    assert keeper.turn() is None
+    assert [record.name for record in keeper.records] == ["gpu-0", "gpu-1"]
+
+    pool.place.trouble = None
+    keeper.turn()
+    assert "gpu-3" in pool.place.jobs
+
+
+def test_pilots_that_end_before_they_have_joined_are_not_asked_for_again_at_every_look(pool, monkeypatch):
+    keeper = pool.keeper()
+    keeper.turn()
+    pool.place.jobs = dict.fromkeys(pool.place.jobs, PilotPhase.OVER)
+    pool.place.reason = "FAILED"
+
+    keeper.turn()
+    keeper.turn()
+
+    assert pool.place.asked == 2
+    assert "gpu-1 ended before it had joined" in pool.folder.status()["failed"]
+    assert f"see {pool.folder.log('gpu-1')}; the next try is in 30 s" in keeper.said[-1]
+
+    monkeypatch.setattr(time, "monotonic", lambda real=time.monotonic: real() + 30.0)
+    keeper.turn()
+    assert pool.place.asked == 4
+    pool.scheduler.there["gpu-2"] = "up"
+    keeper.turn()
+    assert pool.folder.status()["failed"] == ""

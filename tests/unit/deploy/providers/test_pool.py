@@ -89,6 +89,16 @@ def test_a_successor_is_asked_for_before_a_pilot_ends():
     assert decide(LIMITS, lasting, NOTHING, 4).submit == 0
 
 
+def test_a_pilot_whose_machine_is_wanted_back_is_told_to_leave_and_replaced():
+    seen = views([a_record()], [a_status(wanted_back=True)], {"gpu-0": a_node(busy=1, jobs=(3,))}, {})
+    told = views([a_record(stop_asked=True)], [a_status(wanted_back=True)], {"gpu-0": a_node()}, {})
+
+    decision = decide(LIMITS, seen, NOTHING, 4)
+
+    assert (decision.submit, decision.stop) == (1, ("gpu-0",))
+    assert decide(LIMITS, told, NOTHING, 4).stop == ()
+
+
 def test_a_silent_scheduler_makes_no_pool_shrink_or_grow():
     seen = views([a_record(), a_record("gpu-1")], [a_status(), a_status("gpu-1")], None, {"gpu-0": 1e6})
 
@@ -105,7 +115,7 @@ def test_a_successor_that_cannot_start_is_not_asked_for_again_and_again():
 
 
 @pytest.mark.parametrize(
-    ("record", "status", "node", "heard", "state"),
+    ("record", "status", "node", "heard", "state"),  # of pilots that their place does not name: for a minute or more
     [
         (a_record(id=""), None, None, True, PilotState.SUBMITTING),
         (a_record(), a_status(phase=PilotPhase.PENDING), None, True, PilotState.PENDING),
@@ -117,16 +127,26 @@ def test_a_successor_that_cannot_start_is_not_asked_for_again_and_again():
         (a_record(), None, None, False, PilotState.UNKNOWN),
         (a_record(), None, a_node("lost"), True, PilotState.OVER),
         (a_record(), None, None, True, PilotState.OVER),
+        (a_record(end="COMPLETED"), None, a_node("lost"), True, PilotState.OVER),
+        (a_record(end="COMPLETED"), a_status(phase=PilotPhase.OVER), None, True, PilotState.OVER),
+        (a_record(end="its place never heard of it"), a_status(), a_node(), True, PilotState.UP),
         (a_record(), a_status(phase=PilotPhase.OVER), a_node(), True, PilotState.OVER),
         (a_record(), a_status(), None, False, PilotState.UP),
     ],
 )
 def test_the_state_of_a_pilot_follows_from_what_its_place_and_the_scheduler_say(record, status, node, heard, state):
-    assert state_of(record, status, node, heard=heard) is state
+    assert state_of(record, status, node, heard=heard, missing_s=60.0) is state
 
 
 def test_a_pilot_that_vanished_counts_until_its_agent_or_its_lease_decides():
     vanished = views([a_record()], [], {"gpu-0": a_node()}, {})
+
+    assert vanished[0].state is PilotState.UNKNOWN
+    assert decide(LIMITS, vanished, NOTHING, 4).submit == 0
+
+
+def test_one_answer_without_a_pilot_that_waited_does_not_end_it():
+    vanished = views([a_record()], [], {}, {}, {"gpu-0": 59.0})
 
     assert vanished[0].state is PilotState.UNKNOWN
     assert decide(LIMITS, vanished, NOTHING, 4).submit == 0

@@ -119,9 +119,12 @@ def test_a_node_has_one_such_pilot_until_its_time_is_nearly_over():
 
     assert hosts_that_fit(nodes, SETTINGS) == ["n1", "n2"]
     assert hosts_that_fit(nodes, SETTINGS, allowed=["n2"]) == ["n2"]
-    assert hosts_that_fit(nodes, replace(SETTINGS, exclude="n1")) == ["n2"]
+    assert hosts_that_fit(nodes, replace(SETTINGS, partition="cpu,gpu")) == ["n1", "n2"]
+    assert hosts_that_fit(nodes, replace(SETTINGS, partition="cpu")) == []
+    assert hosts_that_fit([*nodes, {"Gres": "gpu:v100:4", "Partitions": "gpu"}], SETTINGS) == ["n1", "n2"]
     assert hosts_that_fit(nodes, replace(SETTINGS, gres="gpu:a100:1")) == []
-    assert hosts_taken(["n1|n1|1:00:00", "n2||INVALID", "n4|n4|0:30"], 60.0) == {"n1", "n2"}
+    rows = [["n1", "n1", "1:00:00"], ["n2", "", "INVALID"], ["n4", "n4", "0:30"]]
+    assert hosts_taken(rows, 60.0) == {"n1", "n2"}
 
 
 def test_the_command_of_such_a_pilot_names_the_pool_and_what_attempts_may_have(tmp_path):

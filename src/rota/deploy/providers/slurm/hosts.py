@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rota.core.slurm_text import gpus_of, records, seconds_of
 from rota.deploy.providers.port import PlaceRefused
-from rota.deploy.providers.slurm.commands import SlurmCommands
+from rota.deploy.providers.slurm.commands import SlurmCommands, rows_of
 from rota.deploy.providers.slurm.script import JOB_NAME
 from rota.deploy.providers.slurm.settings import SlurmSettings
 
@@ -21,15 +21,14 @@ _GONE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "MAINT", "POWERED_DOWN", "IN
 def free_host(commands: SlurmCommands, pool: str, settings: SlurmSettings, replace_s: float) -> str:
     """A node of the partition without a pilot of this pool. Raises PlaceRefused if there is none, PlaceSilent."""
     nodes = list(records(commands.run("scontrol", "show", "node", "-o")))
-    allowed = None
-    if settings.nodelist:
-        allowed = commands.run("scontrol", "show", "hostnames", settings.nodelist).split()
-    said = commands.run(
-        "squeue", "-h", f"--user={os.getuid()}", f"--name={JOB_NAME}{pool}", "--format=%n|%N|%L",
+    allowed = _names(commands, settings.nodelist) if settings.nodelist else None
+    excluded = _names(commands, settings.exclude) if settings.exclude else ()
+    rows = rows_of(
+        commands, 3, f"--user={os.getuid()}", f"--name={JOB_NAME}{pool}", "--format=%n|%N|%L",
         "--states=PENDING,CONFIGURING,RUNNING,SUSPENDED,COMPLETING",
     )  # fmt: skip
-    fit = hosts_that_fit(nodes, settings, allowed)
-    taken = hosts_taken(said.splitlines(), replace_s)
+    fit = [host for host in hosts_that_fit(nodes, settings, allowed) if host not in excluded]
+    taken = hosts_taken(rows, replace_s)
     for host in fit:
         if host not in taken:
             return host
@@ -40,29 +39,33 @@ def free_host(commands: SlurmCommands, pool: str, settings: SlurmSettings, repla
     )
 
 
+def _names(commands: SlurmCommands, listed: str) -> list[str]:
+    """The nodes of a list such as `n[1-3],m7`."""
+    return commands.run("scontrol", "show", "hostnames", listed).split()
+
+
 def hosts_that_fit(
     nodes: Iterable[Mapping[str, str]], settings: SlurmSettings, allowed: Sequence[str] | None = None
 ) -> list[str]:
     """Names of nodes of the partition that are up and have enough GPUs."""
     found = []
     for node in nodes:
-        if settings.partition and settings.partition not in node.get("Partitions", "").split(","):
+        name = node.get("NodeName", "")
+        if not name or not settings.has_partition(node.get("Partitions", "")):
             continue
-        if any(word in node.get("State", "") for word in _GONE) or node.get("NodeName", "") in settings.exclude.split(
-            ","
-        ):
+        if any(word in node.get("State", "") for word in _GONE):
             continue
         there = sum(gpu.count for gpu in gpus_of(node.get("Gres", "")) if settings.gpu.type in {"", gpu.type})
-        if there >= max(settings.gpu.count, 1) and (allowed is None or node["NodeName"] in allowed):
-            found.append(node["NodeName"])
+        if there >= max(settings.gpu.count, 1) and (allowed is None or name in allowed):
+            found.append(name)
     return found
 
 
-def hosts_taken(lines: Iterable[str], replace_s: float) -> set[str]:
-    """Nodes of pilots that are not about to end, from lines of squeue (asked for, given, time left)."""
+def hosts_taken(rows: Iterable[Sequence[str]], replace_s: float) -> set[str]:
+    """Nodes of pilots that are not about to end, from rows of squeue (asked for, given, time left)."""
     taken = set()
-    for line in lines:
-        asked, given, left = (cell.strip() for cell in line.split("|"))
+    for row in rows:
+        asked, given, left = (cell.strip() for cell in row)
         left_s = seconds_of(left)
         if given and left_s is not None and left_s <= replace_s:
             continue

@@ -11,6 +11,10 @@ from rota.core.errors import ConfigError
 from rota.core.slurm_text import GpuGres, gpus_of, seconds_of
 
 _SAFE = re.compile(r"[\w.,:/=+@%\[\]()*&|!-]*")
+_OURS = re.compile(
+    r"-[JoDa]|--(job-name|comment|output|chdir|signal|array|wrap|parsable|nodes|ntasks|clusters|test-only)\b"
+)
+"""Options of sbatch that are always given, or that would make something else than one batch job."""
 _HOURS = re.compile(r"(\d+(?:\.\d+)?)([dhms])")
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 LEAST_NOTICE_S = 10.0
@@ -57,6 +61,8 @@ class SlurmSettings:
             raise ConfigError(
                 f"--sbatch {self.more!r}: every one is an option of sbatch, such as --sbatch=--hint=nomultithread"
             )
+        if ours := [option for option in self.more if _OURS.match(option)]:
+            raise ConfigError(f"--sbatch={ours[0]}: by this a pilot is found again or told to leave; leave it out")
         if any(option.startswith("--requeue") for option in self.more):
             raise ConfigError("--sbatch=--requeue: pilots are not requeued but replaced, by others with other names")
         if self.per_attempt and self.exclusive:
@@ -72,6 +78,10 @@ class SlurmSettings:
         """GPUs of a pilot; a count of 0 means those of the node."""
         gpus = gpus_of(self.gres)
         return gpus[0] if gpus else GpuGres("", 0)
+
+    def has_partition(self, partitions: str) -> bool:
+        """Whether a node of these partitions may have a pilot; `--partition` may name several, as in sbatch."""
+        return not self.partition or not {*self.partition.split(",")}.isdisjoint(partitions.split(","))
 
     def options(self, host: str = "") -> list[str]:
         """As options of sbatch, one word each. `host`: the node for a pilot that has none of its GPUs."""

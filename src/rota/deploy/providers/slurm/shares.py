@@ -18,7 +18,7 @@ def with_fair_share(settings: SlurmSettings, commands: SlurmCommands) -> SlurmSe
     nodes = [
         node
         for node in records(commands.run("scontrol", "show", "node", "-o"))
-        if not settings.partition or settings.partition in node.get("Partitions", "").split(",")
+        if settings.has_partition(node.get("Partitions", ""))
     ]
     cpus, mem = fair_share(settings, nodes)
     return replace(settings, cpus=settings.cpus or cpus, mem=settings.mem or (f"{mem}M" if mem else ""))

@@ -170,6 +170,17 @@ def test_a_scheduler_that_is_started_again_remembers_what_its_policy_did():
     assert not again.recovered.trigger.due(again.clock.now() + ROUND_S)
 
 
+def test_a_scheduler_that_is_started_again_sees_the_same_cluster_and_keeps_its_shares():
+    harness = a_queue(policy="max-min-fairness", count=4)
+    again = harness.restarted()
+    rows = len(again.journal.rows)
+    again.round()
+
+    kinds = {row["event"] for row in again.journal.rows[rows:]}
+    assert "RoundsRan" in kinds
+    assert not kinds & {"ClusterChanged", "Allocated"}
+
+
 @pytest.mark.parametrize("policy", ["las", "max-min-fairness-perf"])
 def test_the_journal_of_a_run_with_questions_is_that_of_a_run_without(policy):
     def rows(*, asked):

@@ -65,6 +65,12 @@ def test_every_change_that_is_named_places_the_job_over_many_clusters(policy):
     assert len(set(kinds)) >= 4
 
 
+@pytest.mark.parametrize(("policy", "seed"), [("finish-time-fairness", 135), ("min-mean-jct", 103)])
+def test_a_change_that_helps_only_if_jobs_save_until_the_next_round_is_not_named(policy, seed):
+    """Jobs here never save; where the decision hangs on steps, a change was named once that placed nobody."""
+    assert check(seed, policy, at_once=False)
+
+
 def test_a_full_cluster_is_a_reason_with_numbers():
     harness = AskedHarness(policy="fifo")
     harness.join("n0", gpus=4)

@@ -86,9 +86,12 @@ def next_round(fork: Fork) -> float:
 
 
 def placed_by_next_round(fork: Fork, number: int) -> bool:
-    """Whether a job has a place once the next round is decided."""
+    """Whether a job has a place once the next round is decided, whether jobs that run save until then or not.
+
+    When they save is not ours to know, and a policy that looks at steps may decide otherwise for it.
+    """
     until = next_round(fork) + _JUST_AFTER * fork.setup.rules.round_s
-    return number in fork.run(until=until).placed
+    return all(number in one.run(until=until).placed for one in (fork, fork.without_saves()))
 
 
 def places(fork: Fork, number: int, change: Change) -> bool:

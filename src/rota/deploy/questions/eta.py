@@ -9,19 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.deploy.questions.fork import Deadline, Fork, Future
-from rota.deploy.questions.futures import History, arrivals, with_lengths
+from rota.deploy.questions.futures import MOST_COMING, History, arrivals, with_lengths
 from rota.deploy.questions.job_progress import Story
 
 FUTURES = 20
 """Sampled at most."""
 _FEWEST_FUTURES = 5
-"""With fewer of them there is no band."""
+"""With fewer of them there is no band; with fewer than nine it is from the first to the last."""
 _FEW_JOBS = 3
 """For so many jobs sampled futures go on until they end; for more only until they start."""
 _LONGEST_ROUNDS = 20_000
 """Rounds that a simulation looks ahead at most."""
-_MARGIN = 3.0
-"""Sampled futures go so many times as far as the one in which nobody comes ..."""
+_MARGIN = 10.0
+"""Sampled futures go so many times as far as the one in which nobody comes, at most ..."""
 _AT_LEAST_ROUNDS = 30
 """... and so many rounds at least."""
 
@@ -53,8 +53,11 @@ class Estimate:
 
 
 def quantile(ascending: Sequence[float], part: float) -> float:
-    """The value below which that part of them is, halfway between neighbours where it falls between."""
-    place = part * (len(ascending) - 1)
+    """The value below which one more of them would be with that probability, between neighbours where it falls between.
+
+    One more of n has n + 1 places among them, each as likely as any other: below the first one with 1 / (n + 1).
+    """
+    place = min(max(part * (len(ascending) + 1) - 1, 0.0), len(ascending) - 1.0)
     low = math.floor(place)
     high = math.ceil(place)
     if ascending[low] == ascending[high]:
@@ -123,7 +126,8 @@ def _sampled(
         if time.process_time() > min(cpu_end, Deadline.at):
             break
         coming = arrivals(history, fork.now, until, seed)
-        future = with_lengths(fork, history, seed).run(exact=False, until=until, arrivals=coming, finished=told)
+        known_until = float(coming.submitted[-1]) if len(coming) == MOST_COMING else until
+        future = with_lengths(fork, history, seed).run(exact=False, until=known_until, arrivals=coming, finished=told)
         if future.complete:
             samples.append(future)
     return samples

@@ -244,7 +244,7 @@ def of_stream(policy: str, seed: int, settings: argparse.Namespace, cpu_s: list[
             continue
         while moments and moments[0] <= when:
             moments.pop(0)
-        found = compared(replay, when, run, seed, truth, cpu_s)
+        found = compared(replay, when, run, seed, truth, settings.question_cpu, cpu_s)
         rows += found
         if settings.rows:
             with Path(settings.rows).open("a", encoding="utf-8") as file:
@@ -253,7 +253,13 @@ def of_stream(policy: str, seed: int, settings: argparse.Namespace, cpu_s: list[
 
 
 def compared(
-    replay: Replay, now: float, run: Run, seed: int, truth: History | None, cpu_s: list[float]
+    replay: Replay,
+    now: float,
+    run: Run,
+    seed: int,
+    truth: History | None,
+    question_cpu_s: float,
+    cpu_s: list[float],
 ) -> list[dict[str, Any]]:
     """Jobs that wait for a turn now."""
     fork = replay.fork(now)
@@ -266,7 +272,7 @@ def compared(
         shifted = tuple(replace(one, at=one.at + moved) for one in truth.submissions)
         history = replace(history, submissions=shifted)
     began = time.process_time()
-    found = estimates(fork, history, waiting, futures=FUTURES)
+    found = estimates(fork, history, waiting, futures=FUTURES, cpu_s=question_cpu_s)
     cpu_s.append(time.process_time() - began)
     return [
         {
@@ -364,6 +370,7 @@ def main() -> None:
     parser.add_argument(
         "--truth", action="store_true", help="Draw futures from the truth, not from what was submitted."
     )
+    parser.add_argument("--question-cpu", type=float, default=12.0, help="CPU seconds for the futures of a question.")
     parser.add_argument("--rows", default="", metavar="FILE", help="Append every start as a line of JSON.")
     parser.add_argument("--score", action="append", default=[], metavar="FILE", help="Only score such a file.")
     settings = parser.parse_args()

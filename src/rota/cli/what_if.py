@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
@@ -13,12 +14,14 @@ EXAMPLES = """
 \b
 Examples:
   rota what-if --job 17 --gpus 2
+  rota what-if --job 17 --memory-gb 64 --cpus 8 --priority 1
   rota what-if --add-server v100=4
   rota what-if --policy srtf --mechanism tune
   rota what-if --submit job.toml
   rota what-if --drain v100-0
 """
 
+_TENANT_SETTING = re.compile(r"(?:(?P<tenant>.+)\.)?(?P<name>borrow|max_running|quota(?:\.[^.]+)?)")
 _MOST_NEW = 20
 """New jobs of which it is said when they start."""
 
@@ -33,10 +36,35 @@ def _servers(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...
     return found
 
 
+def _tenant_settings(
+    _ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, str, int]]:
+    found = []
+    for value in values:
+        said, _, number = value.partition("=")
+        match = _TENANT_SETTING.fullmatch(said)
+        if match is None or not number.isdecimal():
+            example = "such as borrow=8, vision.quota=12 or vision.quota.v100=8"
+            raise click.BadParameter(f"{value!r} is not [TENANT.]SETTING=NUMBER, {example}", param=param)
+        found.append((match["tenant"] or "", match["name"], int(number)))
+    return found
+
+
 @click.command("what-if", epilog=EXAMPLES)
-@click.option("--job", type=click.IntRange(0), help="The job that is submitted again with --gpus or --weight.")
+@click.option("--job", type=click.IntRange(0), help="The job that is submitted again, asking for something else.")
 @click.option("--gpus", type=click.IntRange(1), default=None, help="GPUs of that job instead of what it asks for.")
 @click.option("--weight", type=click.FloatRange(0, min_open=True), default=None, help="Weight of that job.")
+@click.option("--cpus", type=click.FloatRange(0), default=None, help="CPUs that it asks for; 0: none.")
+@click.option("--memory-gb", type=click.FloatRange(0), default=None, help="Memory in GB that it asks for; 0: none.")
+@click.option("--priority", type=int, default=None, help="Priority of that job.")
+@click.option(
+    "--tenant-setting",
+    "tenant_settings",
+    multiple=True,
+    callback=_tenant_settings,
+    metavar="[TENANT.]SETTING=NUMBER",
+    help="borrow, quota, quota.TYPE or max_running of a tenant, yours without a name; may be given several times.",
+)
 @click.option(
     "--add-server",
     "servers",
@@ -78,6 +106,13 @@ def _request(options: dict[str, Any], files: tuple[str, ...]) -> Any:
         job=options.pop("job"),
         gpus=options.pop("gpus") or 0,
         weight=options.pop("weight") or 0.0,
+        cpus=options.pop("cpus"),
+        memory_gb=options.pop("memory_gb"),
+        priority=options.pop("priority"),
+        tenant_settings=[
+            pb.TenantSetting(tenant=tenant, name=name, number=number)
+            for tenant, name, number in options.pop("tenant_settings")
+        ],
         add_servers=[pb.AddedServer(type=name, gpus=count) for name, count in options.pop("servers")],
         drain=options.pop("drain"),
         undrain=options.pop("undrain"),

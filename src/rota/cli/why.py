@@ -45,7 +45,10 @@ def command(*, job: int, as_json: bool, **options: Any) -> None:
         who = "you could" if change["by"] == "you" else "an operator could"
         click.echo(f"{who} {change['what']} ({change['price']})")
     if waits and not answer["changes"] and answer["code"] != "starts-next":
-        click.echo("no single change that was tried would place it in the next round; `rota eta` says when it starts")
+        click.echo(
+            f"none of the {answer['tried']} changes that were tried, one at a time, would place it in the next round; "
+            "two together were not tried; `rota eta` says when it starts"
+        )
 
 
 def _show_numbers(numbers: dict[str, Any]) -> None:

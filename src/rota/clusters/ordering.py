@@ -28,12 +28,14 @@ def in_order(cluster: Cluster, speeds: Throughputs, profiles: Iterable[str] = ()
 def types_by_speed(cluster: Cluster, speeds: Throughputs, profiles: Iterable[str] = ()) -> Cluster:
     """The same cluster with types from slow to fast; equals by size, price and servers.
 
-    By all profiles of the catalogue; by `profiles` if it cannot say which it has.
+    By all profiles of the catalogue; by `profiles` if it cannot say which it has. An order that is that of their names
+    is not written down, as a description (`cluster_fields`) has none then: a cluster that was read back is the same.
     """
     names = speeds.names if isinstance(speeds, Listed) else profiles
     speed = _relative_speed(cluster.types, speeds, names)
     keys = {t: (speed[t], *_looks(cluster, t), t) for t in cluster.types}
-    return replace(cluster, type_order=tuple(sorted(cluster.types, key=keys.__getitem__)))
+    order = tuple(sorted(cluster.types, key=keys.__getitem__))
+    return replace(cluster, type_order=() if list(order) == sorted(order) else order)
 
 
 def _largest_first(server: Server) -> tuple[float, ...]:

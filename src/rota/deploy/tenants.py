@@ -95,18 +95,22 @@ class Tenants:
         named = {name: settings.promised() for name, settings in self.named.items()}
         return Quotas(named=named, default=self.default.promised())
 
-    def rules(self, where: str) -> TenantRules:
-        """What counts in a simulation; `where` is the file, for messages."""
+    def running_limits(self) -> RunningLimits | None:
+        """Jobs of each tenant that may run at the same time; None if all have as many as by default."""
         running = RunningLimits(
             named={name: settings.max_running for name, settings in self.named.items()},
             default=self.default.max_running,
         )
         limited = {*running.named.values(), running.default} != {TenantSettings().max_running}
+        return running if limited else None
+
+    def rules(self, where: str) -> TenantRules:
+        """What counts in a simulation; `where` is the file, for messages."""
         return TenantRules(
             where=where,
             weights=self.weights(),
             quotas=self.quotas(),
-            running=running if limited else None,
+            running=self.running_limits(),
             described=self.described(),
         )
 

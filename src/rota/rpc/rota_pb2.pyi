@@ -505,7 +505,7 @@ class EtaRequest(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[int]] = ..., futures: _Optional[int] = ..., accuracy: bool = ..., starts_only: bool = ..., cpu_s: _Optional[float] = ...) -> None: ...
 
 class WhatIfRequest(_message.Message):
-    __slots__ = ("job", "gpus", "weight", "add_servers", "drain", "undrain", "policy", "mechanism", "submit", "cancel", "release")
+    __slots__ = ("job", "gpus", "weight", "add_servers", "drain", "undrain", "policy", "mechanism", "submit", "cancel", "release", "cpus", "memory_gb", "priority", "tenant_settings")
     JOB_FIELD_NUMBER: _ClassVar[int]
     GPUS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -517,6 +517,10 @@ class WhatIfRequest(_message.Message):
     SUBMIT_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    CPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_GB_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TENANT_SETTINGS_FIELD_NUMBER: _ClassVar[int]
     job: int
     gpus: int
     weight: float
@@ -528,7 +532,21 @@ class WhatIfRequest(_message.Message):
     submit: _containers.RepeatedCompositeFieldContainer[JobSpec]
     cancel: _containers.RepeatedScalarFieldContainer[int]
     release: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, job: _Optional[int] = ..., gpus: _Optional[int] = ..., weight: _Optional[float] = ..., add_servers: _Optional[_Iterable[_Union[AddedServer, _Mapping]]] = ..., drain: _Optional[str] = ..., undrain: _Optional[str] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., submit: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., cancel: _Optional[_Iterable[int]] = ..., release: _Optional[_Iterable[int]] = ...) -> None: ...
+    cpus: float
+    memory_gb: float
+    priority: int
+    tenant_settings: _containers.RepeatedCompositeFieldContainer[TenantSetting]
+    def __init__(self, job: _Optional[int] = ..., gpus: _Optional[int] = ..., weight: _Optional[float] = ..., add_servers: _Optional[_Iterable[_Union[AddedServer, _Mapping]]] = ..., drain: _Optional[str] = ..., undrain: _Optional[str] = ..., policy: _Optional[str] = ..., mechanism: _Optional[str] = ..., submit: _Optional[_Iterable[_Union[JobSpec, _Mapping]]] = ..., cancel: _Optional[_Iterable[int]] = ..., release: _Optional[_Iterable[int]] = ..., cpus: _Optional[float] = ..., memory_gb: _Optional[float] = ..., priority: _Optional[int] = ..., tenant_settings: _Optional[_Iterable[_Union[TenantSetting, _Mapping]]] = ...) -> None: ...
+
+class TenantSetting(_message.Message):
+    __slots__ = ("tenant", "name", "number")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    name: str
+    number: int
+    def __init__(self, tenant: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
 
 class AddedServer(_message.Message):
     __slots__ = ("type", "gpus")

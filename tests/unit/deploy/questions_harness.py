@@ -12,8 +12,10 @@ from rota.core.cluster import cluster_fields
 from rota.core.events import RunStarted
 from rota.deploy.questions.fork import fork_of
 from rota.deploy.questions.setup import Setup
-from rota.deploy.scheduler.round_report import cluster_now
+from rota.deploy.scheduler.round_report import RoundReport, cluster_now
+from rota.deploy.scheduler.tenant_limits import TenantLimits
 from rota.deploy.tenants import Tenants, TenantSettings
+from rota.mechanisms.registry import build
 
 PROFILE = "ResNet-18 (batch size 32)"
 TENANTS = Tenants(default=TenantSettings(max_job_weight=4.0))
@@ -24,13 +26,25 @@ AN_AGE = 10**9
 class AskedHarness(EngineHarness):
     """One scheduler."""
 
-    def __init__(self, *, policy="las", at_once=True, **parts):
+    def __init__(self, *, policy="las", at_once=True, tenants=TENANTS, **parts):
         self.at_once, self.moment, self.reported = at_once, 0.0, 0.0
+        self.tenants = tenants
         super().__init__(policy=policy, mechanism="proportional", profiles="gavel", **parts)
 
     def _put_together(self):
         self.rules = replace(self.rules, at_once=self.at_once)
         super()._put_together()
+        limits = TenantLimits(self.tenants)
+        self.report_to_engine = RoundReport(self.registry, self.catalogue, None, ROUND_S, limits)
+
+    def set_tenants(self, tenants):
+        """An operator changes weights and limits while it runs: shares are worked out anew, all accounts stay."""
+        self.tenants = tenants
+        setup = self.setup()
+        self.recovered.switch(setup.ways(setup.config), forget_answer=True)
+        self.report_to_engine = RoundReport(self.registry, self.catalogue, None, ROUND_S, TenantLimits(tenants))
+        self.mechanism = build("proportional", self.rules, 0, {}, watched=True, quotas=tenants.quotas())
+        self._begin_engine()
 
     def now(self):
         return self.moment
@@ -65,7 +79,7 @@ class AskedHarness(EngineHarness):
         agents = {node: replace(agent, tasks=dict(agent.tasks)) for node, agent in self.agents.items()}
         again = AskedHarness(
             policy=self.names_of_parts["policy"], at_once=self.at_once, journal=kept, agents=agents,
-            clock=ManualClock(seconds=self.clock.seconds),
+            clock=ManualClock(seconds=self.clock.seconds), tenants=self.tenants,
         )  # fmt: skip
         again.loop.round_start, again.moment, again.reported = self.loop.round_start, self.moment, self.reported
         again.silent = set(self.silent)
@@ -74,7 +88,8 @@ class AskedHarness(EngineHarness):
     def setup(self):
         described = {**asdict(self.rules), "type_order": []}
         config = {"policy": self.names_of_parts["policy"], "mechanism": "proportional", "rules": described}
-        return Setup(config=config, rules=self.rules, catalogue=self.catalogue, tenants=TENANTS)
+        config["tenants"] = self.tenants.described()
+        return Setup(config=config, rules=self.rules, catalogue=self.catalogue, tenants=self.tenants)
 
     def fork(self):
         recovered = self.recovered
@@ -104,6 +119,33 @@ def a_busy_scheduler(seed, policy, *, at_once=True):
         node = draw.choice(sorted(harness.registry.nodes))
         if len(harness.registry.nodes) > 1:
             harness.ask(lambda now: harness.requests.drain(node, "ops", now, undo=False))
+    for _ in range(draw.randint(1, 5)):
+        harness.round()
+    return harness
+
+
+def a_busy_scheduler_with_requests(seed, policy, *, at_once=True):
+    """The same with requests of CPUs and memory, priorities, quotas and limits of tenants."""
+    draw = random.Random(seed)
+    limits = {
+        "a": TenantSettings(max_job_weight=draw.choice([1.0, 4.0]), max_priority=draw.choice([0, 5])),
+        "b": TenantSettings(max_priority=3, max_running=draw.choice([2, 10_000])),
+        "c": TenantSettings(quota=draw.choice([0, 2, {"v100": 2}]), borrow=draw.choice([0, 1, "all"])),
+    }
+    harness = AskedHarness(policy=policy, at_once=at_once, tenants=Tenants(named=limits))
+    for number in range(draw.randint(1, 4)):
+        harness.join(f"n{number}", gpus=draw.choice([2, 4]), kind=draw.choice(["v100", "v100", "k80"]))
+    for _ in range(draw.randint(4, 12)):
+        fields = {
+            "gpus": draw.choice([1, 1, 2, 4]),
+            "tenant": draw.choice("abc"),
+            "priority": draw.choice([0, 0, 0, 2]),
+        }
+        if draw.random() < 0.4:
+            fields |= {"memory_gb": draw.choice([20.0, 40.0, 60.0, 80.0]), "cpus": draw.choice([0.0, 4.0, 6.0, 12.0])}
+        harness.submit(profile=PROFILE, steps=AN_AGE, **fields)
+        if draw.random() < 0.2 and harness.recovered.state is not None:
+            harness.round()
     for _ in range(draw.randint(1, 5)):
         harness.round()
     return harness

@@ -181,7 +181,9 @@ def change_from(fields: Mapping[str, Any]) -> Change:
     servers = tuple((str(gpu_type), int(gpus)) for gpu_type, gpus in values.pop("add_servers", ()))
     cancel = tuple(int(number) for number in values.pop("cancel", ()))
     release = tuple(int(number) for number in values.pop("release", ()))
-    return Change(submit=specs, add_servers=servers, cancel=cancel, release=release, **values)
+    limits = tuple((str(tenant), str(name), int(number)) for tenant, name, number in values.pop("tenant_settings", ()))
+    lists = {"submit": specs, "add_servers": servers, "cancel": cancel, "release": release, "tenant_settings": limits}
+    return Change(**lists, **values)
 
 
 def _rows(path: Path, kinds: tuple[str, ...], last: int) -> Iterator[Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,11 +26,14 @@ from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.speed_names import full_profile
 from rota.deploy.scheduler.submission import numbered_jobs
+from rota.deploy.tenants import Tenants
 from rota.engine.trigger import Trigger
 from rota.mechanisms.registry import mechanisms
 from rota.policies.registry import policies
 
 ASKER = "what-if"
+TENANT_SETTINGS = ("borrow", "quota", "max_running")
+"""Settings of a tenant that a change may be about; `quota.TYPE` is that of one type of GPU."""
 _CPUS_PER_GPU = 3.0
 _MEMORY_GB_PER_GPU = 62.5
 """Of a server that does not exist, where no server of its type says more; as emulated ones have it."""
@@ -41,9 +44,15 @@ class Change:
     """What is done; fields that say nothing are left as they are."""
 
     job: int = -1
-    """The job that is submitted again, with other GPUs or another weight, and cancelled as it was."""
+    """The job that is submitted again, asking for something else, and cancelled as it was."""
     gpus: int = 0
     weight: float = 0.0
+    cpus: float | None = None
+    """CPUs that it asks for then, 0: none; None: as before."""
+    memory_gb: float | None = None
+    """Memory in GB that it asks for then, 0: none; None: as before."""
+    priority: int | None = None
+    """Its priority then; None: as before."""
     cancel: tuple[int, ...] = ()
     release: tuple[int, ...] = ()
     """Jobs that are held."""
@@ -55,6 +64,8 @@ class Change:
     policy: str = ""
     policy_settings: Mapping[str, Any] | None = None
     mechanism: str = ""
+    tenant_settings: tuple[tuple[str, str, int], ...] = ()
+    """(tenant, setting, number) of each; the settings are those of `TENANT_SETTINGS`."""
     settings: Mapping[str, Any] | None = None
     """All settings of the scheduler, as `Options.described` has them."""
 
@@ -62,9 +73,7 @@ class Change:
         """What is done, for people."""
         said = []
         if self.job >= 0:
-            asked = [f"{self.gpus} GPUs"] if self.gpus else []
-            asked += [f"weight {self.weight:g}"] if self.weight else []
-            said.append(f"submit job {self.job} again with {' and '.join(asked)}, and cancel it as it is")
+            said.append(f"submit job {self.job} again with {' and '.join(self._asked())}, and cancel it as it is")
         said += [f"cancel job {number}" for number in self.cancel]
         said += [f"release job {number}" for number in self.release]
         said += [f"submit {_entry_words(spec)}" for spec in self.submit]
@@ -73,8 +82,29 @@ class Change:
         said += [f"let jobs back on {self.undrain} (rota drain {self.undrain} --undo)"] if self.undrain else []
         said += [f"policy {self.policy}"] if self.policy else []
         said += [f"mechanism {self.mechanism}"] if self.mechanism else []
+        said += [f"give tenant {tenant!r} {name} = {number}" for tenant, name, number in self.tenant_settings]
         said += [_settings_words(self.settings)] if self.settings is not None else []
         return "; ".join(said)
+
+    def _asked(self) -> list[str]:
+        """What the job that is submitted again asks for, where that is something else."""
+        asked = [f"{self.gpus} GPUs"] if self.gpus else []
+        asked += [f"weight {self.weight:g}"] if self.weight else []
+        asked += [f"{self.cpus:g} CPUs"] if self.cpus is not None else []
+        asked += [f"{self.memory_gb:g} GB of memory"] if self.memory_gb is not None else []
+        asked += [f"priority {self.priority}"] if self.priority is not None else []
+        return asked
+
+    def again(self, spec: JobSpec) -> JobSpec:
+        """The job as it is submitted again."""
+        return replace(
+            spec,
+            gpus=self.gpus or spec.gpus,
+            weight=self.weight or spec.weight,
+            cpus=spec.cpus if self.cpus is None else self.cpus,
+            memory_gb=spec.memory_gb if self.memory_gb is None else self.memory_gb,
+            priority=spec.priority if self.priority is None else self.priority,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +139,7 @@ def made(fork: Fork, change: Change) -> Changed:
     for name, drained in ((change.drain, True), (change.undrain, False)):
         if name:
             _drain(fork, registry, name, drained=drained)
-    if change.policy or change.mechanism or change.settings is not None:
+    if change.policy or change.mechanism or change.tenant_settings or change.settings is not None:
         fork = _decided_otherwise(fork, change)
     facts = {number: fact for number, fact in fork.facts.items() if number in registry.live}
     fork = replace(fork, facts=facts, next_job=registry.next_job)
@@ -122,7 +152,7 @@ def _submit_again(fork: Fork, registry: Registry, change: Change) -> dict[int, i
     job = registry.live.get(change.job)
     if job is None or job.final_phase is not None:
         raise ConfigError(f"job {change.job} is over; nothing about it can be changed any more")
-    spec = replace(job.spec, gpus=change.gpus or job.spec.gpus, weight=change.weight or job.spec.weight)
+    spec = change.again(job.spec)
     fork.setup.catalogue.check(spec.scheduled_profile, spec.gpus)
     _cancel(fork, registry, change.job)
     return {change.job: _submit(fork, registry, spec)}
@@ -197,6 +227,8 @@ def _decided_otherwise(fork: Fork, change: Change) -> Fork:
         if change.mechanism == "ideal":
             raise ConfigError("the mechanism 'ideal' gives jobs fractions of a round; it can only be simulated")
         settings |= {"mechanism": change.mechanism, "mechanism_settings": {}}
+    if change.tenant_settings:
+        settings |= {"tenants": _tenants_with(fork.setup.tenants, change.tenant_settings)}
     setup = fork.setup.changed(**(change.settings or {}), **settings)
     setup.policy()
     state = setup.state(fork.state.cluster)
@@ -206,6 +238,24 @@ def _decided_otherwise(fork: Fork, change: Change) -> Fork:
     trigger.changed = True
     trigger.asked = False
     return replace(fork, setup=setup, state=state, trigger=trigger, _frozen=b"")
+
+
+def _tenants_with(tenants: Tenants, changed: Iterable[tuple[str, str, int]]) -> dict[str, Any]:
+    """Weights and limits of all tenants with other numbers, as plain values."""
+    described = tenants.described()
+    for tenant, name, number in changed:
+        setting, _, gpu_type = name.partition(".")
+        if setting not in TENANT_SETTINGS or (gpu_type and setting != "quota"):
+            raise UnknownName("setting of a tenant", name, TENANT_SETTINGS)
+        if number < (1 if setting == "max_running" else 0):
+            raise ConfigError(f"{tenant}.{name} is {number}; give a number from {int(setting == 'max_running')} on")
+        values = dict(described["tenants"].get(tenant, described["default"]))
+        if setting == "borrow" and values["quota"] is None:
+            raise ConfigError(f"tenant {tenant!r} has no quota, so it may use all that is free; give it a quota, too")
+        by_type = values["quota"] if isinstance(values["quota"], Mapping) else {}
+        values[setting] = {**by_type, gpu_type: number} if gpu_type else number
+        described["tenants"] = {**described["tenants"], tenant: values}
+    return described
 
 
 def _settings_words(config: Mapping[str, Any]) -> str:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rota.deploy.questions.fork import Deadline, Fork, Future
-from rota.deploy.questions.futures import History, arrivals, with_lengths
+from rota.deploy.questions.futures import MOST_COMING, History, arrivals, with_lengths
 from rota.deploy.questions.job_progress import Story
 
 FUTURES = 20
 """Sampled at most."""
 _FEWEST_FUTURES = 5
-"""With fewer of them there is no band."""
+"""With fewer of them there is no band; with fewer than nine it is from the first to the last."""
 _FEW_JOBS = 3
 """For so many jobs sampled futures go on until they end; for more only until they start."""
 _LONGEST_ROUNDS = 20_000
 """Rounds that a simulation looks ahead at most."""
-_MARGIN = 3.0
-"""Sampled futures go so many times as far as the one in which nobody comes ..."""
+_MARGIN = 10.0
+"""Sampled futures go so many times as far as the one in which nobody comes, if there is time ..."""
 _AT_LEAST_ROUNDS = 30
 """... and so many rounds at least."""
 
@@ -53,8 +53,11 @@ class Estimate:
 
 
 def quantile(ascending: Sequence[float], part: float) -> float:
-    """The value below which that part of them is, halfway between neighbours where it falls between."""
-    place = part * (len(ascending) - 1)
+    """The value below which one more of them would be with that probability, between neighbours where it falls between.
+
+    One more of n has n + 1 places among them, each as likely as any other: below the first one with 1 / (n + 1).
+    """
+    place = min(max(part * (len(ascending) + 1) - 1, 0.0), len(ascending) - 1.0)
     low = math.floor(place)
     high = math.ceil(place)
     if ascending[low] == ascending[high]:
@@ -78,14 +81,13 @@ def estimates(
     began = time.process_time()
     wanted = set(jobs)
     alone = _alone(fork, wanted, starts_only=starts_only)
-    samples = _sampled(fork, history, wanted, alone, futures, began + cpu_s) if futures else []
+    samples = _sampled(fork, history, wanted, alone, futures, began + cpu_s) if futures else _Samples()
     unknown = sum(1 for fact in fork.facts.values() if fact.why_unknown)
     found = []
     for number in sorted(wanted):
         estimate = _estimate(fork, alone, number, unknown)
-        starts = tuple(sorted(future.story.starts.get(number, math.inf) for future in samples))
-        few = len(wanted) <= _FEW_JOBS or estimate.runs
-        ends = tuple(sorted(future.story.ends.get(number, math.inf) for future in samples)) if few else ()
+        starts = samples.starts(number)
+        ends = samples.ends(number) if len(wanted) <= _FEW_JOBS or estimate.runs else ()
         naive = None if estimate.runs else naive_start(fork, history, number)
         found.append(replace(estimate, starts=() if estimate.runs else starts, ends=ends, naive=naive))
     return found
@@ -103,30 +105,75 @@ def _alone(fork: Fork, wanted: set[int], *, starts_only: bool) -> Future:
     return fork.run(exact=True, until=fork.now + _LONGEST_ROUNDS * fork.setup.rules.round_s, finished=told)
 
 
-def _sampled(
-    fork: Fork, history: History, wanted: set[int], alone: Future, futures: int, cpu_end: float
-) -> list[Future]:
-    round_s = fork.setup.rules.round_s
-    seen = [*alone.story.starts.values(), *alone.story.ends.values()]
-    last = max((at for at in seen if math.isfinite(at)), default=fork.now)
-    until = fork.now + max(_MARGIN * (last - fork.now), _AT_LEAST_ROUNDS * round_s)
-    waiting = {number for number in wanted if not fork.facts[number].runs}
-    runs = wanted - waiting
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Futures that are as good as each other."""
 
-    to_the_end = wanted if len(wanted) <= _FEW_JOBS else runs
+    futures: tuple[Future, ...] = ()
+    until: float = math.inf
+    """How far all of them go, engine seconds."""
+
+    def starts(self, number: int) -> tuple[float, ...]:
+        """When a job starts, ascending; infinity: not as far as they go."""
+        found = (future.story.starts.get(number, math.inf) for future in self.futures)
+        return tuple(sorted(at if at <= self.until else math.inf for at in found))
+
+    def ends(self, number: int) -> tuple[float, ...]:
+        """When it ends, likewise."""
+        found = (future.story.ends.get(number, math.inf) for future in self.futures)
+        return tuple(sorted(at if at <= self.until else math.inf for at in found))
+
+
+def _sampled(fork: Fork, history: History, wanted: set[int], alone: Future, futures: int, cpu_end: float) -> _Samples:
+    """All futures go equally far: what one knows and another one does not would move the percentiles."""
+    told = _all_told(fork, wanted)
+    cpu_end = min(cpu_end, Deadline.at)
+    until = _looked_at(fork, alone, 1.0)
+    began = time.process_time()
+    first, _ = _future(fork, history, 0, until, told)
+    used_s = time.process_time() - began
+    longest = _looked_at(fork, alone, _MARGIN)
+    share_s = (cpu_end - began) / futures
+    if used_s * (longest - fork.now) > share_s * (until - fork.now) and not told(first.story):
+        longest = max(until, fork.now + (until - fork.now) * share_s / used_s)
+    until = longest
+    samples: list[Future] = []
+    for seed in range(futures):
+        if time.process_time() > cpu_end:
+            break
+        future, reached = _future(fork, history, seed, longest, told)
+        if future.complete:
+            samples.append(future)
+            until = min(until, reached)
+    return _Samples(tuple(samples), until)
+
+
+def _all_told(fork: Fork, wanted: set[int]) -> Callable[[Story], bool]:
+    """Whether a future has gone as far as anybody asked."""
+    waiting = {number for number in wanted if not fork.facts[number].runs}
+    to_the_end = wanted if len(wanted) <= _FEW_JOBS else wanted - waiting
 
     def told(story: Story) -> bool:
         return all(number in story.starts for number in waiting) and all(number in story.ends for number in to_the_end)
 
-    samples: list[Future] = []
-    for seed in range(futures):
-        if time.process_time() > min(cpu_end, Deadline.at):
-            break
-        coming = arrivals(history, fork.now, until, seed)
-        future = with_lengths(fork, history, seed).run(exact=False, until=until, arrivals=coming, finished=told)
-        if future.complete:
-            samples.append(future)
-    return samples
+    return told
+
+
+def _looked_at(fork: Fork, alone: Future, margin: float) -> float:
+    """So many times as far as the future in which nobody comes, engine seconds."""
+    seen = [*alone.story.starts.values(), *alone.story.ends.values()]
+    last = max((at for at in seen if math.isfinite(at)), default=fork.now)
+    return fork.now + max(margin * (last - fork.now), _AT_LEAST_ROUNDS * fork.setup.rules.round_s)
+
+
+def _future(
+    fork: Fork, history: History, seed: int, until: float, told: Callable[[Story], bool]
+) -> tuple[Future, float]:
+    """One future, and how far it could have gone: not beyond the last job that it has."""
+    coming = arrivals(history, fork.now, until, seed)
+    if len(coming) == MOST_COMING:
+        until = float(coming.submitted[-1])
+    return with_lengths(fork, history, seed).run(exact=False, until=until, arrivals=coming, finished=told), until
 
 
 def _estimate(fork: Fork, alone: Future, number: int, unknown: int) -> Estimate:

@@ -41,7 +41,7 @@ class JobFacts:
     runs: bool
     """Whether it has an attempt now that was not asked to stop."""
     save_every_s: float = 0.0
-    """Between two checkpoints; 0: taken to save all the time."""
+    """Between two checkpoints; 0: taken to save all the time; infinity: only when it is stopped."""
     saved_at: float = 0.0
     """When its last checkpoint was heard of, or it was started."""
     can_save: bool = True

@@ -1,8 +1,10 @@
 """Sampled futures: who may still come, drawn from who came lately, and how long jobs may be that nobody measured.
 
-Gaps between submissions and the jobs themselves are drawn with replacement from the recent history, so rate and mix are
-those of the cluster. The same numbers are drawn for the same history (seeds are 0, 1, 2, ...), so the same question
-has the same answer.
+Gaps between submissions and the jobs themselves are drawn with replacement from the recent history. That history is a
+sample, too: how much work comes per second is known to some percent only, which matters much on a cluster that is
+nearly full. So every future first draws a history of its own from the one that is known, as many gaps and jobs with
+replacement, and then its arrivals from that: futures differ in rate and mix as much as is unknown about them. The same
+numbers are drawn for the same history (seeds are 0, 1, 2, ...), so the same question has the same answer.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from rota.deploy.scheduler.job_kinds import JobKind, kind_of
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.speed_names import belief_of, engine_profile
 
-MOST_REMEMBERED = 500
+MOST_REMEMBERED = 2000
 """Submissions from which futures are drawn: the newest."""
-_MOST_COMING = 3000
+MOST_COMING = 3000
 """Jobs that arrive in one future at most."""
 
 
@@ -92,10 +94,12 @@ def arrivals(history: History, now: float, until: float, seed: int) -> Jobs:
     if not gaps or max(gaps) <= 0:
         return NOBODY_COMES
     draw = random.Random(seed)
+    gaps = draw.choices(gaps, k=len(gaps))
+    likely = draw.choices(history.submissions, k=len(history.submissions))
     rows: list[Mapping[str, Any]] = []
-    at = now + draw.choice(gaps) * draw.random()
-    while at < until and len(rows) < _MOST_COMING:
-        like = draw.choice(history.submissions)
+    at = now + _rest_of_a_gap(gaps, draw)
+    while at < until and len(rows) < MOST_COMING:
+        like = draw.choice(likely)
         rows.append(
             {
                 "profile": like.profile,
@@ -111,6 +115,14 @@ def arrivals(history: History, now: float, until: float, seed: int) -> Jobs:
         )
         at += draw.choice(gaps)
     return jobs_table(rows) if rows else NOBODY_COMES
+
+
+def _rest_of_a_gap(gaps: Sequence[float], draw: random.Random) -> float:
+    """Seconds until the next submission at a moment like any other: long gaps have more moments than short ones."""
+    if max(gaps) <= 0:
+        return 0.0
+    (gap,) = draw.choices(gaps, weights=gaps)
+    return gap * draw.random()
 
 
 def with_lengths(fork: Fork, history: History, seed: int) -> Fork:

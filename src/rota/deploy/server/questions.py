@@ -17,6 +17,9 @@ _MOST_FUTURES = 100
 _MOST_GPUS = 100_000
 _MOST_POINTS = 500
 _USUAL_POINTS = 120
+_ASKS = ("cpus", "memory_gb", "priority")
+"""What a job may ask for, beside GPUs and weight, that may also be 0."""
+_ASK_OPTIONS = "--gpus, --weight, --cpus, --memory-gb and --priority"
 
 
 class QuestionDesk:
@@ -88,17 +91,23 @@ def _change(request: pb.WhatIfRequest, caller: Caller) -> dict[str, Any]:
     """The change as plain values, for the tenant of the caller."""
     if request.gpus < 0 or request.weight < 0:
         raise ConfigError("GPUs and weight of a what-if are above 0, or not given")
+    if min(request.cpus, request.memory_gb) < 0:
+        raise ConfigError("CPUs and memory of a what-if are 0 (no request) or above, or not given")
     for server in request.add_servers:
         if not 0 < server.gpus <= _MOST_GPUS:
             raise ConfigError(f"a server with {server.gpus} GPUs cannot be added; give 1 to {_MOST_GPUS:,}")
-    if (request.gpus or request.weight) and not request.HasField("job"):
-        raise ConfigError("--gpus and --weight are about a job: give --job NUMBER")
-    if request.HasField("job") and not (request.gpus or request.weight):
-        raise ConfigError("--job says which job, but not what about it: give --gpus or --weight, too")
+    asks: dict[str, Any] = {name: getattr(request, name) for name in _ASKS if request.HasField(name)}
+    about_job = bool(request.gpus or request.weight or asks)
+    if about_job and not request.HasField("job"):
+        raise ConfigError(f"{_ASK_OPTIONS} are about a job: give --job NUMBER")
+    if request.HasField("job") and not about_job:
+        raise ConfigError(f"--job says which job, but not what about it: give one of {_ASK_OPTIONS}, too")
     change: dict[str, Any] = {
         "job": request.job if request.HasField("job") else -1,
         "gpus": request.gpus,
         "weight": request.weight,
+        **asks,
+        "tenant_settings": [_tenant_setting(setting, caller) for setting in request.tenant_settings],
         "cancel": list(request.cancel),
         "release": list(request.release),
         "add_servers": [(server.type, server.gpus) for server in request.add_servers],
@@ -111,6 +120,14 @@ def _change(request: pb.WhatIfRequest, caller: Caller) -> dict[str, Any]:
     if all(value in ("", 0, 0.0, -1, []) for value in change.values()):
         raise ConfigError("a what-if needs a change: --gpus and --job, --add-server, --drain, --policy, --submit, ...")
     return change
+
+
+def _tenant_setting(setting: pb.TenantSetting, caller: Caller) -> tuple[str, str, int]:
+    """A setting of a tenant; others than administrators may ask about their own."""
+    tenant = setting.tenant or caller.tenant
+    if tenant != caller.tenant and not caller.admin:
+        raise ConfigError(f"settings of tenant {tenant!r} are the business of others; ask about {caller.tenant!r}")
+    return tenant, setting.name, setting.number
 
 
 def _without_secrets(spec: JobSpec, caller: Caller) -> dict[str, Any]:

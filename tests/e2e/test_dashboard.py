@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import http.server
 import json
 import os
 import pty
@@ -9,11 +10,14 @@ import select
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 
+from chaos import free_port
 from live import ROTA, Live, environment, until
 from rota.core.errors import ConfigError
 
@@ -127,7 +131,8 @@ def a_gateway(live, *arguments, tenant=None, port=0):
     token = [] if tenant is None else ["--token-file", f"{tenant}.token"]
     process = subprocess.Popen(
         [*ROTA, "dashboard", "--port", str(port), "--json", *token, *arguments], cwd=live.folder,
-        env=environment(live.folder), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=environment(live.folder) | {"XDG_STATE_HOME": f"{live.folder}/state"}, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     line = process.stdout.readline()
     assert line, "the gateway did not start"
@@ -465,27 +470,101 @@ def test_a_gateway_that_stands_still_is_noticed_and_the_page_goes_on_with_it(bro
         gateway.stop()
 
 
-def test_a_gateway_that_is_killed_is_said_to_be_gone_and_its_successor_has_a_link_of_its_own(browser, live):
-    gateway = a_gateway(live)
+@contextlib.contextmanager
+def shown_by_a_gateway(browser, live):
+    """A page, and ways to end and start its gateway on the same port."""
+    gateway = a_gateway(live, port=free_port())
     shown = Shown(browser, gateway)
     try:
-        gateway.process.kill()
-        gateway.process.communicate()
-        shown.until_text("#gateway", "does not answer")
-
-        after = a_gateway(live, port=gateway.port)
-        try:
-            shown.until_text("#gateway", "open the link that `rota dashboard` printed last")
-            shown.page.goto(after.link)
-            shown.page.wait_for_selector("#gateway", state="hidden")
-            shown.until_text("#health", "servers are up")
-        finally:
-            after.stop()
+        shown.until_text("#health", "servers are up")
+        until(lambda: any("/api/ticket" in url for url in shown.asked))
+        yield shown
     finally:
         shown.close()
-        if gateway.process.poll() is None:
-            gateway.process.kill()
-            gateway.process.communicate()
+        shown.gateway.stop()
+
+
+def again(live, shown, **how):
+    shown.gateway = a_gateway(live, port=shown.gateway.port, **how)
+
+
+def test_a_page_goes_on_by_itself_when_its_gateway_was_killed_and_is_there_again(browser, live, jobs):
+    own, _ = jobs
+    with shown_by_a_gateway(browser, live) as shown:
+        shown.go(f"#/job/{own[0]}")
+        shown.until_text("#detail", "Attempts")
+        for _ in range(2):
+            shown.gateway.process.kill()
+            shown.gateway.stop()
+            shown.until_text("#gateway", "does not answer")
+            again(live, shown)
+            shown.page.wait_for_selector("#gateway", state="hidden")
+            asked = len(shown.asked)
+            until(lambda: any("/api/ticket" in url for url in shown.asked[asked - 5 :]))  # noqa: B023
+        shown.page.reload()
+        shown.until_text("#health", "servers are up")
+
+        key = live.folder / "state" / "rota" / f"dashboard-{shown.gateway.port}.key"
+        assert key.stat().st_mode & 0o777 == 0o600
+        assert not any("secret" in url or "key" in url for url in shown.asked)
+
+
+def test_a_gateway_that_ended_in_order_or_has_other_rights_wants_its_new_link(browser, live):
+    with shown_by_a_gateway(browser, live) as shown:
+        shown.gateway.process.kill()
+        shown.gateway.stop()
+        again(live, shown, tenant="mine")
+        shown.until_text("#gateway", "open the link that `rota dashboard` printed last")
+        shown.page.goto(shown.gateway.link)
+        shown.gateway.link = json.loads(shown.gateway.process.stdout.readline())["link"]
+        shown.page.wait_for_selector("#gateway", state="hidden")
+
+        shown.gateway.stop()
+        again(live, shown, tenant="mine")
+        shown.until_text("#gateway", "open the link that `rota dashboard` printed last")
+
+
+class Impostor(http.server.BaseHTTPRequestHandler):
+    """Another user's process on the port of a gateway; it keeps whatever it is told."""
+
+    told: ClassVar[list] = []
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.told.append((self.path, dict(self.headers), json.loads(body or b"{}")))
+        answer = json.dumps({"theirs": "1.x", "proof": "0" * 64}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def do_GET(self):
+        self.told.append((self.path, dict(self.headers), {}))
+        self.send_error(404)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_whoever_takes_the_port_meanwhile_learns_nothing_that_opens_the_next_gateway(browser, live):
+    with shown_by_a_gateway(browser, live) as shown:
+        shown.gateway.process.kill()
+        shown.gateway.stop()
+        with http.server.ThreadingHTTPServer(("127.0.0.1", shown.gateway.port), Impostor) as impostor:
+            threading.Thread(target=impostor.serve_forever, daemon=True).start()
+            shown.until_text("#gateway", "Something else than your gateway answers on this port")
+            impostor.shutdown()
+        again(live, shown)
+        shown.page.wait_for_selector("#gateway", state="hidden")
+
+        told = list(Impostor.told)
+        assert {path for path, _, _ in told} == {"/api/return"}
+        for _, headers, body in told:
+            assert "X-Rota-Key" not in headers
+            for value in (*body.values(), *headers.values()):
+                shown.gateway.key = value
+                assert shown.gateway.ask("GET", "/api/job/0")[0] == 401
+            assert shown.gateway.ask("POST", "/api/return", {**body, "theirs": "1.x", "proof": "0" * 64})[0] == 401
 
 
 # In a terminal

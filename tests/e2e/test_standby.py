@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import json
+import shutil
 import signal
 import sqlite3
 import time
@@ -23,8 +24,10 @@ from rota.deploy.security.tokens import TokenFile
 class Pair:
     """A site with a standby; agents and the client know both addresses."""
 
-    def __init__(self, site, standby_host="127.0.0.1", *, token=None, prefix=(), more=()):
+    def __init__(self, site, standby_host="127.0.0.1", *, token=None, prefix=(), more=(), certs=None):
         self.site = site
+        self.certs = certs
+        """The standby's own folder of certificates, if it is not the same."""
         self.first = site.address
         self.second = f"{standby_host}:{free_port()}"
         self.token = token
@@ -37,12 +40,15 @@ class Pair:
         arguments = list(self.site._serve)
         for option, value in (("--state", f"{self.site.folder}/{state}"), ("--listen", address)):
             arguments[arguments.index(option) + 1] = value
+        if self.certs is not None:
+            arguments[arguments.index("--certs") + 1] = str(self.certs)
         arguments += ["--standby-of", of, *self.more]
         arguments += [] if self.token is None else ["--standby-token-file", str(self.token)]
         self.site._start(name, arguments, list(self.prefix))
 
-    def client(self, address=None):
-        security = {"insecure": True} if self.token is None else {"certs": self.site.certs, "token_file": self.token}
+    def client(self, address=None, *, token=None):
+        token = token or self.token
+        security = {"insecure": True} if token is None else {"certs": self.site.certs, "token_file": token}
         return Client(address or self.site.address, **security)
 
     def in_step(self, client):
@@ -56,12 +62,12 @@ class Pair:
         return [json.loads(body) for (body,) in rows]
 
 
-def killed(pair, site):
+def killed(pair, site, *, token=None):
     """Seconds from the end of the scheduler to the first answer of the standby."""
     began = time.monotonic()
     site.kill("scheduler")
     site.client.close()
-    site.client = pair.client()
+    site.client = pair.client(token=token)
     status = site.client.status()
     assert (status.term, status.standby) == (1, "")
     return time.monotonic() - began
@@ -74,7 +80,7 @@ def test_a_standby_takes_over_within_ten_seconds_when_the_scheduler_is_killed(tm
         pair = Pair(site)
         for name in ("n0", "n1"):
             site.agent(name, "emulate:v100=2")
-        jobs = [site.submit(steps=250), site.submit(steps=250)]
+        jobs = [site.submit(steps=400), site.submit(steps=400)]
         until(lambda: all(site.job(job).saved_step > 0 for job in jobs), 30, "a save")
 
         until(lambda: pair.in_step(site.client), 20, "a standby in step")
@@ -91,7 +97,7 @@ def test_a_standby_takes_over_within_ten_seconds_when_the_scheduler_is_killed(tm
         assert over[0].epoch > 1000  # no number of the first scheduler is given again, and its variables are known
         assert new > 100_000
         for job in jobs:
-            assert {row[1]: row[4] for row in site.steps(job)} == dict(enumerate(results(250)))
+            assert {row[1]: row[4] for row in site.steps(job)} == dict(enumerate(results(400)))
 
 
 @pytest.mark.long
@@ -118,6 +124,62 @@ def test_the_first_scheduler_comes_back_as_the_standby_of_the_second(tmp_path):
         assert (tmp_path / "state.db.other-1").exists()
         assert (done.phase, done.epoch) == ("finished", 1)
         assert {row[1]: row[4] for row in site.steps(job)} == dict(enumerate(results(400)))
+
+
+COUNT = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo $i of {n}; sleep {pause}; done"
+
+
+def printed(client, job):
+    """Lines of output of a job, as `rota logs` has them."""
+    return b"".join(client.logs(job)).decode().splitlines()
+
+
+def whole(count):
+    return [f"{number} of {count}" for number in range(1, count + 1)]
+
+
+def test_output_and_tokens_are_there_after_a_takeover(tmp_path, keys):
+    folder, token = keys
+    with Site(tmp_path, certs=folder, dead_after=8, lease=20, log_segment="2KB", keep_job_logs="2MB") as site:
+        site.client = Client(site.address, certs=folder, token_file=token)
+        until(site._answers, 30, "the scheduler's answer")
+        second = tmp_path / "second"  # the folder of certificates as it was copied to the other machine
+        shutil.copytree(folder, second)
+        pair = Pair(site, token=token, certs=second)
+        for name in ("n0", "n1"):
+            site.agent(name, "emulate:v100=1", certs=tmp_path / f"for-{name}")
+        tokens = TokenFile(tokens_file(folder))
+        gone, shut = tokens.add("lab")
+        tokens.revoke(gone)
+        late = tmp_path / "late"
+        late.write_text(tokens.add("lab", admin=True)[1])
+        late.chmod(0o600)
+        (tmp_path / "shut").write_text(shut)
+        (tmp_path / "shut").chmod(0o600)
+        done = site.submit(argv=["sh", "-c", COUNT.format(n=300, pause=0)], env={})
+        runs = site.submit(argv=["sh", "-c", COUNT.format(n=900, pause=0.02)], env={})
+        site.done(done)
+        until(lambda: len(printed(site.client, runs)) > 100 and pair.in_step(site.client), 30, "output")
+        until(lambda: "tokens and revocations are here" in site.log("standby"), 20, "files on the standby")
+
+        before = printed(site.client, runs)
+        killed(pair, site, token=late)
+        after = printed(site.client, runs)  # what was shipped, in the background
+        finished = printed(site.client, done)
+        again = until(lambda: (read := printed(site.client, runs))[: len(before)] == before and read, 20, "the rest")
+        with (
+            pair.client(pair.second, token=tmp_path / "shut") as other,
+            pytest.raises(RotaError, match="unknown, revoked or has ended"),
+        ):
+            other.status()
+        (job,) = site.done(runs, seconds=60)
+
+        assert finished == whole(300)
+        assert len(after) > 50
+        assert again[: len(after)] == after
+        assert printed(site.client, runs) == whole(900)
+        assert (job.phase, job.epoch) == ("finished", 1)
+        assert oct(tokens_file(second).stat().st_mode)[-3:] == "600"
 
 
 def test_a_commit_waits_for_a_standby_that_hangs_but_not_for_ever(tmp_path):
@@ -164,9 +226,19 @@ def refusal(client):
 @pytest.fixture
 def secured(tmp_path):
     """Certificates for schedulers on both sides of a cut, agents, and an administrator's token."""
+    return made_keys(tmp_path, [f"{NET}.1", f"{NET}.2"])
+
+
+@pytest.fixture
+def keys(tmp_path):
+    """The same for two schedulers on this machine."""
+    return made_keys(tmp_path, ["127.0.0.1"])
+
+
+def made_keys(tmp_path, hosts):
     folder, now = tmp_path / "certs", dt.datetime.now(dt.timezone.utc)
     certs.create_authority(folder, now)
-    certs.issue(folder, Subject(Role.SCHEDULER, "scheduler"), now, hosts=[f"{NET}.1", f"{NET}.2"], out=folder)
+    certs.issue(folder, Subject(Role.SCHEDULER, "scheduler"), now, hosts=hosts, out=folder)
     certs.issue(folder, Subject(Role.CLIENT, "admin"), now, out=folder)
     for name in ("n0", "n1"):
         certs.issue(folder, Subject(Role.AGENT, name), now, out=tmp_path / f"for-{name}")

@@ -385,7 +385,7 @@ async def _stand_by(made: Any, other: Any, port: Any, *, as_json: bool, stop: An
             sys.stdout.flush()
         click.echo(f"rota: standby of {other.settings.address} listens on {address}; state in {made.state}", err=True)
 
-    return await stand_by(Path(made.state), other, port, RULES, ready, stop)
+    return await stand_by(made, other, port, RULES, ready, stop)
 
 
 def _pilots(options: dict[str, Any], port: Any) -> Any:

@@ -93,6 +93,8 @@ class Gateway:
             Route("/assets/dashboard.css", self._style),
             Route("/favicon.ico", self._no_icon),
             Route("/api/enter", self._enter, methods=["POST"]),
+            Route("/api/ticket", self._ticket, methods=["POST"]),
+            Route("/api/return", self._return, methods=["POST"]),
             Route("/api/stream", self._stream),
             Route("/api/job/{job:int}", self._job),
             Route("/api/job/{job:int}/why", self._why),
@@ -125,6 +127,22 @@ class Gateway:
         if key is None:
             return PlainTextResponse("this link was used already, or is of an earlier start of `rota dashboard`\n", 401)
         return JSONResponse({"key": key})
+
+    async def _ticket(self, _: Request) -> Response:
+        ticket = self._access.ticket()
+        return JSONResponse({} if ticket is None else {"name": ticket.name, "secret": ticket.secret})
+
+    async def _return(self, request: Request) -> Response:
+        """Two steps: without a proof the gateway proves who it is, with one the page does."""
+        body = await _body(request)
+        name, number, theirs, proof = (_text(body, field) for field in ("name", "number", "theirs", "proof"))
+        if proof:
+            known = self._access.come_back(name, number, theirs, proof)
+            return JSONResponse({}) if known else PlainTextResponse("this is not the proof of that ticket\n", 401)
+        answer = self._access.answer(name, number)
+        if answer is None:
+            return PlainTextResponse("this gateway knows no such ticket\n", 401)
+        return JSONResponse({"theirs": answer[0], "proof": answer[1]})
 
     # What is told again and again
 
@@ -235,6 +253,13 @@ async def _body(request: Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise _BadRequest("the body of a request is a JSON object")
     return body
+
+
+def _text(body: Mapping[str, Any], field: str) -> str:
+    value = body.get(field, "")
+    if not isinstance(value, str) or not value.isascii():
+        raise _BadRequest(f"{field} is no plain text")
+    return value
 
 
 def _job_number(request: Request) -> int:

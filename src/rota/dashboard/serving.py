@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import uvicorn
 from rota.core.errors import ConfigError
 from rota.dashboard.access import Access
 from rota.dashboard.gateway import Gateway
+from rota.dashboard.tickets import KeyFile, Tickets, rights_of
 from rota.dashboard.watching import Pace, Watcher
 
 if TYPE_CHECKING:
@@ -26,7 +28,10 @@ def serve(client: Client, port: int, told: Callable[[str], None], pace: Pace | N
     """Serve until Ctrl-C or TERM; `told` hears of every link. Raises ConfigError if the port is taken."""
     listening = _listen(port)
     watcher = Watcher(client, pace)
-    access = Access(listening.getsockname()[1], told)
+    key_file = KeyFile(port) if port else None  # on any free port, the next gateway has another one
+    key = secrets.token_bytes(32) if key_file is None else key_file.read_or_make()
+    number = listening.getsockname()[1]
+    access = Access(number, told, Tickets(number, key, rights_of(client.settings)))
     gateway = Gateway(client, watcher, access, lambda: type(client)(settings=client.settings))
     config = uvicorn.Config(
         gateway.app(),
@@ -44,6 +49,8 @@ def serve(client: Client, port: int, told: Callable[[str], None], pace: Pace | N
         with contextlib.suppress(KeyboardInterrupt):  # it is how a gateway ends
             uvicorn.Server(config).run(sockets=[listening])
     finally:
+        if key_file is not None:
+            key_file.remove()  # one that is killed leaves it, for pages that stay open
         watcher.stop()
         client.close()
         listening.close()

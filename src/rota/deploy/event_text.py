@@ -85,6 +85,10 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "JobHeld": lambda f: f"job {f['job']} held, by {f['by']}",
     "JobReleased": lambda f: f"job {f['job']} released, by {f['by']}",
     "TimeLimitNear": lambda f: f"job {f['job']}: {f['left_s']:,.0f} s are left of its time limit",
+    "ProfileWrong": lambda f: (
+        f"job {f['job']} does {f['measured']:,.3g} steps/s on {f['type']}, and profile {f['profile']!r} says "
+        f"{f['expected']:,.3g}: what was measured is used"
+    ),
     "JobsForgotten": lambda f: f"{f['count']} jobs that were over for long were deleted",
     "CheckpointsClaimed": lambda f: f"checkpoints are in {f['folder']}; job numbers go on from {f['next_job']}",
     "NodeJoined": lambda f: f"node {f['node']} joined: {len(f['devices'])} x {f['type']}",
@@ -113,7 +117,9 @@ _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
         f"settings changed, by {f['by']}: policy {f['config']['policy']}, mechanism {f['config']['mechanism']}"
     ),
     "SuccessionChanged": lambda f: (
-        f"term {f['term']}" + (f", {f['standby']} stands by" if f["standby"] else ", nobody stands by")
+        f"{f['standby']} stands by, in term {f['term']}"
+        if f["standby"]
+        else f"this scheduler is in charge from term {f['term']} on, and nobody stands by"
     ),
     "EventsLost": lambda f: (
         f"the newest events may be missing ({f['why']}): jobs are numbered from {f['next_job']:,} on, attempts from "

@@ -638,6 +638,64 @@ class ReplicaBatch(_message.Message):
     lease_s: float
     def __init__(self, number: _Optional[int] = ..., base_needed: bool = ..., events: _Optional[_Iterable[_Union[JournalRow, _Mapping]]] = ..., archived: _Optional[_Iterable[_Union[ArchivedRow, _Mapping]]] = ..., snapshot: _Optional[_Union[SnapshotRow, _Mapping]] = ..., removed: _Optional[int] = ..., rounds_removed: _Optional[int] = ..., oldest_end: _Optional[float] = ..., secrets: _Optional[_Iterable[_Union[SealedSecret, _Mapping]]] = ..., nodes: _Optional[_Iterable[str]] = ..., last: _Optional[int] = ..., term: _Optional[int] = ..., lease_s: _Optional[float] = ...) -> None: ...
 
+class ReplicaFilesRequest(_message.Message):
+    __slots__ = ("list", "after", "wanted", "files")
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    WANTED_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    list: str
+    after: int
+    wanted: _containers.RepeatedCompositeFieldContainer[ReplicaLogPlace]
+    files: _containers.RepeatedCompositeFieldContainer[SideFile]
+    def __init__(self, list: _Optional[str] = ..., after: _Optional[int] = ..., wanted: _Optional[_Iterable[_Union[ReplicaLogPlace, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[SideFile, _Mapping]]] = ...) -> None: ...
+
+class ReplicaLogPlace(_message.Message):
+    __slots__ = ("job", "epoch", "rank", "segment", "offset", "end", "tenant")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    job: int
+    epoch: int
+    rank: int
+    segment: int
+    offset: int
+    end: bool
+    tenant: str
+    def __init__(self, job: _Optional[int] = ..., epoch: _Optional[int] = ..., rank: _Optional[int] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ..., end: bool = ..., tenant: _Optional[str] = ...) -> None: ...
+
+class SideFile(_message.Message):
+    __slots__ = ("name", "sha256", "data")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sha256: bytes
+    data: bytes
+    def __init__(self, name: _Optional[str] = ..., sha256: _Optional[bytes] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ReplicaFilesReply(_message.Message):
+    __slots__ = ("list", "after", "more", "places", "pieces", "files", "pause_s")
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_S_FIELD_NUMBER: _ClassVar[int]
+    list: str
+    after: int
+    more: bool
+    places: _containers.RepeatedCompositeFieldContainer[ReplicaLogPlace]
+    pieces: _containers.RepeatedCompositeFieldContainer[LogPiece]
+    files: _containers.RepeatedCompositeFieldContainer[SideFile]
+    pause_s: float
+    def __init__(self, list: _Optional[str] = ..., after: _Optional[int] = ..., more: bool = ..., places: _Optional[_Iterable[_Union[ReplicaLogPlace, _Mapping]]] = ..., pieces: _Optional[_Iterable[_Union[LogPiece, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[SideFile, _Mapping]]] = ..., pause_s: _Optional[float] = ...) -> None: ...
+
 class JournalRow(_message.Message):
     __slots__ = ("seq", "at", "kind", "body", "crc")
     SEQ_FIELD_NUMBER: _ClassVar[int]

@@ -478,6 +478,11 @@ class ControlStub(object):
                 request_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaRequest.SerializeToString,
                 response_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaBatch.FromString,
                 _registered_method=True)
+        self.ReplicateFiles = channel.unary_unary(
+                '/rota.v1.Control/ReplicateFiles',
+                request_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaFilesRequest.SerializeToString,
+                response_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaFilesReply.FromString,
+                _registered_method=True)
         self.GetSettings = channel.unary_unary(
                 '/rota.v1.Control/GetSettings',
                 request_serializer=rota_dot_rpc_dot_rota__pb2.Empty.SerializeToString,
@@ -625,6 +630,13 @@ class ControlServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReplicateFiles(self, request, context):
+        """For a standby: output of jobs, and what else is kept beside the journal. In the background: no commit waits for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSettings(self, request, context):
         """What decides, and what was set on the live cluster.
         """
@@ -747,6 +759,11 @@ def add_ControlServicer_to_server(servicer, server):
                     servicer.Replicate,
                     request_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaRequest.FromString,
                     response_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaBatch.SerializeToString,
+            ),
+            'ReplicateFiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplicateFiles,
+                    request_deserializer=rota_dot_rpc_dot_rota__pb2.ReplicaFilesRequest.FromString,
+                    response_serializer=rota_dot_rpc_dot_rota__pb2.ReplicaFilesReply.SerializeToString,
             ),
             'GetSettings': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSettings,
@@ -1306,6 +1323,33 @@ class Control(object):
             '/rota.v1.Control/Replicate',
             rota_dot_rpc_dot_rota__pb2.ReplicaRequest.SerializeToString,
             rota_dot_rpc_dot_rota__pb2.ReplicaBatch.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplicateFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rota.v1.Control/ReplicateFiles',
+            rota_dot_rpc_dot_rota__pb2.ReplicaFilesRequest.SerializeToString,
+            rota_dot_rpc_dot_rota__pb2.ReplicaFilesReply.FromString,
             options,
             channel_credentials,
             insecure,

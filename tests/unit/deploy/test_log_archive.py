@@ -182,7 +182,36 @@ def test_everything_that_a_supervisor_wrote_arrives_and_the_spool_is_empty(tmp_p
     read = b"".join(f.data for s in archive.segments(RANK) for f in FrameReader().feed(archive.read(RANK, s, 0, 10**6)))
     assert read == said
     assert archive.complete(RANK)
+    spool.drop_sent(3600.0)
+    assert folder.exists()
+    spool.drop_sent(0.0)
     assert not folder.exists()
+
+
+def test_another_scheduler_gets_what_the_one_before_had_stored_in_the_last_moments(tmp_path):
+    folder = tmp_path / "spool" / "17.1.0"
+    folder.mkdir(parents=True)
+    for number, text in enumerate((b"one", b"two", b"three")):
+        (folder / f"{number:06d}-{3 * number}").write_bytes(frame(text))
+    spool = LogSpool(tmp_path / "spool", lambda _: True)
+    first, second = an_archive(tmp_path / "first"), an_archive(tmp_path / "second")
+
+    def send(archive):
+        while pieces := spool.load() or spool.load():
+            for piece in pieces:
+                at = piece.segment
+                stored = put(archive, piece.data, at.number, at.before, piece.offset, end=piece.end)
+                spool.stored(piece, stored.segment, stored.size, end=stored.end)
+
+    put(second, frame(b"one")[:5])  # as far as it was shipped
+    send(first)
+    assert first.complete(RANK)
+    spool.drop_sent(20.0)
+    spool.rewind()
+    send(second)
+
+    assert kept(second) == kept(first) == frame(b"one") + frame(b"two") + frame(b"three")
+    assert second.complete(RANK)
 
 
 def test_output_that_nobody_takes_is_offered_again_and_others_are_not_kept(tmp_path, monkeypatch):

@@ -27,6 +27,8 @@ from rota.deploy.notifications.notifier import JournalSource, Notifier
 from rota.deploy.notifications.positions import Positions, positions_file
 from rota.deploy.notifications.sending import Message, sender_of
 from rota.deploy.notifications.settings import read_targets
+from rota.deploy.scheduler import lost_events
+from rota.deploy.scheduler.live_settings import make_deciders
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are watched as on Linux")
 
@@ -216,6 +218,41 @@ def test_a_job_that_is_cancelled_or_given_up_is_told_once_although_the_engine_dr
     assert sorted((body["job"], body["kind"]) for body in endpoint.bodies()) == [
         (0, "job-cancelled"), (1, "job-cancelled"), (2, "job-finished"),
     ]  # fmt: skip
+
+
+def test_time_limits_settings_and_takeovers_are_told(tmp_path, endpoint):
+    state = tmp_path / "state.db"
+    told = webhook(tmp_path, endpoint.url)
+    scheduler = a_scheduler(state)
+    notifier = Notifier(scheduler, told)
+    scheduler.start()
+    notifier.start()
+    agents = [PlayedAgent(scheduler, "a", gpus=2)]
+    submit(scheduler, {"steps": 10_000_000, "time_limit_s": 300.0})
+    until(lambda: len(look(scheduler, lambda r: r.ended)) == 1, scheduler, agents)
+    live = {"policy": "srtf"}
+    deciders = make_deciders(replace(scheduler.options, policy="srtf"))
+    scheduler.post("test", lambda now: scheduler.change_settings(deciders, live, 0, "an admin", now)).result(10)
+    comes(lambda: any(body["kind"] == "settings-changed" for body in endpoint.bodies()))
+    notifier.stop()
+    scheduler.stop()
+    lost_events.mark(state, "taken over from head1:7070 in term 1")
+    second = a_scheduler(state, term=1)
+    notifier = Notifier(second, told)
+    second.start()
+    notifier.start()
+    comes(lambda: any(body["kind"] == "scheduler-took-over" for body in endpoint.bodies()))
+    notifier.stop()
+    second.stop()
+
+    found = {body["kind"]: body for body in endpoint.bodies()}
+    kinds = [body["kind"] for body in endpoint.bodies() if body.get("job") == 0]
+    assert kinds.index("time-limit-near") < kinds.index("time-limit-over")
+    assert found["time-limit-near"]["detail"]["left_s"] < 300.0
+    assert found["settings-changed"]["detail"]["by"] == "an admin"
+    assert "policy srtf" in found["settings-changed"]["message"]
+    assert found["scheduler-took-over"]["detail"]["term"] == 1
+    assert "taken over from head1" in found["events-lost"]["detail"]["why"]
 
 
 def test_a_dead_endpoint_does_not_hold_up_the_scheduler_or_other_targets(tmp_path, endpoint):
@@ -592,8 +629,10 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path):
 def test_every_kind_comes_from_an_event_of_the_journal():
     made = set()
     base = {"at": 1.0, "job": 1, "jobs": [1], "node": "a", "reason": "preempted", "outcome": "failed", "epoch": 1}
+    one = {"drained": True, "trouble": "x", "standby": "head2:7070"}
+    another = {"drained": False, "trouble": "", "reason": "time-limit"}
     for name in delivery.TOLD:
-        for more in ({"drained": True, "trouble": "x"}, {"drained": False, "trouble": ""}):
+        for more in (one, another):
             fields = {"event": name, **base, **more}
             made |= {one.kind for one in notifications_of(1, fields, {1: JobFacts(tenant="x")})}
     assert made == set(KINDS)

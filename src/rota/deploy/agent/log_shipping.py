@@ -19,6 +19,8 @@ _LOOK_S = 0.2
 _AGAIN_S = 1.0
 _LONGEST_AGAIN_S = 10.0
 _CALL_S = 30.0
+_KEEP_SENT_S = 20.0
+"""Seconds that output which was stored stays here if there is a standby, to be sent to that one if it takes over."""
 _FINISH_S = 2.0
 """Seconds that an agent which stops may take to send what is left."""
 
@@ -31,6 +33,7 @@ class LogShipper:
         self._node = node
         self._spool = spool
         self._thread = ThreadPoolExecutor(1, "log-shipper")
+        self._current = schedulers.current
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -66,7 +69,7 @@ class LogShipper:
     async def _send(self) -> float | None:
         """Send what is there; seconds to wait before the next load, None if there was nothing."""
         loop = asyncio.get_running_loop()
-        pieces = await loop.run_in_executor(self._thread, self._spool.load)
+        pieces = await loop.run_in_executor(self._thread, self._load)
         if not pieces:
             return None
         upload = pb.LogUpload(node=self._node, pieces=[_message(piece) for piece in pieces])
@@ -74,6 +77,18 @@ class LogShipper:
         await loop.run_in_executor(self._thread, self._take, pieces, reply)
         least = 0.0 if any(piece.more for piece in pieces) else _LOOK_S
         return min(max(reply.pause_s, least), _LONGEST_AGAIN_S)
+
+    def _load(self) -> list[SpooledPiece]:
+        """What comes next. A standby that took over may lack what the one before had stored in the last moments."""
+        schedulers = self._schedulers
+        if schedulers.current != self._current:
+            self._current = schedulers.current
+            self._spool.rewind()
+        if not schedulers.several:
+            self._spool.drop_sent(0.0)
+        elif schedulers.well:
+            self._spool.drop_sent(_KEEP_SENT_S)
+        return self._spool.load()
 
     def _take(self, pieces: list[SpooledPiece], reply: pb.LogUploadReply) -> None:
         for piece, stored in zip(pieces, reply.stored, strict=True):

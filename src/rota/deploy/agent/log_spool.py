@@ -2,8 +2,9 @@
 
     FOLDER/JOB.EPOCH.RANK/   segments of one rank, which its supervisor writes (`worker/frames.py`)
 
-A segment goes when it was stored and the next one is there, the folder when all of it was stored. What nobody takes
-goes after a day, and when there is too much of it the oldest. All of this reads files, so it is called in a thread.
+A segment goes when it was stored and the next one is there, the folder when all of it was stored; `drop_sent` says how
+long after that. What nobody takes goes after a day, and when there is too much of it the oldest. All of this reads
+files, so it is called in a thread.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class _Rank:
     refused_at: float = 0.0
     """Monotonic seconds; 0: it was not."""
     refused_since: float = 0.0
+    sent_at: float = 0.0
+    """When the end of it was stored, monotonic seconds; 0: it was not."""
+    left_at: dict[str, float] = field(default_factory=dict)
+    """When segments were stored, by name of the file."""
 
     def next(self, most: int, ended: Callable[[TaskId], bool]) -> SpooledPiece | None:
         over = self.idle and ended(self.task)  # asked before reading: nothing comes after that
@@ -79,14 +84,28 @@ class _Rank:
         return self._piece(Segment(self.number, 0), b"", end=over, more=False)
 
     def _reach(self, segment: Segment, offset: int) -> None:
-        """What is before this segment was stored, or is gone: take it away."""
+        """What is before this segment was stored, or is gone."""
         if segment.number > self.number:
             for old in segments_in(self.folder):
                 if old.number < segment.number:
-                    with contextlib.suppress(OSError):  # a job may make a folder of that name
-                        (self.folder / old.name).unlink()
+                    self.left_at.setdefault(old.name, time.monotonic())
         self.number = segment.number
         self.offset = offset
+
+    def drop_sent(self, before: float) -> None:
+        """Take away segments that were stored before a moment."""
+        for name in [name for name, at in self.left_at.items() if at <= before]:
+            del self.left_at[name]
+            with contextlib.suppress(OSError):  # a job may make a folder of that name
+                (self.folder / name).unlink()
+
+    def rewind(self) -> None:
+        """Begin again with the oldest that is here."""
+        self.number = 0
+        self.offset = 0
+        self.idle = False
+        self.sent_at = 0.0
+        self.left_at.clear()
 
     def _piece(self, segment: Segment, data: bytes, *, end: bool, more: bool) -> SpooledPiece | None:
         if not data and not end:
@@ -108,7 +127,8 @@ class LogSpool:
         """What to send next: a little of every rank in turn, so that one that floods does not keep the others."""
         self._look()
         now = time.monotonic()
-        ranks = [rank for rank in self._ranks.values() if not rank.refused_at or now - rank.refused_at > _REFUSED_S]
+        left = [rank for rank in self._ranks.values() if not rank.sent_at]
+        ranks = [rank for rank in left if not rank.refused_at or now - rank.refused_at > _REFUSED_S]
         pieces: list[SpooledPiece] = []
         room = _LOAD
         share = max(_LOAD // max(len(ranks), 1), _LEAST_PIECE)
@@ -134,7 +154,20 @@ class LogSpool:
         rank.number = segment
         rank.offset = size
         if end and sent.end:
-            self._remove(rank)
+            rank.sent_at = time.monotonic()
+
+    def drop_sent(self, keep_s: float) -> None:
+        """Take away what was stored for so many seconds."""
+        before = time.monotonic() - keep_s
+        for rank in list(self._ranks.values()):
+            rank.drop_sent(before)
+            if 0 < rank.sent_at <= before:
+                self._remove(rank)
+
+    def rewind(self) -> None:
+        """Begin again with the oldest that is here: whoever takes it says where to go on."""
+        for rank in self._ranks.values():
+            rank.rewind()
 
     def refused(self, task: TaskId, reason: str) -> None:
         """The scheduler does not take the output of a rank."""

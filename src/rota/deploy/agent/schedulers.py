@@ -77,6 +77,21 @@ class Schedulers:
         """Of the scheduler to work with now."""
         return self._stubs[self._current]
 
+    @property
+    def current(self) -> int:
+        """Which of them it is."""
+        return self._current
+
+    @property
+    def several(self) -> bool:
+        """Whether another one may take over."""
+        return len(self._stubs) > 1
+
+    @property
+    def well(self) -> bool:
+        """Whether the scheduler was heard as lately as it usually is."""
+        return self._there.is_set() and time.monotonic() - self._heard < _SILENT_S + 1.5 * self.usual_s
+
     def obeys(self, term: int) -> bool:
         """Whether a scheduler of a term may be obeyed; the scheduler was heard then."""
         if term < self.term:

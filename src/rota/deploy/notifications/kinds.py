@@ -25,6 +25,9 @@ KINDS: Mapping[str, str] = {
     "job-cancelled": "somebody cancelled a job",
     "job-held": "somebody holds a job back",
     "job-released": "... and lets it go on",
+    "time-limit-near": "a job that runs will soon have run for as long as it may (--time-limit)",
+    "time-limit-over": "... and is asked to save and stop for good",
+    "profile-wrong": "a job is faster or slower than its profile says; what was measured is used from then on",
     "node-joined": "a server registered",
     "node-lost": "a server was not heard of for too long",
     "node-drained": "an operator keeps jobs away from a server",
@@ -33,13 +36,22 @@ KINDS: Mapping[str, str] = {
     "node-troubled": "a server says that nothing new can start there, e.g. because its disk is full",
     "node-recovered": "... and that it can again",
     "decision-failed": "the policy or the mechanism failed, or was late; the last decision stays",
+    "settings-changed": "an administrator set policy, mechanism, rules or tenants while it runs, or took that back",
     "scheduler-started": "the scheduler came up",
+    "scheduler-took-over": "this scheduler is in charge in the place of another one",
+    "standby-came": "another scheduler stands by for this one",
+    "events-lost": "the newest events may be missing, after a restore or a takeover",
     "clock-set": "somebody set the wall clock of the scheduler's machine",
     "call-refused": "a connection or call was refused (bounded: see the audit trail)",
 }
 """Kinds of notifications, with what they mean."""
 
-_PREEMPTIONS = frozenset({StopReason.PREEMPTED.value, StopReason.MOVED.value})
+_STOPS: Mapping[str, str] = {
+    StopReason.PREEMPTED.value: "job-preempted",
+    StopReason.MOVED.value: "job-preempted",
+    StopReason.TIME_LIMIT.value: "time-limit-over",
+}
+"""Reasons for which an attempt is asked to stop; others are told by another event, or were just asked for."""
 _WELL = frozenset(outcome.value for outcome in AttemptOutcome if outcome.well) | {AttemptOutcome.CUT_OFF.value}
 _EVENT_NAME = re.compile(r'^\{"event":\s?"(\w+)"')
 _LONGEST_TEXT = 2_000
@@ -165,7 +177,8 @@ def _short(value: Any) -> Any:
 
 _DETAILS = (
     "by", "reason", "detail", "epoch", "outcome", "exit_code", "lost_steps", "lost_s", "resume_step", "trouble", "type",
-    "by_s", "who", "what", "times", "generation",
+    "by_s", "who", "what", "times", "generation", "left_s", "profile", "expected", "measured", "error", "term",
+    "standby", "why", "next_job", "first_epoch",
 )  # fmt: skip
 _OF_SEVERAL = frozenset({"JobsFinished", "JobsDropped", "JobsRejected"})
 
@@ -179,10 +192,15 @@ _KIND_OF: Mapping[str, Callable[[Fields], str]] = {
     "JobsDropped": lambda _: "job-failed",
     "JobsFinished": lambda _: "job-finished",
     "AttemptStarted": lambda _: "job-started",
-    "AttemptStopping": lambda f: "job-preempted" if f.get("reason") in _PREEMPTIONS else "",
+    "AttemptStopping": lambda f: _STOPS.get(str(f.get("reason")), ""),
     "AttemptEnded": lambda f: "" if f.get("outcome") in _WELL else "attempt-failed",
     "JobHeld": lambda _: "job-held",
     "JobReleased": lambda _: "job-released",
+    "TimeLimitNear": lambda _: "time-limit-near",
+    "ProfileWrong": lambda _: "profile-wrong",
+    "SettingsChanged": lambda _: "settings-changed",
+    "SuccessionChanged": lambda f: "standby-came" if f.get("standby") else "scheduler-took-over",
+    "EventsLost": lambda _: "events-lost",
     "NodeJoined": lambda _: "node-joined",
     "NodeLost": lambda _: "node-lost",
     "NodeDrained": lambda f: "node-drained" if f.get("drained") else "node-undrained",

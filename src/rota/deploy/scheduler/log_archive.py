@@ -23,6 +23,7 @@ from pathlib import Path
 
 from rota.core.errors import OutputError
 from rota.deploy.clocks import wall_s
+from rota.deploy.scheduler.log_changes import LogChanges, Rank
 from rota.deploy.scheduler.options import LogLimits
 from rota.deploy.structured_logs import about
 from rota.deploy.worker.frames import Segment, output_bytes, read_piece, segments_in, size_of
@@ -38,9 +39,6 @@ _ACTIVE_S = 60.0
 """A job whose output came within so many seconds is not removed as a whole."""
 _ROOM = 0.9
 """What is too much is brought down to this part of its bound, so that it is not done for each piece."""
-
-Rank = tuple[int, int, int]
-"""(job, epoch, rank)"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +92,33 @@ class StoredLogs:
         """The oldest first."""
         return segments_in(self.place(rank))
 
+    def end_of(self, rank: Rank) -> Stored | None:
+        """How far the output of a rank is here; None if there is nothing of it."""
+        end = self.complete(rank)  # asked first: what comes meanwhile belongs to the next look
+        segments = self.segments(rank)
+        if not segments:
+            return None
+        newest = segments[-1]
+        return Stored(newest.number, size_of(self.place(rank) / newest.name), end)
+
+    def ranks(self) -> Iterator[Rank]:
+        """All of which there is output, those of the oldest jobs first."""
+        try:
+            jobs = sorted(int(place.name) for place in self.folder.iterdir() if place.name.isdigit())
+        except OSError:
+            return
+        for job in jobs:
+            for place in _rank_folders(self.folder / str(job)):
+                epoch, _, rank = place.name.partition(".")
+                if epoch.isdigit() and rank.isdigit():
+                    yield job, int(epoch), int(rank)
+
+    def tenant(self, job: int) -> str:
+        """Whose job it is, of which there is output."""
+        with contextlib.suppress(OSError):
+            return (self.folder / str(job) / _TENANT).read_text(encoding="utf-8")
+        return "default"
+
     def read(self, rank: Rank, segment: Segment, offset: int, most: int) -> bytes:
         """Bytes of a segment; none at its end, or if it is gone."""
         return read_piece(self.place(rank) / segment.name, offset, most) or b""
@@ -121,6 +146,7 @@ class LogArchive(StoredLogs):
         """Newest segment and its size, of ranks that send."""
         self.size = 0
         """Bytes of all jobs."""
+        self.changes = LogChanges()
 
     def open(self) -> None:
         """Look at what is there."""
@@ -140,6 +166,7 @@ class LogArchive(StoredLogs):
         if newest is not None and (number < newest.number or (number == newest.number and piece.segment != newest)):
             if piece.end and not piece.data:  # sent again, after what was stored was dropped
                 (self.place(piece.rank) / _DONE).touch()
+                self.changes.note(piece.rank)
             return Stored(newest.number, size, self.complete(piece.rank))
         size = size if piece.segment == newest else 0
         if piece.offset != size or not _possible(piece):
@@ -150,6 +177,7 @@ class LogArchive(StoredLogs):
             self._newest.pop(piece.rank, None)
             message = f"cannot keep the output of job {piece.rank[0]} in {self.folder}: {error.strerror or error}"
             raise OutputError(message) from error
+        self.changes.note(piece.rank)
         self._keep_bounds(piece.rank[0])
         return Stored(number, size + len(piece.data), piece.end)
 
@@ -251,6 +279,7 @@ class LogArchive(StoredLogs):
         self._count(logs, -logs.size)
         for rank in [rank for rank in self._newest if rank[0] == job]:
             del self._newest[rank]
+        self.changes.forget(job)
         shutil.rmtree(self.folder / str(job), ignore_errors=True)
 
 
@@ -290,9 +319,7 @@ def _leave_count(place: Path, last: Segment) -> None:
 
 def _found(place: Path) -> _JobLogs:
     """What is there of a job."""
-    logs = _JobLogs("default")
-    with contextlib.suppress(OSError):
-        logs.tenant = (place / _TENANT).read_text(encoding="utf-8")
+    logs = _JobLogs(StoredLogs(place.parent).tenant(int(place.name)))
     for folder in _rank_folders(place):
         for segment in segments_in(folder):
             with contextlib.suppress(OSError):

@@ -74,7 +74,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
     ) -> None:
         """`check` looks at every decoded request and raises ConfigError if it is out of bounds.
 
-        Calls to `uncounted` methods do not count as requests of a tenant.
+        Calls to `uncounted` methods and their answers do not count as requests of a tenant.
         """
         unknown = sorted(
             {who for allowed in rules.values() for who in allowed}
@@ -184,7 +184,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
                 identity = self._enter(request, context, method)
                 answer = inner(self._strict(decode)(request), context)
                 return self._counted(
-                    identity, await answer if inspect.isawaitable(answer) else answer
+                    identity, method, await answer if inspect.isawaitable(answer) else answer
                 )
             except Denied as denied:
                 await self._refuse(context, method, denied)
@@ -194,8 +194,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
         return call
 
-    def _counted(self, identity: Identity, answer: Any) -> Any:
-        if isinstance(answer, Message):
+    def _counted(self, identity: Identity, method: str, answer: Any) -> Any:
+        if isinstance(answer, Message) and method not in self._uncounted:
             self._admission.charge(identity, answer.ByteSize())
         return answer
 

@@ -90,17 +90,34 @@ class UsedTickets:
             text = json.dumps({"version": _VERSION, "used": kept}, indent=1) + "\n"
             secret_files.write_whole(self._path, text.encode(), secret_files.PRIVATE)
 
+    def follow(self, content: bytes, now: float) -> None:
+        """Add tickets that were used or withdrawn at another scheduler. Raises ConfigError."""
+        theirs = self._parsed(content)
+        with self.changing(now) as used:
+            for serial, ticket in theirs.items():
+                used.setdefault(serial, ticket)
+
     def _read(self) -> dict[str, UsedTicket]:
-        if not self._path.exists():
-            return {}
         try:
-            document = json.loads(self._path.read_bytes())
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise self._unusable(error) from error
+        return self._parsed(content)
+
+    def _parsed(self, content: bytes) -> dict[str, UsedTicket]:
+        try:
+            document = json.loads(content)
             return {serial: UsedTicket(**one) for serial, one in document["used"].items()}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{self._path} is not a list of used tickets ({error}), so no ticket is accepted; "
-                "restore it, or remove it when no ticket is under way"
-            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> ConfigError:
+        return ConfigError(
+            f"{self._path} is not a list of used tickets ({error}), so no ticket is accepted; "
+            "restore it, or remove it when no ticket is under way"
+        )
 
 
 class JoinAuthority:

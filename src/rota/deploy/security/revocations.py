@@ -42,8 +42,18 @@ class Revocations:
     def revoke(self, role: Role, name: str, now: datetime) -> None:
         """Refuse every certificate of a holder that exists now."""
         check_name(f"a certificate of role {role.value}", name)
+        self._refuse({f"{role.value}/{name}": now})
+
+    def follow(self, content: bytes) -> None:
+        """Refuse what another scheduler's list refuses, beside what is refused here.
+
+        Raises ConfigError if it is no such list.
+        """
+        self._refuse(_parsed(content, "what the other scheduler sent"))
+
+    def _refuse(self, more: Mapping[str, datetime]) -> None:
         with secret_files.changing(self._paths[0]):
-            until = _latest([self.read(), {f"{role.value}/{name}": now}])
+            until = _latest([self.read(), more])
             document = {
                 "version": _VERSION,
                 "revoked": {k: v.isoformat() for k, v in sorted(until.items())},
@@ -84,10 +94,12 @@ def _latest(lists: Iterable[Mapping[str, datetime]]) -> dict[str, datetime]:
 
 
 def _read(path: Path) -> dict[str, datetime]:
-    if not path.exists():
-        return {}
+    return _parsed(secret_files.read(path, ""), str(path)) if path.exists() else {}
+
+
+def _parsed(content: bytes, path: str) -> dict[str, datetime]:
     try:
-        document = parse_json(secret_files.read(path, ""))
+        document = parse_json(content)
         if document["version"] != _VERSION:
             raise ConfigError(
                 f"{path} has version {document['version']!r}, this Rota reads {_VERSION}"

@@ -45,8 +45,8 @@ class Seal:
             return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _USE)
         except (InvalidTag, ValueError) as error:
             raise ConfigError(
-                "secrets of jobs cannot be read: the standby needs the scheduler's own key; make "
-                "one certificate for both machines (rota certs init --host A --host B)"
+                "secrets cannot be read: the standby needs the scheduler's own key; "
+                "make one certificate for both machines (rota certs init --host A --host B)"
             ) from error
 
 

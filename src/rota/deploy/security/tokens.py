@@ -123,10 +123,27 @@ class TokenFile:
         equal = hmac.compare_digest(_digest(salt, secret), expected)
         return record if record is not None and equal and record.good_at(self._clock()) else None
 
+    def follow(self, content: bytes) -> None:
+        """Keep what another scheduler's file says from now on; what was revoked here stays revoked.
+
+        Raises ConfigError if it is no file of tokens.
+        """
+        theirs = self._parsed(content)
+        with self._changing() as records:
+            for token_id, ours in list(records.items()):
+                their = theirs.get(token_id)
+                if their is not None and their.revoked is None and ours.revoked is not None:
+                    theirs[token_id] = dataclasses.replace(their, revoked=ours.revoked)
+            records.clear()
+            records.update(theirs)
+
     def _read(self) -> dict[str, TokenRecord]:
         if not self._path.exists():
             return {}
         content = secret_files.read_secret(self._path, "make it with `rota tokens create`")
+        return self._parsed(content)
+
+    def _parsed(self, content: bytes) -> dict[str, TokenRecord]:
         try:
             document = parse_json(content)
             version = document["version"]

@@ -264,6 +264,14 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
             raise Refused("UNAVAILABLE", STOPPING)
         return await self._replication.replicate(request)
 
+    @answered
+    async def ReplicateFiles(self, request: pb.ReplicaFilesRequest, context: Any) -> pb.ReplicaFilesReply:
+        """Output of jobs, and what is kept beside the journal."""
+        del context
+        if not self._scheduler.alive():
+            raise Refused("UNAVAILABLE", STOPPING)
+        return await self._replication.files.reply(request)
+
     @streamed
     async def ReplicaBase(self, request: pb.ReplicaBaseRequest, context: Any) -> AsyncGenerator[pb.FileChunk, None]:
         """The whole state file."""

@@ -31,6 +31,7 @@ from rota.deploy.scheduler.requests import Refused
 from rota.deploy.scheduler.secrets import secrets_file
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.sealing import Seal
+from rota.deploy.server.replication_files import FileReplication
 from rota.deploy.stopping import NOT_IN_CHARGE
 from rota.deploy.waiting import happens
 from rota.rpc import rota_pb2 as pb
@@ -69,7 +70,9 @@ def _succession(scheduler: Scheduler) -> tuple[int, str]:
 class Replication:
     """The side of the scheduler in charge. Lives in the event loop of the server, but for `_committed`."""
 
-    def __init__(self, scheduler: Scheduler, seal: Seal, *, sync: bool) -> None:
+    def __init__(self, scheduler: Scheduler, seal: Seal, files: FileReplication, *, sync: bool) -> None:
+        self.files = files
+        """What is kept beside the journal; nothing here waits for it."""
         self._scheduler = scheduler
         self._seal = seal
         self._sync = sync
@@ -298,6 +301,7 @@ class Replication:
             self._sync = False
             self._receipt.notify_all()
         self._reader.shutdown(wait=False, cancel_futures=True)
+        self.files.close()
 
 
 def fill_batch(db: sqlite3.Connection, request: pb.ReplicaRequest, batch: pb.ReplicaBatch) -> None:

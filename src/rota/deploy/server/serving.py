@@ -35,6 +35,8 @@ from rota.deploy.server.control import Control
 from rota.deploy.server.fleet import Fleet
 from rota.deploy.server.logs import LogService, log_service
 from rota.deploy.server.replication import Replication
+from rota.deploy.server.replication_files import FileReplication
+from rota.deploy.server.side_files import SideFiles
 from rota.deploy.stopping import stop_on_eof, stop_on_signals
 from rota.deploy.tenants import TenantsInForce
 from rota.deploy.waiting import happens
@@ -50,7 +52,7 @@ _OF_USERS = (
     "Submit", "ListJobs", "GetJob", "Cancel", "Hold", "ListNodes", "Events", "Logs", "Status", "Why", "Eta", "WhatIf",
     "Ledger", "Usage", "Occupancy", "GetSettings", "LearnedSpeeds",
 )  # fmt: skip
-_OF_ADMINS = ("Drain", "RemoveNode", "PreviewSettings", "SetSettings", "ReplicaBase", "Replicate")
+_OF_ADMINS = ("Drain", "RemoveNode", "PreviewSettings", "SetSettings", "ReplicaBase", "Replicate", "ReplicateFiles")
 RULES = {
     **HEALTH,
     **{f"/rota.v1.Fleet/{name}": frozenset({AGENT}) for name in _OF_AGENTS},
@@ -63,8 +65,8 @@ RULES = {
 
 NOT_OBSERVED = ObservationSettings()
 _NO_REFUSALS = {reason.value: 0 for reason in RefusalReason}
-UNCOUNTED = frozenset({"/rota.v1.Control/Replicate"})
-"""A standby asks after every commit."""
+UNCOUNTED = frozenset({"/rota.v1.Control/Replicate", "/rota.v1.Control/ReplicateFiles"})
+"""A standby asks after every commit, and for the next piece of output as soon as it has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ async def served(
         async with contextlib.AsyncExitStack() as stack:
             logs = await stack.enter_async_context(log_service(scheduler))
             asked = Questions(scheduler.journal.path, options.questions)
-            replication = Replication(scheduler, seal_of(port.certs), sync=options.standby_sync)
+            replication = _replication(scheduler, port, logs)
             stack.callback(replication.close)
             server, number, audit = _server(scheduler, port, logs, asked, replication)
             stack.enter_context(contextlib.nullcontext() if port.insecure else HandshakeWatch(audit))
@@ -119,6 +121,13 @@ async def served(
                 audit.flush()
     finally:
         scheduler.stop()
+
+
+def _replication(scheduler: Scheduler, port: Port, logs: LogService) -> Replication:
+    seal = seal_of(port.certs)
+    side = SideFiles(scheduler.journal.path, port.certs)
+    files = FileReplication(logs.archive, logs.archive.changes, side, seal)
+    return Replication(scheduler, seal, files, sync=scheduler.options.standby_sync)
 
 
 def _server(

@@ -21,17 +21,19 @@ import grpc
 
 from rota.core.errors import ConfigError
 from rota.deploy.scheduler import lost_events
+from rota.deploy.scheduler.options import Options
 from rota.deploy.security.audit import Audit, to_the_log
 from rota.deploy.security.client import ClientSettings, connect
 from rota.deploy.security.guard import AuthInterceptor
 from rota.deploy.security.identity import current_identity
 from rota.deploy.security.places import revoked_file, tokens_file
 from rota.deploy.security.revocations import Revocations
-from rota.deploy.security.sealing import seal_of
+from rota.deploy.security.sealing import Seal, seal_of
 from rota.deploy.security.tokens import TokenFile
 from rota.deploy.security.transport import SERVER_OPTIONS, listen
 from rota.deploy.server.election import Election
 from rota.deploy.server.replica import Replica
+from rota.deploy.server.replica_files import ReplicaFiles
 from rota.deploy.stopping import NOT_IN_CHARGE
 from rota.rpc import bounds
 from rota.rpc import rota_pb2 as pb
@@ -90,18 +92,32 @@ class StandbyOf:
 
 
 async def stand_by(
-    state: Path, other: StandbyOf, port: Any, rules: Any, ready: Callable[[str], None], stop: asyncio.Event
+    options: Options, other: StandbyOf, port: Any, rules: Any, ready: Callable[[str], None], stop: asyncio.Event
 ) -> int | None:
     """Follow the scheduler in charge until it is to be replaced; the term that begins then. None: asked to stop."""
-    replica = Replica(state, seal_of(port.certs))
+    seal = seal_of(port.certs)
+    replica = Replica(Path(options.state), seal)
     election = Election()
     try:
-        async with _waiting_port(port, rules, election) as number:
+        async with _waiting_port(port, rules, election) as number, _files_of(options, other, port.certs, seal):
             host = port.address.rpartition(":")[0]
             ready(f"{host}:{number}")
             return await _Following(replica, election, other).run(stop)
     finally:
         replica.close()
+
+
+@contextlib.asynccontextmanager
+async def _files_of(options: Options, other: StandbyOf, certs: Path | None, seal: Seal) -> AsyncIterator[None]:
+    """Keep output of jobs and the files beside the journal until the block ends."""
+    files = ReplicaFiles(options, certs, seal)
+    following = asyncio.create_task(files.follow(other.settings))
+    try:
+        yield
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await files.close()
 
 
 @contextlib.asynccontextmanager

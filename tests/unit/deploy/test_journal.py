@@ -1,5 +1,6 @@
 """The state file: nothing committed is ever lost, and nothing foreign is taken for ours."""
 
+import contextlib
 import json
 import os
 import signal
@@ -45,6 +46,45 @@ def test_a_second_scheduler_is_refused_and_the_first_is_named(tmp_path):
 
     first.close()
     Journal(tmp_path / "s.db").close()
+
+
+def test_a_second_scheduler_is_refused_under_another_name_of_the_file(tmp_path):
+    """In another process, as schedulers are."""
+    first = Journal(tmp_path / "s.db")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "soft.db").symlink_to(tmp_path / "s.db")
+    os.link(tmp_path / "s.db", tmp_path / "elsewhere" / "hard.db")
+
+    said = {name: _opened_elsewhere(tmp_path / "elsewhere" / name) for name in ("soft.db", "hard.db")}
+
+    assert f"another scheduler (process {os.getpid()})" in said["soft.db"]
+    assert "another name of the same file" in said["hard.db"]
+    first.append([(0.0, "a", "{}")])
+    first.close()
+    assert _opened_elsewhere(tmp_path / "elsewhere" / "hard.db") == "1"
+
+
+def _opened_elsewhere(path):
+    """Number of the last event as another process finds it, or why it is refused."""
+    code = (
+        "import sys\nfrom rota.core.errors import ConfigError\nfrom rota.deploy.scheduler.journal import Journal\n"
+        "try:\n    print(Journal(sys.argv[1]).last)\nexcept ConfigError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_a_write_that_meets_another_writer_says_so(tmp_path):
+    journal = Journal(tmp_path / "s.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as other:
+        other.execute("INSERT INTO events VALUES (1, 0.0, 'a', '{}', NULL)")
+        other.commit()
+
+    with pytest.raises(OutputError, match=r"UNIQUE.*another process writes to the same file") as problem:
+        journal.append([(0.0, "a", "{}")])
+
+    assert "free space" not in str(problem.value)
+    journal.close()
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):

@@ -2,23 +2,22 @@
 
 Events are appended; those behind the older of two snapshots may be removed (`compaction`). A restart reads the newest
 snapshot that is whole and the events after it. `journal_layout` says what is in the file. It carries our mark, so a
-foreign or damaged one is refused, and a lock beside it keeps a second scheduler away.
+foreign or damaged one is refused, and two locks keep a second scheduler away, whatever name it has for the file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from rota.core.errors import ConfigError, OutputError
 from rota.deploy.events import EventRow
-from rota.deploy.locks import hold
+from rota.deploy.locks import hold, hold_itself
 from rota.deploy.scheduler import archive, journal_layout, write_ahead_log
 from rota.deploy.scheduler.records import Job
 
@@ -27,6 +26,10 @@ _SNAPSHOTS = 2
 
 _LARGEST_LOG = 4 << 20
 """Bytes to which SQLite's own write-ahead log is cut back."""
+_OTHER_WRITER = (
+    "This scheduler did not write what it found there: another process writes to the same file, perhaps under another "
+    "name or from another machine. Nothing was overwritten; stop that process, then start one scheduler again."
+)
 _DAMAGED = '{"event":"Damaged","at":0.0}'
 """What readers get of an event that is not as it was written."""
 
@@ -48,7 +51,7 @@ class Journal:
         """`checked`: all pages were checked a moment ago, and only this process has written since."""
         self.path = Path(path)
         self._checked = checked
-        self._lock = lock(self.path)
+        self._lock = lock(self.path, new=True)
         try:
             self._db = self._open()
             facts = journal_layout.read_meta(self._db)
@@ -75,8 +78,6 @@ class Journal:
             raise ConfigError(f"{log_damage}; {journal_layout.what_to_do(self.path)}")
         db: sqlite3.Connection | None = None
         try:
-            if fresh:
-                os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
             db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             db.text_factory = archive.TEXT
             self._prepare(db, fresh=fresh)
@@ -134,6 +135,8 @@ class Journal:
         except sqlite3.Error as error:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.IntegrityError):
+                advice = _OTHER_WRITER
             raise OutputError(f"{problem}: {error}. {advice}".strip()) from error
         except BaseException:
             if db.in_transaction:
@@ -230,17 +233,38 @@ def removed_through(facts: Mapping[str, str]) -> tuple[int, int]:
     return int(facts.get(journal_layout.REMOVED, 0)), int(facts.get(journal_layout.ROUNDS_REMOVED, 0))
 
 
-def lock(path: Path) -> IO[str]:
-    """Hold the lock beside the file for as long as the process lives."""
-    beside = path.with_name(path.name + ".lock")
+def lock(path: Path, *, new: bool = False) -> contextlib.ExitStack:
+    """Hold the file until this is closed or the process ends; `new`: it is made if it is not there.
+
+    The lock beside it is that of the file to which links lead, and says who holds it. The lock on the file itself is
+    that of its device and inode, for whoever has another name of it.
+    """
+    real = path.resolve()
     try:
-        return hold(beside, lambda owner: _taken(path, owner))
+        with contextlib.ExitStack() as held:
+            held.enter_context(hold(beside(path), lambda owner: _taken(path, owner)))
+            if new or real.exists():
+                held.enter_context(hold_itself(real, _taken_by_another_name(path)))
+            return held.pop_all()
     except OSError as error:
         raise ConfigError(f"cannot use state file {path}: {error.strerror or error}") from error
 
 
+def beside(path: Path) -> Path:
+    """The lock file of a state file."""
+    real = path.resolve()
+    return real.with_name(real.name + ".lock")
+
+
 def _taken(path: Path, owner: str) -> str:
     return f"another scheduler (process {owner}) runs on {path}; stop it first, or give another --state"
+
+
+def _taken_by_another_name(path: Path) -> str:
+    return (
+        f"another scheduler runs on {path} under another name of the same file (a hard link); stop it first, or give "
+        "another --state. `find -samefile` shows the names"
+    )
 
 
 def _explain(error: BaseException, path: Path) -> None:

@@ -8,15 +8,17 @@
     source = "vendor's figure for fp16"
 
 A model with pipeline parameters keeps its CPUs and storage, which do not care which GPU they feed:
-only its device is faster. A rate, or a model without parameters, is multiplied. All of it is marked
+only its device is faster. A rate, or a model without parameters, is multiplied. On servers with other
+storage it is what was measured, with that storage, that gets the faster device. All of it is marked
 `derived`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from rota.core.errors import ConfigError, UnknownName
@@ -85,11 +87,22 @@ def derived(
 
 
 def _faster(model: Model, ratio: float) -> Model:
+    """A model with a device this many times as fast, also on servers with other storage."""
+    return replace(
+        _on_device(model, ratio),
+        with_storage=None if model.with_storage is None else partial(_faster_with_storage, model.with_storage, ratio),
+    )
+
+
+def _faster_with_storage(with_storage: Callable[[float], Model], ratio: float, mbps: float) -> Model:
+    return _faster(with_storage(mbps), ratio)
+
+
+def _on_device(model: Model, ratio: float) -> Model:
     if model.stages is None or model.stages.device_rate is None:
         return replace(
             model,
             step_s=model.step_s / ratio,
-            with_storage=None,
             cells=model.cells.all_as(DERIVED) if model.cells else None,
             origin=DERIVED,
         )

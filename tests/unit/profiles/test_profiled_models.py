@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,30 @@ def test_a_type_that_nobody_measured_is_given_by_a_ratio_and_marked(tmp_path):
     assert catalogue.origin("r18", 1, "v100") == "measured"
     row = next(row for row in catalogue.describe() if "a100" in row.rates)
     assert row.origins == {"a100": "derived"}
+
+
+@pytest.mark.parametrize("mbps", [5.0, 20.0, 100.0, 1000.0])
+def test_a_type_given_by_a_ratio_reads_from_the_storage_of_its_servers(tmp_path, mbps):
+    ratios = [
+        f'\n[[ratio]]\nprofile = "r18"\ntype = "{name}"\nof = "v100"\nratio = {ratio}\n'
+        for name, ratio in (("alike", 1), ("a100", 2))
+    ]
+    catalogue = profiles.load(written(tmp_path / "r18.toml", a_model(), more="".join(ratios)))
+
+    moved = catalogue.with_storage(dict.fromkeys(("v100", "alike", "a100"), mbps))
+
+    measured, alike, faster = (moved.models["r18", 1, name] for name in ("v100", "alike", "a100"))
+    right = (
+        replace(STAGES, storage_mbps=mbps)
+        .on_device(2)
+        .rate(faster.sensitivity.cpus[:, None], faster.sensitivity.memory_gb[None, :])
+    )
+    assert alike.sensitivity.speed / alike.step_s == pytest.approx(measured.sensitivity.speed / measured.step_s)
+    assert faster.sensitivity.speed / faster.step_s == pytest.approx(right, rel=1e-3)
+    assert faster.origin == "derived"
+    assert moved.with_storage({"a100": 100.0}).rate("r18", 1, "a100") == catalogue.with_storage({"a100": 100.0}).rate(
+        "r18", 1, "a100"
+    )
 
 
 def test_a_ratio_also_multiplies_rates_of_a_base(tmp_path):

@@ -19,6 +19,7 @@ from rota.deploy.observation.running import Observation
 from rota.deploy.observation.settings import ObservationSettings
 from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.options import Options
+from rota.deploy.scheduler.own_stalls import NETWORK, OwnStalls
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.admission import Admission
 from rota.deploy.security.audit import Audit, Refusal, RefusalReason, to_the_log
@@ -65,6 +66,7 @@ NOT_OBSERVED = ObservationSettings()
 _NO_REFUSALS = {reason.value: 0 for reason in RefusalReason}
 UNCOUNTED = frozenset({"/rota.v1.Control/Replicate"})
 """A standby asks after every commit."""
+_LISTENS_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,8 @@ async def served(
             await server.start()
             watch = asyncio.create_task(replication.watch())
             stack.callback(watch.cancel)
+            listening = asyncio.create_task(_listen(scheduler.heartbeats.stalls))
+            stack.callback(listening.cancel)
             try:
                 yield scheduler, number
             finally:
@@ -119,6 +123,13 @@ async def served(
                 audit.flush()
     finally:
         scheduler.stop()
+
+
+async def _listen(stalls: OwnStalls) -> None:
+    """Say again and again that reports of agents can come in; whenever this cannot run, they cannot either."""
+    while True:
+        stalls.listening(NETWORK, _LISTENS_EVERY_S)
+        await asyncio.sleep(_LISTENS_EVERY_S)
 
 
 def _server(
@@ -134,7 +145,7 @@ def _server(
         revoked=revoked,
         insecure=port.insecure,
         check=bounds.check,
-        admission=Admission(TenantsInForce(lambda: scheduler.options.tenants)),
+        admission=Admission(TenantsInForce(lambda: scheduler.options.tenants), owner_time=scheduler.owner_time),
         uncounted=UNCOUNTED,
     )
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))

@@ -156,7 +156,9 @@ class _Server:
         site = seeds.certificates(folder / "certs")
         self._said = folder / "server.log"
         # What is fuzzed is what a call does, not how many there may be.
-        (folder / "tenants.toml").write_text("[default]\nrequests_per_s = 1000000.0\nrequest_burst = 1000000\n")
+        (folder / "tenants.toml").write_text(
+            "[default]\nrequests_per_s = 1000000.0\nrequest_burst = 1000000\nmax_scheduler_share = 1.0\n"
+        )
         command = [
             sys.executable, "-m", "rota.cli", "serve", "--state", str(folder / "state.db"), "--listen", "127.0.0.1:0",
             "--tenants", str(folder / "tenants.toml"),

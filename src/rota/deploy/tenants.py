@@ -53,6 +53,8 @@ class TenantSettings:
     """Requests per second, over longer times ..."""
     request_burst: int = 2_000
     """... and requests that it may make at once before that."""
+    max_scheduler_share: float = 0.25
+    """The part of the CPU time of the thread that decides that its requests may take, over `owner_time.WINDOW_S`."""
     max_streams: int = 64
     """Readers of logs and events at the same time."""
     max_log_gb: float = 1.0

@@ -21,7 +21,7 @@ def test_nothing_new_starts_on_a_server_that_is_silent(scheduler):
     (first,) = submit(scheduler, {"steps": 10**9})
     until(lambda: jobs_of(scheduler)[first].attempt is not None, scheduler, [agent])
 
-    until(lambda: look(scheduler, lambda _: scheduler.heartbeats.silent_s("n0")) > 0.6, scheduler)
+    until(lambda: look(scheduler, lambda _: scheduler.heartbeats.unanswered_s("n0")) > 0.6, scheduler)
     (second,) = submit(scheduler, {"steps": 10**9})
     rounds = scheduler.round_start + 10 * 60.0
     until(lambda: scheduler.round_start > rounds, scheduler)

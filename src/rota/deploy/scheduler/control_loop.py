@@ -7,10 +7,11 @@ that cannot be written ends it: nobody may hear of what is not durable.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from rota.core.errors import OutputError
 from rota.deploy.events import DeployEvent
@@ -20,16 +21,17 @@ from rota.deploy.scheduler.clock import WallClock
 from rota.deploy.scheduler.failure_detection import FailureDetector
 from rota.deploy.scheduler.gang_stops import GangStops
 from rota.deploy.scheduler.heartbeats import Heartbeats
-from rota.deploy.scheduler.inbox import Call, Inbox
+from rota.deploy.scheduler.inbox import Inbox
 from rota.deploy.scheduler.leases import LeaseKeeper, extension, saving_attempts
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import OrderBoard
+from rota.deploy.scheduler.own_stalls import OWNER, OwnStalls
 from rota.deploy.scheduler.predecessors import hopeless_dependents
 from rota.deploy.scheduler.reconciliation import DesiredAttempt, reconcile
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.records import troubled
 from rota.deploy.scheduler.registry import Registry
-from rota.deploy.scheduler.requests import Refused
+from rota.deploy.scheduler.request_turns import RequestTurns
 from rota.deploy.scheduler.retention import jobs_to_archive
 from rota.deploy.scheduler.secrets import SecretStore, waits_for_secrets
 from rota.deploy.scheduler.starting import clock_set
@@ -44,6 +46,10 @@ _SAME_FAILURE_S = 60.0
 
 def _nothing() -> None:
     """For a loop without a state file."""
+
+
+def _not_counted(_: float) -> None:
+    """For a loop whose time is turned by a test."""
 
 
 class ControlLoop:
@@ -62,10 +68,14 @@ class ControlLoop:
         board: OrderBoard,
         leases: LeaseKeeper,
         secrets: SecretStore | None = None,
+        stalls: OwnStalls | None = None,
     ) -> None:
+        """`stalls` hears when agents are listened to; None: nobody wants to know."""
         self._options = options
         self._clock = clock
         self._inbox = inbox
+        listening = _not_counted if stalls is None else functools.partial(stalls.listening, OWNER)
+        self._turns = RequestTurns(inbox, recorder, clock.now, listening)
         self._registry = registry
         self._heartbeats = heartbeats
         self._recorder = recorder
@@ -107,7 +117,7 @@ class ControlLoop:
 
     def turn(self, nap_s: float) -> None:
         """Wait so long for requests, answer all that are there, and see to what follows."""
-        answers = [(call, self._do(call)) for call in self._inbox.take(nap_s)]
+        self._turns.work_off(nap_s)
         monotonic_now = self._heartbeats.monotonic()
         looking = monotonic_now - self._looked >= self._look_every_s
         if looking:
@@ -119,14 +129,13 @@ class ControlLoop:
         if moving:
             self._reconcile()
         self.something_happened = self.something_happened or self._recorder.lets_jobs_start
+        began = time.thread_time()
         self._recorder.commit()
+        self._turns.charge_commit(time.thread_time() - began)
         if looking:
             self._let_go_of_secrets()
         self._publish(moving=moving)
-        for call, answer in answers:
-            if answer is not None:
-                self._answer(call, answer)
-        self._inbox.all_answered()
+        self._turns.answer()
         with self.surviving("housekeeping"):
             self.housekeeping()
 
@@ -147,32 +156,6 @@ class ControlLoop:
     def remember(self, events: Iterable[DeployEvent]) -> None:
         """Take over what was noticed while the engine was told of a round; it is committed with the next turn."""
         self._recorder.apply(events)
-
-    # Requests
-
-    def _do(self, call: Call) -> Callable[[], Any] | None:
-        """Work off a call; what makes its answer, or None if it has one already."""
-        try:
-            events, answer = call.work(self._clock.now())
-            self._recorder.apply(events)
-        except Refused as refusal:
-            call.fail(refusal)
-        except Exception as error:
-            log.exception("request failed: %s", call.what)
-            call.fail(error)
-        else:
-            return answer
-        return None
-
-    @staticmethod
-    def _answer(call: Call, answer: Callable[[], Any]) -> None:
-        try:
-            call.succeed(answer())
-        except Refused as refusal:
-            call.fail(refusal)
-        except Exception as error:
-            log.exception("no answer to request: %s", call.what)
-            call.fail(error)
 
     # What follows
 

@@ -1,5 +1,7 @@
 """Nodes that are silent for too long, and jobs that make no step.
 
+Time in which the scheduler itself did not listen counts for nobody's silence (`own_stalls`).
+
 Pure: registry and heartbeats are read, not changed.
 """
 
@@ -49,7 +51,7 @@ class FailureDetector:
         ]
 
     def _is_silent(self, node: str) -> bool:
-        return self._heartbeats.silent_s(node) > self._timing.dead_after_s
+        return self._heartbeats.unanswered_s(node) > self._timing.dead_after_s
 
     def _hangs(self, job: Job, attempt: Attempt) -> bool:
         if job.spec.hung_after_s <= 0 or attempt.stopping:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from rota.client.stalls import NOTHING_SPENT, StallTimes, mean_times
 from rota.core.lifecycle import AttemptOutcome, TaskPhase
+from rota.deploy.scheduler.own_stalls import OwnStalls
 from rota.deploy.scheduler.records import AttemptKey
 
 Monotonic = Callable[[], float]
@@ -88,6 +89,8 @@ class AgentContact:
     ordered: dict[AttemptKey, int] = field(default_factory=dict)
     """Version of the list of orders since which a task is on it."""
     lateness_s: float = 0.0
+    stalled_s: float = 0.0
+    """How long the scheduler itself had not listened by then, wall seconds since it started."""
     spoke: bool = False
     """Whether it was really heard since this scheduler started."""
 
@@ -115,6 +118,8 @@ class Heartbeats:
 
     def __init__(self, heartbeat_s: float = 2.0, monotonic: Monotonic = time.monotonic) -> None:
         self._contacts: dict[str, AgentContact] = {}
+        self.stalls = OwnStalls(heartbeat_s / 2, monotonic)
+        """Time in which the scheduler itself did not listen."""
         self._longest_gap_s = 2 * heartbeat_s
         self.monotonic = monotonic
         self._progress: dict[AttemptKey, LiveProgress] = {}
@@ -123,12 +128,12 @@ class Heartbeats:
     def of(self, node: str) -> AgentContact:
         """The contact of a node; one that was never heard counts as heard now, so that it gets its time."""
         if node not in self._contacts:
-            self._contacts[node] = AgentContact(heard=self.monotonic())
+            self._contacts[node] = AgentContact(heard=self.monotonic(), stalled_s=self.stalls.total_s())
         return self._contacts[node]
 
     def renew(self, node: str) -> None:
         """The agent registered: forget what its predecessor said."""
-        self._contacts[node] = AgentContact(heard=self.monotonic(), spoke=True)
+        self._contacts[node] = AgentContact(heard=self.monotonic(), stalled_s=self.stalls.total_s(), spoke=True)
 
     def was_heard(self, node: str) -> bool:
         """Whether an agent was heard since this scheduler started. For any thread."""
@@ -138,6 +143,11 @@ class Heartbeats:
     def silent_s(self, node: str) -> float:
         """Seconds since the last sign of life."""
         return self.monotonic() - self.of(node).heard
+
+    def unanswered_s(self, node: str) -> float:
+        """Seconds since the last sign of life in which the scheduler listened; its own stalls do not count."""
+        contact = self.of(node)
+        return self.monotonic() - contact.heard - (self.stalls.total_s() - contact.stalled_s)
 
     def silences_s(self) -> dict[str, float]:
         """Seconds since the last sign of life of every agent. For any thread: a copy of a moment."""
@@ -175,6 +185,7 @@ class Heartbeats:
         now = self.monotonic()
         unheard_s = max(0.0, now - contact.heard - self._longest_gap_s)
         contact.heard = now
+        contact.stalled_s = self.stalls.total_s()
         contact.spoke = True
         contact.sequence = report.sequence
         contact.acknowledged = report.acknowledged

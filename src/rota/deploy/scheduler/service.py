@@ -44,6 +44,7 @@ from rota.deploy.scheduler.live_settings import (
 )
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import NodeOrders, OrderBoard
+from rota.deploy.scheduler.owner_time import OwnerTime, Payer
 from rota.deploy.scheduler.reasons import Reasons
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.recovery import Recovered, Recovery
@@ -196,9 +197,10 @@ class Scheduler:
         )
         gang_stops = GangStops(generation)
         self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
+        self.owner_time = OwnerTime(lambda tenant: self.options.tenants.of(tenant).max_scheduler_share)
         self._stage_times = StageTimes()
         self._recorder = Recorder(registry, self.heartbeats, TimedEventLog(self.journal, self._stage_times))
-        self._inbox = Inbox()
+        self._inbox = Inbox(self.owner_time)
         self._leases = LeaseKeeper(self.clock, options.timing, round_s)
         self._loop = ControlLoop(
             options=options,
@@ -211,6 +213,7 @@ class Scheduler:
             board=self.board,
             leases=self._leases,
             secrets=self._secrets,
+            stalls=self.heartbeats.stalls,
         )
         self._housekeeping = Housekeeping(
             journal=self.journal,
@@ -309,13 +312,13 @@ class Scheduler:
         """Whether the loop runs."""
         return self._thread.is_alive()
 
-    def post(self, what: str, work: Work) -> Future[Any]:
-        """Let the owner do something; `what` names it in the log, should it fail."""
-        return self._inbox.post(what, work)
+    def post(self, what: str, work: Work, payer: Payer | None = None) -> Future[Any]:
+        """Let the owner do something; `what` names it in the log, should it fail. Without a payer it goes first."""
+        return self._inbox.post(what, work, payer)
 
-    def look(self, what: str, question: Callable[[Registry], Any]) -> Future[Any]:
+    def look(self, what: str, question: Callable[[Registry], Any], payer: Payer | None = None) -> Future[Any]:
         """Let the owner make a value of the registry."""
-        return self.post(what, lambda _: self.requests.look(question))
+        return self.post(what, lambda _: self.requests.look(question), payer)
 
     def reasons(self, copy: Registry | None = None) -> Reasons:
         """What explains jobs, as everything is now. Called by the owner, or by any thread about a copy of its own."""

@@ -5,7 +5,8 @@ a flood of the latter does not shut out whoever has to end it. A caller without 
 by the name in its certificate. Agents are not counted.
 
 Requests are a token bucket on the monotonic clock: `requests_per_s` come back per second, up to
-`request_burst`. A large request or answer counts as several.
+`request_burst`. A large request or answer counts as several. A caller whose requests took too much
+of the time of the scheduler's deciding thread waits, too (`owner_time`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from rota.deploy.scheduler.owner_time import OverShare, OwnerTime, Payer
 from rota.deploy.security.audit import RefusalReason
-from rota.deploy.security.identity import Denied, Identity
+from rota.deploy.security.identity import Denied, Identity, identity_if_known
 from rota.deploy.security.subjects import Role
 from rota.deploy.tenants import TenantSettings, TenantTable
 
@@ -29,8 +31,6 @@ _BYTES_PER_REQUEST = 16 * 1024
 """So many bytes of a request or of its answer count as another request."""
 _MOST_BUCKETS = 10_000
 """Without certificates callers name their tenant themselves, so that there is no end of tenants."""
-
-_Key = tuple[str, bool]
 
 
 @dataclass(slots=True)
@@ -52,17 +52,26 @@ class Admission:
     """Counts what callers do. Used by the event loop of the server."""
 
     def __init__(
-        self, tenants: TenantTable, monotonic: Callable[[], float] = time.monotonic
+        self,
+        tenants: TenantTable,
+        monotonic: Callable[[], float] = time.monotonic,
+        owner_time: OwnerTime | None = None,
     ) -> None:
+        """`owner_time` says who took too much of the time of the thread that decides."""
+        self._owner_time = owner_time or OwnerTime()
         self._tenants = tenants
         self._monotonic = monotonic
-        self._buckets: dict[_Key, _Bucket] = {}
-        self._streams: Counter[_Key] = Counter()
+        self._buckets: dict[Payer, _Bucket] = {}
+        self._streams: Counter[Payer] = Counter()
 
     def request(self, identity: Identity) -> None:
         """Count a request. Raises TooMany."""
         if identity.role is Role.AGENT:
             return
+        try:
+            self._owner_time.check(_key(identity), _whose(identity))
+        except OverShare as share:
+            raise TooMany(str(share), share.retry_after_s) from share
         bucket = self._bucket(identity)
         if bucket.left >= 1.0:
             bucket.left -= 1.0
@@ -128,9 +137,15 @@ class Admission:
             self._buckets = dict(newest)
 
 
-def _key(identity: Identity) -> _Key:
+def current_payer() -> Payer | None:
+    """Whose time the call takes that is being handled; None: nobody's, as it is of an agent."""
+    identity = identity_if_known()
+    return None if identity is None or identity.role is not Role.CLIENT else _key(identity)
+
+
+def _key(identity: Identity) -> Payer:
     # No tenant has a slash in its name.
-    return identity.tenant or f"client/{identity.name}", identity.admin
+    return Payer(identity.tenant or f"client/{identity.name}", identity.admin)
 
 
 def _whose(identity: Identity) -> str:

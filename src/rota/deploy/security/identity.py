@@ -73,6 +73,11 @@ def current_identity() -> Identity:
     return _current.get()
 
 
+def identity_if_known() -> Identity | None:
+    """The same, or None outside of a handler behind the guard."""
+    return _current.get(None)
+
+
 def set_current(identity: Identity) -> None:
     """For the guard: remember who calls, for the rest of this task."""
     _current.set(identity)

@@ -13,9 +13,11 @@ import grpc
 
 from rota.core.errors import ConfigError
 from rota.deploy.scheduler.inbox import Work
+from rota.deploy.scheduler.owner_time import OverShare
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.admission import RETRY_AFTER, current_payer
 from rota.deploy.stopping import STOPPING
 from rota.rpc import rota_pb2 as pb
 
@@ -50,7 +52,7 @@ class Handlers:
         """Let the owner do it; Refused if it cannot be done."""
         if not self._scheduler.alive():
             raise Refused("UNAVAILABLE", STOPPING)
-        return await asyncio.wrap_future(self._scheduler.post(what, work))
+        return await asyncio.wrap_future(self._scheduler.post(what, work, current_payer()))
 
     async def _look(self, what: str, question: Callable[[Registry], Any]) -> Any:
         """A value that the owner makes of its registry."""
@@ -98,7 +100,8 @@ async def _abort(handlers: Handlers, name: str, request: Any, context: Any, erro
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if isinstance(error, Refused):
-        await context.abort(grpc.StatusCode[error.status], str(error))
+        waits = ((RETRY_AFTER, f"{error.retry_after_s:.3f}"),) if isinstance(error, OverShare) else ()
+        await context.abort(grpc.StatusCode[error.status], str(error), waits)
     if isinstance(error, ConfigError):
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
     shown = _shown(request)

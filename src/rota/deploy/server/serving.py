@@ -19,6 +19,7 @@ from rota.deploy.observation.running import Observation
 from rota.deploy.observation.settings import ObservationSettings
 from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.options import Options
+from rota.deploy.scheduler.own_stalls import NETWORK, OwnStalls
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.security.admission import Admission
 from rota.deploy.security.audit import Audit, Refusal, RefusalReason, to_the_log
@@ -67,6 +68,7 @@ NOT_OBSERVED = ObservationSettings()
 _NO_REFUSALS = {reason.value: 0 for reason in RefusalReason}
 UNCOUNTED = frozenset({"/rota.v1.Control/Replicate", "/rota.v1.Control/ReplicateFiles"})
 """A standby asks after every commit, and for the next piece of output as soon as it has one."""
+_LISTENS_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +116,8 @@ async def served(
             await server.start()
             watch = asyncio.create_task(replication.watch())
             stack.callback(watch.cancel)
+            listening = asyncio.create_task(_listen(scheduler.heartbeats.stalls))
+            stack.callback(listening.cancel)
             try:
                 yield scheduler, number
             finally:
@@ -130,6 +134,13 @@ def _replication(scheduler: Scheduler, port: Port, logs: LogService) -> Replicat
     return Replication(scheduler, seal, files, sync=scheduler.options.standby_sync)
 
 
+async def _listen(stalls: OwnStalls) -> None:
+    """Say again and again that reports of agents can come in; whenever this cannot run, they cannot either."""
+    while True:
+        stalls.listening(NETWORK, _LISTENS_EVERY_S)
+        await asyncio.sleep(_LISTENS_EVERY_S)
+
+
 def _server(
     scheduler: Scheduler, port: Port, logs: LogService, asked: Questions, replication: Replication
 ) -> tuple[Any, int, Audit]:
@@ -143,7 +154,7 @@ def _server(
         revoked=revoked,
         insecure=port.insecure,
         check=bounds.check,
-        admission=Admission(TenantsInForce(lambda: scheduler.options.tenants)),
+        admission=Admission(TenantsInForce(lambda: scheduler.options.tenants), owner_time=scheduler.owner_time),
         uncounted=UNCOUNTED,
     )
     server = grpc.aio.server(interceptors=[guard], options=list(SERVER_OPTIONS))

@@ -21,6 +21,7 @@ from rota.deploy.scheduler.node_offers import Refused
 from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.service import Scheduler
+from rota.deploy.security.admission import current_payer
 from rota.deploy.server.handlers import Caller
 from rota.deploy.server.questions import QuestionDesk
 from rota.deploy.tenants import Tenants, parse_tenants, read_tenants
@@ -79,7 +80,7 @@ class SettingsDesk:
         return pb.SettingsReply(json=json.dumps(fields), version=reply.version)
 
     async def _look(self, question: Any) -> Any:
-        return await asyncio.wrap_future(self._scheduler.look("settings", question))
+        return await asyncio.wrap_future(self._scheduler.look("settings", question, current_payer()))
 
     async def _wanted(self, request: pb.SettingsRequest) -> _Wanted:
         """Raises ConfigError or Refused. Imports and files are slow: in a thread of its own."""

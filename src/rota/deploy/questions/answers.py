@@ -182,7 +182,13 @@ def change_from(fields: Mapping[str, Any]) -> Change:
     cancel = tuple(int(number) for number in values.pop("cancel", ()))
     release = tuple(int(number) for number in values.pop("release", ()))
     limits = tuple((str(tenant), str(name), int(number)) for tenant, name, number in values.pop("tenant_settings", ()))
-    lists = {"submit": specs, "add_servers": servers, "cancel": cancel, "release": release, "tenant_settings": limits}
+    lists: dict[str, Any] = {
+        "submit": specs,
+        "add_servers": servers,
+        "cancel": cancel,
+        "release": release,
+        "tenant_settings": limits,
+    }
     return Change(**lists, **values)
 
 

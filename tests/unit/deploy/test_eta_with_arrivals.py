@@ -35,11 +35,11 @@ def test_a_perfect_forecast_has_four_ranks_in_five_whatever_falls_into_a_round(s
     scored = benchmark()
     draw = random.Random(3)
     rows = []
-    for _ in range(1500):
+    for _ in range(600):
         values = [7000.0 + draw.expovariate(1 / spread_s) for _ in range(21)]
         rows.append(a_row(values[:20], values[20]))
     found = scored.scores(rows)["all"]
-    assert 0.77 < found["rank"] < 0.83
+    assert 0.76 < found["rank"] < 0.84
     assert found["band"] > 0.77
 
 
@@ -51,7 +51,7 @@ def test_forecasts_that_agree_on_the_wrong_round_are_seen():
 
 
 def test_the_measurement_runs_and_knows_that_nobody_overtakes_under_fifo():
-    found = measured("fifo", "--load", "0.95", "--first-seed", "7", *SMALL)
+    found = measured("fifo", "--load", "1.5", "--first-seed", "7", *SMALL)
     assert found["all"]["starts"] > 0
     assert found["all"]["band"] == 1.0
     assert found["all"]["error_s"] == 0.0

@@ -215,7 +215,7 @@ def test_the_least_priority_that_helps_is_named_within_what_the_tenant_may_give(
     assert "priority" not in named(answer)
 
 
-@pytest.mark.parametrize(("quota", "borrow"), [(2, 0), (0, 2), ({"v100": 1}, 1)])
+@pytest.mark.parametrize(("quota", "borrow"), [(2, 0), (0, 2), ({"v100": 2}, 0)])
 def test_an_operator_could_let_a_tenant_beyond_its_quota_borrow(quota, borrow):
     tenants = Tenants(named={"a": TenantSettings(quota=quota, borrow=borrow)})
     harness, mine, answer = a_full_server({"gpus": 2}, {"gpus": 1}, tenants=tenants)
@@ -229,7 +229,7 @@ def test_an_operator_could_let_a_tenant_beyond_its_quota_borrow(quota, borrow):
 
 
 def test_a_larger_quota_places_a_job_that_others_outrank():
-    tenants = Tenants(named={"a": TenantSettings(quota=0)})
+    tenants = Tenants(named={"c": TenantSettings(quota=1)})
     harness, mine, answer = a_full_server({"gpus": 4, "tenant": "b"}, {"gpus": 4}, tenants=tenants)
 
     assert answer["code"] == "outranked"

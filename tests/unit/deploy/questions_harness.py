@@ -12,7 +12,8 @@ from rota.core.cluster import cluster_fields
 from rota.core.events import RunStarted
 from rota.deploy.questions.fork import fork_of
 from rota.deploy.questions.setup import Setup
-from rota.deploy.scheduler.round_report import cluster_now
+from rota.deploy.scheduler.round_report import RoundReport, cluster_now
+from rota.deploy.scheduler.tenant_limits import TenantLimits
 from rota.deploy.tenants import Tenants, TenantSettings
 
 PROFILE = "ResNet-18 (batch size 32)"
@@ -24,13 +25,16 @@ AN_AGE = 10**9
 class AskedHarness(EngineHarness):
     """One scheduler."""
 
-    def __init__(self, *, policy="las", at_once=True, **parts):
+    def __init__(self, *, policy="las", at_once=True, tenants=TENANTS, **parts):
         self.at_once, self.moment, self.reported = at_once, 0.0, 0.0
+        self.tenants = tenants
         super().__init__(policy=policy, mechanism="proportional", profiles="gavel", **parts)
 
     def _put_together(self):
         self.rules = replace(self.rules, at_once=self.at_once)
         super()._put_together()
+        limits = TenantLimits(self.tenants)
+        self.report_to_engine = RoundReport(self.registry, self.catalogue, None, ROUND_S, limits)
 
     def now(self):
         return self.moment
@@ -74,7 +78,7 @@ class AskedHarness(EngineHarness):
     def setup(self):
         described = {**asdict(self.rules), "type_order": []}
         config = {"policy": self.names_of_parts["policy"], "mechanism": "proportional", "rules": described}
-        return Setup(config=config, rules=self.rules, catalogue=self.catalogue, tenants=TENANTS)
+        return Setup(config=config, rules=self.rules, catalogue=self.catalogue, tenants=self.tenants)
 
     def fork(self):
         recovered = self.recovered

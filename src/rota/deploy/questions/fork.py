@@ -26,6 +26,7 @@ from rota.deploy.questions.setup import Setup
 from rota.deploy.scheduler.job_kinds import JobKind, requests_of
 from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.round_report import RoundReport, cluster_now, table_of
+from rota.deploy.scheduler.tenant_limits import TenantLimits
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
 from rota.engine.trigger import Trigger
@@ -187,9 +188,12 @@ class _Run:
         assert fork.registry is not None  # otherwise nobody asks
         rules = fork.setup.rules
         registry = fork.registry
-        report = RoundReport(registry, fork.setup.catalogue, fork.state.cluster, rules.round_s)
+        tenants = fork.setup.tenants
+        limits = TenantLimits(tenants)
+        report = RoundReport(registry, fork.setup.catalogue, fork.state.cluster, rules.round_s, limits)
         cluster = cluster_now(registry, fork.state.cluster, fork.setup.catalogue)
-        self.world.keep_to(queue_of(registry, report.held_back(cluster, now), now, table_of))
+        running = tenants.rules("").running
+        self.world.keep_to(queue_of(registry, report.held_back(cluster, now), now, table_of, running))
         events = report.events(fork.state, now, fork.since)
         return events, rules.at_once and any(type(event) in CHANGES for event in events)
 

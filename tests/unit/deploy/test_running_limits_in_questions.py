@@ -2,7 +2,6 @@
 
 import csv
 
-import pytest
 from harness import ROUND_S
 from questions_harness import PROFILE, AskedHarness
 
@@ -26,34 +25,30 @@ def a_cluster(tenants=TENANTS, *, gpus=8, rounds=5):
     return harness
 
 
-def starts_in_life(harness):
-    """Engine seconds at which jobs started, once all are over."""
-    while harness.registry.live:
-        harness.round()
-    return {number: harness.registry.jobs[number].attempts[0].started for number in range(len(OWNERS))}
+def estimated(harness):
+    """Rounds from now in which jobs that wait start."""
+    found = estimates(harness.fork(), history_of([]), harness.waiting(), futures=0)
+    return {each.job: round((each.start - harness.clock.now()) / ROUND_S) for each in found}
 
 
-def order(starts):
-    return sorted(starts, key=lambda number: (round(starts[number] / ROUND_S), number))
-
-
-def test_estimates_are_what_comes_where_tenants_are_at_their_limits():
+def test_jobs_beyond_the_limit_of_their_tenant_start_when_others_of_it_end():
     harness = a_cluster()
-    waits = harness.waiting()
-    found = {each.job: each.start for each in estimates(harness.fork(), history_of([]), waits, futures=0)}
-    real = starts_in_life(harness)
 
-    assert waits == [1, 3, 4, 6, 7]
-    assert {number: real[number] for number in waits} == pytest.approx(found, abs=1.5 * ROUND_S)
-    assert order(found) == [number for number in order(real) if number in waits]
+    assert harness.waiting() == [1, 3, 4, 6, 7]  # those that run: 0 of tenant a, 2 and 5 of tenant b
+    assert estimated(harness) == {1: 5, 3: 11, 4: 16, 6: 22, 7: 7}
 
 
-def test_a_simulation_of_the_same_trace_starts_jobs_in_the_same_order(tmp_path):
+def test_other_limits_give_another_future_of_the_same_moment():
     harness = a_cluster()
-    rows = [
-        f"{n},0,{PROFILE},1,{harness.registry.jobs[n].spec.steps / harness.catalogue.rate(PROFILE, 1, 'v100')},{owner}"
-        for n, owner in enumerate(OWNERS)
-    ]
+    harness.tenants = Tenants(named={"a": TenantSettings(max_running=2), "b": TenantSettings(max_running=2)})
+
+    assert estimated(harness) == {1: 0, 3: 5, 4: 6, 6: 10, 7: 7}
+
+
+def test_a_simulation_of_the_same_trace_starts_jobs_in_the_same_rounds(tmp_path):
+    harness = a_cluster()
+    rate = harness.catalogue.rate(PROFILE, 1, "v100")
+    rows = [f"{n},0,{PROFILE},1,{harness.registry.jobs[n].spec.steps / rate},{o}" for n, o in enumerate(OWNERS)]
     trace = tmp_path / "jobs.csv"
     trace.write_text("\n".join(["job_id,arrival_s,profile,gpus,duration_s,tenant", *rows]) + "\n", encoding="utf-8")
     limits = tmp_path / "tenants.toml"
@@ -61,6 +56,7 @@ def test_a_simulation_of_the_same_trace_starts_jobs_in_the_same_order(tmp_path):
     words = ["simulate", "--trace", str(trace), "--cluster", "v100=8", "--policy", "fifo", "--round", str(ROUND_S)]
     assert main([*words, "--tenants", str(limits), "--jobs-csv", str(tmp_path / "done.csv")]) == 0
     with (tmp_path / "done.csv").open(newline="", encoding="utf-8") as file:
-        simulated = {int(row["job_id"]): float(row["start_s"]) for row in csv.DictReader(file)}
+        ends = [float(row["finish_s"]) for row in csv.DictReader(file)]
+    starts = {number: round(end / ROUND_S) - 5 - number % 3 for number, end in enumerate(ends)}
 
-    assert order(simulated) == order(starts_in_life(harness))
+    assert {number: starts[number] for number in harness.waiting()} == estimated(harness)

@@ -110,3 +110,57 @@ def test_drawing_a_million_jobs_ends_too(tmp_path):
     assert process.returncode in (130, -signal.SIGINT)
     assert err.strip().endswith("interrupted")
     assert time.monotonic() - start < 10
+
+
+MOMENTS = """
+import atexit, os, pathlib, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from rota.cli import __main__ as process
+from rota.cli.main import main
+
+words = ["simulate", "--workload", "gavel-continuous", "--set", "interarrival_s=600", "--set", "jobs=5",
+         "--cluster", "v100=4,p100=4,k80=4", "--policy", "fifo"]
+main([*words, "--json"])  # everything is imported, so that each of the others is short
+
+def child(number, moment):
+    calls = 0
+    def count(frame, event, what):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+        if calls == moment:
+            os.kill(os.getpid(), signal.SIGINT)
+    for stream, name in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{name}-{number}", os.O_CREAT | os.O_WRONLY), stream)
+    if not moment:
+        atexit.register(lambda: pathlib.Path("total").write_text(str(calls)))
+    sys.argv = ["rota", *words]
+    sys.setprofile(count)
+    process.run()
+
+def ends(number, moment):
+    pid = os.fork()
+    if not pid:
+        child(number, moment)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+assert ends(0, 0) == 0
+total = int(pathlib.Path("total").read_text())
+spread = [total * part // 16 for part in range(1, 16)]
+late = [total - back for back in (600, 300, 200, 150, 120, 100, 80, 60, 50, 40, 30, 25, 20, 15, 10, 5)]
+codes = [ends(number, moment) for number, moment in enumerate(spread + late, 1)]
+pathlib.Path("codes").write_text(" ".join(map(str, codes)))
+"""
+
+
+def test_ctrl_c_at_any_moment_is_no_traceback_and_no_other_exit_code(tmp_path):
+    script = tmp_path / "moments.py"
+    script.write_text(MOMENTS)
+    subprocess.run([sys.executable, script], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    codes = [int(code) for code in (tmp_path / "codes").read_text().split()]
+    said = "".join(path.read_text() for path in tmp_path.glob("err-*"))
+
+    assert len(codes) == 31
+    assert set(codes[:15]) == {130}
+    assert set(codes) <= {0, 130}  # at the very end everything is done
+    assert "Traceback" not in said
+    assert "ignored" not in said

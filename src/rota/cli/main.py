@@ -140,6 +140,13 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:  # where nobody else takes it: while results or a message are written
+        return _say("interrupted", INTERRUPTED)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     args = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--traceback" in args or os.environ.get("ROTA_DEBUG", "0") not in {"", "0"}
     _open_closed_streams()
@@ -157,6 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last place where an error can be turned into a message
         code = _explain(error, debug=debug)
+    except KeyboardInterrupt:
+        raise
     except BaseException as error:
         own = _blame(error)
         if own is None:
@@ -214,12 +223,29 @@ def _explain(error: Exception, *, debug: bool) -> int:
         told = f"cannot write: {error.strerror}; what is there is not whole"
     if told is not None:
         return _say(f"error: {told}", USAGE)
+    return _explain_unexpected(error)
+
+
+def _explain_unexpected(error: Exception) -> int:
+    if _while_interrupted(error):
+        return _say("interrupted", INTERRUPTED)
     return _say(
         f"internal error: {type(error).__name__}: {error}\nThis is a bug in Rota {__version__}. "
         "Run again with --traceback (or ROTA_DEBUG=1) and report the output with the command to "
         f"{ISSUES}.",
         FAILED,
     )
+
+
+def _while_interrupted(error: BaseException | None) -> bool:
+    """Whether an error is what became of Ctrl-C on its way up, e.g. out of an import that it cut off."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _folder_is_gone() -> bool:

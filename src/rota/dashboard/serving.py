@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import signal
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ def serve(client: Client, port: int, told: Callable[[str], None], pace: Pace | N
         timeout_graceful_shutdown=_LONGEST_END_S,
         limit_concurrency=_MOST_CONNECTIONS,
     )
+    # Uvicorn ends in order and then raises the signal again, which must not end the process before what follows here.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     watcher.start()
     try:
         with contextlib.suppress(KeyboardInterrupt):  # it is how a gateway ends

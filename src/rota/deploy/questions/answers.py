@@ -177,19 +177,15 @@ class Answers:
 def change_from(fields: Mapping[str, Any]) -> Change:
     """A change from plain values. Raises ConfigError."""
     values = dict(fields)
-    specs = tuple(spec_from(spec) for spec in values.pop("submit", ()))
-    servers = tuple((str(gpu_type), int(gpus)) for gpu_type, gpus in values.pop("add_servers", ()))
-    cancel = tuple(int(number) for number in values.pop("cancel", ()))
-    release = tuple(int(number) for number in values.pop("release", ()))
-    limits = tuple((str(tenant), str(name), int(number)) for tenant, name, number in values.pop("tenant_settings", ()))
-    lists: dict[str, Any] = {
-        "submit": specs,
-        "add_servers": servers,
-        "cancel": cancel,
-        "release": release,
-        "tenant_settings": limits,
-    }
-    return Change(**lists, **values)
+    limits = values.pop("tenant_settings", ())
+    return Change(
+        submit=tuple(spec_from(spec) for spec in values.pop("submit", ())),
+        add_servers=tuple((str(gpu_type), int(gpus)) for gpu_type, gpus in values.pop("add_servers", ())),
+        cancel=tuple(int(number) for number in values.pop("cancel", ())),
+        release=tuple(int(number) for number in values.pop("release", ())),
+        tenant_settings=tuple((str(tenant), str(name), int(number)) for tenant, name, number in limits),
+        **values,
+    )
 
 
 def _rows(path: Path, kinds: tuple[str, ...], last: int) -> Iterator[Mapping[str, Any]]:

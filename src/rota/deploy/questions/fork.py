@@ -197,7 +197,8 @@ class _Run:
         limits = TenantLimits(tenants)
         report = RoundReport(registry, fork.setup.catalogue, fork.state.cluster, rules.round_s, limits)
         cluster = cluster_now(registry, fork.state.cluster, fork.setup.catalogue)
-        self.world.keep_to(queue_of(registry, report.held_back(cluster, now), now, table_of, tenants.running_limits()))
+        running = tenants.running_limits()
+        self.world.keep_to(queue_of(registry, report.held_back(cluster, now), now, table_of, running))
         events = report.events(fork.state, now, fork.since)
         return events, rules.at_once and any(type(event) in CHANGES for event in events)
 

@@ -42,7 +42,7 @@ def queue_of(
     gated = {job.id: _gated(registry, before, job, running) for job in live}
     for job in live:
         rules.gate.expect(gated[job.id])
-    for job in sorted(live, key=lambda job: (holds.get(job.id) is QueueHold.DEPENDENCY, job.id)):
+    for job in sorted(live, key=lambda job: (_order(holds.get(job.id)), job.id)):
         hold = holds.get(job.id)
         if hold is QueueHold.HELD or hold is Hold.CHECKPOINTS:
             rules.gate.block(gated[job.id])
@@ -53,6 +53,11 @@ def queue_of(
         if math.isfinite(left_s(job, now)):
             rules.left_s[job.id] = left_s(job, now)
     return rules
+
+
+def _order(hold: object) -> int:
+    """Those that nobody keeps back take their places first."""
+    return 0 if hold is None else 2 if hold is QueueHold.DEPENDENCY else 1
 
 
 def _gated(registry: Registry, before: Predecessors, job: Job, running: RunningLimits | None) -> GatedJob:

@@ -12,12 +12,12 @@ ask for more than theirs (as in `policies/fair_by_tenant`). Two jobs on the same
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.entitlement import entitled_gpus
+from rota.deploy.questions.moments import ASKS, moments_of
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 
@@ -91,18 +91,11 @@ class Ledger:
 
     def read(self, events: Iterable[Mapping[str, Any]], jobs: Iterable[Job], until: float) -> None:
         """Everything up to an engine second."""
-        moments: list[tuple[float, int, Mapping[str, Any]]] = []
-        for job in jobs:
+        known = list(jobs)
+        for job in known:
             self._tenants[job.id] = job.tenant
             self._gpus[job.id] = job.spec.gpus
-            end = job.ended if job.over else math.inf
-            moments.append((job.submitted, 0, {"event": "asks", "tenant": job.tenant, "gpus": job.spec.gpus}))
-            moments.append((end, 2, {"event": "asks", "tenant": job.tenant, "gpus": -job.spec.gpus}))
-        moments += [(float(fields["at"]), 1, fields) for fields in events]
-        moments.sort(key=lambda moment: moment[:2])
-        for at, _, fields in moments:
-            if at > until:
-                break
+        for at, fields in moments_of(events, known, until):
             self._pass(at)
             self._take(fields)
         self._pass(until)
@@ -142,7 +135,7 @@ class Ledger:
 
     def _take(self, fields: Mapping[str, Any]) -> None:
         kind = fields["event"]
-        if kind == "asks":
+        if kind == ASKS:
             tenant = str(fields["tenant"])
             self._demand[tenant] = self._demand.get(tenant, 0) + int(fields["gpus"])
         elif kind == "AttemptStarted":

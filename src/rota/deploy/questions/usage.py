@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.entitlement import entitled_gpus
+from rota.deploy.questions.moments import ASKS, moments_of
 from rota.deploy.scheduler.records import Job
 
 KINDS = ("NodeJoined", "NodeLost", "NodeDrained", "NodeRemoved", "AttemptStarted", "AttemptResized", "AttemptEnded")
@@ -94,18 +95,10 @@ class Usage:
 
     def read(self, events: Iterable[Mapping[str, Any]], jobs: Iterable[Job], until: float) -> None:
         """Everything up to an engine second."""
-        moments: list[tuple[float, int, Mapping[str, Any]]] = []
-        for job in jobs:
+        known = list(jobs)
+        for job in known:
             self._tenants[job.id] = job.tenant
-            asks = {"event": "asks", "tenant": job.tenant, "gpus": job.spec.gpus}
-            moments.append((job.submitted, 0, {**asks, "jobs": 1}))
-            if job.over:
-                moments.append((job.ended, 2, {**asks, "gpus": -job.spec.gpus, "jobs": -1}))
-        moments += [(float(fields["at"]), 1, fields) for fields in events]
-        moments.sort(key=lambda moment: moment[:2])
-        for at, _, fields in moments:
-            if at > until:
-                break
+        for at, fields in moments_of(events, known, until):
             self._pass(at)
             self._take(fields)
         self._pass(until)
@@ -140,7 +133,7 @@ class Usage:
 
     def _take(self, fields: Mapping[str, Any]) -> None:
         kind = fields["event"]
-        if kind == "asks":
+        if kind == ASKS:
             tenant = str(fields["tenant"])
             self._demand[tenant] = self._demand.get(tenant, 0.0) + float(fields["gpus"])
             self._asking += int(fields["jobs"])

@@ -1,0 +1,29 @@
+"""What happened and who asked for GPUs, in one order in time: what the ledger and the figures over time walk over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rota.deploy.scheduler.records import Job
+
+ASKS = "asks"
+"""A job begins to ask for GPUs, or asks for them no more: `tenant`, and `gpus` and `jobs` more or fewer."""
+
+
+def moments_of(
+    events: Iterable[Mapping[str, Any]], jobs: Iterable[Job], until: float
+) -> Iterator[tuple[float, Mapping[str, Any]]]:
+    """Engine seconds and what happens then, up to `until`; at the same second jobs come first and go last."""
+    found: list[tuple[float, int, Mapping[str, Any]]] = []
+    for job in jobs:
+        asks = {"event": ASKS, "tenant": job.tenant}
+        found.append((job.submitted, 0, {**asks, "gpus": job.spec.gpus, "jobs": 1}))
+        if job.over:
+            found.append((job.ended, 2, {**asks, "gpus": -job.spec.gpus, "jobs": -1}))
+    found += [(float(fields["at"]), 1, fields) for fields in events]
+    found.sort(key=lambda moment: moment[:2])
+    for at, _, fields in found:
+        if at > until:
+            return
+        yield at, fields

@@ -16,6 +16,7 @@ from rota.deploy.deciding import deployed_policy
 from rota.deploy.scheduler.catalogue import opened
 from rota.deploy.scheduler.reconciliation import desired_attempts
 from rota.deploy.scheduler.round_report import cluster_now
+from rota.deploy.tenants import Tenants
 from rota.engine.live_state import LiveState
 from rota.engine.loop import Engine
 from rota.mechanisms.registry import build
@@ -26,15 +27,16 @@ CATALOGUES = {name: opened(make_throughputs(name)) for name in ("gavel", "synerg
 class EngineHarness(Harness):
     """One scheduler whose rounds are decided."""
 
-    def __init__(self, *, policy="las", mechanism="tune", profiles="synergy", **parts):
-        self.names_of_parts = {"policy": policy, "mechanism": mechanism, "profiles": profiles}
+    def __init__(self, *, policy="las", mechanism="tune", profiles="synergy", tenants=None, **parts):
+        self.names_of_parts = {"policy": policy, "mechanism": mechanism, "profiles": profiles, "tenants": tenants}
+        self.quotas = (tenants or Tenants()).quotas()
         self.engine = None
         self.silent = set()
         self._mechanism_name = mechanism
         super().__init__(catalogue=CATALOGUES[profiles], **parts)
 
     def _put_together(self):
-        self.mechanism = build(self._mechanism_name, self.rules, 0, {}, watched=True)
+        self.mechanism = build(self._mechanism_name, self.rules, 0, {}, watched=True, quotas=self.quotas)
         super()._put_together()
         self.loop.desired = self._desired
         if self.recovered.state is not None:
@@ -55,6 +57,7 @@ class EngineHarness(Harness):
             trigger=self.recovered.trigger,
             journal=EveryEvent(self.recorder.commit_engine_event),
             tolerant=True,
+            quotas=self.quotas,
         )
 
     # The engine's clock and executor

@@ -402,6 +402,7 @@ class Scheduler:
         assert state is not None  # it is there from the first server on
         assert trigger is not None  # it comes with the state
         world.attach(state, self.rules)
+            quotas=self.deciders.options.tenants.quotas(),
         engine = Engine(
             state=state,
             policy=TimedPolicy(self._policy, self._stage_times),

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -186,6 +187,41 @@ def test_a_gang_stops_on_one_step_after_a_restart_with_the_clock_set_back(tmp_pa
 
         site.client.cancel([number])
         site.done(number)
+
+
+def test_a_clock_that_is_wrong_at_a_start_removes_no_output(tmp_path):
+    with ClockedSite(tmp_path, round=0.1) as site:
+        site.agent("n0")
+        number = site.submit(argv=["sh", "-c", "echo important"])
+        site.done(number)
+        until(lambda: output(site, number), what="output")
+
+        _restart(site, 32 * DAY)
+        site.client.status()
+        time.sleep(1.0)
+        _restart(site, 0.0)
+
+        assert output(site, number) == b"important\n"
+
+
+def test_output_goes_when_its_job_is_over_for_long_enough(tmp_path):
+    with ClockedSite(tmp_path, round=0.1, keep_logs_days=1e-6) as site:
+        site.agent("n0")
+        number = site.submit(argv=["sh", "-c", "echo important"])
+        site.done(number)
+        until(lambda: output(site, number), what="output")
+        still = site.submit(argv=["sh", "-c", "echo running; sleep 60"])
+        until(lambda: output(site, still), what="output")
+
+        _restart(site, 0.0)
+
+        until(lambda: not output(site, number), what="the removal")
+        assert output(site, still) == b"running\n"
+
+
+def output(site, number):
+    until(lambda: site.job(number).epoch > 0, what="a start")
+    return b"".join(site.client.logs(number))
 
 
 def _restart(site, seconds):

@@ -221,7 +221,7 @@ certificate may.
     default=30.0,
     show_default=True,
     metavar="DAYS",
-    help="Days for which the output of a job is kept, from the last of it.",
+    help="Days for which the output of a job is kept, from its end on.",
 )
 @click.option(
     "--questions-per-minute",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import TimeoutError as NotYet
 from typing import TYPE_CHECKING, Any
 
+from rota.core.control_characters import without_colours
 from rota.core.errors import RotaError
 from rota.deploy.log_feed import AttemptBegins, AttemptEnds, JobOver, LogItem, LogQuery, Missing, Output, lines_of
 
@@ -81,7 +82,7 @@ def _read(
 
 def _message(item: LogItem) -> LogMessage | None:
     if isinstance(item, Output):
-        text = item.data.decode("utf-8", "replace").rstrip("\n")
+        text = without_colours(item.data.decode("utf-8", "replace").rstrip("\n"))
         return {"line": text, "rank": item.rank, "attempt": item.attempt, "stream": item.stream, "at": item.at}
     if isinstance(item, Missing):
         return {"note": f"{item.size:,} bytes were dropped"}

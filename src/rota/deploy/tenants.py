@@ -5,6 +5,7 @@ weight = 2            # twice the part of a tenant with weight 1, when both have
 max_job_weight = 4    # the largest --weight of its jobs
 max_running = 16      # jobs that run at the same time
 max_priority = 10     # the highest --priority of its jobs; 0 unless it is given
+max_least_turn_s = 3600   # the largest --least-turn of its jobs, wall seconds; a week unless it is given
 quota = {v100 = 8, k80 = 4}   # GPUs that it is promised, by type; quota = 12: of any type
 borrow = 4            # GPUs beyond its quota that it may hold; "all" unless it is given
 
@@ -43,6 +44,8 @@ class TenantSettings:
     """The largest weight that its jobs may have."""
     max_priority: int = 0
     """The highest priority that its jobs may have; lower ones, also below 0, are up to the tenant."""
+    max_least_turn_s: float = 7 * 86400.0
+    """The largest least turn that its jobs may have, wall seconds."""
     max_queued: int = 20_000
     """Jobs that are not over and do not run."""
     max_queued_mb: float = 512.0

@@ -34,6 +34,7 @@ from rota.core.events import (
 from rota.core.horizon import CHANGES, EVERY_ROUND, FollowsRanking, Horizon
 from rota.core.placement import Placement, Plan, nobody
 from rota.core.ports import Clock, Executor, Mechanism, Observer, Policy
+from rota.core.quotas import Quotas
 from rota.core.view import View
 from rota.engine import placement_sense, sense, staying
 from rota.engine.outlook import RankingOutlook
@@ -41,6 +42,7 @@ from rota.engine.refusing import reason_to_refuse
 from rota.engine.routes import Routes
 from rota.engine.sense import EVERYTHING, Checks
 from rota.engine.state import State
+from rota.engine.taking_back import keeping_their_place
 from rota.engine.trigger import Trigger
 
 log = logging.getLogger(__name__)
@@ -69,14 +71,16 @@ class Engine:
         journal: Observer | None = None,
         tolerant: bool = False,
         checks: Checks = EVERYTHING,
+        quotas: Quotas | None = None,
     ) -> None:
         """What was planned last in the state runs on; `trigger` is given in the middle of a run.
 
         `journal` hears of every event before the state does, so that nothing is acted on that was not kept. With
         `tolerant`, no error of a policy or mechanism ends the run. `checks` says whose answers are looked at before
-        they are used.
+        they are used. For `quotas` of tenants, borrowed GPUs are taken back from jobs that may not be preempted.
         """
         self.state = state
+        self._quotas = quotas or Quotas()
         self.trigger = Trigger(state.rules) if trigger is None else trigger
         self._mechanism = mechanism
         self._policy = policy
@@ -235,7 +239,10 @@ class Engine:
         """What is decided on at the start of a round."""
         view = self.state.view(now)
         pinned = self.state.pinned
-        return view if pinned is None else staying.pinned_stay(view, pinned)
+        if pinned is None:
+            return view
+        view = staying.still_there(view)
+        return staying.pinned_stay(view, keeping_their_place(view, pinned, self._quotas))
 
     def _fill(self, now: float) -> None:
         """Between two rounds: free GPUs go to jobs that wait, and everybody who runs stays where it is."""

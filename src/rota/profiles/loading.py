@@ -117,7 +117,7 @@ def _from_file(path: Path) -> Catalogue:
     further, faster = derived(read_ratios(rows.ratios, rows.path), alone, models, rows.path)
     alone = {**alone, **further}
     models = {**models, **faster}
-    beside = path.parent / rows.about["pairs"] if "pairs" in rows.about else None
+    beside = _beside(path, rows.about["pairs"]) if "pairs" in rows.about else None
     all_pairs = partial(_all_pairs, base, beside, pairs)
     beside_rates = _beside_rates(rows, base, own_rows)
     beside_rates.origins.update(dict.fromkeys(further, DERIVED_ROW))
@@ -134,6 +134,13 @@ def _from_file(path: Path) -> Catalogue:
         errors=beside_rates.errors,
     )
     return _with_sound_reference(made, path)
+
+
+def _beside(path: Path, name: str) -> Path:
+    """The file with further rows, which whoever wrote the catalogue may not look for elsewhere on this machine."""
+    if Path(name).name != name or name in ("", ".."):
+        raise ConfigError(f"{path}: pairs is {name!r}; give the name of a file beside this one, without a folder")
+    return path.parent / name
 
 
 def _inherited(base: Catalogue) -> dict[str, str]:

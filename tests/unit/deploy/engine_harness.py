@@ -29,8 +29,9 @@ class EngineHarness(Harness):
 
     tenants = Tenants()
 
-    def __init__(self, *, policy="las", mechanism="tune", profiles="synergy", **parts):
-        self.names_of_parts = {"policy": policy, "mechanism": mechanism, "profiles": profiles}
+    def __init__(self, *, policy="las", mechanism="tune", profiles="synergy", tenants=None, **parts):
+        self.names_of_parts = {"policy": policy, "mechanism": mechanism, "profiles": profiles, "tenants": tenants}
+        self.tenants = tenants or self.tenants
         self.engine = None
         self.silent = set()
         self._mechanism_name = mechanism
@@ -59,6 +60,7 @@ class EngineHarness(Harness):
             trigger=self.recovered.trigger,
             journal=EveryEvent(self.recorder.commit_engine_event),
             tolerant=True,
+            quotas=self.tenants.quotas(),
         )
 
     # The engine's clock and executor

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from deployed import PlayedAgent, a_scheduler, jobs_of, look, submit, until
-from rota.core.errors import ConfigError
+from rota.core.errors import ConfigError, OutputError
 from rota.deploy.scheduler.backup import Places, check_backup, restore_backup, write_backup
 
 
@@ -139,7 +139,7 @@ def test_damage_anywhere_is_found_and_leaves_nothing(site, tmp_path):
             refused += 1
             with pytest.raises(ConfigError):
                 restore_backup(broken, places(target))
-            assert [path.name for path in target.iterdir() if path.suffix != ".lock"] == []
+            assert list(target.iterdir()) == []
         else:
             # A byte that says nothing, such as the padding between members.
             assert content not in cuts
@@ -169,3 +169,18 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(site, tmp_path):
     assert str(full / "b.tar") in done.stderr or "state.db" in done.stderr
     assert list(full.iterdir()) == []
     shutil.rmtree(full)
+
+
+def test_a_backup_to_a_full_disk_does_not_blame_the_state_file(site, tmp_path):
+    _, folder, _ = site
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        with pytest.raises(OutputError, match=r"cannot write backup .*: the disk of .* is full"):
+            write_backup(places(folder), disk / "b.tar")
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -12,7 +12,7 @@ from rota.core.lifecycle import JobPhase
 from rota.core.needs import Needs
 from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.reasons import Reasons
-from rota.deploy.server.control import _check_priority
+from rota.deploy.server.control import _check_least_turn, _check_priority
 from rota.deploy.tenants import read_tenants
 
 USER = SimpleNamespace(name="user", tenant="vision", admin=False, node=None)
@@ -288,6 +288,21 @@ def test_the_operator_bounds_priorities_by_tenant(tmp_path):
     for tenant, priority, most in (("vision", 6, 5), ("other", 1, 0)):
         with pytest.raises(ConfigError, match=f"priority {priority} is above {most}, the highest for jobs of tenant"):
             _check_priority(spec_from({**job, "tenant": tenant, "priority": priority}), USER, tenants)
+
+
+def test_the_operator_bounds_least_turns_by_tenant(tmp_path):
+    path = tmp_path / "tenants.toml"
+    path.write_text("[tenants.vision]\nmax_least_turn_s = 3600\n", encoding="utf-8")
+    tenants = read_tenants(path)
+    job = {"emulated": True, "steps": 10, "profile": LM}
+
+    for tenant, seconds in (("vision", 3600.0), ("other", 7 * 86400.0)):
+        _check_least_turn(spec_from({**job, "tenant": tenant, "least_turn_s": seconds}), USER, tenants)
+    _check_least_turn(spec_from({**job, "tenant": "vision", "least_turn_s": 1e12}), ADMIN, tenants)
+
+    for tenant, seconds in (("vision", 3601.0), ("other", 1e12)):
+        with pytest.raises(ConfigError, match=r"a least turn of .* s is above .* s, the most for jobs of tenant"):
+            _check_least_turn(spec_from({**job, "tenant": tenant, "least_turn_s": seconds}), USER, tenants)
 
 
 @pytest.mark.parametrize("value", ["-1", "1.5", "true", '"high"', "nan"])

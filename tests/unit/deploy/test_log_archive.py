@@ -116,17 +116,28 @@ def test_jobs_that_all_write_at_once_stay_within_the_bound_of_all(tmp_path):
 
 
 def test_what_is_too_old_goes_also_after_a_restart(tmp_path):
-    now = [1000.0]
-    archive = an_archive(tmp_path, lambda: now[0], keep_s=60.0)
+    archive = an_archive(tmp_path)
     put(archive, b"old")
-    for path in [*(tmp_path / "logs").rglob("*")]:
-        os.utime(path, (1000.0, 1000.0))
-    now[0] = 1100.0
+    put(archive, b"new", rank=(18, 1, 0))
 
-    again = an_archive(tmp_path, lambda: now[0], keep_s=60.0)
+    again = an_archive(tmp_path)
+    again.expire(lambda jobs: [job for job in jobs if job == 17])
 
-    assert (again.size, again.known(RANK)) == (0, False)
+    assert (again.size, again.known(RANK), again.known((18, 1, 0))) == (3, False, True)
     assert put(again, b"", end=True).end
+
+
+def test_who_was_silent_longest_is_known_after_a_restart_with_another_clock(tmp_path):
+    archive = an_archive(tmp_path, job_bytes=400, segment_bytes=50)
+    for job, written in ((1, 2000.0), (2, 1000.0)):
+        put(archive, b"x" * 300, rank=(job, 1, 0), end=True)
+        for path in [*(tmp_path / "logs" / str(job)).rglob("*"), tmp_path / "logs" / str(job)]:
+            os.utime(path, (written, written))
+
+    again = an_archive(tmp_path, lambda: 50.0, total_bytes=700, job_bytes=400, segment_bytes=50)
+    put(again, b"x" * 300, rank=(3, 1, 0), end=True)
+
+    assert [again.known((job, 1, 0)) for job in (1, 2, 3)] == [True, False, True]
 
 
 def test_the_disk_of_the_state_file_is_not_filled(tmp_path):

@@ -345,6 +345,28 @@ def test_a_table_in_a_pipe_has_one_line_per_job_and_whole_names():
     assert [line.index("queued") for line in text.splitlines()[1:]] == [text.splitlines()[0].index("phase")] * 3
 
 
+@pytest.mark.parametrize(
+    ("quota", "ends"),
+    [
+        ({"v100": 6}, "holds 4 GPUs of its quota of 6 v100: borrowed GPUs are taken back at the start of a round"),
+        (5, "holds 4 GPUs of its quota of 5: borrowed GPUs are taken back at the start of a round"),
+        ({"v100": 4, "k80": 2}, "holds 4 GPUs of its quota of 2 k80 + 4 v100, so the job has to borrow"),
+        (None, "1 job running, 0 jobs before it"),
+    ],
+)
+def test_a_job_that_waits_names_the_quota_of_its_tenant(quota, ends):
+    harness = Harness()
+    full(harness)
+    number = harness.submit(exclude_types=("k80",))
+    limits = TenantLimits(Tenants(named={harness.job(number).tenant: TenantSettings(quota=quota)}))
+    cluster = cluster_as_it_is(harness.registry, harness.clock.now())
+
+    found = Reasons(cluster, harness.catalogue, limits=limits, registry=harness.registry).explain(harness.job(number))
+
+    assert found.code is ReasonCode.OUTRANKED
+    assert found.sentence.endswith(ends)
+
+
 def test_a_job_beyond_the_quota_of_its_tenant_says_so_although_gpus_are_free():
     harness = Harness()
     full(harness)

@@ -138,3 +138,9 @@ def test_every_float_survives_a_file(tmp_path_factory, rate):
     path = a_file(tmp_path_factory.mktemp("c"), f"profile,gpus,type,rate\nbert,1,a100,{rate!r}\n")
 
     assert profiles.load(path).rate("bert", 1, "a100") == rate
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../secret.csv", "sub/pairs.csv", "..", ""])
+def test_pairs_are_in_a_file_beside_the_catalogue_and_nowhere_else(tmp_path, name):
+    with pytest.raises(ConfigError, match=r"mine\.csv.*pairs"):
+        profiles.load(a_file(tmp_path, f"# pairs: {name}\n{CSV}"))

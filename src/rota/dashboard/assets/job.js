@@ -156,7 +156,7 @@ function showJob(number) {
     clearTimeout(timer);
     try {
       const info = await get(`/api/job/${number}`, { signal: control.signal });
-      byId('h-detail').textContent = `Job ${number}${info.spec.name ? `: ${info.spec.name}` : ''}`;
+      byId('h-detail').textContent = shown(`Job ${number}${info.spec.name ? `: ${info.spec.name}` : ''}`);
       drawJob(info, body);
       actions.hidden = Boolean(info.ended_at);
       whyButton.hidden = info.parts.length > 0;

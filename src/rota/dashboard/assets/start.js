@@ -24,7 +24,7 @@ const TAKE = { status: takeStatus, nodes: takeNodes, rows: takeRows, usage: take
 
 function lineChanged(problem) {
   byId('gateway').hidden = !problem;
-  byId('gateway').textContent = problem;
+  byId('gateway').textContent = shown(problem);
   byId('map').classList.toggle('stale', Boolean(problem) || Boolean(status.away));
 }
 

@@ -170,6 +170,7 @@ class _Run:
             observers=[*self._observers, world],
             trigger=fork.trigger,
             tolerant=True,
+            quotas=fork.setup.quotas(),
         )
         self._engine = engine
         out_of_time = Deadline()

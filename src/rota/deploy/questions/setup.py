@@ -10,6 +10,7 @@ from typing import Any
 from rota.assembly import make_throughputs
 from rota.core.cluster import Cluster
 from rota.core.ports import Policy
+from rota.core.quotas import Quotas
 from rota.core.rules import Rules
 from rota.deploy.deciding import deployed_policy
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
@@ -45,12 +46,16 @@ class Setup:
             weights=self.tenants.weights() if config.get("fair_by", "job") == "tenant" else None,
         )
 
+    def quotas(self) -> Quotas:
+        """GPUs that tenants are promised."""
+        return self.tenants.quotas()
+
     def mechanism(self) -> ComposedMechanism:
         """A fresh mechanism."""
         config = self.config
         settings = dict(config.get("mechanism_settings", {}))
         seed = int(config.get("seed", 0))
-        return build(config["mechanism"], self.rules, seed, settings, watched=True, quotas=self.tenants.quotas())
+        return build(config["mechanism"], self.rules, seed, settings, watched=True, quotas=self.quotas())
 
     def state(self, cluster: Cluster) -> LiveState:
         """An empty state on these servers."""

@@ -34,7 +34,7 @@ from rota.core.files import replacing, sync_folder
 from rota.core.parsing import is_count
 from rota.deploy.clocks import wall_date
 from rota.deploy.scheduler import archive, journal_layout, lost_events
-from rota.deploy.scheduler.journal import lock
+from rota.deploy.scheduler.journal import beside, lock
 from rota.deploy.scheduler.secrets import secrets_file
 
 FORMAT = 1
@@ -46,6 +46,8 @@ _FOLDERS = ("logs", "certs")
 _LARGEST_MANIFEST = 256 << 20
 _CHUNK = 1 << 20
 _OWNER_ONLY = 0o600
+_FULL = "disk is full"
+"""In what SQLite says when there is no room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,11 @@ def write_backup(places: Places, target: Path) -> Manifest:
             with tarfile.open(fileobj=file, mode="w") as tar:
                 return _Writer(tar).write(places, copies)
     except sqlite3.Error as error:
+        if _FULL in str(error):  # that of the copies: nothing is written to the state file
+            raise OutputError(
+                f"cannot write backup {target}: the disk of {target.absolute().parent} is full; nothing is left of it. "
+                f"It needs about twice the size of {places.state} for a moment"
+            ) from error
         raise ConfigError(f"cannot read {places.state}: {error}; see `rota journal check {places.state}`") from error
     except OSError as error:
         raise OutputError(f"cannot write backup {target}: {error.strerror or error}; nothing is left of it") from error
@@ -253,11 +260,14 @@ def check_backup(source: Path) -> Manifest:
 def restore_backup(source: Path, places: Places) -> Manifest:
     """Put everything in its place, where nothing may be yet. Raises ConfigError or OutputError."""
     _refuse_to_overwrite(places)
-    holder = lock(places.state)
-    try:
-        return _restore(source, places)
-    finally:
-        holder.close()
+    own_lock = not beside(places.state).exists()
+    with lock(places.state):
+        try:
+            return _restore(source, places)
+        except BaseException:
+            if own_lock:
+                beside(places.state).unlink(missing_ok=True)
+            raise
 
 
 def _restore(source: Path, places: Places) -> Manifest:

@@ -6,7 +6,8 @@
 
 What is too much goes: the oldest segments of a job beyond its bound, from the rank and attempt that has most; whole
 jobs of a tenant beyond its bound, of the same tenant; those beyond the bound of all, from the tenant that has most;
-what is too old. One thread writes; any thread reads.
+what is too old, as the scheduler says (`expire`). One thread writes; any thread reads. The wall clock decides nothing:
+it may be wrong.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rota.core.errors import OutputError
-from rota.deploy.clocks import wall_s
+from rota.deploy.clocks import machine_s
 from rota.deploy.scheduler.log_changes import LogChanges, Rank
 from rota.deploy.scheduler.options import LogLimits
 from rota.deploy.structured_logs import about
@@ -67,6 +68,7 @@ class _JobLogs:
     tenant: str
     size: int = 0
     written_at: float = 0.0
+    """By the clock of the archive; as it was found by that of the files."""
 
 
 class StoredLogs:
@@ -131,7 +133,7 @@ class LogArchive(StoredLogs):
         self,
         folder: Path,
         limits: LogLimits,
-        clock: Callable[[], float] = wall_s,
+        clock: Callable[[], float] = machine_s,
         tenant_bytes: Callable[[str], float] = lambda _: math.inf,
     ) -> None:
         """`tenant_bytes` says how much a tenant may have."""
@@ -154,10 +156,12 @@ class LogArchive(StoredLogs):
         for place in self.folder.iterdir():
             if place.name.isdigit() and place.is_dir():
                 self._jobs[int(place.name)] = _found(place)
+        newest = max((logs.written_at for logs in self._jobs.values()), default=0.0)
+        now = self._clock()
         for logs in self._jobs.values():
             self._held[logs.tenant] += logs.size
+            logs.written_at = now - (newest - logs.written_at)  # who was silent longest, not by which clock
         self.size = sum(logs.size for logs in self._jobs.values())
-        self.expire()
 
     def store(self, piece: Piece, tenant: str) -> Stored:
         """Take a piece if it is the next one; where to go on from. Raises OutputError without room."""
@@ -181,10 +185,9 @@ class LogArchive(StoredLogs):
         self._keep_bounds(piece.rank[0])
         return Stored(number, size + len(piece.data), piece.end)
 
-    def expire(self) -> None:
-        """Remove what is too old."""
-        before = self._clock() - self._limits.keep_s
-        for job in [number for number, logs in self._jobs.items() if logs.written_at < before]:
+    def expire(self, over_for_long: Callable[[Sequence[int]], Iterable[int]]) -> None:
+        """Remove the output of those of its jobs of which this says that they are over for long enough."""
+        for job in over_for_long(list(self._jobs)):
             self._remove(job)
 
     # Inside

@@ -54,7 +54,7 @@ class LogLimits:
     """Of one job, all attempts and ranks together; the oldest goes first."""
     total_bytes: int = 4_000_000_000
     keep_s: float = 30 * 86400.0
-    """Wall seconds after the last output of a job."""
+    """Seconds after the end of a job, by the clock of the scheduler."""
     segment_bytes: int = 1_000_000
     """Of one file; it is dropped as a whole."""
     least_free_bytes: int = 100_000_000

@@ -223,17 +223,17 @@ class Reasons:
         asks = job.spec.gpus
         if free >= asks and not self._room_beside(job, fit):
             needs = in_words(asks, kind_of(job.spec).needs)
-            sentence = f"{_gpus(free)} free of {gpu_type}, but not {needs}; {self._before(job)}"
+            sentence = f"{_gpus(free)} free of {gpu_type}, but not {needs}; {self._before(job, fit)}"
             return Explanation(JobPhase.QUEUED, ReasonCode.NO_ROOM_BESIDE, sentence)
         if free >= asks:
             sentence = f"{_gpus(free)} free of {gpu_type}, asks for {asks}; placed with the next decision"
             return Explanation(JobPhase.QUEUED, ReasonCode.QUEUED, sentence)
         if free:
-            sentence = f"{_gpus(free)} free of {gpu_type}, asks for {asks}; {self._before(job)}"
+            sentence = f"{_gpus(free)} free of {gpu_type}, asks for {asks}; {self._before(job, fit)}"
             return Explanation(JobPhase.QUEUED, ReasonCode.QUEUED, sentence)
         total = sum(self._cluster.up[name] for name in fit.types)
         all_busy = f"all {_gpus(total)} that it could use ({_some(fit.types)}) are busy"
-        return Explanation(JobPhase.QUEUED, ReasonCode.OUTRANKED, f"{all_busy}; {self._before(job)}")
+        return Explanation(JobPhase.QUEUED, ReasonCode.OUTRANKED, f"{all_busy}; {self._before(job, fit)}")
 
     def _beyond_quota(self, job: Job, fit: _Fit) -> str:
         """Why its tenant may not hold as many GPUs more as the job asks for, on any type; empty if it may."""
@@ -255,10 +255,23 @@ class Reasons:
         held = zip(there.types, types_that_hold(there, kind.gpus, kind.needs), strict=True)
         return any(holds for gpu_type, holds in held if gpu_type in fit.types)
 
-    def _before(self, job: Job) -> str:
+    def _before(self, job: Job, fit: _Fit) -> str:
         """Who else there is. The order in which jobs start is the policy's."""
         older = bisect.bisect_left(self._cluster.pending, job.id)
-        return f"{_count(self._cluster.running, 'job')} running, {_count(older, 'job')} before it"
+        others = f"{_count(self._cluster.running, 'job')} running, {_count(older, 'job')} before it"
+        return f"{others}{self._unmet_quota(job, fit)}"
+
+    def _unmet_quota(self, job: Job, fit: _Fit) -> str:
+        """Which quota of its tenant is not met, if the job is within it; else whether it has to borrow."""
+        quota = self._limits.tenants.of(job.tenant).promised()
+        if not quota.total:
+            return ""
+        held = self._gpus_of.get(job.tenant, {})
+        holds = f"tenant {job.tenant!r} holds {_gpus(sum(held.values()))} of its quota of {quota.words()}"
+        unused = quota.unused(held)
+        if max(unused.get(gpu_type, 0) for gpu_type in ("", *fit.types)) >= job.spec.gpus:
+            return f"; {holds}: borrowed GPUs are taken back at the start of a round"
+        return f"; {holds}, so the job has to borrow"
 
     def _ready(self, job: Job) -> bool:
         """Whether a placement could start it."""

@@ -81,6 +81,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         for spec in specs:
             _check_weight(spec, caller, self._scheduler.options.tenants)
             _check_priority(spec, caller, self._scheduler.options.tenants)
+            _check_least_turn(spec, caller, self._scheduler.options.tenants)
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
@@ -370,6 +371,18 @@ def _check_priority(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
         reason = (
             f"{spec.label}: priority {spec.priority} is above {limit}, the highest for jobs of tenant {spec.tenant!r}; "
             f"give at most {limit}, or ask whoever runs the scheduler for a larger max_priority (--tenants)"
+        )
+        raise Refused("PERMISSION_DENIED", reason)
+
+
+def _check_least_turn(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
+    """Refused if a job may keep its place for longer than the operator allows; an administrator may give any."""
+    limit_s = tenants.of(spec.tenant or "default").max_least_turn_s
+    if spec.least_turn_s > limit_s and not caller.admin:
+        reason = (
+            f"{spec.label}: a least turn of {spec.least_turn_s:g} s is above {limit_s:g} s, the most for jobs of "
+            f"tenant {spec.tenant!r}; give at most {limit_s:g}, or ask whoever runs the scheduler for a larger "
+            "max_least_turn_s (--tenants)"
         )
         raise Refused("PERMISSION_DENIED", reason)
 

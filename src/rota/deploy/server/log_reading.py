@@ -15,7 +15,8 @@ from functools import partial
 
 from rota.core.lifecycle import AttemptOutcome, JobPhase
 from rota.deploy.scheduler.clock import WallClock
-from rota.deploy.scheduler.log_archive import Rank, StoredLogs
+from rota.deploy.scheduler.log_archive import StoredLogs
+from rota.deploy.scheduler.log_changes import Rank
 from rota.deploy.scheduler.records import AttemptRecord, Job
 from rota.deploy.scheduler.requests import Refused
 from rota.deploy.server.logs import LogService

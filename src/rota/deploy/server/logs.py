@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rota.core.errors import OutputError
-from rota.deploy.scheduler.log_archive import LogArchive, Pacing, Piece, Rank
+from rota.deploy.scheduler.log_archive import LogArchive, Pacing, Piece
+from rota.deploy.scheduler.log_changes import Rank
 from rota.deploy.scheduler.records import Place
 from rota.deploy.scheduler.requests import Answer, Refused
 from rota.deploy.scheduler.service import Scheduler
@@ -68,8 +69,15 @@ class LogService:
         """Look at what is there, then remove what is too old from time to time; until cancelled."""
         await self._written(self.archive.open)
         while True:
+            await self._written(self._expire)
             await asyncio.sleep(_EXPIRE_EVERY_S)
-            await self._written(self.archive.expire)
+
+    def _expire(self) -> None:
+        keep_s = self._scheduler.options.log_limits.keep_s
+        try:
+            self.archive.expire(lambda jobs: self._scheduler.over_for_long(jobs, keep_s))
+        except Exception:
+            log.exception("output that is too old could not be removed; tried again later")
 
     def close(self) -> None:
         """End the threads."""

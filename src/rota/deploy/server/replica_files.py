@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from typing import Any, TypeVar
 import grpc
 
 from rota.core.errors import ConfigError, RotaError
-from rota.deploy.scheduler.log_archive import LogArchive, Piece, Rank
+from rota.deploy.scheduler.log_archive import LogArchive, Piece
+from rota.deploy.scheduler.log_changes import Rank
 from rota.deploy.scheduler.options import Options
 from rota.deploy.security.client import ClientSettings, connect
 from rota.deploy.security.sealing import Seal
@@ -36,7 +36,6 @@ _CALL_S = 30.0
 _AGAIN_S = 1.0
 _LONGEST_AGAIN_S = 30.0
 _LONGEST_PAUSE_S = 10.0
-_EXPIRE_EVERY_S = 600.0
 _WANTED = 64
 """Ranks of which something is asked for at once."""
 
@@ -71,7 +70,6 @@ class ReplicaFiles:
         """Of files as they came last."""
         self._said = ""
         self._behind = True
-        self._expired_at = time.monotonic()
 
     async def follow(self, settings: ClientSettings) -> None:
         """Ask for what is new, again and again, until cancelled. Nothing that goes wrong here ends a standby."""
@@ -147,9 +145,6 @@ class ReplicaFiles:
         self._note(reply.places)
         for file in reply.files:
             self._keep_file(file, held)
-        if time.monotonic() - self._expired_at > _EXPIRE_EVERY_S:
-            self._expired_at = time.monotonic()
-            self._archive.expire()
 
     def _keep_file(self, file: pb.SideFile, held: list[str]) -> None:
         """One that cannot be used is not asked for again until it is another one; with a full disk it is."""

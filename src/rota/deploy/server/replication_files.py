@@ -10,8 +10,8 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from rota.deploy.scheduler.log_archive import Pacing, Rank, StoredLogs
-from rota.deploy.scheduler.log_changes import LogChanges
+from rota.deploy.scheduler.log_archive import Pacing, StoredLogs
+from rota.deploy.scheduler.log_changes import LogChanges, Rank
 from rota.deploy.security.sealing import Seal
 from rota.deploy.server.log_reading import next_piece
 from rota.deploy.server.side_files import MOST_BYTES, SideFiles

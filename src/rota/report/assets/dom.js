@@ -15,10 +15,17 @@ function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value === true ? '' : value);
+    else node.setAttribute(name, value === true ? '' : shown(value));
   }
-  node.append(...children.filter(child => child !== null && child !== undefined));
+  node.append(...children.filter(child => child !== null && child !== undefined).map(shown));
   return node;
+}
+
+// Texts are other people's: what changes their direction or is not seen is shown by its number (core/control_characters.py).
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+
+function shown(value) {
+  return typeof value === 'string' ? value.replace(UNSEEN, found => `<U+${found.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}>`) : value;
 }
 
 const byId = id => document.getElementById(id);

@@ -62,3 +62,47 @@ def test_jobs_that_are_kept_back_are_not_submitted_yet(tmp_path):
     assert result.summary["jobs_submitted"] == logged == 2
     assert result.jobs["name"].tolist() == ["a", "c"]
     assert list(result.summary["by_weight"]) == ["1"]
+
+
+ELSEWHERE = """job_id,arrival_s,gpus,duration_s,gpu_types,array,array_limit
+long,0,1,10000,v100,,
+m0,0,1,100,v100,A,1
+m1,0,1,100,p100,A,1
+"""
+LOWEST = """job_id,arrival_s,gpus,duration_s,after,array,array_limit
+x,0,1,500,,,
+y,0,1,500,,,
+m0,0,1,1000,x,A,1
+m1,0,1,1000,,A,1
+"""
+
+
+def ends_of(tmp_path, trace, **parts):
+    (tmp_path / "t.csv").write_text(trace, encoding="utf-8")
+    result = rota.simulate(trace=str(tmp_path / "t.csv"), trace_settings={"elsewhere": "same"}, **parts)
+    return dict(zip(result.jobs["name"].tolist(), result.jobs["finish_s"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las", "max-min-fairness-perf", "isolated"])
+@pytest.mark.parametrize("restart_s", [0.0, 30.0])
+def test_an_array_limit_counts_jobs_that_run_and_keeps_no_gpus(tmp_path, policy, restart_s):
+    ends = ends_of(
+        tmp_path, ELSEWHERE, cluster="v100=1/1,p100=1/1", policy=policy, rule_settings={"restart_s": restart_s}
+    )
+
+    assert ends["m1"] == pytest.approx(100.0 + restart_s)
+
+
+def test_a_lower_number_of_an_array_comes_before_one_that_was_let_in_and_does_not_run(tmp_path):
+    ends = ends_of(tmp_path, LOWEST, cluster="v100=2/2", policy="fifo")
+
+    assert ends == {"x": 500.0, "y": 500.0, "m0": 1500.0, "m1": 2500.0}
+
+
+def test_the_oldest_job_of_a_tenant_with_max_running_comes_first_too(tmp_path):
+    trace = LOWEST.replace("array,array_limit", "tenant").replace("A,1", "a").replace(",,,", ",,b").replace("x,,", "x,")
+    (tmp_path / "n.toml").write_text("[tenants.a]\nmax_running = 1\n", encoding="utf-8")
+
+    ends = ends_of(tmp_path, trace, cluster="v100=2/2", policy="fifo", tenants=str(tmp_path / "n.toml"))
+
+    assert ends == {"x": 500.0, "y": 500.0, "m0": 1500.0, "m1": 2500.0}

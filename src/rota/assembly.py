@@ -27,7 +27,7 @@ from rota.core.rules import Rules, preset
 from rota.core.tenant_rules import TenantRules
 from rota.engine import checkpoint as checkpoints
 from rota.engine.checked import CheckedPolicy
-from rota.engine.live_state import LiveState
+from rota.engine.live_state import ParkingState
 from rota.engine.log import EventLog
 from rota.engine.loop import Engine
 from rota.engine.sense import Checks
@@ -85,7 +85,7 @@ def _state_class(request: Request, table: Jobs | None) -> type[State]:
     """Only where so many jobs may run at the same time, jobs have to step aside."""
     of_arrays = table is not None and table.queue is not None and bool((table.queue.array_limit > 0).any())
     of_tenants = request.tenants is not None and request.tenants.running is not None
-    return LiveState if of_arrays or of_tenants else State
+    return ParkingState if of_arrays or of_tenants else State
 
 
 def assemble(request: Request) -> tuple[Session, EventLog | None]:

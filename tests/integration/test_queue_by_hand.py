@@ -106,3 +106,11 @@ def test_the_oldest_job_of_a_tenant_with_max_running_comes_first_too(tmp_path):
     ends = ends_of(tmp_path, trace, cluster="v100=2/2", policy="fifo", tenants=str(tmp_path / "n.toml"))
 
     assert ends == {"x": 500.0, "y": 500.0, "m0": 1500.0, "m1": 2500.0}
+
+
+def test_a_cluster_with_an_array_may_be_empty_for_a_while(tmp_path):
+    trace = "job_id,arrival_s,gpus,duration_s,array,array_limit\nm0,0,1,100,A,1\nm1,1000,1,100,A,1\n"
+
+    ends = ends_of(tmp_path, trace, cluster="v100=2/2", policy="fifo")
+
+    assert ends == {"m0": 100.0, "m1": 1100.0}

@@ -26,7 +26,7 @@ def recomputed(jobs_csv, events_jsonl):
     held = _held(events, types)
     end = events[-1]["at"]
     left = [job["finish_s"] for job in jobs if job["status"] == "finished"]
-    left += [e["at"] for e in events if e["event"] in ("JobsDropped", "JobsRejected") for _ in e["jobs"]]
+    left += _let_go(events)
     unfinished = any(job["status"] == "unfinished" for job in jobs)
     makespan = (end if unfinished else max(left)) - min(job["arrival_s"] for job in jobs)
     counts = Counter(e["event"] for e in events)
@@ -61,8 +61,22 @@ def recomputed(jobs_csv, events_jsonl):
     }
 
 
+def _let_go(events):
+    """When jobs that were dropped held slots for the last time."""
+    until = {}
+    dropped = []
+    for event, plan in _plans(events):
+        if event["event"] == "RoundsRan":
+            for *members, seconds in zip(plan["first"], plan["second"], event["seconds"], strict=True):
+                until |= dict.fromkeys(members, min(event["start"] + seconds, event["at"]))
+    for event in events:
+        if event["event"] == "JobsDropped":
+            dropped += [until[job] for job in event["jobs"] if job in until]
+    return dropped
+
+
 def _typed(row):
-    texts = {"profile", "tenant", "status"}
+    texts = {"profile", "tenant", "status", "name"}
     number = {key: math.nan if value == "" else float(value) for key, value in row.items() if key not in texts}
     whole = {"job_id": int(row["job_id"]), "gpus": int(row["gpus"]), "measured": row["measured"] == "1"}
     return {**row, **number, **whole}

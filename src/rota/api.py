@@ -137,9 +137,9 @@ def _tenant_rules(given: str | Path | Tenants | None) -> TenantRules | None:
 def _by_row(columns: dict[str, NDArray[Any]], jobs: Jobs) -> dict[str, NDArray[Any]]:
     """Results in the order of the table that was handed in; its job k is number k, whenever it arrived.
 
-    Of a run that ended early, jobs that had not arrived are left out.
+    Of a run that ended early, jobs that had not arrived are left out, or were kept back.
     """
-    order = np.argsort(jobs.submitted, kind="stable")[: len(columns["job_id"])]
+    order = np.argsort(jobs.submitted, kind="stable")[columns["job_id"]]
     if np.array_equal(order, np.arange(len(order))):
         return columns
     back = np.argsort(order)

@@ -27,6 +27,7 @@ from rota.core.rules import Rules, preset
 from rota.core.tenant_rules import TenantRules
 from rota.engine import checkpoint as checkpoints
 from rota.engine.checked import CheckedPolicy
+from rota.engine.live_state import ParkingState
 from rota.engine.log import EventLog
 from rota.engine.loop import Engine
 from rota.engine.sense import Checks
@@ -80,6 +81,13 @@ class Request:
     tenants: TenantRules | None = None
 
 
+def _state_class(request: Request, table: Jobs | None) -> type[State]:
+    """Only where so many jobs may run at the same time, jobs have to step aside."""
+    of_arrays = table is not None and table.queue is not None and bool((table.queue.array_limit > 0).any())
+    of_tenants = request.tenants is not None and request.tenants.running is not None
+    return ParkingState if of_arrays or of_tenants else State
+
+
 def assemble(request: Request) -> tuple[Session, EventLog | None]:
     """The session of a request, in the middle of its run if it is resumed, and the log that it writes."""
     _check(request)
@@ -91,7 +99,7 @@ def assemble(request: Request) -> tuple[Session, EventLog | None]:
     policy = by_priority(_asked_policy(request, rules), table)
     name = request.mechanism or rules.mechanism
     mechanism = _make_mechanism(request, name, rules, table)
-    state = State(cluster, speeds, rules, by_need=mechanism.by_need)
+    state = _state_class(request, table)(cluster, speeds, rules, by_need=mechanism.by_need)
     metrics = Metrics(cluster, request.measure, speeds, endless=source.endless)
     watch = _make_watch(request, metrics, _waiting(name, mechanism, cluster), state, endless=source.endless)
     running = None if request.tenants is None else request.tenants.running

@@ -51,13 +51,15 @@ class _Columns:
         self._bound, self._missed = table.deadlines(counted, now)
         self._gpu_h = ledger.gpu_s(len(table)) / 3600.0
         self._cost = ledger.price(len(table))
+        self._there = table.submitted()
 
     def grouped(self, group: NDArray[Any], name: Callable[[Any], str]) -> dict[str, Numbers]:
         """The numbers of each group, by its name."""
-        groups, index = np.unique(group, return_inverse=True)
+        there = np.flatnonzero(self._there)
+        groups, index = np.unique(group[there], return_inverse=True)
         order = np.argsort(index, kind="stable")
         ends = np.cumsum(np.bincount(index, minlength=len(groups)))
-        rows = np.split(order, ends[:-1]) if len(groups) else []
+        rows = np.split(there[order], ends[:-1]) if len(groups) else []
         return {name(g): self._numbers(r) for g, r in zip(groups.tolist(), rows, strict=True)}
 
     def _numbers(self, rows: NDArray[np.int64]) -> Numbers:

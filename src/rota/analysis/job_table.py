@@ -152,10 +152,15 @@ class JobTable:
         self._floats["left_s"][ids] = at
         self._ints["status"][ids] = FINISHED
 
-    def give_up(self, ids: IntArray, status: int, at: float) -> None:
-        """Jobs that will never finish: DROPPED or REJECTED."""
-        self._floats["left_s"][ids] = at
+    def give_up(self, ids: IntArray, status: int, left_s: FloatArray | float = np.nan) -> None:
+        """Jobs that will never finish: DROPPED or REJECTED. `left_s` is when they left; NaN: that does not matter."""
+        self._floats["left_s"][ids] = left_s
         self._ints["status"][ids] = status
+
+    def submitted(self) -> BoolArray:
+        """[N] which numbers are of jobs that are there; jobs with lower ones than others may still be kept back."""
+        there: BoolArray = ~np.isnan(self.floats("arrival_s"))
+        return there
 
     def counted(self, measure: tuple[int, int] | None) -> BoolArray:
         """[N] whether a job is in the range that is measured; without a range all are."""

@@ -1,7 +1,8 @@
 """How good was the schedule? Numbers from events, seen live or read back from a log.
 
-Completion time (JCT) is finish minus arrival. The makespan goes from the first arrival to the last
-completion, or to the end of the run if jobs are left then. Utilisation is GPU-seconds held by tasks
+Completion time (JCT) is finish minus arrival. The makespan goes from the first arrival to the end of
+the last job that ran (its last step, or when it let go of its slots because it was dropped), or to
+the end of the run if jobs are left then. Utilisation is GPU-seconds held by tasks
 over GPU-seconds that were there in that time; two jobs that share GPUs hold them once. Cost is the
 hourly price of the type x the hours held x GPUs, None if a type that was used has no price. The lease
 extension fraction is, over all pairs of consecutive rounds, the part of the tasks whose jobs were
@@ -79,6 +80,8 @@ class Metrics:
         self._up_since: list[tuple[float, FloatArray]] = [(-np.inf, np.ones(len(cluster.types)))]
         """From when on which part of the GPUs of each type was up."""
         self._placement: Placement = nobody()
+        self._last_run: tuple[Placement, RoundsRan] | None = None
+        """The last rounds in which somebody ran, for when jobs that are dropped let go of their slots."""
         self._alone = True
         self._just_planned = 0
         self._leases = 0
@@ -145,6 +148,8 @@ class Metrics:
     def _ran(self, event: RoundsRan) -> None:
         self.rounds += event.rounds
         self.ledger.ran(self._placement, event.seconds, event.alone)
+        if len(event.seconds):
+            self._last_run = self._placement, event
         if event.rounds == 0:  # time was up in the middle of a round
             return
         unchanged = (event.rounds - self._just_planned) * self._leases
@@ -170,11 +175,23 @@ class Metrics:
         self._gone.append(event.jobs)
 
     def _dropped(self, event: JobsDropped) -> None:
-        self.table.give_up(event.jobs, DROPPED, event.at)
+        self.table.give_up(event.jobs, DROPPED, self._held_until(event.jobs))
         self._gone.append(event.jobs)
 
+    def _held_until(self, jobs: IntArray) -> FloatArray:
+        """When jobs held their slots for the last time; NaN for those that were not in the last rounds."""
+        until = np.full(len(jobs), np.nan)
+        if self._last_run is None:
+            return until
+        placement, ran = self._last_run
+        ends = np.minimum(ran.start + ran.seconds, ran.at)
+        for members in (placement.first, placement.second):
+            of_job = dict(zip(members.tolist(), ends.tolist(), strict=True))
+            until = np.fmax(until, [of_job.get(job, np.nan) for job in jobs.tolist()])
+        return until
+
     def _rejected(self, event: JobsRejected) -> None:
-        self.table.give_up(event.jobs, REJECTED, event.at)
+        self.table.give_up(event.jobs, REJECTED)
 
     def _allocated(self, _event: Allocated) -> None:
         self.solves += 1
@@ -208,7 +225,7 @@ class Metrics:
             **self._beside_gpus(up_s),
             "cost": self.cost,
             "jobs_measured": len(jct),
-            "jobs_submitted": len(table),
+            "jobs_submitted": int(np.count_nonzero(table.submitted())),
             "jobs_finished": table.with_status(FINISHED),
             "jobs_dropped": table.with_status(DROPPED),
             "jobs_rejected": table.with_status(REJECTED),
@@ -227,13 +244,14 @@ class Metrics:
         }
 
     def _span(self, now: float) -> tuple[float, float]:
-        """The first arrival, and the last completion or the end of the run if jobs are left then."""
+        """The first arrival, and the end of the last job that ran, or of the run if jobs are left then."""
         table = self.table
         if len(table) == 0:
             return 0.0, float(now)
-        first = float(np.nanmin(table.floats("arrival_s")))  # jobs with lower numbers may still be kept back
-        left = table.with_status(UNFINISHED) > 0
-        return first, float(now) if left else float(table.floats("left_s").max())
+        first = float(table.floats("arrival_s")[table.submitted()].min())
+        if table.with_status(UNFINISHED) > 0:
+            return first, float(now)
+        return first, float(np.fmax.reduce(table.floats("left_s"), initial=first))
 
     def _up_s(self, span: tuple[float, float]) -> FloatArray:
         """[T] seconds of this time in which GPUs of a type were up, on average over them."""
@@ -266,7 +284,7 @@ class Metrics:
         return {"slo_jobs": int(np.count_nonzero(bound)), "slo_violations": violations}
 
     def jobs(self) -> dict[str, NDArray[Any]]:
-        """One array per column, one entry per job; NaN where a job has no finish."""
+        """One array per column, one entry per job that was submitted; NaN where a job has no finish."""
         table = self.table
         arrival = table.floats("arrival_s")
         finish = table.floats("finish_s")
@@ -274,7 +292,7 @@ class Metrics:
         window = self.window()
         counted = table.counted(self.measure if window is None else window.range)
         names = table.names()
-        return {
+        columns = {
             "job_id": np.arange(len(table)),
             **({} if names is None else {"name": names}),
             "arrival_s": arrival.copy(),
@@ -292,6 +310,8 @@ class Metrics:
             "gpu_s": self.ledger.gpu_s(len(table)),
             "cost": self.ledger.price(len(table)),
         }
+        there = table.submitted()
+        return columns if there.all() else {name: column[there] for name, column in columns.items()}
 
     _HANDLERS: ClassVar[Mapping[type, Callable[[Metrics, Any], None]]] = {
         Planned: _planned,

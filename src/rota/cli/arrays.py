@@ -12,6 +12,7 @@ from rota.core.lifecycle import JobPhase
 if TYPE_CHECKING:
     from rota.core.job_spec import JobSpec
 
+_DONE = job_text.HEADER.index("done")
 _ONE_BY_ONE = frozenset({JobPhase.RUNNING.value, JobPhase.STOPPING.value, JobPhase.FAILED.value})
 """Phases in which every job of an array has something to say of its own."""
 
@@ -56,4 +57,12 @@ def row(group: Sequence[Any], now: float, *, brief: bool) -> tuple[str, ...]:
         return cells
     oldest = group[-1]
     name = f"{job_text.printable(newest.spec.name)}[{oldest.array_index}-{newest.array_index}] x {len(group)}"
-    return (f"{oldest.job}-{newest.job}", name, *cells[2:])
+    merged = (f"{oldest.job}-{newest.job}", name, *cells[2:])
+    return (*merged[:_DONE], _mean_done(group), *merged[_DONE + 1 :])
+
+
+def _mean_done(group: Sequence[Any]) -> str:
+    """How far jobs are on average; a sign that there is nothing to say where none has begun, or steps are not known."""
+    if not any(info.step for info in group) or not all(info.spec.steps for info in group):
+        return "-"
+    return job_text.percent(sum(min(1.0, info.step / info.spec.steps) for info in group) / len(group))

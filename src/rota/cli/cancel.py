@@ -48,16 +48,26 @@ def command(*, jobs: tuple[int, ...], everything: bool, arrays: tuple[int, ...],
         else:
             numbers = list(jobs)
         cancelled, over = client.cancel(numbers) if numbers else ([], [])
-        if arrays:
-            of_arrays = client.cancel_arrays(arrays)
-            cancelled += of_arrays[0]
-            over += of_arrays[1]
+        of_arrays: tuple[list[int], list[int]] = client.cancel_arrays(arrays) if arrays else ([], [])
     if as_json:
-        echo_json({"cancelled": cancelled, "over": over})
+        echo_json({"cancelled": [*cancelled, *of_arrays[0]], "over": [*over, *of_arrays[1]]})
         return
     for number in cancelled:
         click.echo(f"job {number} is cancelled")
     for number in over:
         click.echo(f"job {number} was over already")
+    for group, what in zip(of_arrays, ("cancelled", "over already"), strict=True):
+        if group:
+            click.echo(together(group, what))
     if not numbers and not arrays:
         click.echo("no jobs that are not over")
+
+
+def together(numbers: list[int], what: str) -> str:
+    """What became of jobs of arrays, in one line."""
+    first = min(numbers)
+    last = max(numbers)
+    if len(numbers) == 1:
+        return f"job {first} is {what}"
+    named = f"jobs {first} to {last} are" if last - first + 1 == len(numbers) else "jobs of the array are"
+    return f"{named} {what} ({len(numbers):,})"

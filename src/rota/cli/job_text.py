@@ -80,10 +80,14 @@ def share_done(info: Any) -> float | None:
 
 def done(info: Any) -> str:
     """How far the job is: a share where there is one, else the steps that are known of."""
-    share = share_done(info)
-    if share is not None:
-        return f"{int(100 * share)} %"
+    if info.spec.steps and (info.step or info.phase in _WITH_SHARE):
+        return percent(min(1.0, info.step / info.spec.steps))
     return _steps(info.step) if info.step else "-"
+
+
+def percent(part: float) -> str:
+    """A part of the work, rounded down."""
+    return f"{int(100 * part)} %"
 
 
 def steps(info: Any) -> str:

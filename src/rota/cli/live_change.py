@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,8 @@ def make_change(request: Any, options: dict[str, Any], *, as_json: bool, preview
         raise click.UsageError("give either --preview or --yes")
     if as_json and not (preview or yes):
         raise click.UsageError("--json asks nobody: give --preview or --yes with it")
+    if not (preview or yes) and (sys.stdin is None or not sys.stdin.isatty()):
+        raise click.UsageError("no terminal to ask at: give --yes, or --preview to change nothing")
     with open_client(options) as client:
         if not yes:
             answer = client.preview_settings(request)

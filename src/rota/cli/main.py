@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -98,6 +98,15 @@ class Verbs(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb of a command line; who mistypes it hears of the nearest one."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = _nearest(args[0], VERBS)
+            ctx.fail(f"no such command {args[0]!r}{f'; did you mean {near!r}?' if near else '.'}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(
         self,
         ctx: click.Context,  # noqa: ARG002 - click's signature
@@ -182,8 +191,18 @@ def _leave_solvers_behind(code: object) -> None:
         os._exit(INTERRUPTED)
 
 
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that looks most like this one; None if none does."""
+    import difflib  # not for --help
+
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
+
+
 def _explain_usage(error: click.UsageError) -> int:
     message = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        near = _nearest(error.option_name, error.possibilities or ())
+        message = f"no such option {error.option_name!r}; did you mean {near!r}?" if near else message
     if message.startswith("Usage: "):  # a verb with parts, and none of them was named
         click.echo(message, err=True)
         return USAGE

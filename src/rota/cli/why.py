@@ -8,6 +8,7 @@ import click
 
 from rota.cli.connection import connection, open_client
 from rota.cli.options import echo_json, json_option
+from rota.core.lifecycle import JobPhase
 
 _WAITING = frozenset({"queued", "waiting"})
 EXAMPLES = """
@@ -29,6 +30,10 @@ def command(*, job: int, as_json: bool, **options: Any) -> None:
     round.
     """
     with open_client(options) as client:
+        info = client.job(job)
+        if JobPhase(info.phase).final:
+            _tell_end(info, as_json=as_json)
+            return
         answer = client.why(job)
     if as_json:
         echo_json(answer)
@@ -49,6 +54,17 @@ def command(*, job: int, as_json: bool, **options: Any) -> None:
             f"none of the {answer['tried']} changes that were tried, one at a time, would place it in the next round; "
             "two together were not tried; `rota eta` says when it starts"
         )
+
+
+def _tell_end(info: Any, *, as_json: bool) -> None:
+    """A job that is over waits for nothing: how it ended, and where to look."""
+    from rota.cli import job_text
+
+    if as_json:
+        ended = {"phase": info.phase, "code": info.reason_code, "reason": info.reason}
+        echo_json({"job": info.job, **ended, "numbers": None, "changes": []})
+        return
+    click.echo(f"job {info.job} is over, {job_text.how(info)}; `rota logs {info.job}` prints its output")
 
 
 def _show_numbers(numbers: dict[str, Any]) -> None:

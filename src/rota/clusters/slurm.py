@@ -1,7 +1,8 @@
 """A cluster of Slurm as Slurm describes it: `scontrol show nodes`, asked now or kept in a file.
 
 `slurm:` asks, `slurm:nodes.txt` reads what was printed before (with or without `-o`), and `,partition=NAME` behind it
-takes the nodes of one partition. Nodes without GPUs are left out, so are those that are not there yet (FUTURE). A node
+takes the nodes of one partition. Nodes without GPUs are left out, so are those that are not there yet (FUTURE) or are
+broken (DOWN); those that are drained, reserved or asleep are there. A node
 with GPUs of several types becomes a server for each type, with its part of CPUs and memory. Memory is in GB as
 `sacct` traces have it (MiB / 1024).
 """
@@ -21,6 +22,8 @@ from rota.core.slurm_text import gpus_of, memory_mib, record
 PREFIX = "slurm:"
 _NODE = re.compile(r"^(?=NodeName=)", re.MULTILINE)
 _ASK_S = 60.0
+_MARKS = "*~#!%$@^-"
+"""Behind the state of a node: it does not answer, is asleep, wakes up, ..."""
 
 
 def is_slurm(text: str) -> bool:
@@ -44,7 +47,9 @@ def read_slurm(text: str) -> tuple[Server, ...]:
         )
     servers = tuple(server for node in mine for server in _servers(node))
     if not servers:
-        raise ConfigError(f"cluster {text!r}: none of its {len(mine)} nodes has a GPU (Gres=gpu:...)")
+        up = sum(_is_there(node) for node in mine)
+        away = f" and is there; {len(mine) - up} are DOWN or FUTURE" if up < len(mine) else ""
+        raise ConfigError(f"cluster {text!r}: none of its {len(mine)} nodes has a GPU (Gres=gpu:...){away}")
     return servers
 
 
@@ -64,7 +69,7 @@ def _parsed(text: str) -> tuple[str, str]:
 
 
 def _servers(node: Mapping[str, str]) -> Iterator[Server]:
-    if "FUTURE" in node.get("State", ""):
+    if not _is_there(node):
         return
     gpus = [gpu for gpu in gpus_of(node.get("Gres", "")) if gpu.count]
     total = sum(gpu.count for gpu in gpus)
@@ -74,6 +79,12 @@ def _servers(node: Mapping[str, str]) -> Iterator[Server]:
         part = gpu.count / total
         name = node["NodeName"] if len(gpus) == 1 else f"{node['NodeName']}-{gpu.type or 'gpu'}"
         yield Server(id=name, type=gpu.type or "gpu", capacity=Resources(gpu.count, cpus * part, memory * part))
+
+
+def _is_there(node: Mapping[str, str]) -> bool:
+    """Whether Slurm has the node; its state is a word, a mark (`DOWN*`), and more words behind `+`."""
+    words = node.get("State", "").split("+")
+    return words[0].rstrip(_MARKS) != "DOWN" and not any(word.rstrip(_MARKS) == "FUTURE" for word in words)
 
 
 def _asked() -> str:

@@ -25,7 +25,7 @@ _OWN_MODULES = (
     "rota.engine.trigger", "rota.engine.columns", "rota.engine.live_state", "rota.analysis.metrics",
     "rota.analysis.job_table", "rota.analysis.ledger", "rota.analysis.warmup", "rota.deploy.events",
     "rota.deploy.scheduler.records", "rota.deploy.scheduler.registry", "rota.deploy.scheduler.queue_index",
-    "rota.sim.queue_rules", "rota.sim.queue_gate",
+    "rota.sim.queue_rules", "rota.sim.queue_gate", "rota.sim.limited_group", "rota.sim.idle_choice",
 )  # fmt: skip
 _NUMPY = {
     "numpy": {"ndarray", "dtype", "bool_", "int64", "float64"},
@@ -36,7 +36,7 @@ _NUMPY = {
 }
 """All that arrays need. Much else in NumPy opens files or starts programs when it is called."""
 _SAFE_BUILTINS = {"set", "frozenset", "slice", "bytearray", "object"}
-_MAGIC = "rota-checkpoint-6"
+_MAGIC = "rota-checkpoint-7"
 _MARK = b"rota-checkpoint"
 _MAY_DIFFER = {"until"}
 """Settings that say how far a run goes, not how."""

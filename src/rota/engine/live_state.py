@@ -236,3 +236,10 @@ class LiveState(State):
             status = self._jobs.status
             self._put(LineReader().read(dict(placement)).plan.placement)  # type: ignore[union-attr]
             self._jobs.set_status(status)
+
+
+class ParkingState(LiveState):
+    """Of a simulation in which jobs step aside: a placement stays as it is until the next plan, as in `State`."""
+
+    def _keep_running_without(self, jobs: IntArray) -> None:  # noqa: ARG002 - nobody who is parked runs
+        self._rows = None

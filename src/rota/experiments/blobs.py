@@ -32,7 +32,7 @@ COLUMNS = (
 
 def pack(jobs: Mapping[str, NDArray[Any]], measure: tuple[int, int] | None) -> bytes:
     """The columns of `Result.jobs` that a distribution or a comparison job by job needs."""
-    counted = slice(None) if measure is None else slice(*measure)
+    counted = slice(None) if measure is None else slice(*np.searchsorted(jobs["job_id"], measure))
     there = list(itertools.takewhile(lambda column: column[0] in jobs, COLUMNS))
     columns = [np.ascontiguousarray(jobs[name][counted], dtype=dtype) for name, dtype in there]
     parts = [len(columns[0]).to_bytes(8, "little"), *(column.tobytes() for column in columns)]

@@ -1,13 +1,17 @@
 """Which jobs are kept back: until those before them are over, while their array or their tenant has as many as it may.
 
-Knows numbers only. Arrays are keys of their own, below 0 (`array_key`). One job of an array that ended badly is enough
-for those that need the array to finish; the array is over when all its jobs are.
+Limits count jobs that run. As many as may run are let in, so that never more can; who was let in and does not run makes
+way for a lower number (`limited_group`), or for one that can use GPUs which nobody uses (`make_way`). Knows numbers
+only. Arrays are keys of their own, below 0 (`array_key`). One job of an array that ended badly is enough for those that
+need the array to finish; the array is over when all its jobs are.
 """
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from rota.sim.limited_group import LimitedGroup, Turn
 
 
 def array_key(array: int) -> int:
@@ -46,28 +50,53 @@ class QueueGate:
         self._open_members: dict[int, set[int]] = {}
         """Jobs of arrays that are not over."""
         self._failed_arrays: set[int] = set()
-        self._inside: dict[int, int] = {}
-        """Jobs of arrays that were let in and are not over."""
-        self._queues: dict[int, list[int]] = {}
-        """Jobs of arrays that only wait for their array."""
-        self._of_tenants: dict[str, set[int]] = {}
-        """Jobs of tenants with a limit that were let in and are not over."""
-        self._tenant_queues: dict[str, list[int]] = {}
-        """Jobs that only wait for others of their tenant."""
-        self._let_in: set[int] = set()
+        self._arrays: dict[int, LimitedGroup] = {}
+        """Arrays with a limit: their jobs that wait for no other job."""
+        self._tenants: dict[str, LimitedGroup] = {}
+        """Tenants with a limit: their jobs that wait for nothing else."""
+        self._running: frozenset[int] | None = None
+        """Jobs that run now; None: nobody has said, and all that were let in may."""
         self._ready: list[int] = []
         self._hopeless: dict[int, int] = {}
         """Jobs that can never start, and what did not finish before them."""
+        self._aside: list[int] = []
+        """Jobs that were let in and have to step aside."""
 
     @property
     def pending(self) -> bool:
         """Whether there is somebody to let in or to turn away."""
-        return bool(self._ready or self._hopeless)
+        return bool(self._ready or self._hopeless or self._aside)
 
     @property
     def waiting(self) -> bool:
         """Whether somebody is kept back."""
-        return bool(self._unmet or any(self._queues.values()) or any(self._tenant_queues.values()))
+        groups = (*self._arrays.values(), *self._tenants.values())
+        return bool(self._unmet) or any(group.waiting for group in groups)
+
+    def run(self, jobs: Iterable[int]) -> None:
+        """These jobs run from now on, and no others."""
+        self._running = frozenset(jobs)
+
+    def idle_arrays(self) -> list[tuple[int, list[int], list[int]]]:
+        """Arrays of which jobs wait while others were let in and do not run: the array, the latter, and the former."""
+        if self._running is None:
+            return []
+        found = []
+        for array, group in self._arrays.items():
+            idle = [job for job in group.inside if self._may_step_aside(job)] if group.waiting else []
+            if idle:
+                found.append((array, sorted(idle), sorted(group.waiting)))
+        return found
+
+    def make_way(self, array: int, leaving: int, coming: int) -> None:
+        """A job of an array that was let in and does not run steps aside for another one of it."""
+        self._turn_of_array(self._arrays[array].exchange(leaving, coming))
+
+    def lowest_first(self, array: int) -> None:
+        """Let an array have its lowest numbers inside, beside those that run."""
+        waiting = self._arrays[array].waiting
+        if waiting:
+            self._admit(array, self._jobs[waiting[0]].limit)
 
     def expect(self, job: GatedJob) -> None:
         """A job belongs to an array, which is not over as long as it is not."""
@@ -109,30 +138,42 @@ class QueueGate:
         self._hopeless.pop(number, None)
         self._unmet.pop(number, None)
         self._end(number, finished=finished)
-        if job is not None and job.tenant_limit:
-            self._of_tenants.get(job.tenant, set()).discard(number)
-            self._admit_of_tenant(job.tenant, job.tenant_limit)
-        if job is None or job.array < 0:
+        if job is None:
             return
+        if job.tenant_limit:
+            self._tenants.setdefault(job.tenant, LimitedGroup()).remove(number)
+            self._admit_of_tenant(job.tenant, job.tenant_limit)
+        if job.array >= 0:
+            self._leave_array(job, finished=finished)
+
+    def _leave_array(self, job: GatedJob, *, finished: bool) -> None:
         array = job.array
         if not finished:
             self._failed_arrays.add(array)
             self._fail(array_key(array))
-        self._open_members[array].discard(number)
+        self._open_members[array].discard(job.job)
         if not self._open_members[array]:
             self._end(array_key(array), finished=array not in self._failed_arrays)
-        if number in self._let_in:
-            self._let_in.discard(number)
-            self._inside[array] -= 1
+        if job.limit:
+            self._arrays.setdefault(array, LimitedGroup()).remove(job.job)
             self._admit(array, job.limit)
 
     def take(self) -> tuple[list[int], dict[int, int]]:
-        """Jobs that are let in now, ascending; and those that never can be, with the key of what did not finish."""
+        """Jobs that are let in now, ascending; and those that never can be, with the key of what did not finish.
+
+        `step_aside` says before who has to make way for them.
+        """
         ready = sorted(self._ready)
         hopeless = dict(sorted(self._hopeless.items()))
         self._ready = []
         self._hopeless = {}
         return ready, hopeless
+
+    def step_aside(self) -> list[int]:
+        """Jobs that were let in and have to make way for others now, ascending."""
+        aside = sorted(self._aside)
+        self._aside = []
+        return aside
 
     # Inside
 
@@ -168,38 +209,60 @@ class QueueGate:
     def _next_step(self, job: GatedJob) -> None:
         """A job waits for no other job any more."""
         if job.array < 0 or not job.limit:
-            self._enter(job)
             self._last_step(job)
             return
-        heapq.heappush(self._queues.setdefault(job.array, []), job.job)
+        self._arrays.setdefault(job.array, LimitedGroup()).add(job.job)
         self._admit(job.array, job.limit)
 
+    def _may_step_aside(self, job: int) -> bool:
+        return self._running is not None and job not in self._running
+
     def _admit(self, array: int, limit: int) -> None:
-        queue = self._queues.get(array, [])
-        while queue and self._inside.get(array, 0) < limit:
-            number = heapq.heappop(queue)
-            if number in self._jobs:
-                self._enter(self._jobs[number])
-                self._last_step(self._jobs[number])
+        for turn in self._arrays[array].turns(limit, self._may_step_aside):
+            self._turn_of_array(turn)
+
+    def _turn_of_array(self, turn: Turn) -> None:
+        if turn.instead_of is not None:
+            leaving = self._jobs[turn.instead_of]
+            if leaving.tenant_limit:
+                of_tenant = self._tenants[leaving.tenant]
+                if leaving.job in of_tenant.inside:
+                    self._withdraw(leaving.job)
+                of_tenant.remove(leaving.job)
+                self._admit_of_tenant(leaving.tenant, leaving.tenant_limit)
+            else:
+                self._withdraw(leaving.job)
+        self._last_step(self._jobs[turn.job])
 
     def _last_step(self, job: GatedJob) -> None:
         """A job waits for nothing but others of its tenant."""
         if not job.tenant_limit:
-            self._ready.append(job.job)
+            self._let_in(job.job)
             return
-        heapq.heappush(self._tenant_queues.setdefault(job.tenant, []), job.job)
+        self._tenants.setdefault(job.tenant, LimitedGroup()).add(job.job)
         self._admit_of_tenant(job.tenant, job.tenant_limit)
 
     def _admit_of_tenant(self, tenant: str, limit: int) -> None:
-        queue = self._tenant_queues.get(tenant, [])
-        inside = self._of_tenants.setdefault(tenant, set())
-        while queue and len(inside) < limit:
-            number = heapq.heappop(queue)
-            if number in self._jobs:
-                inside.add(number)
-                self._ready.append(number)
+        for turn in self._tenants[tenant].turns(limit, self._may_step_aside):
+            if turn.instead_of is not None:
+                self._withdraw(turn.instead_of)
+            self._let_in(turn.job)
+
+    def _let_in(self, job: int) -> None:
+        if job in self._aside:  # the engine has not heard that it had to step aside
+            self._aside.remove(job)
+        else:
+            self._ready.append(job)
+
+    def _withdraw(self, job: int) -> None:
+        if job in self._ready:  # the engine has not heard of it
+            self._ready.remove(job)
+        else:
+            self._aside.append(job)
 
     def _enter(self, job: GatedJob) -> None:
-        if job.array >= 0:
-            self._let_in.add(job.job)
-            self._inside[job.array] = self._inside.get(job.array, 0) + 1
+        """A job is inside, whatever the limits say."""
+        if job.array >= 0 and job.limit:
+            self._arrays.setdefault(job.array, LimitedGroup()).inside.add(job.job)
+        if job.tenant_limit:
+            self._tenants.setdefault(job.tenant, LimitedGroup()).inside.add(job.job)

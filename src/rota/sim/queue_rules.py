@@ -1,29 +1,33 @@
 """What users said about when their jobs start and how long they run, in a simulated world.
 
 Jobs that are kept back are not known to the engine; it hears of them when they are let in, with the arrival that they
-had. A job that comes after one that did not finish is submitted and dropped at once, with the reason. Time counts while
-a job holds its slots, starts included.
+had. A job of an array or tenant with a limit that was let in and does not run may have to step aside for another one
+of it; it is parked until its turn comes. A job that comes after one that did not finish is submitted and dropped at
+once, with the reason. Time counts while a job holds its slots, starts included.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from rota.core.arrays import FloatArray, IntArray
-from rota.core.events import Event, JobsDropped, JobsFinished, JobsReturned, JobsSubmitted
+from rota.core.events import Event, JobsDropped, JobsFinished, JobsParked, JobsReturned, JobsSubmitted
 from rota.core.jobs import Jobs
+from rota.core.placement import Placement
 from rota.core.queue_columns import QueueColumns
 from rota.core.tenant_rules import RunningLimits
+from rota.sim.idle_choice import IdleChoice
 from rota.sim.queue_gate import GatedJob, QueueGate, array_key
 from rota.sim.steppers import Stretch
 from rota.sim.tasks import Tasks
 
 Row = tuple[Jobs, int]
 """A job as a row of a table."""
+MAKES_WAY = "as many jobs of its array or tenant are let in as may run, and it does not run"
 TIME_IS_UP = "it ran for as long as it may (its time limit)"
 _NO_FEWER = 1e-9
 """Steps, relative, by which a task must be cut short for its time limit to end it."""
@@ -45,6 +49,7 @@ class QueueRules:
         self._names: dict[int, str] = {}
         self.left_s: dict[int, float] = {}
         """Seconds that jobs with a time limit may still run."""
+        self._idle = IdleChoice()
         self._cut: set[int] = set()
         """Jobs that their time limit ends in the placement in force."""
 
@@ -60,6 +65,7 @@ class QueueRules:
         gated = [self._of_tenant(self._gated(first_id + row, row, queue), jobs, row) for row in range(len(jobs))]
         for job in gated:
             self.gate.expect(job)
+        self._idle.arrive(first_id, jobs, gated)
         for row, job in enumerate(gated):
             self._kept[job.job] = (jobs, row)
             self.gate.arrive(job)
@@ -100,6 +106,10 @@ class QueueRules:
         """Jobs that are let in by now; and those that never can be, to the end of each chain."""
         events: list[Event] = []
         while self.gate.pending:
+            aside = self.gate.step_aside()
+            if aside:
+                self._kept.update(dict.fromkeys(aside))
+                events.append(JobsParked(at=now, jobs=np.array(aside, dtype=np.int64), reason=MAKES_WAY))
             ready, hopeless = self.gate.take()
             events += self._submitted([number for number in (*ready, *hopeless) if self._kept.get(number)], now)
             back = [number for number in ready if number in self._kept and self._kept[number] is None]
@@ -112,6 +122,16 @@ class QueueRules:
                     events.append(JobsDropped(at=now, jobs=np.array([number]), reason=self._why(failed)))
                 self.gate.over(number, finished=False)
         return events
+
+    def run(self, placement: Placement, free: Mapping[str, int]) -> None:
+        """These tasks run from now on, beside so many GPUs by type that nobody uses."""
+        self.gate.run(np.concatenate([placement.first, placement.second]).tolist())
+        self._idle.free = free
+
+    def use_idle_gpus(self) -> bool:
+        """Before time goes on: whether other jobs of arrays are let in because GPUs are idle that they could use."""
+        self._idle.choose(self.gate)
+        return self.gate.pending
 
     def _submitted(self, numbers: list[int], now: float) -> list[Event]:
         """One event for each run of consecutive numbers of one table."""
@@ -137,6 +157,7 @@ class QueueRules:
     def over(self, jobs: Iterable[int], *, finished: bool) -> None:
         """Jobs are over."""
         for number in jobs:
+            self._idle.over(number)
             self.gate.over(number, finished=finished)
             self.left_s.pop(number, None)
 

@@ -16,7 +16,7 @@ from rota.core.arrays import FloatArray, IntArray, smallest
 from rota.core.events import Event, JobsDropped, JobsFinished, JobsRejected, JobsSubmitted, RoundsRan
 from rota.core.horizon import Horizon, Outlook
 from rota.core.jobs import Source
-from rota.core.placement import Plan
+from rota.core.placement import Placement, Plan
 from rota.core.ports import Beliefs, Handler
 from rota.core.rules import Rules
 from rota.core.tenant_rules import RunningLimits
@@ -68,6 +68,8 @@ class World:
         self._measuring = Measuring(beliefs, rules.round_s) if beliefs is not None and beliefs.learns else None
         self._lead: FloatArray | None = None
         """Seconds that the tasks of a checkpoint still need to start."""
+        self._exchanged = False
+        """Whether the placement in force is replaced at the moment at which it was made."""
         self._queue: QueueRules | None = None if running is None else QueueRules(running)
         """What jobs said about when they start and how long they run, once one has; limits of tenants."""
 
@@ -89,13 +91,17 @@ class World:
         )
         if self._tasks is not None:
             self._tasks.lead = self._lead
-            if before is not None and before.lead is not None and self._at_once and self._restart_s:
+            carried = self._at_once or self._exchanged
+            if before is not None and before.lead is not None and carried and self._restart_s:
                 self._tasks.lead = _lead_of(self._tasks, before.placement.first, before.lead, self._restart_s)
             if self._measuring is not None:
                 self._measuring.watch(self._tasks, view)
             if self._queue is not None:
                 self._queue.cut(self._tasks, self._restart_s)
+        if self._queue is not None:
+            self._queue.run(plan.placement, _idle_gpus(plan.placement, view))
         self._lead = None
+        self._exchanged = False
 
     def handler(self, kind: type[Event]) -> Handler | None:
         """What the engine says about jobs that it gives up matters to those that come after them."""
@@ -124,6 +130,8 @@ class World:
         """
         if limit <= self._now:
             return [*self._ended_early(), *self._arrived()]
+        if self._exchange():
+            return self._arrived()
         arrival = self._arrival()
         if self._tasks is None:
             self._rest(arrival, horizon.until, limit)
@@ -134,6 +142,16 @@ class World:
             heed = Heed(arrival, horizon.free_gpus, jobs_wait) if self._at_once else NOTHING
             events = self._run(self._tasks, self._until(self._tasks, horizon, ends_it), limit, heed)
         return events if self.interrupted else [*events, *self._arrived()]
+
+    def _exchange(self) -> bool:
+        """Whether other jobs of arrays are let in at once, because GPUs are idle that those inside cannot use."""
+        if self._queue is None or self.interrupted or not self._rounds.exact or not self._queue.use_idle_gpus():
+            return False
+        tasks = self._tasks
+        if tasks is not None and tasks.lead is None and self._restart_s:  # nobody has begun to start yet
+            tasks.lead = np.where(tasks.fresh, self._restart_s, 0.0)
+        self._exchanged = True
+        return True
 
     def _rest(self, arrival: float, until: float, limit: float) -> None:
         """Nothing runs: go to the round in which a job arrives."""
@@ -293,3 +311,11 @@ def _ran(stretch: Stretch) -> RoundsRan:
         each=stretch.each,
         alone=stretch.alone,
     )
+
+
+def _idle_gpus(placement: Placement, view: View) -> dict[str, int]:
+    """GPUs by type that nobody uses in a placement."""
+    held = placement.gpus if placement.fraction is None else placement.gpus * placement.fraction
+    used = np.bincount(placement.type, weights=held, minlength=len(view.types))
+    free = np.floor(view.capacity - used + TOLERANCE)
+    return dict(zip(view.types, free.astype(np.int64).tolist(), strict=True))

@@ -47,6 +47,32 @@ def test_the_long_form_is_read_like_the_short_one(listed):
     assert (server.id, server.type, server.capacity.gpus, server.capacity.cpus) == ("n1", "v100", 4, 48.0)
 
 
+@pytest.mark.parametrize(
+    ("state", "there"),
+    [
+        ("IDLE+DRAIN", True),
+        ("MIXED+DRAIN", True),
+        ("IDLE+CLOUD+POWERED_DOWN", True),
+        ("IDLE~", True),
+        ("DOWN*", False),
+        ("DOWN+DRAIN", False),
+        ("DOWN*+CLOUD", False),
+        ("FUTURE", False),
+    ],
+)
+def test_nodes_that_are_down_are_left_out_and_drained_ones_come_back(listed, state, there):
+    broken = f"NodeName=n9 CPUTot=8 Gres=gpu:v100:2 RealMemory=1024 State={state} Partitions=all\n"
+
+    servers = clusters.load(listed(ONE_LINE + broken)).servers
+
+    assert ("n9" in {server.id for server in servers}) == there
+
+
+def test_a_cluster_of_which_all_nodes_are_down_is_refused_with_the_reason(listed):
+    with pytest.raises(ConfigError, match="1 are DOWN or FUTURE"):
+        clusters.load(listed("NodeName=n9 CPUTot=8 Gres=gpu:v100:2 State=DOWN* Partitions=all"))
+
+
 def test_one_partition_can_be_taken(listed):
     assert [s.id for s in clusters.load(f"{listed(ONE_LINE)},partition=gpu").servers] == ["n1"]
 

@@ -284,6 +284,24 @@ def test_a_format_that_needs_durations_says_how_to_get_them(tmp_path, form):
         write_trace(jobs, tmp_path / "a", form)
 
 
+@pytest.mark.parametrize("column", ["Elapsed", "ElapsedRaw"])
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED", "REQUEUED", "PENDING"])
+def test_jobs_of_slurm_that_have_not_ended_are_left_out_without_end_too(tmp_path, column, state):
+    took = {"Elapsed": ("01:00:00", "00:10:00"), "ElapsedRaw": ("3600", "600")}[column]
+    start = "2026-10-01T08:00:00|2026-10-01T08:00:00"
+    lines = [
+        f"JobID|Submit|Start|State|{column}|AllocTRES",
+        f"1|{start}|COMPLETED|{took[0]}|gres/gpu=1",
+        f"2|{start}|{state}|{took[1]}|gres/gpu=1",
+        f"3|{start}|CANCELLED by 7|{took[1]}|gres/gpu=1",
+    ]
+
+    jobs = read_trace(a_file(tmp_path, "sacct", "\n".join(lines) + "\n"))
+
+    assert jobs.names.tolist() == ["1", "3"]
+    assert jobs.duration.tolist() == [3600.0, 600.0]
+
+
 @pytest.mark.parametrize("form", ["sia", "openb", "helios", "sacct", "philly-csv", "philly-json"])
 def test_a_log_cannot_be_written(tmp_path, form):
     with pytest.raises(OutputError, match=f"{form} is only read"):

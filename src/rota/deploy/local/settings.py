@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import clusters
-from rota.core.cluster import Server
+from rota.core.cluster import Cluster, Server
 from rota.core.errors import ConfigError
 from rota.core.labels import checked_labels
 from rota.deploy.security.subjects import check_name
@@ -32,13 +32,22 @@ def servers_of(texts: Sequence[str]) -> list[Server]:
         gpus, colon, beside = text.partition("=")[2].partition(":")
         whole = text if "/" in gpus else f"{gpu_type}={gpus}/{gpus}{colon}{beside}"
         check_name("a server", gpu_type)
-        for server in clusters.load(whole).servers:
+        for server in _loaded(whole, text).servers:
             name = f"{server.type}-{seen[server.type]}"
             seen[server.type] += 1
             servers.append(Server(id=name, type=server.type, capacity=server.capacity, rack=server.rack, labels=labels))
     if not servers:
         raise ConfigError("a cluster needs servers: give --server TYPE=GPUS, e.g. --server v100=4 --server k80=4")
     return servers
+
+
+def _loaded(whole: str, text: str) -> Cluster:
+    """The servers of a text; what is wrong is said of the text that was typed."""
+    try:
+        return clusters.load(whole)
+    except ConfigError as error:
+        said = str(error).removeprefix(f"cluster {whole!r}: ").replace(repr(whole), repr(text))
+        raise ConfigError(f"--server {text!r}: {said}") from error
 
 
 def _without_labels(text: str) -> tuple[str, tuple[str, ...]]:

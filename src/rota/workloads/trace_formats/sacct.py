@@ -5,7 +5,8 @@ JobID,User,Account,Partition,Submit,Start,End,State,AllocTRES`. Needed are JobID
 Submit; the duration is End - Start, ElapsedRaw or Elapsed, the first of them that is there; GPUs,
 CPUs and memory come from AllocTRES, or ReqTRES where that is empty, GPUs also from AllocGRES or
 ReqGRES of older versions. Lines of job steps (`123.batch`) are skipped; jobs without GPUs, and
-those not started or not ended yet, are left out. The tenant is the account (tenant=user, partition
+those not started or not ended yet, are left out (without End, State says which have not; without
+State, all are taken for ended). The tenant is the account (tenant=user, partition
 or qos for another column). Jobs that failed, were cancelled or timed out held their GPUs and are
 kept; with failed=drop only COMPLETED ones stay. Times may be seconds since 1970 as well.
 
@@ -21,6 +22,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rota.core.arrays import FloatArray
 from rota.core.errors import TraceError
@@ -82,15 +84,14 @@ class SacctTrace:
         """The jobs of a listing."""
         rows = _jobs_only(with_header(file, ("Submit",), "|", kind="listing"), file)
         submitted = rows.times("Submit", needed=True)
-        duration = _durations(rows, file)
+        states = np.array([state.strip().split(" ")[0].rstrip("+") for state in _column(rows, "State", "COMPLETED")])
+        duration = _durations(rows, file, states)
         columns = [_column(rows, name) for name in ALLOCATED]
         asked = [_asked(*row) for row in zip(*columns, strict=True)]
         gpus, cpus, memory = (np.array(column, dtype=np.float64) for column in zip(*asked, strict=True))
         left = Left(file, rows.lines)
         left.out(gpus == 0, "have no GPUs")
         left.out(~(duration > 0), "have not run, or not ended")
-        said = _column(rows, "State", "COMPLETED")
-        states = np.array([state.strip().split(" ")[0].rstrip("+") for state in said])
         left.unfinished(states != "COMPLETED", self._failed)
         asked_for, ran_on = self._gpu_types(rows, columns)
         log = Logged(
@@ -127,6 +128,11 @@ class SacctTrace:
         raise read_only("sacct", jobs)
 
 
+NOT_ENDED = (
+    "COMPLETING", "CONFIGURING", "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RUNNING",
+    "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED",
+)  # fmt: skip
+"""States of jobs of which Elapsed is the time so far."""
 ALLOCATED = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 
 
@@ -168,10 +174,17 @@ def _jobs_only(rows: TraceRows, file: TraceFile) -> TraceRows:
     return TraceRows(problems=rows.problems, lines=[rows.lines[i] for i in keep], cells=cells)
 
 
-def _durations(rows: TraceRows, file: TraceFile) -> FloatArray:
+def _durations(rows: TraceRows, file: TraceFile, states: NDArray[np.str_]) -> FloatArray:
     """Seconds from start to end; NaN for jobs that have not ended."""
     if "Start" in rows.cells and "End" in rows.cells:
         return rows.times("End", needed=False) - rows.times("Start", needed=False)
+    elapsed = _elapsed(rows, file)
+    elapsed[np.isin(states, NOT_ENDED)] = np.nan
+    return elapsed
+
+
+def _elapsed(rows: TraceRows, file: TraceFile) -> FloatArray:
+    """Seconds that jobs ran; of those that have not ended, so far."""
     if "ElapsedRaw" in rows.cells:
         return rows.optional("ElapsedRaw", "a duration; give seconds >= 0", zero=True)
     if "Elapsed" not in rows.cells:

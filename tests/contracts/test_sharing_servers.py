@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from situations import POLICIES, largest_job
 
+import rota
 from builders import a_run, a_state, assert_fits, some_jobs
 from rota import clusters, profiles
 from rota.core.cluster import Cluster, Resources, Server
@@ -311,3 +312,31 @@ def test_a_policy_and_a_mechanism_that_were_built_as_for_a_run_agree_on_who_runs
         placement = build(name, state.rules, 0).place(view, policies.create("fifo").allocate(view))
         chosen.append(placement.first.tolist() if name != "proportional" else sorted(placement.first.tolist()))
     assert chosen[0] == chosen[1] == chosen[2]
+
+
+UNEVEN = Cluster(name="uneven", servers=(a_server(0, 1, 7.0, 98.0), a_server(1, 1, 4.0, 127.0)), accelerators=PRICED)
+"""The one has the most CPUs, the other the most memory."""
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las-perf", "max-min-fairness-perf", "isolated", "max-sum-throughput-perf"])
+def test_greedy_drops_nobody_whom_a_server_could_hold(policy):
+    """AlexNet gains by CPUs and by memory, and no server has the most of both."""
+    jobs = some_jobs(4, profiles=["alexnet"] * 2 + ["transformer"] * 2, steps=[500.0] * 2 + [400.0] * 2)
+
+    run = rota.simulate(jobs=jobs, policy=policy, cluster=UNEVEN, mechanism="greedy", profiles="synergy")
+
+    assert run.summary["jobs_finished"] == 4
+
+
+def test_greedy_comes_to_the_end_of_random_jobs_on_uneven_servers():
+    for seed in range(6):
+        draw = np.random.default_rng(seed)
+        gpus = draw.choice([1, 1, 2], 2).tolist()
+        servers = (a_server(n, g, g * draw.uniform(3, 9), g * draw.uniform(64, 128)) for n, g in enumerate(gpus))
+        fleet = Cluster(name="uneven", servers=tuple(servers), accelerators=PRICED)
+        sizes = np.minimum(draw.choice([1, 1, 2, 3], 8), fleet.gpus)
+        jobs = some_jobs(8, profiles=draw.choice(MODELS, 8).tolist(), gpus=sizes, steps=draw.integers(200, 3000, 8))
+        for policy in ("fifo", "max-min-fairness-perf"):
+            run = rota.simulate(jobs=jobs, policy=policy, cluster=fleet, mechanism="greedy", profiles="synergy")
+
+            assert run.summary["jobs_finished"] == 8, (seed, policy)

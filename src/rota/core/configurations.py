@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rota.core.arrays import FloatArray, IntArray
+from rota.core.cluster import Resources
 from rota.core.errors import ProfileMissing
 from rota.core.needs import NOTHING, Needs
 from rota.core.sensitivity import Sensitivity
@@ -25,18 +26,32 @@ from rota.core.tolerance import TOLERANCE
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What servers of one type have: the least per GPU over all of them, and the largest server. 0: unknown."""
+    """What servers of one type have: the least per GPU over all of them, and the largest servers. 0: unknown."""
 
     fair_cpus: float
     fair_memory: float
-    gpus: int
-    cpus: float
-    memory: float
+    largest: tuple[Resources, ...]
+    """Sizes of servers that no other one has as much of everything as: one, unless servers have more of one thing and
+    less of another."""
 
     @property
     def known(self) -> bool:
         """Whether CPUs and memory can be divided at all."""
         return self.fair_cpus > 0 and self.fair_memory > 0
+
+    @property
+    def gpus(self) -> int:
+        """The most GPUs that one server has."""
+        return max(size.gpus for size in self.largest)
+
+    def on_one_server(self, gpus: int) -> tuple[Resources, ...]:
+        """The sizes that hold a job of so many GPUs; none if it needs several servers."""
+        return tuple(size for size in self.largest if size.gpus >= gpus)
+
+    def most(self, gpus: int) -> tuple[tuple[float, float], ...]:
+        """CPUs and memory that such a job can hold at most: all of one server, or its share on several."""
+        whole = tuple((size.cpus, size.memory_gb) for size in self.on_one_server(gpus))
+        return whole or ((gpus * self.fair_cpus, gpus * self.fair_memory),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +173,11 @@ class Configurations:
         """Measured amounts and the proportional share, for the whole job, as far as one server has them."""
         gpus = self.gpus[group]
         shape = self.shapes[gpu_type]
-        spread = gpus > shape.gpus
-        most_cpus = gpus * shape.fair_cpus if spread else shape.cpus
-        most_memory = gpus * shape.fair_memory if spread else shape.memory
+        most = shape.most(gpus)
         cpus = sorted({gpus * c for c in (*table.cpus.tolist(), shape.fair_cpus)})
         memory = sorted({gpus * m for m in (*table.memory_gb.tolist(), shape.fair_memory)})
-        return itertools.product([c for c in cpus if c <= most_cpus], [m for m in memory if m <= most_memory])
+        amounts = itertools.product(cpus, memory)
+        return (held for held in amounts if any(held[0] <= c and held[1] <= m for c, m in most))
 
 
 def relative_speed(measured: Measured | None, gpus: int, cpus: float, memory_gb: float) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 
 from rota.core.arrays import BoolArray, IntArray, frozen
 from rota.core.classes import Classes, Speeds
-from rota.core.cluster import Cluster
+from rota.core.cluster import Cluster, Resources
 from rota.core.configurations import Shape
 from rota.core.errors import ProfileMissing
 from rota.core.events import SpeedsLearned
@@ -28,7 +28,7 @@ from rota.core.sensitivity import Sensitivity
 from rota.engine.configurations import ConfigurationTable
 from rota.engine.pair_rates import PairEstimates, PairRates, only_on
 
-_UNKNOWN = Shape(0.0, 0.0, 1, 0.0, 0.0)
+_UNKNOWN = Shape(0.0, 0.0, (Resources(1),))
 
 Key: TypeAlias = "tuple[str, int, float, str | None, TypeSet, Needs, int]"
 """(profile, GPUs, weight, reference or belief, types on which jobs may run, needs, priority) of a class."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Iterable
 
 import numpy as np
 
 from rota.core.arrays import frozen
-from rota.core.cluster import Cluster
+from rota.core.cluster import Cluster, Resources
 from rota.core.configurations import Configurations, Holding, Measured, Shape, raised, relative_speed, within_share
 from rota.core.errors import ProfileMissing
 from rota.core.needs import NOTHING, Needs
@@ -23,17 +24,24 @@ log = logging.getLogger(__name__)
 
 def shapes(cluster: Cluster) -> tuple[Shape, ...]:
     """The shape of each type, in the order of the cluster's types."""
-    bounds = cluster.server_bounds
     return tuple(
         Shape(
             float(cluster.fair_cpus[t]),
             float(cluster.fair_memory_gb[t]),
-            int(cluster.server_gpus[lo:hi].max()),
-            float(cluster.server_cpus[lo:hi].max()),
-            float(cluster.server_memory_gb[lo:hi].max()),
+            _largest([server.capacity for server in cluster.ordered[lo:hi]]),
         )
-        for t, (lo, hi) in enumerate(itertools.pairwise(bounds))
+        for t, (lo, hi) in enumerate(itertools.pairwise(cluster.server_bounds))
     )
+
+
+def _largest(sizes: list[Resources]) -> tuple[Resources, ...]:
+    """Those that no other one has as much of everything as, each once."""
+    kept: list[Resources] = []
+    ordered = sorted(set(sizes), key=lambda size: (size.gpus, size.cpus, size.memory_gb), reverse=True)
+    for size in ordered:
+        if not any(other.cpus >= size.cpus and other.memory_gb >= size.memory_gb for other in kept):
+            kept.append(size)
+    return tuple(kept)
 
 
 class ConfigurationTable:
@@ -141,18 +149,10 @@ class ConfigurationTable:
 
     def _full(self, gpus: int, shape: Shape, measured: Measured, share: Holding) -> Holding:
         """The least that makes a class as fast as it can get; its share where that is better."""
-        table = measured.sensitivity
         if self._two_valued:
-            return _two_valued(gpus, shape, table)
-        spread = gpus > shape.gpus
-        most_cpus = gpus * shape.fair_cpus if spread else shape.cpus
-        most_memory = gpus * shape.fair_memory if spread else shape.memory
-        cpus = min(gpus * max(table.ideal_cpus, float(table.cpus[0])), most_cpus)
-        memory = min(gpus * max(table.ideal_memory_gb, float(table.memory_gb[0])), most_memory)
-        speed = relative_speed(measured, gpus, cpus, memory)
-        if speed < 1 - TOLERANCE:  # a limit of the server bites: the proportional share is better
-            return share
-        return Holding(cpus, memory, speed)
+            return _two_valued(gpus, shape, measured.sensitivity)
+        best = _fastest(_wish(gpus, measured, *most) for most in shape.most(gpus))
+        return share if best.speed < 1 - TOLERANCE else best  # a limit of the server bites: the share is better
 
     def _append(self, group: int, gpu_type: int, holding: Holding) -> int:
         """The row of a holding; a new one if there was none with these amounts."""
@@ -163,27 +163,45 @@ class ConfigurationTable:
         return number
 
 
+def _wish(gpus: int, measured: Measured, most_cpus: float, most_memory: float) -> Holding:
+    """The least that makes a class as fast as it can get with so much at most."""
+    table = measured.sensitivity
+    cpus = min(gpus * max(table.ideal_cpus, float(table.cpus[0])), most_cpus)
+    memory = min(gpus * max(table.ideal_memory_gb, float(table.memory_gb[0])), most_memory)
+    return Holding(cpus, memory, relative_speed(measured, gpus, cpus, memory))
+
+
+def _fastest(holdings: Iterable[Holding]) -> Holding:
+    """The fastest; of those that are as fast, the one with the fewest CPUs, then with the least memory."""
+    return min(holdings, key=lambda h: (-round(h.speed / TOLERANCE), h.cpus, h.memory_gb))
+
+
 def _two_valued(gpus: int, shape: Shape, table: Sensitivity) -> Holding:
-    """Demand and speed-up of Synergy's simulator: clipped to one server, the speed-up cut on the CPU axis alone."""
+    """Demand and speed-up of Synergy's simulator: on one server if one has the GPUs."""
+    servers = shape.on_one_server(gpus)
+    if servers:
+        return _fastest(_clipped(gpus, server, table) for server in servers)
+    cpus = _on_several(gpus * table.ideal_cpus, gpus * shape.fair_cpus, max(size.cpus for size in shape.largest))
+    most_memory = max(size.memory_gb for size in shape.largest)
+    memory = _on_several(gpus * table.ideal_memory_gb, gpus * shape.fair_memory, most_memory)
+    return Holding(cpus, memory, 1.0)  # the storage of one server never suffices for these
+
+
+def _on_several(demand: float, share: float, of_one_server: float) -> float:
+    """What a job on several servers holds: its share if it wants more than one server has, even if it wants less."""
+    return share if demand > of_one_server else min(demand, share)
+
+
+def _clipped(gpus: int, server: Resources, table: Sensitivity) -> Holding:
+    """What Synergy's simulator lets a job hold on one server; the speed-up is cut on the CPU axis alone."""
     speed = table.speedup
-    adjust = False
-    demands = [gpus * table.ideal_cpus, gpus * table.ideal_memory_gb]
-    for resource, limit in enumerate((shape.cpus, shape.memory)):
-        if demands[resource] <= limit:
-            continue
-        demands[resource] = limit
-        adjust = True
-        if gpus > shape.gpus:
-            demands[resource] = gpus * limit / shape.gpus
-            speed = 1.0
-            adjust = False
-    if gpus > shape.gpus:  # the storage of one server never suffices for these
-        speed = 1.0
-        adjust = False
-    if adjust:
-        fair = gpus * shape.cpus / shape.gpus
-        ideal = gpus * table.ideal_cpus
-        if ideal != fair:
-            slope = (speed - 1) / (ideal - fair)
-            speed = 1 + slope * (demands[0] - fair)
-    return Holding(demands[0], demands[1], speed)
+    cpus = gpus * table.ideal_cpus
+    ideal = cpus
+    fair = gpus * server.cpus / server.gpus
+    memory = gpus * table.ideal_memory_gb
+    cut = cpus > server.cpus or memory > server.memory_gb
+    cpus = min(cpus, server.cpus)
+    if cut and ideal != fair:
+        slope = (speed - 1) / (ideal - fair)
+        speed = 1 + slope * (cpus - fair)
+    return Holding(cpus, min(memory, server.memory_gb), speed)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from builders import a_cluster, a_view, some_jobs
 from rota import clusters, profiles
+from rota.core.cluster import Cluster, Resources, Server
 from rota.core.rules import Rules
 
 PIPELINE = profiles.load("pipeline")
+SYNERGY = profiles.load("synergy")
 CLUSTER = clusters.load("v100=16/8:cpus=24:memory=500,p100=8/8:cpus=24:memory=500,k80=8/8:cpus=24:memory=500")
 
 
@@ -74,3 +77,38 @@ def test_a_share_below_what_was_measured_rules_out_that_type_only():
     known = view.classes.configurations
     assert known.fair.shape == known.full.shape == (2, 2)  # a row per class, whatever was refused
     assert known.cpus[known.fair[1, 1]] == pytest.approx(3.0)
+
+
+def uneven_servers(draw):
+    """Servers of one type with CPUs and memory per GPU of their own."""
+    sizes = [
+        Resources(gpus, gpus * float(draw.integers(3, 9)), gpus * float(draw.integers(64, 129)))
+        for gpus in draw.choice([1, 1, 2, 4], 2).tolist()
+    ]
+    servers = tuple(Server(id=f"s{number}", type="v100", capacity=size) for number, size in enumerate(sizes))
+    return Cluster(name="uneven", servers=servers)
+
+
+def fits(cluster, gpus, held):
+    """Whether one empty server has it, or for a job larger than any server, every GPU has its part."""
+    sizes = [server.capacity for server in cluster.servers]
+    large = [size for size in sizes if size.gpus >= gpus]
+    if not large:
+        least = [min(getattr(size, name) / size.gpus for size in sizes) for name in ("cpus", "memory_gb")]
+        return held.cpus <= gpus * least[0] + 1e-6 and held.memory_gb <= gpus * least[1] + 1e-6
+    return any(held.cpus <= size.cpus + 1e-6 and held.memory_gb <= size.memory_gb + 1e-6 for size in large)
+
+
+@pytest.mark.parametrize("speeds", ["measured", "two-valued"])
+def test_one_server_has_all_that_a_job_would_like(speeds):
+    """No job wants the CPUs of one server and the memory of another."""
+    models = sorted({profile for profile, _, _ in SYNERGY.models})
+    for seed in range(3):
+        cluster = uneven_servers(np.random.default_rng(seed))
+        jobs = some_jobs(3 * len(models), profiles=models * 3, gpus=np.repeat([1, 2, 8], len(models)))
+        view = a_view(jobs, speeds=SYNERGY, cluster=cluster, rules=Rules(speeds=speeds))
+        known = view.classes.configurations
+
+        for group, gpus in enumerate(known.gpus):
+            for held in (known.holding(known.full[group, 0]), *known.choices(group, 0)):
+                assert fits(cluster, gpus, held), (seed, gpus, held)

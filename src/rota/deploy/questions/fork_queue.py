@@ -26,7 +26,7 @@ def queue_of(
     """The rules of the jobs that are not over; None if they have none. `table` makes a table of one job."""
     live = [job for job in registry.live.values() if job.final_phase is None]
     limited = [job for job in live if job.spec.time_limit_s > 0]
-    if not (registry.queue.arrays or registry.queue.dependents or limited):
+    if not (registry.queue.arrays or registry.queue.dependencies.dependents or limited):
         return None
     rules = QueueRules()
     before = Predecessors(registry)

@@ -25,6 +25,7 @@ from rota.deploy.security.subjects import check_name
 from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
 from rota.deploy.server.holds import hold_reply, hold_work
 from rota.deploy.server.job_events import narrowed
+from rota.deploy.server.listing import newest
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import attempt_message, job_counts, job_message, node_message, status_message
@@ -106,13 +107,9 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         limit = request.limit or None
 
         def in_memory(registry: Registry) -> tuple[dict[int, pb.JobInfo], int]:
-            reasons = self._scheduler.reasons()
-            named = [registry.jobs[number] for number in wanted.jobs if number in registry.jobs]
-            looked_at = named if wanted.jobs else registry.jobs.values()
-            taken = (job.id for job in looked_at if wanted.takes(job, reasons.phase))
-            numbers = sorted(taken, reverse=True)
-            newest = [registry.jobs[number] for number in numbers[:limit]]
-            return {job.id: self._message(job, reasons.explain(job)) for job in newest}, len(numbers)
+            jobs, count = newest(registry, wanted, limit, self._scheduler.reasons)
+            reasons = self._scheduler.reasons() if jobs else None
+            return {job.id: self._message(job, reasons.explain(job)) for job in jobs if reasons is not None}, count
 
         # In this order, so that a job which leaves memory meanwhile is not missed.
         messages, total = await self._look("ListJobs", in_memory)
@@ -121,8 +118,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         for job in archived:
             total -= job.id in messages
             messages.setdefault(job.id, self._archived_message(job))
-        newest = sorted(messages, reverse=True)[:limit]
-        return pb.JobList(jobs=[messages[number] for number in newest], total=total)
+        return pb.JobList(jobs=[messages[number] for number in sorted(messages, reverse=True)[:limit]], total=total)
 
     async def _archived_jobs(self, wanted: JobFilter, limit: int) -> tuple[list[Job], int]:
         if wanted.phases and not any(phase.final for phase in wanted.phases):

@@ -50,6 +50,8 @@ class TenantSettings:
     """Jobs that are not over and do not run."""
     max_queued_mb: float = 512.0
     """Their commands and variables, MB (10^6 bytes)."""
+    max_dependencies: int = 20_000
+    """Jobs and arrays that its jobs come after, counted for each job that is not over."""
     max_running: int = 10_000
     """Jobs that run at the same time."""
     requests_per_s: float = 200.0

@@ -1,6 +1,7 @@
 """Jobs that come after others: nobody starts too early, nobody waits for ever, and what can never start is told so."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from engine_harness import EngineHarness
@@ -14,8 +15,10 @@ from rota.deploy.job_parts import entry_heads, in_part
 from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.options import Retention
 from rota.deploy.scheduler.predecessors import unmet_dependents
+from rota.deploy.scheduler.queue_index import QueueIndex
 from rota.deploy.scheduler.reasons import ReasonCode, Reasons
 from rota.deploy.scheduler.requests import Refused
+from rota.deploy.tenants import Tenants, TenantSettings
 
 MODEL = "ResNet-18 (batch size 32)"
 PARTS = {"policy": "las", "mechanism": "proportional", "profiles": "gavel"}
@@ -308,13 +311,61 @@ def test_circles_and_names_that_are_not_there_are_refused_with_their_line(tmp_pa
         read_jobs(written(tmp_path, text))
 
 
+def index_of(registry):
+    """What is known of dependencies, in a form that can be compared."""
+    index = registry.queue.dependencies
+    return index.unmet, index.doomed, +index.edges, set(index.names), set(index.dependents)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_known_of_dependencies_is_the_same_as_if_it_were_made_anew_whatever_happens(seed):
+    numbers = random.Random(seed)
+    harness = a_cluster(4)
+    for step in range(40):
+        jobs = sorted(harness.registry.jobs)
+        live = sorted(harness.registry.live)
+        what = numbers.random()
+        if what < 0.5 or not live:
+            before = numbers.sample(jobs, min(len(jobs), numbers.randrange(4)))
+            fields = {"array": "0-3%2"} if what < 0.15 else {}
+            submit(harness, {"after": before[:2], "after_any": before[2:], "max_restarts": 0, **fields})
+        elif what < 0.6:
+            harness.cancel(numbers.choice(live))
+        elif what < 0.8 and running(harness):
+            end(harness, numbers.choice(sorted(running(harness))), numbers.choice(["completed", "failed"]))
+        else:
+            harness.round()
+        fresh = SimpleNamespace(queue=QueueIndex(dict(harness.registry.jobs)))
+
+        assert index_of(harness.registry) == index_of(fresh), f"after step {step}"
+    assert harness.registry.queue.numbers("") == sorted(harness.registry.jobs)
+
+
+def test_dependencies_of_a_tenant_beyond_its_limit_are_refused_before_they_are_looked_at():
+    tenants = Tenants(default=TenantSettings(max_dependencies=10))
+    harness = Harness()
+    harness.requests._limits.limits.tenants = tenants
+    array = harness.submit(array="0-9", hold=True)
+    common = {"steps": 1000, "profile": "fast", "emulated": True}
+
+    def ask(count):
+        specs = [spec_from({**common, "after": [array], "hold": True})] * count
+        return harness.ask(lambda now: harness.requests.submit(specs, "tester", "", now))
+
+    jobs = ask(10)
+    with pytest.raises(Refused, match=r"after 10 jobs .*, and 1 more would be above its 10 \(max_dependencies\)"):
+        ask(1)
+    harness.cancel(jobs[0])
+    ask(1)
+
+
 def test_many_jobs_that_wait_for_many_others_do_not_hold_up_the_scheduler():
     """What is known about them is computed again when a job comes or ends, not with every look."""
     harness = Harness()
     harness.submit(array="0-1999")
     numbers = random.Random(0)
     common = {"steps": 1000, "profile": "fast", "emulated": True}
-    specs = [spec_from({**common, "after_any": numbers.sample(range(1, 2000), 1000)}) for _ in range(500)]
+    specs = [spec_from({**common, "after_any": numbers.sample(range(1, 2000), 40)}) for _ in range(500)]
     harness.ask(lambda now: harness.requests.submit(specs, "tester", "", now))
     version = harness.registry.queue.version
     first = unmet_dependents(harness.registry)

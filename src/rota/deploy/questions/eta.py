@@ -199,7 +199,7 @@ def _why_no_start(fork: Fork, alone: Future, number: int, unknown: int) -> str:
     job = None if fork.registry is None else fork.registry.live.get(number)
     if job is not None and job.held_by:
         return f"it is held; `rota release {number}` lets it start"
-    if job is not None and number in fork.registry.queue.dependents and alone.complete:  # type: ignore[union-attr]
+    if job is not None and number in fork.registry.queue.dependencies.dependents and alone.complete:  # type: ignore[union-attr]
         return "a job that it comes after does not end as things are; `rota why` says which"
     parked = number in fork.state.parked and number not in fork.returns
     if parked:

@@ -35,7 +35,7 @@ def queue_of(
     """
     live = [job for job in registry.live.values() if job.final_phase is None]
     limited = [job for job in live if job.spec.time_limit_s > 0]
-    if not (registry.queue.arrays or registry.queue.dependents or limited or running):
+    if not (registry.queue.arrays or registry.queue.dependencies.dependents or limited or running):
         return None
     rules = QueueRules(running)
     before = Predecessors(registry)

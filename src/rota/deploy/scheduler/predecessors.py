@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from rota.core.job_arrays import array_size
 from rota.core.lifecycle import JobPhase
 from rota.deploy.events import CancelAsked
+from rota.deploy.scheduler.endings import Ending, ending_of, phase_at_end
 from rota.deploy.scheduler.node_offers import Refused
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
@@ -25,21 +25,6 @@ from rota.deploy.scheduler.submission import NumberedJob
 
 SCHEDULER = "the scheduler"
 """Who cancels jobs that can never start."""
-
-
-class Ending(Enum):
-    """How far a predecessor is."""
-
-    OPEN = "not over"
-    WELL = "finished"
-    BADLY = "failed or cancelled"
-
-
-def ending_of(job: Job) -> Ending:
-    """How far a job is, for those that come after it."""
-    if not job.over and (job.final_phase is None or job.attempt is not None):
-        return Ending.OPEN
-    return Ending.WELL if _phase(job) is JobPhase.FINISHED else Ending.BADLY
 
 
 class Predecessors:
@@ -59,31 +44,26 @@ class Predecessors:
         """Whether a job, or one of an array, is not over."""
         return Ending.OPEN in self._endings(number)
 
-    def ended_badly(self, number: int) -> bool:
-        """Whether a job, or one of an array, is over and did not finish."""
-        return Ending.BADLY in self._endings(number)
-
     def open_ones(self, job: Job) -> list[int]:
         """Jobs and arrays that it comes after and that are not over."""
         return [number for number in (*job.spec.after, *job.spec.after_any) if self.is_open(number)]
 
-    def failed(self, job: Job) -> int | None:
-        """The first of the jobs and arrays that had to finish and did not; one job of an array is enough."""
-        return next((number for number in job.spec.after if self.ended_badly(number)), None)
-
 
 def hopeless_dependents(registry: Registry, now: float) -> list[CancelAsked]:
     """Cancellations of jobs that can never start, as one that they come after did not finish."""
-    before = Predecessors(registry)
-    bad = {number for number in kept_for_dependents(registry) if before.ended_badly(number)}
+    index = registry.queue.dependencies
+    words: dict[int, str] = {}
     events: list[CancelAsked] = []
-    for number in sorted(registry.queue.dependents) if bad else ():
+    for number in sorted(index.doomed):
         job = registry.live.get(number)
-        if job is None or job.ending or job.attempt is not None or bad.isdisjoint(job.spec.after):
+        if job is None or job.ending or job.attempt is not None:
             continue
-        failed = before.failed(job)
-        if failed is not None:
-            events.append(CancelAsked(at=now, job=number, by=SCHEDULER, reason=_why(registry, failed)))
+        failed = next((name for name in job.spec.after if index.is_bad(name)), None)
+        if failed is None:
+            continue
+        if failed not in words:
+            words[failed] = _why(registry, failed)
+        events.append(CancelAsked(at=now, job=number, by=SCHEDULER, reason=words[failed]))
     return events
 
 
@@ -91,24 +71,15 @@ def _why(registry: Registry, number: int) -> str:
     """The reason of a cancellation."""
     bad = [job for job in registry.queue.members(number) if ending_of(job) is Ending.BADLY]
     of_array = f" of array {number}" if number in registry.queue.arrays else ""
-    return _never(bad[0].id, of_array, _phase(bad[0]))
+    return _never(bad[0].id, of_array, phase_at_end(bad[0]))
 
 
 def _never(number: int, of_array: str, phase: JobPhase) -> str:
     return f"cancelled: it comes after job {number}{of_array}, which {_in_words(phase)} (--after)"
 
 
-def _phase(job: Job) -> JobPhase:
-    return job.final_phase or job.phase
-
-
 def _in_words(phase: JobPhase) -> str:
     return "was cancelled" if phase is JobPhase.CANCELLED else "failed"
-
-
-def kept_for_dependents(registry: Registry) -> set[int]:
-    """Jobs and arrays that somebody still comes after: they stay in memory, so that it is known how they ended."""
-    return registry.queue.remembered("kept for dependents", lambda: _named_by_dependents(registry))
 
 
 def unmet_dependents(registry: Registry) -> frozenset[int]:
@@ -117,29 +88,10 @@ def unmet_dependents(registry: Registry) -> frozenset[int]:
 
 
 def _unmet(registry: Registry) -> frozenset[int]:
-    before = Predecessors(registry)
-    named = kept_for_dependents(registry)
-    not_over = {number for number in named if before.is_open(number)}
-    failed = {number for number in named if before.ended_badly(number)}
-    waiting: set[int] = set()
-    for number in registry.queue.dependents:
-        job = registry.live.get(number)
-        if job is None or job.attempt is not None:
-            continue
-        over = not_over.isdisjoint(job.spec.after) and not_over.isdisjoint(job.spec.after_any)
-        if not over or not failed.isdisjoint(job.spec.after):
-            waiting.add(number)
-    return frozenset(waiting)
-
-
-def _named_by_dependents(registry: Registry) -> set[int]:
-    named: set[int] = set()
-    for number in registry.queue.dependents:
-        job = registry.live.get(number)
-        if job is not None:
-            named.update(job.spec.after)
-            named.update(job.spec.after_any)
-    return named
+    live = registry.live
+    return frozenset(
+        number for number in registry.queue.dependencies.unmet if number in live and live[number].attempt is None
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +110,21 @@ class PredecessorCheck:
         One of another tenant is refused with the words for one that is not there.
         """
         owners = {job.number: job.spec.tenant for job in jobs}
+        specs = {id(job.spec): job.spec for job in jobs if job.spec.after or job.spec.after_any}
+        known: dict[tuple[int, str], Job] = {}
+        failed: dict[int, str] = {}
         reasons: dict[int, str] = {}
-        for spec in {id(job.spec): job.spec for job in jobs if job.spec.after or job.spec.after_any}.values():
-            before = [number for number in (*spec.after, *spec.after_any) if number not in owners]
-            known = {number: self.look(number, spec.tenant or "default") for number in before}
+        for place, spec in specs.items():
+            tenant = spec.tenant or "default"
             for number in (*spec.after, *spec.after_any):
                 if owners.get(number, spec.tenant) != spec.tenant:
                     raise Refused("NOT_FOUND", f"there is no job {number}")
-            failed = (self._failed(known[number]) for number in spec.after if number in known)
-            reasons[id(spec)] = next((reason for reason in failed if reason), "")
+                if number not in owners and (number, tenant) not in known:
+                    known[number, tenant] = self.look(number, tenant)
+            for number in spec.after:
+                if number not in owners and number not in failed:
+                    failed[number] = self._failed(known[number, tenant])
+            reasons[place] = next((failed[number] for number in spec.after if failed.get(number)), "")
         return {job.number: reasons[id(job.spec)] for job in jobs if reasons.get(id(job.spec))}
 
     def _failed(self, job: Job) -> str:
@@ -179,6 +137,6 @@ class PredecessorCheck:
         """How the job ended, or the jobs of the array of which it is the first; those that are over."""
         numbers = range(job.id, job.id + (array_size(job.spec.array) if job.array == job.id else 1))
         known = [self.registry.jobs[number] for number in numbers if number in self.registry.jobs]
-        ends = {known_one.id: _phase(known_one) for known_one in known if ending_of(known_one) is not Ending.OPEN}
+        ends = {known_one.id: phase_at_end(known_one) for known_one in known if ending_of(known_one) is not Ending.OPEN}
         missing = set(numbers) - {known_one.id for known_one in known}
         return {**ends, **(self.archived_phases(missing) if missing else {})}

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from rota.core.job_arrays import array_indices
-from rota.deploy.scheduler.predecessors import Ending, Predecessors, ending_of, unmet_dependents
+from rota.deploy.scheduler.endings import Ending, ending_of
+from rota.deploy.scheduler.predecessors import Predecessors, unmet_dependents
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 
@@ -46,18 +47,17 @@ def queue_holds(registry: Registry, ready: Callable[[Job], bool]) -> dict[int, Q
     def free(job: Job) -> bool:
         return job.id not in holds and ready(job)
 
-    for array in registry.queue.arrays:
-        beyond = _beyond_limit(registry.queue.members(array), free)
-        holds |= dict.fromkeys(beyond, QueueHold.ARRAY_LIMIT)
+    for array, numbers in registry.queue.arrays.items():
+        limit = array_indices(registry.jobs[next(iter(numbers))].spec.array).limit
+        if limit:
+            beyond = _beyond_limit(registry.queue.members(array), limit, free)
+            holds |= dict.fromkeys(beyond, QueueHold.ARRAY_LIMIT)
     return holds
 
 
-def _beyond_limit(members: Iterable[Job], ready: Callable[[Job], bool]) -> list[int]:
+def _beyond_limit(members: Iterable[Job], limit: int, ready: Callable[[Job], bool]) -> list[int]:
     """Jobs of an array that would be too many at the same time: those that run stay, then the lowest numbers come."""
     jobs = [job for job in members if not job.over]
-    limit = array_indices(jobs[0].spec.array).limit if jobs else 0
-    if not limit:
-        return []
     running = sum(job.attempt is not None for job in jobs)
     pending = sorted(job.id for job in jobs if job.attempt is None and job.final_phase is None and ready(job))
     return pending[max(limit - running, 0) :]

@@ -84,6 +84,7 @@ class Registry:
         # Number of the jobs of each tenant that are not over.
         self.live_by_tenant = Counter(job.tenant for job in self.live.values())
         self.queue = QueueIndex(self.jobs)
+        self.changes = 0  # Number of events that were applied.
 
     def _handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
@@ -134,8 +135,13 @@ class Registry:
     def apply(self, event: Any) -> None:
         """Take over what happened. After IllegalTransition the job that it names is in the phase in which it was."""
         handler = self._apply.get(type(event))
-        if handler is not None:
-            handler(event)
+        self.changes += 1
+        try:
+            if handler is not None:
+                handler(event)
+        except IllegalTransition:
+            self.queue.look_again(event)  # the other jobs that it is about have changed
+            raise
         self.queue.take(event)
 
     def attempts_on(self, node: str) -> list[tuple[Job, Attempt]]:

@@ -52,7 +52,7 @@ class RequestTurns:
         self._listening = listening
         self._first: list[_Answer] = []
         self._of_users: dict[Payer, deque[_Answer]] = {}
-        self._events: Counter[Payer] = Counter()
+        self._events: Counter[Payer | None] = Counter()
         """How many events followed from requests of each caller since the last commit."""
 
     def work_off(self, nap_s: float) -> None:
@@ -95,17 +95,17 @@ class RequestTurns:
             self._remember(call, answer, len(events))
 
     def _remember(self, call: Call, answer: Callable[[], Any], events: int) -> None:
+        self._events[call.payer] += events
         if call.payer is None:
             self._first.append((call, answer, bool(events)))
-            return
-        self._of_users.setdefault(call.payer, deque()).append((call, answer, bool(events)))
-        self._events[call.payer] += events
+        else:
+            self._of_users.setdefault(call.payer, deque()).append((call, answer, bool(events)))
 
     def charge_commit(self, cpu_s: float) -> None:
         """Charge callers for the commit of what followed from their requests."""
         events = self._events.total()
         for payer, count in self._events.items():
-            if count:
+            if count and payer is not None:
                 self._time.charge(payer, cpu_s * count / events)
         self._events.clear()
 

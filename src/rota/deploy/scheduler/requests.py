@@ -29,7 +29,7 @@ from rota.deploy.scheduler.registry import Registry
 from rota.deploy.scheduler.secrets import SecretStore
 from rota.deploy.scheduler.speed_measuring import SpeedMeter
 from rota.deploy.scheduler.speed_names import full_profile, speed_name
-from rota.deploy.scheduler.submission import NumberedJob, numbered_jobs
+from rota.deploy.scheduler.submission import NumberedJob, numbered_jobs, numbers_of_jobs
 from rota.deploy.scheduler.tenant_limits import QueueLimits, TenantLimits
 from rota.deploy.structured_logs import about
 from rota.deploy.tenants import Tenants
@@ -96,7 +96,7 @@ class Requests:
         if known is not None:
             return [], lambda: known
         jobs = self._numbered(specs)
-        never = self._check_jobs(jobs)
+        never = self._predecessors.check(jobs)
         numbers = [job.number for job in jobs]
         kept = self._keep_secrets({job.number: job.spec for job in jobs})
         events: list[DeployEvent] = [
@@ -117,21 +117,16 @@ class Requests:
     def dry_run(self, specs: Sequence[JobSpec]) -> Answer:
         """Refuse what `submit` would refuse, and accept nothing; the numbers that the jobs would have."""
         jobs = self._numbered(specs)
-        never = self._check_jobs(jobs)
+        never = self._predecessors.check(jobs)
         for number, reason in never.items():
             raise Refused("FAILED_PRECONDITION", f"job {number} would not start, but be {reason}")
         numbers = [job.number for job in jobs]
         return [], lambda: numbers
 
-    def _check_jobs(self, jobs: Sequence[NumberedJob]) -> dict[int, str]:
-        """Refused if jobs may not be accepted; those that can never start, and why."""
-        never = self._predecessors.check(jobs)
-        self._limits.check([job.spec for job in jobs])
-        return never
-
     def _numbered(self, specs: Sequence[JobSpec]) -> list[NumberedJob]:
-        """All jobs of a submission with their numbers, or Refused."""
+        """All jobs of a submission with their numbers, or Refused; limits are looked at before arrays become jobs."""
         try:
+            self._limits.check(specs, numbers_of_jobs(specs))
             return numbered_jobs([self._checked(spec) for spec in specs], self._registry.next_job)
         except Refused:
             raise
@@ -216,13 +211,16 @@ class Requests:
 
     def jobs_named(self, numbers: Sequence[int], arrays: Sequence[int], tenant: str | None) -> list[Job]:
         """Jobs by number, and those in memory of the arrays that jobs belong to, each once."""
-        jobs = [self.job(number, tenant) for number in numbers]
-        for number in arrays:
+        jobs = {number: self.job(number, tenant) for number in dict.fromkeys(numbers)}
+        heads: dict[int, None] = {}
+        for number in dict.fromkeys(arrays):
             of_array = self.job(number, tenant)
             if of_array.array < 0:
                 raise Refused("INVALID_ARGUMENT", f"job {number} is not in an array; name it without --array")
-            jobs += self._registry.queue.members(of_array.array)
-        return list({job.id: job for job in jobs}.values())
+            heads[of_array.array] = None
+        for array in heads:
+            jobs |= {job.id: job for job in self._registry.queue.members(array)}
+        return list(jobs.values())
 
     def job(self, number: int, tenant: str | None) -> Job:
         """A job by number, as far as the caller may see it; one that left memory is read from the journal."""

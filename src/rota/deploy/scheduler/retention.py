@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rota.deploy.scheduler.options import Retention
-from rota.deploy.scheduler.predecessors import kept_for_dependents
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
 
@@ -14,7 +13,7 @@ def jobs_to_archive(registry: Registry, retention: Retention, now: float, time_s
     """Jobs of which nothing runs any more, the first that ended first: over for long enough, or there are too many."""
     too_many = len(registry.ended) - retention.keep_finished_jobs
     ended_before = now - retention.keep_finished_s * time_scale
-    needed = kept_for_dependents(registry)
+    needed = registry.queue.dependencies.names
     jobs: list[Job] = []
     for position, job in enumerate(registry.ended.values()):
         if len(jobs) == _MOST_AT_ONCE or (position >= too_many and job.ended > ended_before):

@@ -27,7 +27,6 @@ from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, jobs_in
 from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
 from rota.deploy.scheduler.checkpoint_usage import CheckpointUsage
 from rota.deploy.scheduler.clock import WallClock
-from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.control_loop import ControlLoop
 from rota.deploy.scheduler.gang_stops import GangStops
 from rota.deploy.scheduler.heartbeats import Heartbeats
@@ -46,6 +45,7 @@ from rota.deploy.scheduler.options import Options
 from rota.deploy.scheduler.order_board import NodeOrders, OrderBoard
 from rota.deploy.scheduler.owner_time import OwnerTime, Payer
 from rota.deploy.scheduler.reasons import Reasons
+from rota.deploy.scheduler.reasons_now import ReasonsNow
 from rota.deploy.scheduler.recorder import Recorder
 from rota.deploy.scheduler.recovery import Recovered, Recovery
 from rota.deploy.scheduler.registry import Registry
@@ -195,6 +195,15 @@ class Scheduler:
             limits=QueueLimits(registry=registry, limits=self._limits, secrets=self._secrets),
             meter=meter,
         )
+        self._reasons = ReasonsNow(
+            registry=registry,
+            heartbeats=self.heartbeats,
+            clock=self.clock,
+            catalogue=self._catalogue,
+            secrets=self._secrets,
+            limits=self._limits,
+            dead_after_s=options.timing.dead_after_s,
+        )
         gang_stops = GangStops(generation)
         self.board = OrderBoard(registry, self.heartbeats, gang_stops, self._secrets, generation)
         self.owner_time = OwnerTime(lambda tenant: self.options.tenants.of(tenant).max_scheduler_share)
@@ -333,12 +342,7 @@ class Scheduler:
 
     def reasons(self, copy: Registry | None = None) -> Reasons:
         """What explains jobs, as everything is now. Called by the owner, or by any thread about a copy of its own."""
-        registry = self.registry if copy is None else copy
-        longest_s = self.options.timing.dead_after_s
-        silences = self.heartbeats.silences_s().items()
-        silent = {node: seconds for node, seconds in silences if seconds > longest_s and node in registry.nodes}
-        cluster = cluster_as_it_is(registry, self.clock.now(), time_scale=self.clock.scale, silent_s=silent)
-        return Reasons(cluster, self._catalogue, self._secrets.missing, limits=self._limits, registry=registry)
+        return self._reasons.of_owner() if copy is None else self._reasons.of(copy)
 
     def observe(self, events: Callable[[Sequence[Any]], None], stages: Callable[[Stage, float], None]) -> None:
         """Let somebody hear of all that is committed and of how long it took, in the owner's thread: no waiting there.

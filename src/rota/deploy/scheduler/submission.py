@@ -28,11 +28,17 @@ class NumberedJob:
     """Number of the first job of its array; -1: it is in none."""
 
 
-def numbered_jobs(specs: Sequence[JobSpec], first: int) -> list[NumberedJob]:
-    """All jobs of a submission, in order. Raises ConfigError if there are too many, or one waits for a later one."""
+def numbers_of_jobs(specs: Sequence[JobSpec]) -> list[int]:
+    """How many jobs each of the entries is. Raises ConfigError if there are too many."""
     sizes = [array_size(spec.array) for spec in specs]
     if sum(sizes) > MOST_JOBS:
         raise ConfigError(f"these are {sum(sizes):,} jobs; give at most {MOST_JOBS:,} in one submission")
+    return sizes
+
+
+def numbered_jobs(specs: Sequence[JobSpec], first: int) -> list[NumberedJob]:
+    """All jobs of a submission, in order. Raises ConfigError if there are too many, or one waits for a later one."""
+    sizes = numbers_of_jobs(specs)
     jobs: list[NumberedJob] = []
     heads: list[int] = []
     for spec, size in zip(specs, sizes, strict=True):

@@ -8,7 +8,6 @@ Of the jobs of a tenant those that run stay, then those with the lowest numbers 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -100,13 +99,17 @@ class QueueLimits:
     _counted: dict[str, float] = field(default_factory=dict)
     """When they were counted."""
 
-    def check(self, specs: Sequence[JobSpec]) -> None:
-        """Refused if one of the tenants would have too much."""
-        jobs = Counter(spec.tenant or "default" for spec in specs)
-        for tenant, more in jobs.items():
+    def check(self, specs: Sequence[JobSpec], sizes: Sequence[int]) -> None:
+        """Refused if one of the tenants would have too much; `sizes` says how many jobs each of the entries is."""
+        jobs: dict[str, list[tuple[JobSpec, int]]] = {}
+        for spec, size in zip(specs, sizes, strict=True):
+            jobs.setdefault(spec.tenant or "default", []).append((spec, size))
+        for tenant, entries in jobs.items():
             self._check_checkpoints(tenant)
-            self._check_number(tenant, more)
-            self._check_bytes(tenant, sum(_size(spec) for spec in specs if (spec.tenant or "default") == tenant))
+            self._check_number(tenant, sum(size for _, size in entries))
+            edges = sum(size * (len(spec.after) + len(spec.after_any)) for spec, size in entries)
+            self._check_dependencies(tenant, edges)
+            self._check_bytes(tenant, sum(size * _size(spec) for spec, size in entries))
 
     def _check_checkpoints(self, tenant: str) -> None:
         if self.limits.too_many_checkpoints(tenant):
@@ -123,6 +126,17 @@ class QueueLimits:
                 "RESOURCE_EXHAUSTED",
                 f"no job was accepted: {queued:,} jobs of tenant {tenant!r} wait, and {more:,} more would be "
                 f"above its {limit:,} (max_queued); wait until some are over, cancel some, or {_ASK}",
+            )
+
+    def _check_dependencies(self, tenant: str, more: int) -> None:
+        limit = self.limits.tenants.of(tenant).max_dependencies
+        there = self.registry.queue.dependencies.edges[tenant]
+        if more and there + more > limit:
+            raise Refused(
+                "RESOURCE_EXHAUSTED",
+                f"no job was accepted: jobs of tenant {tenant!r} that are not over come after {there:,} jobs and "
+                f"arrays, counted for each of them, and {more:,} more would be above its {limit:,} (max_dependencies); "
+                f"name an array, which counts as one, in the place of its jobs, or {_ASK}",
             )
 
     def _check_bytes(self, tenant: str, more: int) -> None:

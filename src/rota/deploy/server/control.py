@@ -22,9 +22,10 @@ from rota.deploy.scheduler.secrets import without_values
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.scheduler.speed_estimates import finding
 from rota.deploy.security.subjects import check_name
-from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, streamed
+from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, once_it_may, streamed
 from rota.deploy.server.holds import hold_reply, hold_work
 from rota.deploy.server.job_events import narrowed
+from rota.deploy.server.listing import newest
 from rota.deploy.server.log_reading import JobFacts, LogReading, facts_of, question_of
 from rota.deploy.server.logs import LogService
 from rota.deploy.server.messages import attempt_message, job_counts, job_message, node_message, status_message
@@ -77,6 +78,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
     async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitReply:
         """Accept jobs."""
         caller = self.identify(context)
+        _check_dependencies(request, caller, self._scheduler.options.tenants)
         specs = [_for_tenant(spec_of(message), caller) for message in request.jobs]
         for spec in specs:
             _check_weight(spec, caller, self._scheduler.options.tenants)
@@ -107,13 +109,9 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         limit = request.limit or None
 
         def in_memory(registry: Registry) -> tuple[dict[int, pb.JobInfo], int]:
-            reasons = self._scheduler.reasons()
-            named = [registry.jobs[number] for number in wanted.jobs if number in registry.jobs]
-            looked_at = named if wanted.jobs else registry.jobs.values()
-            taken = (job.id for job in looked_at if wanted.takes(job, reasons.phase))
-            numbers = sorted(taken, reverse=True)
-            newest = [registry.jobs[number] for number in numbers[:limit]]
-            return {job.id: self._message(job, reasons.explain(job)) for job in newest}, len(numbers)
+            jobs, count = newest(registry, wanted, limit, self._scheduler.reasons)
+            reasons = self._scheduler.reasons() if jobs else None
+            return {job.id: self._message(job, reasons.explain(job)) for job in jobs if reasons is not None}, count
 
         # In this order, so that a job which leaves memory meanwhile is not missed.
         messages, total = await self._look("ListJobs", in_memory)
@@ -122,8 +120,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         for job in archived:
             total -= job.id in messages
             messages.setdefault(job.id, self._archived_message(job))
-        newest = sorted(messages, reverse=True)[:limit]
-        return pb.JobList(jobs=[messages[number] for number in newest], total=total)
+        return pb.JobList(jobs=[messages[number] for number in sorted(messages, reverse=True)[:limit]], total=total)
 
     async def _archived_jobs(self, wanted: JobFilter, limit: int) -> tuple[list[Job], int]:
         if wanted.phases and not any(phase.final for phase in wanted.phases):
@@ -331,7 +328,7 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         def in_memory(registry: Registry) -> dict[int, str]:
             return {number: registry.jobs[number].tenant for number in numbers if number in registry.jobs}
 
-        tenants: dict[int, str] = await self._look("Events", in_memory)
+        tenants: dict[int, str] = await once_it_may(lambda: self._look("Events", in_memory))
         missing = numbers - tenants.keys()
         if missing:
             tenants |= await asyncio.to_thread(self._scheduler.archive.tenants, missing)
@@ -344,13 +341,31 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         clock = self._scheduler.clock
 
         async def ask() -> JobFacts:
-            facts: JobFacts = await self._of_job(request.job, context, lambda job: facts_of(job, clock.now()))
+            job = request.job
+            facts: JobFacts = await once_it_may(
+                lambda: self._of_job(job, context, lambda it: facts_of(it, clock.now()))
+            )
             return facts
 
         reading = LogReading(question=question, logs=self._logs, clock=clock, ask=ask)
         async with contextlib.aclosing(reading.chunks()) as chunks:
             async for chunk in chunks:
                 yield chunk
+
+
+def _check_dependencies(request: pb.SubmitRequest, caller: Caller, tenants: Tenants) -> None:
+    """Refused if jobs come after more than any of their tenants may have in all, before each of these is looked at."""
+    more = sum(len(message.after) + len(message.after_any) for message in request.jobs)
+    if more:
+        names = {message.tenant or caller.tenant for message in request.jobs}
+        limit = sum(tenants.of(name).max_dependencies for name in names)
+        if more > limit:
+            reason = (
+                f"no job was accepted: these {len(request.jobs):,} jobs come after {more:,} jobs and arrays, counted "
+                f"for each of them, which is above the {limit:,} of their tenant (max_dependencies); name an array, "
+                "which counts as one, in the place of its jobs, or ask whoever runs the scheduler for more (--tenants)"
+            )
+            raise Refused("RESOURCE_EXHAUSTED", reason)
 
 
 def _check_weight(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -57,6 +57,15 @@ class Handlers:
     async def _look(self, what: str, question: Callable[[Registry], Any]) -> Any:
         """A value that the owner makes of its registry."""
         return await self._do(what, lambda _: self._scheduler.requests.look(question))
+
+
+async def once_it_may(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer within a stream: a caller that owes the owner time waits for it, and keeps its stream."""
+    while True:
+        try:
+            return await ask()
+        except OverShare as share:  # noqa: PERF203 - it is about trying again
+            await asyncio.sleep(share.retry_after_s)
 
 
 def answered(method: Callable[[Any, Any, Any], Coroutine[Any, Any, T]]) -> Callable[[Any, Any, Any], Any]:

@@ -248,9 +248,10 @@ def job_counts(registry: Registry, tenant: str | None, archived: Mapping[str, in
 
     `archived` has the tenant's jobs that left memory, by phase; of all jobs the registry knows it by itself.
     """
-    live = [job for job in registry.live.values() if tenant in (None, job.tenant)]
+    live = len(registry.live) if tenant is None else registry.live_by_tenant[tenant]
+    decided = [job for job in registry.live.values() if job.final_phase is not None and job.attempt is None]
     running = [job for job in registry.running.values() if tenant in (None, job.tenant)]
-    ending = Counter(shown_phase(job).value for job in live if job.ending and job.attempt is None)
+    ending = Counter(shown_phase(job).value for job in decided if tenant in (None, job.tenant))
     if tenant is None:
         over = Counter({phase.value: count for phase, count in registry.counts.items()})
     else:
@@ -258,7 +259,7 @@ def job_counts(registry: Registry, tenant: str | None, archived: Mapping[str, in
     counts = over + ending
     counts["archived"] = registry.archived if tenant is None else sum(archived.values())
     counts[JobPhase.RUNNING.value] = len(running)
-    counts[JobPhase.QUEUED.value] = len(live) - len(running) - ending.total()
+    counts[JobPhase.QUEUED.value] = live - len(running) - ending.total()
     return counts
 
 

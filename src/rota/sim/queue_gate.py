@@ -110,8 +110,6 @@ class QueueGate:
         self._jobs[job.job] = job
         if inside:
             self._enter(job)
-            if job.tenant_limit:
-                self._of_tenants.setdefault(job.tenant, set()).add(job.job)
             return
         failed = next((key for key in job.after if self._failed(key)), None)
         if failed is not None:

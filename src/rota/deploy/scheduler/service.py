@@ -23,7 +23,7 @@ from rota.deploy.scheduler import lost_events
 from rota.deploy.scheduler.archive import JobArchive
 from rota.deploy.scheduler.catalogue import OpenCatalogue, opened
 from rota.deploy.scheduler.checkpoint_claim import claim_to_record, claimed_folder
-from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, jobs_in_memory, removable
+from rota.deploy.scheduler.checkpoint_folder import Claim, JobsOfFolder, jobs_in_memory
 from rota.deploy.scheduler.checkpoint_removal import CheckpointRemoval
 from rota.deploy.scheduler.checkpoint_usage import CheckpointUsage
 from rota.deploy.scheduler.clock import WallClock
@@ -261,26 +261,16 @@ class Scheduler:
             folder=claimed.folder,
             journal_id=self.journal.id,
             keep_s=keep_s,
-            jobs=self._jobs_of_folder,
+            jobs=self.jobs_of_folder,
             ended_before=lambda: self.clock.now() - keep_s * self.clock.scale,
         )
 
-    def _jobs_of_folder(self) -> JobsOfFolder | None:
+    def jobs_of_folder(self) -> JobsOfFolder | None:
+        """Which jobs are over, and since when; None as long as the clock may be wrong. For any thread but the owner."""
         if time.monotonic() < self._housekeeping.removes_from or not self.alive():
             return None
         memory: JobsOfFolder = self.look("checkpoints", jobs_in_memory).result(_LOOK_S)
         return dataclasses.replace(memory, ended={**self.archive.ends(), **memory.ended})
-
-    def over_for_long(self, numbers: Sequence[int], keep_s: float) -> list[int]:
-        """Those of some jobs that are over for so many wall seconds, or were deleted since; by engine seconds.
-
-        None as long as the clock may be wrong. For any thread but the owner.
-        """
-        jobs = self._jobs_of_folder()
-        if jobs is None:
-            return []
-        known = dataclasses.replace(jobs, own_from=0)
-        return removable(numbers, known, self.clock.now() - keep_s * self.clock.scale)
 
     def tenants_of(self, numbers: Iterable[int]) -> Mapping[int, str]:
         """Whose jobs are, as far as they are known. For any thread but the owner."""

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from rota.core.errors import OutputError
+from rota.deploy.scheduler.checkpoint_folder import removable
 from rota.deploy.scheduler.log_archive import LogArchive, Pacing, Piece
 from rota.deploy.scheduler.log_changes import Rank
 from rota.deploy.scheduler.records import Place
@@ -73,11 +74,19 @@ class LogService:
             await asyncio.sleep(_EXPIRE_EVERY_S)
 
     def _expire(self) -> None:
-        keep_s = self._scheduler.options.log_limits.keep_s
         try:
-            self.archive.expire(lambda jobs: self._scheduler.over_for_long(jobs, keep_s))
+            self.archive.expire(self._over_for_long)
         except Exception:
             log.exception("output that is too old could not be removed; tried again later")
+
+    def _over_for_long(self, numbers: Sequence[int]) -> list[int]:
+        """Those of some jobs that are over for so long by engine seconds, or were deleted since."""
+        jobs = self._scheduler.jobs_of_folder()
+        if jobs is None:
+            return []
+        clock = self._scheduler.clock
+        before = clock.now() - self._scheduler.options.log_limits.keep_s * clock.scale
+        return removable(numbers, replace(jobs, own_from=0), before)
 
     def close(self) -> None:
         """End the threads."""

@@ -101,6 +101,10 @@ class QuotaLevels:
             return False
         return bool(self._promises(view).limited[view.tenant].any())
 
+    def room(self, view: View, held: IntArray) -> FloatArray | None:
+        """[N, T] the most GPUs that tenants may have beyond those they hold ([N, T]); None: any number."""
+        return self._promises(view).allowed(held) if self.concerns(view) else None
+
     def choose(self, view: View, halves: Halves, held: IntArray) -> Choice:
         """The jobs of the coming round; `held` [N, T] GPUs that tenants hold already, beside those of the view."""
         level = _Level(view, self._promises(view), held)

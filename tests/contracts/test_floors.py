@@ -248,3 +248,108 @@ def test_names_of_servers_do_not_matter(tmp_path, mechanism):
     two = rota.simulate(cluster=other, **how)
 
     assert one.summary["mean_jct_s"] == two.summary["mean_jct_s"]
+
+
+def asking(cpus, hours, memory_gb=None):
+    """Jobs of one GPU that are there from the start; NaN: asks for nothing."""
+    count = len(cpus)
+    return table(
+        profile_names=["res18"] * count,
+        gpus=[1] * count,
+        total_steps=np.array(hours, dtype=float) * 1e4,
+        submitted=np.zeros(count),
+        requests=requests(
+            count,
+            cpus=np.array(cpus, dtype=float),
+            memory_gb=np.full(count, np.nan) if memory_gb is None else memory_gb,
+        ),
+    )
+
+
+def running_first(events):
+    """Jobs of the last plan within the first ten seconds."""
+    plans = [event.plan.placement for event in events if isinstance(event, Planned) and event.at < 10]
+    return set(plans[-1].first.tolist())
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las", "srtf-perf", "las-perf", "max-min-fairness-perf", "isolated"])
+def test_a_job_that_would_leave_too_little_on_one_type_takes_another(tmp_path, policy):
+    """Two servers of two GPUs and 8 CPUs: beside 6 CPUs no GPU keeps its share, so each server has one job."""
+    jobs = asking([np.nan, 6.0], [1.0, 3.0])
+    cluster = "v100=2/2:cpus=8:memory=128,p100=2/2:cpus=8:memory=128"
+
+    made = events_of(tmp_path, jobs, cluster, policy=policy, profiles="pipeline")
+
+    assert running_first(made) == {0, 1}
+    check_run(made, jobs)
+
+
+@pytest.mark.parametrize("mechanism", [name for name in PLACING if name != "greedy"])  # there jobs wait for CPUs
+def test_who_finds_room_behind_a_job_that_finds_none_runs(tmp_path, mechanism):
+    """The third job needs the memory of both GPUs of the large server; the fourth leaves the first two a GPU each."""
+    small = Server(id="small", type="v100", capacity=Resources(1, 4.0, 64.0))
+    large = Server(id="large", type="v100", capacity=Resources(2, 16.0, 128.0))
+    memory = np.array([np.nan, np.nan, 100.0, np.nan])
+    jobs = asking([np.nan, np.nan, np.nan, 6.0], [1.0, 1.0, 1.1, 1.5], memory)
+
+    made = events_of(
+        tmp_path,
+        jobs,
+        Cluster(name="two", servers=(large, small)),
+        policy="fifo",
+        mechanism=mechanism,
+        profiles="synergy",
+    )
+
+    assert running_first(made) == {0, 1, 3}
+    check_run(made, jobs)
+
+
+def fits_beside(cluster, placement, job, needs):
+    """Whether a job of one GPU finds GPU, CPUs and memory, if the others hold their floors or their share."""
+    for at, server in enumerate(cluster.ordered):
+        gpu_type = int(cluster.server_type[at])
+        free = np.array([server.capacity.gpus, server.capacity.cpus, server.capacity.memory_gb], dtype=float)
+        share = np.array([1.0, cluster.fair_cpus[gpu_type], cluster.fair_memory_gb[gpu_type]])
+        for task, here in zip(placement.task_of_slot.tolist(), placement.slot_server.tolist(), strict=True):
+            if here == at:
+                need = needs[placement.first[task]]
+                free -= np.maximum(share, [1.0, need.cpus, need.memory_gb])
+        need = needs[job]
+        if (free >= np.maximum(share, [1.0, need.cpus, need.memory_gb]) - 1e-6).all():
+            return True
+    return False
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las-perf", "max-min-fairness-perf"])
+@pytest.mark.parametrize("mechanism", ["proportional", "strided"])
+def test_few_jobs_of_one_gpu_wait_beside_a_gpu_where_they_would_fit(tmp_path, policy, mechanism):
+    """What is said in docs/requests.md: it may happen where jobs without requests could have been put elsewhere."""
+    waits = 0
+    moments = 0
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        servers = [
+            Server(
+                id=f"{gpu_type}-{n}", type=gpu_type, capacity=Resources(g, g * float(draw.choice([2, 4, 8])), g * 64.0)
+            )
+            for gpu_type in ("v100", "p100")
+            for n, g in enumerate(draw.choice([1, 2, 4], 2).tolist())
+        ]
+        cluster = Cluster(name="random", servers=tuple(servers))
+        cpus = np.where(draw.random(12) < 0.5, draw.choice([3.0, 6.0, 12.0], 12), np.nan)
+        jobs = asking(cpus, draw.uniform(0.2, 2.0, 12))
+        made = events_of(tmp_path, jobs, cluster, policy=policy, mechanism=mechanism, profiles="pipeline")
+        needs = jobs.needs()
+        ordered = cluster_of(made)
+        gone = {int(job) for event in made if isinstance(event, JobsRejected) for job in event.jobs}
+        for event in made:
+            if isinstance(event, JobsFinished):
+                gone |= set(event.jobs.tolist())
+            elif isinstance(event, Planned):
+                placement = event.plan.placement
+                waiting = set(range(12)) - gone - set(placement.first.tolist())
+                waits += any(fits_beside(ordered, placement, job, needs) for job in waiting)
+                moments += 1
+
+    assert waits <= moments * 0.05, (waits, moments)

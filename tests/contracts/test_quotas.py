@@ -240,3 +240,40 @@ def test_within_a_quota_jobs_take_turns_as_the_policy_says(tmp_path):
         ran = {job for _, first, _ in plans(events) for job in first}
         assert ran == set(range(6)), policy
         check_limits(events, jobs, tenants)
+
+
+def finished(jobs, tenants, **how):
+    return rota.simulate(jobs=jobs, seed=0, profiles="gavel", tenants=tenants, **how).summary["jobs_finished"]
+
+
+@pytest.mark.parametrize("policy", [*(p for p in POLICIES if p not in ("gandiva", "allox")), "las-perf", "srtf-perf"])
+def test_a_gang_within_quota_and_borrow_limit_runs_on_the_type_of_the_quota(policy):
+    """Four GPUs of the one type are three of the quota and a borrowed one, four of the other four borrowed ones."""
+    gang = table(profile_names=[MODELS[0]], gpus=[4], total_steps=[2e4], submitted=[0.0], tenant_names=["c"])
+    for quota, borrow in (({"v100": 3}, 1), ({"v100": 2}, 2), ({"p100": 3}, 1), ({"v100": 2, "p100": 2}, 2)):
+        tenants = Tenants(named={"c": TenantSettings(quota=quota, borrow=borrow)})
+
+        assert finished(gang, tenants, cluster="v100=8,p100=8", policy=policy) == 1, (quota, borrow)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "las-perf", "max-min-fairness-perf", "max-sum-throughput-perf"])
+def test_nobody_within_quota_and_borrow_limit_is_dropped(policy):
+    for seed in range(3):
+        draw = np.random.default_rng(seed)
+        named = {}
+        largest = {}
+        for name in NAMES:
+            quota = {gpu_type: int(draw.integers(0, 4)) for gpu_type in ("v100", "p100")}
+            borrow = int(draw.integers(0, 3))
+            named[name] = TenantSettings(quota=quota, borrow=borrow)
+            largest[name] = min(4, max(quota.values()) + borrow)
+        owners = [str(name) for name in draw.choice(NAMES, 16) if largest[name]]
+        jobs = table(
+            profile_names=[str(draw.choice(MODELS)) for _ in owners],
+            gpus=[max(size for size in (1, 2, 4) if size <= largest[name]) for name in owners],
+            total_steps=draw.integers(20_000, 100_000, len(owners)).astype(float),
+            submitted=np.sort(draw.random(len(owners)) * 1800),
+            tenant_names=owners,
+        )
+
+        assert finished(jobs, Tenants(named=named), cluster="v100=8,p100=8", policy=policy) == len(owners), seed

@@ -5,19 +5,21 @@ others are placed by the mechanism itself on what is left: servers with fewer GP
 that is left has its proportional share. So no mechanism goes below a floor, and nobody goes below the proportional
 share because somebody else asked for more. GPUs beside which nothing is left stay idle.
 
-A job that needs so much that jobs before it would find too few GPUs waits, as it would if it had come for GPUs.
+A job that needs so much that jobs before it would find too few GPUs waits, as it would if it had come for GPUs. What is
+left by that is offered to all that wait, on every type (`leftovers.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from rota.core.allocation import Allocation
-from rota.core.arrays import BoolArray, IntArray, every, frozen, some
+from rota.core.arrays import BoolArray, IntArray, every, frozen
 from rota.core.classes import Classes
 from rota.core.cluster import Cluster
 from rota.core.errors import ConfigError
@@ -26,6 +28,8 @@ from rota.core.placement import Placement
 from rota.core.view import View
 from rota.mechanisms.choice import Choice
 from rota.mechanisms.dividing import Abilities
+from rota.mechanisms.going_on import keep_tasks
+from rota.mechanisms.leftovers import Claims, Limits, offered
 from rota.mechanisms.merging import BoundTask, merged, slots_of
 from rota.mechanisms.repeated import Question, question_of
 from rota.mechanisms.rest_of_cluster import RestOfCluster
@@ -41,6 +45,8 @@ class Wanted:
 
     position: IntArray
     type: IntArray
+    partner: IntArray | None
+    """Who shares the GPUs of each; -1 or None: nobody."""
     bound: BoolArray
     """Whether the job needs more on that type than a proportional share, or certain servers."""
 
@@ -48,8 +54,9 @@ class Wanted:
 class AroundBound:
     """Places jobs with needs, and lets a mechanism place the others around them."""
 
-    def __init__(self, abilities: Abilities, *, counts: bool = False) -> None:
-        """`counts`: whether the mechanism counts its decisions, so that it has to be asked for each."""
+    def __init__(self, abilities: Abilities, limits: Limits, *, counts: bool = False) -> None:
+        """`limits` of tenants; `counts`: whether decisions are counted, so that the mechanism is asked for each."""
+        self._limits = limits
         self._counts = counts
         self._by_need = abilities.by_need
         self._walks = abilities.walks
@@ -73,6 +80,7 @@ class AroundBound:
         room = ServerRoom(view.cluster)
         tasks = self._staying(view, room)
         tasks += self._starting(view, wanted, room, {task.position for task in tasks})
+        tasks += self._finding_room(view, allocation, wanted, room, tasks)
         if self._by_need:
             tasks = [self._with_more(view, task, room) for task in tasks]
         rest = self._rest_of(view.cluster, tasks)
@@ -94,7 +102,8 @@ class AroundBound:
         gpu_type = choice.type[rows]
         bound = view.classes.bound
         assert bound is not None  # otherwise nobody would ask
-        return Wanted(position, gpu_type, bound[view.job_class[position], gpu_type])
+        partner = None if choice.second is None else choice.second[rows]
+        return Wanted(position, gpu_type, partner, bound[view.job_class[position], gpu_type])
 
     # Who has to stay where it is
 
@@ -161,6 +170,32 @@ class AroundBound:
                     room.give_back(task.slots, task.beside)
         return tasks
 
+    def _finding_room(
+        self, view: View, allocation: Allocation, wanted: Wanted, room: ServerRoom, tasks: list[BoundTask]
+    ) -> list[BoundTask]:
+        """Bound tasks on what those who were chosen leave; none if the mechanism gives them more than their share."""
+        if self._walks:
+            return []
+        others = ~wanted.bound
+        waits: BoolArray = np.logical_or.reduce(view.classes.runs_on[view.job_class], axis=1)
+        chosen = np.zeros(len(view), dtype=np.bool_)
+        chosen[wanted.position] = True
+        waits[wanted.position[others]] = False
+        if wanted.partner is not None:
+            waits[wanted.partner[wanted.partner >= 0]] = False
+        waits[[task.position for task in tasks]] = False
+        size = view.gpus[wanted.position[others]]
+        kept = np.bincount(wanted.type[others], weights=size, minlength=len(view.types)).astype(np.int64)
+        kept -= [self._held_by_staying(view, gpu_type) for gpu_type in range(len(view.types))]
+        held = np.zeros((len(view.tenants), len(view.types)), dtype=np.int64)
+        np.add.at(held, (view.tenant[wanted.position[others]], wanted.type[others]), size)
+        for task in tasks:
+            held[task.tenant, task.type] += task.size
+        busy = _busy(view, wanted)
+        claims = Claims(kept=kept, held=held, waits=waits, chosen=chosen)
+        put = partial(_put, view, room=room, busy=busy)
+        return offered(view, allocation, room, claims, put, self._limits)
+
     def _held_by_staying(self, view: View, gpu_type: int) -> int:
         """GPUs of tasks that have to stay and are not bound: they are not free, and those chosen hold them."""
         last = view.placement
@@ -211,7 +246,7 @@ class AroundBound:
         part.classes = classes
         if part.accounts is not None:
             part.accounts.terms.classes = classes
-        _keep_tasks(view, part, wanted)
+        keep_tasks(view, part, wanted.position)
         divides = self._by_need and classes.configurations.sensitive
         if part.placement is not None and not divides:  # what tasks held beside others is no promise
             part.placement = replace(part.placement, cpus=None, memory_gb=None, speed=None)
@@ -288,52 +323,3 @@ def _busy(view: View, wanted: Wanted) -> IntArray:
     slots = goes_on[last.task_of_slot]
     np.add.at(busy, last.slot_server[slots], last.slot_gpus[slots])
     return busy
-
-
-def _keep_tasks(view: View, part: View, wanted: Wanted) -> None:
-    """Give the part of a view the tasks of the last round that still find all their GPUs; staying ones first."""
-    last = view.placement
-    part.placement = None
-    part.last_task = None
-    part.staying = None
-    if last is None or view.last_task is None or len(last) == 0:
-        return
-    keep = part.position(last.first) >= 0
-    if not _fit_together(last, keep, part.cluster):
-        keep = _first_that_fit(last, keep, part.cluster, _by_rank(view, last, wanted))
-    rest = last.rows(keep)
-    part.placement = rest
-    part.last_task = np.full(len(part), -1, dtype=np.int64)
-    part.last_task[part.position(rest.first)] = np.arange(len(rest))
-    if view.staying is not None and some(view.staying[keep]):
-        part.staying = view.staying[keep]
-
-
-def _fit_together(last: Placement, keep: BoolArray, cluster: Cluster) -> bool:
-    """Whether all these tasks find their GPUs on the servers at once; who comes first does not matter then."""
-    slots = keep[last.task_of_slot]
-    taken = np.bincount(last.slot_server[slots], weights=last.slot_gpus[slots], minlength=len(cluster.server_gpus))
-    return every(taken <= cluster.server_gpus)
-
-
-def _first_that_fit(last: Placement, candidates: BoolArray, cluster: Cluster, ranked: IntArray) -> BoolArray:
-    """[K] tasks that find all their GPUs on the servers, one after the other."""
-    left = cluster.server_gpus.tolist()
-    keep = np.zeros(len(last), dtype=np.bool_)
-    for row in ranked[candidates[ranked]].tolist():
-        slots = slots_of(last, row)
-        if all(left[server] >= gpus for server, gpus in slots):
-            keep[row] = True
-            for server, gpus in slots:
-                left[server] -= gpus
-    return keep
-
-
-def _by_rank(view: View, last: Placement, wanted: Wanted) -> IntArray:
-    """Rows of the last placement: those that have to stay, then as they were chosen, then the others."""
-    rank = np.full(len(view) + 1, len(view), dtype=np.int64)
-    rank[wanted.position] = np.arange(len(wanted.position))
-    of_row = rank[view.position(last.first)]
-    if view.staying is not None:
-        of_row = np.where(view.staying, -1, of_row)
-    return np.argsort(of_row, kind="stable")

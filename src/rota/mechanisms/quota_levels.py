@@ -5,8 +5,9 @@
    (servers may be down), each is cut by the same factor, in whole GPUs; of a tenant counts what its jobs can use.
 2. A quota of any type promises a number, not a type. If such tenants want the same GPUs, the selecting half divides
    them among the jobs that are within their quotas.
-3. All other jobs borrow what is left. Of a tenant that would hold more than quota and borrow limit, those go on that
-   are chosen on what it may hold, and the selecting half is asked again.
+3. All other jobs borrow what is left, each on types on which it would be within quota and borrow limit by itself. Of a
+   tenant that would hold more, those go on that are chosen on what it may hold, and the selecting half is asked again.
+   The others of that tenant may take what is left then.
 
 Tasks that have to stay count first. Names and order of tenants make no difference.
 """
@@ -24,6 +25,7 @@ from rota.core.horizon import EVERY_ROUND
 from rota.core.quotas import Quotas
 from rota.core.view import View
 from rota.mechanisms.choice import Choice, at_positions, joined, nobody_chosen
+from rota.mechanisms.narrowing import narrowed
 
 Choose: TypeAlias = "Callable[[View], Choice]"
 Most: TypeAlias = "Callable[[int, IntArray], IntArray | None]"
@@ -66,6 +68,12 @@ class _Promises:
             return int(np.maximum(held - self.by_type[tenant], 0).sum())
         return max(0, int(held.sum()) - int(self.total[tenant]))
 
+    def allowed(self, held: IntArray) -> FloatArray:
+        """[N, T] the most GPUs of each type that a tenant may have beyond those it holds ([N, T])."""
+        own = np.where(self.typed[:, None], self.by_type - held, (self.total - held.sum(axis=1))[:, None])
+        borrowed = np.where(self.typed, np.maximum(-own, 0).sum(axis=1), np.maximum(-own[:, 0], 0))
+        return np.maximum(own, 0) + np.maximum(self.borrow - borrowed, 0)[:, None]
+
     def most(self, tenant: int, held: IntArray, more: IntArray) -> IntArray | None:
         """[T] how many of the GPUs that a tenant would hold beyond those it holds it may have; None: all of them."""
         borrowed = self.borrowed(tenant, held)
@@ -92,6 +100,10 @@ class QuotaLevels:
         if not self._quotas.limited or len(view) == 0:
             return False
         return bool(self._promises(view).limited[view.tenant].any())
+
+    def room(self, view: View, held: IntArray) -> FloatArray | None:
+        """[N, T] the most GPUs that tenants may have beyond those they hold ([N, T]); None: any number."""
+        return self._promises(view).allowed(held) if self.concerns(view) else None
 
     def choose(self, view: View, halves: Halves, held: IntArray) -> Choice:
         """The jobs of the coming round; `held` [N, T] GPUs that tenants hold already, beside those of the view."""
@@ -158,7 +170,7 @@ class QuotaLevels:
         def most(tenant: int, use: IntArray) -> IntArray | None:
             return None if use.sum() <= limits[tenant] else _fastest(use, limits[tenant])
 
-        level.take(_limited(level, rows, halves.within, most))
+        level.take(_limited(level.view, level, rows, halves.within, most)[0])
 
     # Beyond them
 
@@ -166,7 +178,16 @@ class QuotaLevels:
         def most(tenant: int, use: IntArray) -> IntArray | None:
             return level.promises.most(tenant, level.held[tenant], use)
 
-        level.take(_limited(level, np.flatnonzero(level.waits), halves.beyond, most))
+        rows = np.flatnonzero(level.waits)
+        while True:
+            room = level.promises.allowed(level.held)[level.view.tenant]
+            view = narrowed(level.view, level.view.gpus[:, None] <= room)
+            able = view.classes.runs_on[view.job_class[rows]].any(axis=1)
+            choice, out = _limited(view, level, rows[able], halves.beyond, most)
+            level.take(choice)
+            if len(choice) == 0 or len(out) == 0:
+                return
+            rows = out
 
 
 class _Level:
@@ -249,27 +270,27 @@ def cut_to(asked: IntArray, there: int, oldest: list[int]) -> IntArray:
     return parts
 
 
-def _limited(level: _Level, rows: IntArray, choose: Choose, most: Most) -> Choice:
-    """Whom the selecting half chooses among some jobs, if tenants hold no more than they may.
+def _limited(view: View, level: _Level, rows: IntArray, choose: Choose, most: Most) -> tuple[Choice, IntArray]:
+    """Whom the selecting half chooses among some jobs, if tenants hold no more than they may; and who is left out.
 
     Of a tenant that would hold more, those jobs are asked about again that are chosen on what it may hold.
     """
-    view = level.view
+    asked = rows
     while True:
         choice = at_positions(choose(view.some_jobs(rows, level.capacity)), rows)
         out = [
-            _beyond(level, rows[view.tenant[rows] == tenant], gpus, choose)
+            _beyond(view, rows[view.tenant[rows] == tenant], gpus, choose)
             for tenant, use in level.use_by_tenant(choice).items()
             if (gpus := most(tenant, use)) is not None
         ]
         if not out:
-            return choice
+            return choice, np.setdiff1d(asked, rows)
         rows = np.setdiff1d(rows, np.concatenate(out))
 
 
-def _beyond(level: _Level, rows: IntArray, gpus: IntArray, choose: Choose) -> IntArray:
+def _beyond(view: View, rows: IntArray, gpus: IntArray, choose: Choose) -> IntArray:
     """Jobs of a tenant that are not chosen on so many GPUs by type; one at least, also where two share GPUs."""
-    chosen = rows[_members(_fitting(level.view, rows, gpus, choose))]
+    chosen = rows[_members(_fitting(view, rows, gpus, choose))]
     out = np.setdiff1d(rows, chosen)
     return out if len(out) else rows[-1:]
 

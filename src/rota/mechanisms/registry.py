@@ -40,7 +40,7 @@ class ComposedMechanism:
         self._shares = shares
         self._order = order
         self._divide = divide
-        self._around_bound = AroundBound(divide.abilities, counts=divide.saved() is not None)
+        self._around_bound = AroundBound(divide.abilities, self._quotas.room, counts=divide.saved() is not None)
         self._last: Placement | None = None
         self._last_allocation: Allocation | None = None
         self._last_count = 0

@@ -12,7 +12,7 @@ from rota.core.lifecycle import JobPhase
 from rota.core.needs import Needs
 from rota.deploy.scheduler.cluster_facts import cluster_as_it_is
 from rota.deploy.scheduler.reasons import Reasons
-from rota.deploy.server.control import _check_least_turn, _check_priority
+from rota.deploy.server.submission_limits import _check_least_turn, _check_priority
 from rota.deploy.tenants import read_tenants
 
 USER = SimpleNamespace(name="user", tenant="vision", admin=False, node=None)

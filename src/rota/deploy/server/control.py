@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import replace
 from typing import Any
 
-from rota.core.job_spec import JobSpec
 from rota.core.lifecycle import JobPhase
 from rota.deploy.questions.asking import Questions
 from rota.deploy.scheduler.archive import JobFilter
@@ -21,8 +19,7 @@ from rota.deploy.scheduler.requests import Answer, Refused
 from rota.deploy.scheduler.secrets import without_values
 from rota.deploy.scheduler.service import Scheduler
 from rota.deploy.scheduler.speed_estimates import finding
-from rota.deploy.security.subjects import check_name
-from rota.deploy.server.handlers import Caller, Handlers, Identify, answered, once_it_may, streamed
+from rota.deploy.server.handlers import Handlers, Identify, answered, once_it_may, streamed
 from rota.deploy.server.holds import hold_reply, hold_work
 from rota.deploy.server.job_events import narrowed
 from rota.deploy.server.listing import newest
@@ -34,8 +31,8 @@ from rota.deploy.server.questions import QuestionDesk
 from rota.deploy.server.replication import Replication
 from rota.deploy.server.settings import SettingsDesk
 from rota.deploy.server.speed_messages import speeds_message
+from rota.deploy.server.submission_limits import check_allowed, check_dependencies, for_tenant
 from rota.deploy.stopping import STOPPING
-from rota.deploy.tenants import Tenants
 from rota.rpc import rota_pb2 as pb
 from rota.rpc import rota_pb2_grpc as stubs
 from rota.rpc.convert import spec_of
@@ -78,12 +75,10 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
     async def Submit(self, request: pb.SubmitRequest, context: Any) -> pb.SubmitReply:
         """Accept jobs."""
         caller = self.identify(context)
-        _check_dependencies(request, caller, self._scheduler.options.tenants)
-        specs = [_for_tenant(spec_of(message), caller) for message in request.jobs]
+        check_dependencies(request, caller, self._scheduler.options.tenants)
+        specs = [for_tenant(spec_of(message), caller) for message in request.jobs]
         for spec in specs:
-            _check_weight(spec, caller, self._scheduler.options.tenants)
-            _check_priority(spec, caller, self._scheduler.options.tenants)
-            _check_least_turn(spec, caller, self._scheduler.options.tenants)
+            check_allowed(spec, caller, self._scheduler.options.tenants)
         key = f"{caller.tenant}/{request.request}" if request.request else ""
         requests = self._scheduler.requests
         what = f"Submit of {len(specs)} jobs by {caller.name}"
@@ -351,62 +346,3 @@ class Control(QuestionHandlers, Handlers, stubs.ControlServicer):  # type: ignor
         async with contextlib.aclosing(reading.chunks()) as chunks:
             async for chunk in chunks:
                 yield chunk
-
-
-def _check_dependencies(request: pb.SubmitRequest, caller: Caller, tenants: Tenants) -> None:
-    """Refused if jobs come after more than any of their tenants may have in all, before each of these is looked at."""
-    more = sum(len(message.after) + len(message.after_any) for message in request.jobs)
-    if more:
-        names = {message.tenant or caller.tenant for message in request.jobs}
-        limit = sum(tenants.of(name).max_dependencies for name in names)
-        if more > limit:
-            reason = (
-                f"no job was accepted: these {len(request.jobs):,} jobs come after {more:,} jobs and arrays, counted "
-                f"for each of them, which is above the {limit:,} of their tenant (max_dependencies); name an array, "
-                "which counts as one, in the place of its jobs, or ask whoever runs the scheduler for more (--tenants)"
-            )
-            raise Refused("RESOURCE_EXHAUSTED", reason)
-
-
-def _check_weight(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
-    """Refused if a job has more weight than the operator allows its tenant; an administrator may give any."""
-    limit = tenants.of(spec.tenant or "default").max_job_weight
-    if spec.weight > limit and not caller.admin:
-        reason = (
-            f"{spec.label}: weight {spec.weight:g} is above {limit:g}, the most for jobs of tenant {spec.tenant!r}; "
-            f"give at most {limit:g}, or ask whoever runs the scheduler for a larger max_job_weight (--tenants)"
-        )
-        raise Refused("PERMISSION_DENIED", reason)
-
-
-def _check_priority(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
-    """Refused if a job has a higher priority than the operator allows its tenant; an administrator may give any."""
-    limit = tenants.of(spec.tenant or "default").max_priority
-    if spec.priority > limit and not caller.admin:
-        reason = (
-            f"{spec.label}: priority {spec.priority} is above {limit}, the highest for jobs of tenant {spec.tenant!r}; "
-            f"give at most {limit}, or ask whoever runs the scheduler for a larger max_priority (--tenants)"
-        )
-        raise Refused("PERMISSION_DENIED", reason)
-
-
-def _check_least_turn(spec: JobSpec, caller: Caller, tenants: Tenants) -> None:
-    """Refused if a job may keep its place for longer than the operator allows; an administrator may give any."""
-    limit_s = tenants.of(spec.tenant or "default").max_least_turn_s
-    if spec.least_turn_s > limit_s and not caller.admin:
-        reason = (
-            f"{spec.label}: a least turn of {spec.least_turn_s:g} s is above {limit_s:g} s, the most for jobs of "
-            f"tenant {spec.tenant!r}; give at most {limit_s:g}, or ask whoever runs the scheduler for a larger "
-            "max_least_turn_s (--tenants)"
-        )
-        raise Refused("PERMISSION_DENIED", reason)
-
-
-def _for_tenant(spec: JobSpec, caller: Caller) -> JobSpec:
-    """The job for the tenant of the caller, or for another one if the caller may say so."""
-    if spec.tenant:
-        check_name("a tenant", spec.tenant)
-    if spec.tenant and not caller.admin and spec.tenant != caller.tenant:
-        reason = f"this token submits for tenant {caller.tenant!r}, not for {spec.tenant!r}"
-        raise Refused("PERMISSION_DENIED", reason)
-    return replace(spec, tenant=spec.tenant or caller.tenant)

@@ -63,7 +63,7 @@ def _tenant_settings(
     multiple=True,
     callback=_tenant_settings,
     metavar="[TENANT.]SETTING=NUMBER",
-    help="borrow, quota, quota.TYPE or max_running of a tenant, yours without a name; may be given several times.",
+    help="Setting of a tenant: borrow, quota, quota.TYPE or max_running; yours without a name; repeatable.",
 )
 @click.option(
     "--add-server",

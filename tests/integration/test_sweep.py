@@ -325,7 +325,7 @@ def test_results_are_a_frame_for_pandas(tmp_path):
 
 @pytest.mark.skipif(importlib.util.find_spec("pandas") is not None, reason="pandas is installed")
 def test_without_pandas_a_frame_says_what_to_install(tmp_path):
-    with pytest.raises(ConfigError, match=r"rota\[frame\]"):
+    with pytest.raises(ConfigError, match=r"\.\[frame\]"):
         swept(tmp_path, policy="fifo", load=0.2).frame()
 
 
@@ -336,7 +336,7 @@ def test_without_ray_its_executor_says_what_to_install(tmp_path):
     done = command("sweep", *grid, "--executor", "ray", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "rota[ray]" in done.stderr
+    assert ".[ray]" in done.stderr
 
 
 def test_a_figure_has_a_line_per_policy(tmp_path):

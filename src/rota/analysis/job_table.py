@@ -15,7 +15,7 @@ from rota.core.jobs import Jobs
 UNFINISHED, FINISHED, DROPPED, REJECTED = range(4)
 STATUS_NAMES = ("unfinished", "finished", "dropped", "rejected")
 
-_FLOATS = ("arrival_s", "finish_s", "left_s", "weight", "steps", "deadline_s")
+_FLOATS = ("arrival_s", "finish_s", "left_s", "ran_until_s", "weight", "steps", "deadline_s")
 _INTS = ("gpus", "profile", "tenant", "status", "allowed")
 _AT_ONCE = 256
 
@@ -150,11 +150,13 @@ class JobTable:
         """Jobs did their last step."""
         self._floats["finish_s"][ids] = at
         self._floats["left_s"][ids] = at
+        self._floats["ran_until_s"][ids] = at
         self._ints["status"][ids] = FINISHED
 
-    def give_up(self, ids: IntArray, status: int, left_s: FloatArray | float = np.nan) -> None:
-        """Jobs that will never finish: DROPPED or REJECTED. `left_s` is when they left; NaN: that does not matter."""
-        self._floats["left_s"][ids] = left_s
+    def give_up(self, ids: IntArray, status: int, at: float, ran_until_s: FloatArray | float = np.nan) -> None:
+        """Jobs that will never finish: DROPPED or REJECTED. NaN for those that held nothing lately."""
+        self._floats["left_s"][ids] = at
+        self._floats["ran_until_s"][ids] = ran_until_s
         self._ints["status"][ids] = status
 
     def submitted(self) -> BoolArray:

@@ -175,7 +175,7 @@ class Metrics:
         self._gone.append(event.jobs)
 
     def _dropped(self, event: JobsDropped) -> None:
-        self.table.give_up(event.jobs, DROPPED, self._held_until(event.jobs))
+        self.table.give_up(event.jobs, DROPPED, event.at, self._held_until(event.jobs))
         self._gone.append(event.jobs)
 
     def _held_until(self, jobs: IntArray) -> FloatArray:
@@ -191,7 +191,7 @@ class Metrics:
         return until
 
     def _rejected(self, event: JobsRejected) -> None:
-        self.table.give_up(event.jobs, REJECTED)
+        self.table.give_up(event.jobs, REJECTED, event.at)
 
     def _allocated(self, _event: Allocated) -> None:
         self.solves += 1
@@ -251,7 +251,7 @@ class Metrics:
         first = float(table.floats("arrival_s")[table.submitted()].min())
         if table.with_status(UNFINISHED) > 0:
             return first, float(now)
-        return first, float(np.fmax.reduce(table.floats("left_s"), initial=first))
+        return first, float(np.fmax.reduce(table.floats("ran_until_s"), initial=first))
 
     def _up_s(self, span: tuple[float, float]) -> FloatArray:
         """[T] seconds of this time in which GPUs of a type were up, on average over them."""

@@ -155,9 +155,6 @@ def command(
     before = settings.remembered(folder)
     asked = settings.merged(given, settings.without_options(before) if anew and before else before)
     screen = _Screen()
-    if taken := settings.taken_from_before(given, asked):
-        screen.say(f"as before: {shlex.join(taken)} (--anew forgets it)")
-    _remark_on_gpus(asked, screen)
     cluster: LocalCluster = local.LocalCluster(
         folder=folder,
         settings=asked,
@@ -167,6 +164,9 @@ def command(
     stop = _Stop()
     try:
         cluster.start(lambda: stop.asked)
+        if taken := settings.taken_from_before(given, asked):
+            screen.say(f"as before: {shlex.join(taken)} (--anew forgets it)")
+        _remark_on_gpus(asked, screen)
         if not stop.asked:
             _ready(cluster, as_json=as_json)
         _watch(cluster, stop, screen)

@@ -398,7 +398,7 @@ def test_a_parquet_file_with_something_wrong_names_the_row(tmp_path):
 def test_parquet_without_pyarrow_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'rota\[parquet\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '.\[parquet\]'"):
         write_trace(a_full_table(), tmp_path / "a.parquet")
 
     assert list(tmp_path.iterdir()) == []

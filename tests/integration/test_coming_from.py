@@ -95,6 +95,6 @@ def test_the_deployment_of_the_page_runs(page, tmp_path):
     try:
         for words in others:
             assert live.run(*words)
-        until(lambda: len(live.ask("jobs")) == 6, 60.0, "the jobs of the trace are there")
+        until(lambda: len(live.ask("jobs", "--all")) == 6, 60.0, "the jobs of the trace are there")
     finally:
         live.down()

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from rota.deploy.agent.processes import Processes
+from rota.deploy.worker.status import Phase
 from rota.rpc import rota_pb2 as pb
 
 CODE = """
@@ -69,3 +70,49 @@ def test_what_a_rank_said_last_is_waited_for(tmp_path, steps, stops, outcome):
     state = asyncio.run(story())
 
     assert (state.outcome, state.saved_step > 5) == (outcome, True)
+
+
+FALLS = """
+import os, time
+import rota.client
+
+while not os.path.exists({go!r}):
+    time.sleep(0.005)
+with rota.client.lease(save=lambda path: (path / "x").write_text("x"), load=lambda path: None, every_steps=1) as lease:
+    while lease.next():
+        if lease.step == 2: raise SystemExit(3)
+"""
+
+
+def test_what_a_task_said_that_called_and_ended_while_the_agent_was_busy_is_heard(tmp_path, monkeypatch):
+    """Nothing of it was taken in yet when its end is seen."""
+
+    async def at_once(look):
+        return look()
+
+    async def story():
+        here = Processes(tmp_path / "agent")
+        await here.open(tmp_path / "saved", lambda: None)
+        order = an_order(100)
+        order.spec.argv[2] = FALLS.format(go=str(tmp_path / "go"))
+        runner = here.make(order, lambda: None)
+        runner.start(order)
+        try:
+            await after(30, lambda: runner.state().phase == "running")
+            (tmp_path / "go").touch()
+            end = time.monotonic() + 30
+            while any(status.phase is not Phase.ENDED for status in runner.look().values()):
+                assert time.monotonic() < end
+                time.sleep(0.01)  # noqa: ASYNC251 - the event loop does nothing else meanwhile
+            monkeypatch.setattr(asyncio, "to_thread", at_once)
+            await here._look_at(runner)
+            monkeypatch.undo()
+            await after(30, lambda: runner.state().phase == "ended")
+            return runner.state()
+        finally:
+            runner.forget()
+            await here.close()
+
+    state = asyncio.run(story())
+
+    assert (state.outcome, state.exit_code, state.saved_step) == ("failed", 3, 2)

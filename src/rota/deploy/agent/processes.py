@@ -32,6 +32,7 @@ from rota.deploy.worker.inventory import Machine, inspect
 from rota.deploy.worker.launcher import Launcher
 from rota.deploy.worker.ranks import AttemptId, Rank, RankId
 from rota.deploy.worker.spec import TaskId, TaskSpec
+from rota.deploy.worker.status import Phase
 from rota.deploy.worker.task_keys import VARIABLE as KEY_VARIABLE
 from rota.deploy.worker.task_keys import TaskKeys
 from rota.deploy.worker.tenancy import Tenancy, TrustedTenants, check_reachable, make_folder
@@ -261,6 +262,8 @@ class Processes:
         """Whatever goes wrong with one task, the others are looked at."""
         try:
             statuses = await asyncio.to_thread(runner.look)
+            if all(status.phase is Phase.ENDED for status in statuses.values()):
+                await self.endpoint.take_in()
             runner.take(statuses)
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"

@@ -45,6 +45,8 @@ MOST_STRANGERS = 64
 """Connections of one user's jobs that have not said hello; after it there is one for each rank."""
 MOST_AT_ONCE = 32
 """Connections that are taken in before others have their turn: each holds a file handle."""
+_TURNS = 20
+"""Of the event loop, until a connection that waits is taken in and its first line is read."""
 
 
 @dataclass(slots=True)
@@ -149,6 +151,14 @@ class Endpoint:
         expected.world_size = size
         for number in numbers:
             expected.ranks.setdefault(number, Rank(attempt, number))
+
+    async def take_in(self) -> None:
+        """Read the first line of all who have called by now.
+
+        A process may say everything and end before a busy agent has taken in its call.
+        """
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
 
     def forget(self, attempt: AttemptId) -> None:
         """The attempt is over: close its connections and ignore it from now on."""

@@ -5,9 +5,12 @@ and again (or the speed that more CPUs do not raise), k the CPU time of a step w
 up, d, f and s what the data path counted. What is left between the formula and the measured cells
 (the residual) is carried over to the cells around them, the nearer the more.
 
-The error of a predicted cell is that of the nearest measured one, plus what leaving out measured
-cells one by one shows the method to be off by, plus up to 3 % where two stages are nearly as slow as
-each other: there they wait for each other in turn, and the formula is too fast.
+A job that is started again is not as fast as before: where its memory lies decides for a whole run,
+and nothing within the run shows it. How much that makes is seen in cells that were run twice, and in
+what leaving out measured cells one by one shows the method to be off by. So the error of a measured
+cell is that of its run and this one; that of a predicted one is at least as much, and more the
+farther the nearest measured cell is, plus up to 3 % where two stages are nearly as slow as each
+other: there they wait for each other in turn, and the formula is too fast.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median, variance
 
 import numpy as np
 
@@ -37,6 +40,8 @@ _CLOSE_STAGES = 0.1
 _KNEE_ERROR = 0.03
 _ALLOWANCE = 1.5
 """Errors of cells that were left out, times this, are those of the others."""
+_OF_BOTH = 1.2
+"""A cell that was left out is off by what its own run is, and by a part of that for the runs around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +191,28 @@ def predict(stages: Stages, records: Sequence[RunRecord], cell: Cell) -> Predict
     if same:
         weights = [1 / max(record.half_width, 1e-3) ** 2 for record in same]
         rate = sum(record.rate * w for record, w in zip(same, weights, strict=True)) / sum(weights)
-        return Prediction(rate, max(min(record.half_width for record in same), 0.005))
+        own = max(min(record.half_width for record in same), 0.005)
+        return Prediction(rate, math.hypot(own, _run_error(stages, points) / math.sqrt(len(same))))
     rate = _carried_over(stages, points, cell)
     nearest = min(points, key=lambda record: _distance(stages, record.cell, cell))
     far = min(1.0, math.sqrt(_distance(stages, nearest.cell, cell)))
-    off = _ALLOWANCE * _left_out_error(stages, points) * far
-    error = min(nearest.half_width, 1.0) + off + _knee_error(stages, cell)
+    own = min(nearest.half_width, 1.0)
+    off = own + _ALLOWANCE * _left_out_error(stages, points) * far
+    error = max(off, math.hypot(own, _run_error(stages, points))) + _knee_error(stages, cell)
     return Prediction(rate, max(error, LEAST_ERROR))
+
+
+def _run_error(stages: Stages, points: Sequence[RunRecord]) -> float:
+    """What a run as a whole may be off by, beside what its own blocks show."""
+    left_out = _left_out_error(stages, points) / _OF_BOTH
+    squares = left_out**2
+    known = 1
+    for cell in {record.cell for record in points}:
+        speeds = [math.log(record.rate) for record in points if record.cell == cell]
+        if len(speeds) > 1:
+            squares += (len(speeds) - 1) * variance(speeds)
+            known += len(speeds) - 1
+    return _ALLOWANCE * math.sqrt(squares / known)
 
 
 def _carried_over(stages: Stages, points: Sequence[RunRecord], cell: Cell) -> float:

@@ -53,9 +53,10 @@ def test_files_for_dcgm_follow_jobs_through_the_death_of_the_agent(site):
 
 def test_a_job_that_ended_while_the_agent_was_away_leaves_no_file(site):
     job = site.submit(emulated=True, steps=20_000_000)
-    until(lambda: list(mapped(site).values()) == [f"{job}\n"], what="its file")
+    kept = site.folder / "n0" / "emulated" / f"{job}.1.json"
+    until(lambda: list(mapped(site).values()) == [f"{job}\n"] and kept.exists(), what="its files")
     site.kill("n0")
-    (site.folder / "n0" / "emulated").joinpath(f"{job}.1.json").unlink()  # as if it had ended and been forgotten
+    kept.unlink()  # as if it had ended and been forgotten
     site.client.cancel([job])
     site.agent("n0", "emulate:v100=2", isolation=("--trust-tenants", "--log-format", "json",
                "--dcgm-job-mapping", f"{site.folder}/map"))  # fmt: skip

@@ -64,11 +64,14 @@ def unmeasured(table: JobTable, cluster: Cluster, speeds: Throughputs) -> dict[s
     A kind of job that misses all of them is not among "missing": its jobs were refused, and that was said.
     """
     names = list(table.profiles.known)
-    codes = np.stack((table.ints("profile"), table.ints("gpus")))
-    kinds, counts = np.unique(codes, axis=1, return_counts=True)
+    job_gpus = table.ints("gpus")
+    width = int(job_gpus.max(initial=0)) + 1
+    # One number for both: NumPy compares columns as records, and turns a Ctrl-C of that moment into a TypeError.
+    codes, counts = np.unique(table.ints("profile") * width + job_gpus, return_counts=True)
     room = dict(zip(cluster.types, cluster.capacity.tolist(), strict=True))
     found: dict[str, list[Unmeasured]] = {}
-    for (profile, gpus), jobs in zip(kinds.T.tolist(), counts.tolist(), strict=True):
+    for code, jobs in zip(codes.tolist(), counts.tolist(), strict=True):
+        profile, gpus = divmod(code, width)
         types = [gpu_type for gpu_type, count in room.items() if count >= gpus]
         for origin, those in _origins(speeds, names[profile], gpus, types).items():
             if not (origin == MISSING and len(those) == len(types)):

@@ -362,8 +362,8 @@ def _settings(options: dict[str, Any], nodes: int | None, client: Client, token_
         per_attempt=options["per_attempt"],
     )  # fmt: skip
     return PoolSettings(
-        name=check_name("a pool", options["pool"] or options["partition"] or "slurm"), least=least, most=most,
-        slurm=slurm, scheduler=client.settings.address, certs=str(authority), token_file=token_file,
+        name=check_name("a pool", options["pool"] or options["partition"].replace(",", "-") or "slurm"), least=least,
+        most=most, slurm=slurm, scheduler=client.settings.address, certs=str(authority), token_file=token_file,
         replace_s=_replace_s(time_s, options["notice_s"], options["replace_s"]),
         idle_s=options["idle_s"], emulate=options["emulate"], work=options["work_dir"], agent=_agent_options(options),
     )  # fmt: skip

@@ -64,6 +64,8 @@ class RealSlurm:
     more: tuple[str, ...] = ()
     """More lines of slurm.conf."""
     cpus: int = 8
+    constrain: bool = False
+    """Whether a job sees its own GPUs only (ConstrainDevices, which needs `proctrack` cgroup)."""
     accounts: bool = False
     """Whether Slurm writes down every job that ended (jobcomp/filetxt, which needs no database)."""
     folder: Path = field(init=False)
@@ -131,14 +133,15 @@ class RealSlurm:
         kinds = [self.types[i % len(self.types)] for i in range(self.nodes)]
         gres = [f"NodeName={n} Name=gpu Type={t} File={listed}" for n, t in zip(self.names, kinds, strict=True)]
         (self.folder / "gres.conf").write_text("\n".join(gres) + "\n")
-        (self.folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+        constrain = "ConstrainDevices=yes\n" if self.constrain else ""
+        (self.folder / "cgroup.conf").write_text(f"CgroupAutomount=no\n{constrain}")
         run, log = self.folder / "run", self.folder / "log"
         lines = [
             f"ClusterName={self.cluster}",
             f"SlurmctldHost={here}(127.0.0.1)", "SlurmUser=root", "SlurmdUser=root",
             "AuthType=auth/munge", f"AuthInfo=socket={run}/munge.socket", "CredType=cred/munge", "MpiDefault=none",
             f"SlurmctldPort={self.controller_port}", f"ProctrackType=proctrack/{self.proctrack}",
-            "TaskPlugin=task/none",
+            f"TaskPlugin=task/{'cgroup' if self.constrain else 'none'}",
             "SelectType=select/cons_tres", "SelectTypeParameters=CR_CPU_Memory", "SlurmdParameters=config_overrides",
             "GresTypes=gpu", f"SlurmctldPidFile={run}/slurmctld.pid", f"SlurmdPidFile={run}/slurmd.%n.pid",
             f"SlurmdSpoolDir={self.folder}/spool/%n", f"StateSaveLocation={self.folder}/state",

@@ -1,7 +1,12 @@
-"""The contract of every provider: a place where agents run. Add yours to the parameters of `provider`."""
+"""The contract of every provider: a place where agents run. Add yours to `PLACES`."""
 
+import contextlib
 import os
+import runpy
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -9,11 +14,12 @@ import real_slurm
 from live import alive, until
 from rota.deploy.local.processes import Lifeline
 from rota.deploy.providers.local import LocalProcesses
-from rota.deploy.providers.port import PilotOrder, PilotPhase, PlaceRefused, PlaceSilent
+from rota.deploy.providers.port import PilotOrder, PilotPhase, PlaceRefused, PlaceSilent, Provider
 from rota.deploy.providers.slurm.commands import SlurmCommands
 from rota.deploy.providers.slurm.provider import SlurmProvider
 from rota.deploy.providers.slurm.settings import SlurmSettings
 
+GUIDE = Path(__file__).parents[2] / "docs" / "add-a-provider.md"
 AGENT = (
     "import signal, sys, time\n"
     "def leave(number, _):\n    open(sys.argv[1] + '.told', 'w').write(str(number)); sys.exit(0)\n"
@@ -23,37 +29,101 @@ AGENT = (
 """A program that says that it is there, and leaves when it is told to."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """A provider, and what a test has to do with its place. None: that does not happen there."""
+
+    provider: Provider
+    refuse: Callable[[], str] | None = None
+    """Makes it refuse what it is asked next; a part of its own words."""
+    again: Callable[[], Provider] | None = None
+    """Another provider of the same pilots, as after the first one was killed."""
+    broken: Callable[[], SlurmCommands] | None = None
+    """Makes it use these commands, which a test replaces by its own."""
+    asked: Callable[[], int] | None = None
+    """How often the place was asked what is there."""
+    logs: Callable[[Path], None] = lambda _: None
+    """Says in which folder logs are."""
+
+
+@contextlib.contextmanager
+def local(_request, _folder):
+    lifeline = Lifeline()
+    place = LocalProcesses(lifeline=lifeline)
+    yield Place(place)
+    place.cancel([pilot.id for pilot in place.list()], gently=False)
+    lifeline.close()
+
+
+@contextlib.contextmanager
+def of_the_guide(_request, folder):
+    """The one that docs/add-a-provider.md has for an example."""
+    code = GUIDE.read_text(encoding="utf-8").split("```python\n# my_place.py\n")[1].split("```")[0]
+    (folder / "my_place.py").write_text(code)
+    yield Place(runpy.run_path(str(folder / "my_place.py"))["MyPlace"]())
+
+
+@contextlib.contextmanager
+def slurm(request, folder):
+    if why := real_slurm.missing():
+        pytest.skip(f"Slurm: {why}")
+    conf = str(request.getfixturevalue("one_node").conf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", conf)
+        place = SlurmProvider("contract", SlurmSettings(partition="gpu", gres="gpu:v100:1"), logs=folder)
+
+        def refuse():
+            place.settings = SlurmSettings(partition="nosuch", gres="gpu:v100:1")
+            return "invalid partition specified: nosuch"
+
+        def broken():
+            place.commands = SlurmCommands(timeout_s=1.0)
+            return place.commands
+
+        def logs(where):
+            place.logs = where
+
+        yield Place(
+            place,
+            refuse,
+            lambda: SlurmProvider("contract", place.settings, logs=folder),
+            broken,
+            lambda: place.commands.calls.get("squeue", 0),
+            logs,
+        )
+
+
+PLACES = {"local": local, "guide": of_the_guide, "slurm": slurm}
+
+
 @pytest.fixture(scope="module")
-def slurm():
+def one_node():
     with real_slurm.RealSlurm(nodes=1) as running:
         yield running
 
 
-@pytest.fixture(params=["local", "slurm"])
-def provider(request, monkeypatch, tmp_path):
-    if request.param == "local":
-        lifeline = Lifeline()
-        place = LocalProcesses(lifeline=lifeline)
-        yield place
-        place.cancel([pilot.id for pilot in place.list()], gently=False)
-        lifeline.close()
-        return
-    if why := real_slurm.missing():
-        pytest.skip(f"Slurm: {why}")
-    monkeypatch.setenv("SLURM_CONF", str(request.getfixturevalue("slurm").conf))
-    place = SlurmProvider("contract", SlurmSettings(partition="gpu", gres="gpu:v100:1"), logs=tmp_path)
-    yield place
-    place.cancel([pilot.id for pilot in place.list() if pilot.phase is not PilotPhase.OVER], gently=False)
-    until(lambda: all(pilot.phase is PilotPhase.OVER for pilot in place.list()), 20)
+@pytest.fixture(params=PLACES)
+def place(request, tmp_path):
+    with PLACES[request.param](request, tmp_path) as found:
+        yield found
+        provider = found.provider
+        provider.cancel([one.id for one in provider.list() if one.phase is not PilotPhase.OVER], gently=False)
+        until(lambda: all(one.phase is PilotPhase.OVER for one in provider.list()), 20)
 
 
 @pytest.fixture
-def silence(provider, tmp_path):
+def provider(place):
+    return place.provider
+
+
+@pytest.fixture
+def silence(place, tmp_path):
     """Makes all commands of a place do something else."""
-    if isinstance(provider, LocalProcesses):
-        pytest.skip("this machine always answers")
+    if place.broken is None:
+        pytest.skip("this place always answers")
     folder = tmp_path / "bin"
     folder.mkdir()
+    right = place.provider.commands
     with pytest.MonkeyPatch.context() as broken:
 
         def answer(script):
@@ -61,9 +131,10 @@ def silence(provider, tmp_path):
                 (folder / name).write_text(f"#!/bin/sh\n{script}\n")
                 (folder / name).chmod(0o755)
             broken.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-            broken.setattr(provider, "commands", SlurmCommands(timeout_s=1.0))
+            place.broken()
 
         yield answer
+    place.provider.commands = right
 
 
 def an_order(tmp_path, name="contract-0", *words):
@@ -87,7 +158,7 @@ def test_a_pilot_is_listed_by_its_name_until_it_is_cancelled_and_then_nothing_of
 
     there = until(lambda: (tmp_path / "contract-0").exists() and (tmp_path / "contract-0").read_text(), 20)
     status = status_of(provider, "contract-0")
-    assert (status.id, status.phase, bool(status.host)) == (number, PilotPhase.RUNNING, True)
+    assert (status.id, status.phase) == (number, PilotPhase.RUNNING)
     provider.cancel([number], gently=False)
     until(lambda: is_over(provider, "contract-0"), 20)
     assert not alive(int(there))
@@ -123,24 +194,34 @@ def test_a_place_describes_itself(provider):
     assert place.end_s > 0
 
 
-def test_a_place_refuses_in_its_own_words(provider, tmp_path):
-    if isinstance(provider, SlurmProvider):
-        provider.settings = SlurmSettings(partition="nosuch", gres="gpu:v100:1")
-        with pytest.raises(PlaceRefused, match="invalid partition specified: nosuch"):
-            provider.submit(an_order(tmp_path, "contract-3"))
-    else:
-        with pytest.raises(PlaceRefused, match="cannot be started"):
-            provider.submit(an_order(tmp_path, "contract-3", "/no/such/program"))
+def test_a_place_refuses_in_its_own_words(place, tmp_path):
+    words = "No such file" if place.refuse is None else place.refuse()
+
+    with pytest.raises(PlaceRefused, match=words):
+        place.provider.submit(an_order(tmp_path, "contract-3", "/no/such/program"))
 
 
-def test_all_pilots_are_listed_by_one_question(provider, tmp_path):
-    numbers = [provider.submit(an_order(tmp_path, f"contract-{i}")) for i in (4, 5, 6)]
-    before = provider.commands.calls.get("squeue", 0) if isinstance(provider, SlurmProvider) else 0
+def test_all_pilots_are_listed_by_one_question(place, tmp_path):
+    numbers = [place.provider.submit(an_order(tmp_path, f"contract-{i}")) for i in (4, 5, 6)]
+    before = 0 if place.asked is None else place.asked()
 
-    listed = {pilot.name: pilot.id for pilot in provider.list()}
+    listed = {pilot.name: pilot.id for pilot in place.provider.list()}
 
     assert [listed[f"contract-{i}"] for i in (4, 5, 6)] == numbers
-    assert isinstance(provider, LocalProcesses) or provider.commands.calls["squeue"] == before + 1
+    assert place.asked is None or place.asked() == before + 1
+
+
+def test_a_pilot_is_found_by_its_name_when_its_provider_was_killed(place, tmp_path):
+    if place.again is None:
+        pytest.skip("here pilots end with their provider")
+    number = place.provider.submit(an_order(tmp_path, "contract-9"))
+
+    again = place.again()
+
+    found = status_of(again, "contract-9")
+    assert (found.id, found.phase is PilotPhase.OVER) == (number, False)
+    again.cancel([number], gently=False)
+    until(lambda: is_over(place.provider, "contract-9"), 20)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +250,11 @@ def test_an_order_that_says_something_strange_is_no_pilot(provider, silence, tmp
         provider.submit(an_order(tmp_path, "contract-7"))
 
 
-def test_a_folder_may_have_a_strange_name(provider, tmp_path):
+def test_a_folder_may_have_a_strange_name(place, tmp_path):
     folder = tmp_path / "100%j | of 'it'"
     folder.mkdir()
-    if isinstance(provider, SlurmProvider):
-        provider.logs = folder
-    provider.submit(an_order(folder, "contract-8", "/bin/sh", "-c", "echo 100%j >&2"))
+    place.logs(folder)
+    place.provider.submit(an_order(folder, "contract-8", "/bin/sh", "-c", "echo 100%j >&2"))
 
-    until(lambda: is_over(provider, "contract-8"), 20)
+    until(lambda: is_over(place.provider, "contract-8"), 20)
     assert (folder / "contract-8.log").read_text() == "100%j\n"

@@ -158,6 +158,29 @@ def test_a_queue_makes_a_pool_grow_and_idleness_makes_it_shrink(site):
 
 
 @pytest.mark.long
+def test_two_pilots_share_a_node_on_which_each_sees_only_its_own_gpus(tmp_path):
+    with (
+        real_slurm.RealSlurm(nodes=1, proctrack="cgroup", constrain=True) as slurm,
+        SlurmSite(tmp_path, slurm) as own,
+    ):
+        own.pool("--gres", "gpu:v100:2", "--time", "10m", "--nodes", "2")
+        assert own.until_up(2, 50) == ["gpu-0", "gpu-1"]
+        rows = own.pilots().values()
+        shown = [environment_of_job(slurm, row["slurm_job"]) for row in rows]
+        assert {row["host"] for row in rows} == set(slurm.names)
+        assert {one["CUDA_VISIBLE_DEVICES"] for one in shown} == {"0,1"}  # so numbers of devices tell nothing apart
+        assert {one["SLURM_JOB_GPUS"] for one in shown} == {"0,1", "2,3"}
+        own.run("pilots", "stop", "--now", "--folder", str(tmp_path / "pools"), *own.connection)
+
+
+def environment_of_job(slurm, number):
+    """The variables of a process of a batch job."""
+    process = processes_of_job(slurm, number)[0][0]
+    entries = Path(f"/proc/{process}/environ").read_bytes().decode("utf-8", "replace").split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+@pytest.mark.long
 def test_a_scheduler_that_is_told_where_its_nodes_come_from_keeps_them_itself(slurm, tmp_path):
     nodes = "slurm:partition=gpu,gres=gpu:v100:4,nodes=2,time=10m,notice=10,emulate,trust-tenants,every=1,folder="
     nodes += str(tmp_path / "pools")

@@ -354,27 +354,43 @@ def _settings(options: dict[str, Any], nodes: int | None, client: Client, token_
         raise ConfigError("pilots join with certificates; leave --insecure out")
     authority = Path(options["authority"] or client.settings.bundle.files.authority.parent).absolute()
     load_authority(authority, wall_date())  # whoever starts pilots makes tickets
-    least = nodes or 1 if options["least"] is None else options["least"]
-    most = max(nodes or 1, least) if options["most"] is None else options["most"]
-    if most < max(least, 1):
-        raise ConfigError(f"--max {most} is below --min {least}; give at least as much")
+    least, most = _least_and_most(options, nodes)
     time_s = read_time(options["time_limit"]) if options["time_limit"] else 0.0
-    replace_s = options["replace_s"]
     slurm = SlurmSettings(
         **{name: options[name] for name in _SLURM}, time_s=time_s, notice_s=options["notice_s"],
         cpus=options["cpus"] or 0, exclusive=options["exclusive"], more=tuple(options["more"]),
         per_attempt=options["per_attempt"],
     )  # fmt: skip
     return PoolSettings(
-        name=check_name("a pool", options["pool"] or options["partition"] or "slurm"), least=least, most=most,
-        slurm=slurm, scheduler=client.settings.address, certs=str(authority), token_file=token_file,
-        replace_s=_replace_s(time_s, options["notice_s"]) if replace_s is None else replace_s,
+        name=check_name("a pool", options["pool"] or options["partition"].replace(",", "-") or "slurm"), least=least,
+        most=most, slurm=slurm, scheduler=client.settings.address, certs=str(authority), token_file=token_file,
+        replace_s=_replace_s(time_s, options["notice_s"], options["replace_s"]),
         idle_s=options["idle_s"], emulate=options["emulate"], work=options["work_dir"], agent=_agent_options(options),
     )  # fmt: skip
 
 
-def _replace_s(time_s: float, notice_s: float) -> float:
-    return notice_s + _EARLY_S + min(600.0, time_s / 4)
+def _least_and_most(options: dict[str, Any], nodes: int | None) -> tuple[int, int]:
+    """Numbers of pilots. Raises ConfigError."""
+    least: int = nodes or 1 if options["least"] is None else options["least"]
+    most: int = max(nodes or 1, least) if options["most"] is None else options["most"]
+    if most < max(least, 1):
+        raise ConfigError(f"--max {most} is below --min {least}; give at least as much")
+    if nodes is not None and not least <= nodes <= most:
+        raise ConfigError(f"--nodes {nodes} is not between --min {least} and --max {most}; leave it out or change it")
+    return least, most
+
+
+def _replace_s(time_s: float, notice_s: float, asked_s: float | None) -> float:
+    """Seconds before the end of a pilot at which its successor is asked for. Raises ConfigError.
+
+    Less than all of its time: otherwise every pilot has a successor from its first second on.
+    """
+    if asked_s is None:
+        usual_s = notice_s + _EARLY_S + min(600.0, time_s / 4)
+        return min(usual_s, 0.75 * time_s) if time_s else usual_s
+    if time_s and asked_s >= time_s:
+        raise ConfigError(f"--replace-before {asked_s:g} s is not below --time, {time_s:g} s; give less")
+    return asked_s
 
 
 def _agent_options(options: dict[str, Any]) -> tuple[str, ...]:

@@ -33,25 +33,32 @@ def records(text: str) -> Iterator[dict[str, str]]:
 
 
 def record(line: str) -> dict[str, str]:
-    """One record. A value goes on to the next `Name=`, so it may hold blanks."""
+    """One record. A value goes on to the next `Name=`, so it may hold blanks.
+
+    Of several fields with one name the first one counts: what people write (Reason, Comment) comes last.
+    """
     found = list(_FIELD.finditer(line))
     ends = [match.start() for match in found[1:]] + [len(line)]
-    return {match[1]: line[match.end() : end].strip() for match, end in zip(found, ends, strict=True)}
+    cut = list(zip(found, ends, strict=True))
+    return {match[1]: line[match.end() : end].strip() for match, end in reversed(cut)}
 
 
 def gpus_of(gres: str) -> list[GpuGres]:
-    """The GPUs in a list of generic resources, such as `gpu:v100:4(S:0-1),nvme:1`; other resources are left out."""
+    """The GPUs in a list of generic resources, such as `gpu:v100:4(S:0-1),nvme:1`, one entry for each type.
+
+    Other resources are left out.
+    """
     bare = re.sub(r"\([^)]*\)", "", gres)
     found = [_GRES.match(part.strip()) for part in bare.split(",")]
-    gpus: list[GpuGres] = []
+    gpus: dict[str, int] = {}
     for match in found:
         if match is None:
             continue
         kind, count = match["type"] or "", match["count"]
         if count is None and kind.isdigit():  # gpu:4 has no type
             kind, count = "", kind
-        gpus.append(GpuGres(kind, int(count or 1)))
-    return gpus
+        gpus[kind] = gpus.get(kind, 0) + int(count or 1)
+    return [GpuGres(kind, count) for kind, count in gpus.items()]
 
 
 def seconds_of(text: str) -> float | None:

@@ -19,6 +19,10 @@ def test_a_record_is_cut_where_the_next_name_begins():
     assert node["Reason"] == "disk full [root@2026-11-18T10:00:00]"
 
 
+def test_a_reason_that_looks_like_a_field_changes_nothing():
+    assert record("NodeName=n1 State=DOWN Reason=was Gres=gpu:9 State=IDLE [root@x]")["State"] == "DOWN"
+
+
 def test_every_line_is_a_record():
     assert [one["NodeName"] for one in records(f"{NODE}\n\n{NODE.replace('n1', 'n2')}\n")] == ["n1", "n2"]
 
@@ -31,6 +35,7 @@ def test_every_line_is_a_record():
         ("gpu", [GpuGres("", 1)]),
         ("gpu:v100", [GpuGres("v100", 1)]),
         ("gpu:v100:4(S:0-1),gpu:k80:2(IDX:0-1),nvme:1", [GpuGres("v100", 4), GpuGres("k80", 2)]),
+        ("gpu:v100:1(S:0),gpu:v100:3(S:1)", [GpuGres("v100", 4)]),
         ("gres:gpu:a100:2", [GpuGres("a100", 2)]),
         ("cpu=8,mem=32000M,gres/gpu:v100=2", [GpuGres("v100", 2)]),
         ("(null)", []),

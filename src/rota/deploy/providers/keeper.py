@@ -19,6 +19,7 @@ from rota.core.errors import ConfigError, OutputError, RotaError
 from rota.deploy.clocks import wall_date, wall_s
 from rota.deploy.control import Client
 from rota.deploy.providers.backoff import Backoff
+from rota.deploy.providers.demand import demand_of
 from rota.deploy.providers.orders import pilot_command
 from rota.deploy.providers.pool import (
     Decision,
@@ -30,6 +31,7 @@ from rota.deploy.providers.pool import (
     PoolLimits,
     decide,
     has_not_heard,
+    has_nothing_to_do,
     is_failure,
     views,
 )
@@ -51,11 +53,7 @@ _SUBMITTING_S = 120.0
 """Seconds after which a pilot that was asked for and that its place does not know was never accepted."""
 _KEPT_S = 3600.0
 """Seconds for which pilots that are over are listed."""
-_WAITING = ("queued", "waiting")
-_NOT_FOR_GPUS = frozenset({"back-off", "secrets-missing"})
 _POOL = "the pool"
-_MOST_JOBS = 2000
-"""Jobs that wait and are looked at."""
 
 
 @dataclass(kw_only=True)
@@ -78,6 +76,8 @@ class Keeper:
     """Whether `rota pilots stop` was said, when it was looked last."""
     _missing_since: dict[str, float] = field(default_factory=dict)
     """When the place began not to name a pilot."""
+    _wanted: int | None = None
+    """The number of pilots that was wanted last; None: not known."""
     _silent: dict[str, str] = field(default_factory=dict)
     """Who does not answer, and what was said about it."""
     _turns: int = 0
@@ -116,11 +116,15 @@ class Keeper:
         self._learn(pilots)
         decision = Decision()
         if not self.stopped:
-            decision = decide(self._limits(), pilots, self._demand(nodes), self._gpus_per_pilot(pilots))
+            demand = self._demand(nodes)
+            decision = decide(self._limits(), pilots, demand, self._gpus_per_pilot(pilots), before=self._wanted)
+            self._wanted = decision.wanted
             here = sum(pilot.state is not PilotState.OVER for pilot in pilots)
             decision = replace(decision, submit=max(decision.submit, self.begin_with - here))
             self.begin_with = 0
             self._act(decision, pilots)
+        elif late := [pilot.record.name for pilot in pilots if has_nothing_to_do(pilot)]:
+            self.stop(late, gently=True)
         self._publish(pilots, decision)
         return pilots
 
@@ -166,11 +170,9 @@ class Keeper:
         if nodes is None:
             return None
         try:
-            jobs = self.client.jobs(_WAITING, limit=_MOST_JOBS)
+            return demand_of(self.client, "" if self.place is None else self.place.gpu_type)
         except RotaError:
             return None
-        gpus = [job.spec.gpus for job in jobs if job.reason_code not in _NOT_FOR_GPUS]
-        return Demand(waiting_gpus=sum(gpus), largest=max(gpus, default=0))
 
     def _gpus_per_pilot(self, pilots: Sequence[PilotView]) -> int:
         seen = [pilot.node.gpus for pilot in pilots if pilot.node is not None and pilot.node.gpus]
@@ -208,7 +210,8 @@ class Keeper:
         for status in statuses:
             if status.name not in known and status.phase is not PilotPhase.OVER:
                 known.add(status.name)
-                self.records.append(PilotRecord(name=status.name, id=status.id, asked_at=wall_s()))
+                now = wall_s()  # its ticket may be lost with what was written down of it
+                self.records.append(PilotRecord(name=status.name, id=status.id, asked_at=now, ticket_until=now))
                 self.tell(f"{status.name} is there already, as {status.id}")
         ids = {status.name: status.id for status in statuses}
         self.records = [
@@ -327,6 +330,9 @@ class Keeper:
         self.records = [replace(one, id=number) if one.name == name else one for one in self.records]
         self._keep()
         self.tell(f"{name} is asked for, as {number}")
+        if self.folder.settings().stopped:  # since we looked, and whoever stopped the pool has not seen this one
+            self.stop((name,), gently=True)
+            return False
         return True
 
     def _refused(self, name: str, words: str) -> None:

@@ -61,12 +61,24 @@ class Pilot:
         del frame
         self.told.append(number)
         if self._child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._child.send_signal(number)
+            self._pass_on_to(self._child, number)
+
+    @staticmethod
+    def _pass_on_to(child: subprocess.Popen[bytes], number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(number)
+
+    def run_undisturbed(self, command: Sequence[str]) -> None:
+        """Run a last program to its end. No signal of those that are passed on ends it, nor us, any more."""
+        for number in _PASSED_ON:
+            signal.signal(number, signal.SIG_IGN)  # which a child inherits
+        subprocess.run(list(command), stdin=subprocess.DEVNULL, check=False)  # noqa: S603 - our own program
 
     def run(self, command: Sequence[str]) -> int:
         """Run a program to its end; its exit code."""
         self._child = subprocess.Popen(list(command), stdin=subprocess.DEVNULL)  # noqa: S603 - our own program
+        for number in self.told:  # before there was a child to pass it on to
+            self._pass_on_to(self._child, number)
         try:
             return self._child.wait()
         finally:
@@ -122,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             *ROTA, "agent", "--scheduler", asked.scheduler, "--certs", str(certs), "--folder", str(own), *asked.agent
         ])  # fmt: skip
         if code:  # it did not leave in order
-            pilot.run([*program("rota.deploy.agent.sweep"), str(own)])
+            pilot.run_undisturbed([*program("rota.deploy.agent.sweep"), str(own)])
         return code
 
 
@@ -146,15 +158,18 @@ def _folder(work: str, agent: Sequence[str]) -> Iterator[Path]:
 def _locked_devices(base: Path, whole_node_s: float = 0.0, told: Sequence[int] = ()) -> Iterator[bool]:
     """Hold a lock for every device that this job was given; False if another process of ours has one of them.
 
+    Devices are named as on the whole node: in CUDA_VISIBLE_DEVICES every job of a node begins with 0 where Slurm hides
+    the others' (ConstrainDevices).
     `whole_node_s`: there are none, and one lock for the node is waited for as long, or until a signal comes (`told`).
     """
     node = f"{os.environ.get('SLURM_CLUSTER_NAME', '')}.{os.environ.get('SLURMD_NODENAME', 'local')}"
-    given = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    named = os.environ.get("SLURM_JOB_GPUS") or os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    given = [word for word in named.split(",") if word]
     devices = ["whole-node"] if whole_node_s else given
     place = base / f"rota-devices-{os.geteuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
-    if place.stat().st_uid != os.geteuid():
-        raise SystemExit(f"rota: {place} belongs to another user; give another --work-dir")
+    if place.is_symlink() or place.stat().st_uid != os.geteuid():
+        raise SystemExit(f"rota: {place} belongs to another user, or leads elsewhere; give another --work-dir")
     until = time.monotonic() + (whole_node_s or _LOCK_S)
     with contextlib.ExitStack() as stack:
         locks = [

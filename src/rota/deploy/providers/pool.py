@@ -154,11 +154,25 @@ def pilots_wanted(limits: PoolLimits, pilots: Sequence[PilotView], demand: Deman
     return min(max(needed, limits.least), limits.most)
 
 
-def decide(limits: PoolLimits, pilots: Sequence[PilotView], demand: Demand | None, gpus_per_pilot: int) -> Decision:
-    """What to do now. Without `demand` the scheduler is silent, and only the least number is kept up."""
+def decide(
+    limits: PoolLimits,
+    pilots: Sequence[PilotView],
+    demand: Demand | None,
+    gpus_per_pilot: int,
+    *,
+    before: int | None = None,
+) -> Decision:
+    """What to do now.
+
+    Without `demand` the scheduler is silent, and the number wanted stays as it was `before`; None: not known, then
+    those that last are enough. All that are here would be too many: one that ends soon has a successor already.
+    """
     here = [pilot for pilot in pilots if pilot.state in _COUNTED and not _wanted_back(pilot)]
     lasting = [pilot for pilot in here if _lasts(pilot, limits.replace_s)]
-    wanted = len(here) if demand is None else pilots_wanted(limits, pilots, demand, gpus_per_pilot)
+    if demand is None:
+        wanted = len(lasting) if before is None else before
+    else:
+        wanted = pilots_wanted(limits, pilots, demand, gpus_per_pilot)
     wanted = min(max(wanted, limits.least), limits.most)
     room = 2 * limits.most - sum(pilot.state is not PilotState.OVER for pilot in pilots)
     surplus = len(lasting) - wanted
@@ -232,6 +246,13 @@ def has_not_heard(pilot: PilotView) -> bool:
     phase = PilotPhase.OVER if pilot.status is None else pilot.status.phase
     runs_on = phase is PilotPhase.RUNNING and pilot.node is not None and pilot.node.state == "up"
     return pilot.record.stop_asked and (runs_on or phase is PilotPhase.PENDING)
+
+
+def has_nothing_to_do(pilot: PilotView) -> bool:
+    """Whether a pilot can go at once; one that runs and of which the scheduler says nothing cannot."""
+    if pilot.state in {PilotState.PENDING, PilotState.STARTING}:
+        return True
+    return pilot.state is PilotState.UP and pilot.node is not None and not (pilot.node.jobs or pilot.node.busy)
 
 
 def is_failure(record: PilotRecord) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -60,6 +61,8 @@ class PoolFolder:
         if not str(self.path).isprintable():  # squeue prints one line for each job, with its folder
             raise ConfigError(f"--folder {str(self.path)!r} has characters that cannot be printed; give another one")
         secret_files.make_private_folder(self.path)
+        if self.path.stat().st_uid != os.geteuid():  # who could put another batch script in the place of ours
+            raise ConfigError(f"{self.path} belongs to another user; give another --folder")
         for name in ("tickets", "logs"):
             secret_files.make_private_folder(self.path / name)
         if self.path.stat().st_mode & 0o077:
@@ -101,9 +104,12 @@ class PoolFolder:
             raise ConfigError(f"there is no pool in {self.path}; `rota pilots start` makes one")
         known = {one.name for one in fields(PoolSettings)}
         given = {name: value for name, value in kept.items() if name in known}
-        given["slurm"] = settings_from(given["slurm"])
-        given["agent"] = tuple(given.get("agent", ()))
-        return PoolSettings(**given)
+        try:
+            given["slurm"] = settings_from(given["slurm"])
+            given["agent"] = tuple(given.get("agent", ()))
+            return PoolSettings(**given)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ConfigError(f"{self.path}/pool.json cannot be used ({error!r}); move it away") from error
 
     # Pilots
 

@@ -43,7 +43,7 @@ from rota.workloads.type_rules import TypeRules
 IDS = ("JobID", "JobIDRaw")
 TENANTS = {"account": "Account", "user": "User", "partition": "Partition", "qos": "QOS"}
 GB = {"": 1 / 1024, "K": 1 / 1024**2, "M": 1 / 1024, "G": 1.0, "T": 1024.0, "P": 1024.0**2}
-AMOUNT = re.compile(r"([\d.]+)([KMGTP]?)[Bcn]?$")
+AMOUNT = re.compile(r"(\d+(?:\.\d*)?)([KMGTP]?)[Bcn]?$")
 GRES = re.compile(r"(?:gres/)?gpu(?::[^:,=(]+)?[:=](\d+)")
 TYPED = re.compile(r"(?:gres/)?gpu:([^:,=(]+)[:=]\d+")
 

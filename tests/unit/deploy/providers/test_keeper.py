@@ -8,14 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from rota.core.errors import RotaError
+from rota.core.errors import ConfigError, RotaError
 from rota.deploy.providers.backoff import Backoff
 from rota.deploy.providers.keeper import Keeper
 from rota.deploy.providers.pool import SILENT_S, PilotRecord, PilotState
 from rota.deploy.providers.pool_folder import PoolFolder, PoolSettings
 from rota.deploy.providers.port import PilotPhase, PilotStatus, PlaceDescription, PlaceRefused, PlaceSilent
 from rota.deploy.providers.slurm.settings import SlurmSettings
+from rota.rpc import rota_pb2 as pb
 from secure import a_site
+
+
+def a_job(gpus, reason="queued", **spec):
+    return SimpleNamespace(spec=pb.JobSpec(gpus=gpus, **spec), reason_code=reason)
 
 
 class APlace:
@@ -30,15 +35,18 @@ class APlace:
         self.cancelled = []
         self.deaf = False
         self.reason = "CANCELLED"
+        self.meanwhile = lambda: None
+        """What others do while it accepts a pilot."""
 
     def describe(self):
-        return PlaceDescription(words="a place", gpus=4)
+        return PlaceDescription(words="a place", gpus=4, gpu_type="v100")
 
     def submit(self, order):
         self.asked += 1
         if self.trouble is not None or self.unheard is not None:
             raise self.trouble or self.unheard
         self.jobs[order.name] = PilotPhase.PENDING
+        self.meanwhile()
         return f"id-{order.name}"
 
     def list(self):
@@ -63,18 +71,19 @@ class AScheduler:
         self.waiting = []
         self.trouble = None
         self.removed = []
+        self.jobs_on = {}
 
     def nodes(self):
         if self.trouble is not None:
             raise self.trouble
         return [
-            SimpleNamespace(node=name, state=state, busy=0, gpus=4, jobs=[], last_seen_s=0.0)
+            SimpleNamespace(node=name, state=state, busy=0, gpus=4, jobs=self.jobs_on.get(name, []), last_seen_s=0.0)
             for name, state in self.there.items()
         ]
 
     def jobs(self, phases, *, limit):
         del phases, limit
-        return [SimpleNamespace(spec=SimpleNamespace(gpus=gpus), reason_code="queued") for gpus in self.waiting]
+        return [a_job(job) if isinstance(job, int) else job for job in self.waiting]
 
     def remove_node(self, name):
         self.removed.append(name)
@@ -202,6 +211,96 @@ def test_jobs_that_wait_make_it_grow_and_a_stopped_pool_starts_nothing(pool):
     keeper.turn()
 
     assert pool.place.asked == 3
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job(4, "held"),
+        a_job(4, "dependency"),
+        a_job(4, "tenant-limit"),
+        a_job(4, "quota"),
+        a_job(4, types=["a100"]),
+        a_job(4, exclude_types=["v100"]),
+    ],
+)
+def test_a_pool_does_not_grow_for_jobs_that_more_of_its_gpus_would_not_start(pool, job):
+    pool.scheduler.waiting = [4, 4, job, job]
+
+    pool.keeper().turn()
+
+    assert pool.place.asked == 2
+
+
+def test_a_pool_grows_for_jobs_that_name_its_type(pool):
+    pool.scheduler.waiting = [a_job(4, "no-servers", types=["v100", "a100"]), a_job(8, exclude_types=["k80"])]
+
+    pool.keeper().turn()
+
+    assert pool.place.asked == 3
+
+
+def test_a_silent_scheduler_leaves_the_number_of_pilots_as_it_was(pool):
+    keeper = pool.keeper()
+    pool.scheduler.waiting = [4, 4, 4]
+    keeper.turn()
+    pool.scheduler.trouble = RotaError("connection refused")
+    pool.place.jobs["gpu-0"] = PilotPhase.OVER
+
+    keeper.turn()
+    keeper.turn()
+
+    assert set(pool.place.jobs) == {"gpu-0", "gpu-1", "gpu-2", "gpu-3"}
+
+
+def stop(pool):
+    pool.folder.write_settings(replace(pool.folder.settings(), stopped=True))
+
+
+def test_a_pilot_that_was_accepted_while_its_pool_was_stopped_leaves(pool):
+    pool.place.meanwhile = lambda: stop(pool)
+
+    pool.keeper().turn()
+
+    assert pool.place.cancelled == [("id-gpu-0", True)]
+    assert pool.place.asked == 1
+
+
+def test_what_has_nothing_to_do_leaves_a_stopped_pool_and_what_has_a_job_is_left_to_who_stopped_it(pool):
+    keeper = pool.keeper()
+    keeper.turn()
+    stop(pool)
+    pool.place.jobs = {"gpu-0": PilotPhase.RUNNING, "gpu-1": PilotPhase.RUNNING, "gpu-2": PilotPhase.PENDING}
+    pool.scheduler.there = {"gpu-0": "up", "gpu-1": "up"}
+    pool.scheduler.jobs_on["gpu-0"] = [7]
+
+    keeper.turn()
+    keeper.turn()
+
+    assert pool.place.cancelled == [("id-gpu-1", True), ("id-gpu-2", True)]
+
+
+def test_a_pilot_of_a_lost_folder_that_still_waits_has_a_ticket_again(pool):
+    pool.place.jobs = {"gpu-0": PilotPhase.PENDING, "gpu-1": PilotPhase.PENDING}
+
+    pool.keeper().turn()
+
+    assert (pool.folder.ticket("gpu-1") / "join.key").is_file()
+
+
+@pytest.mark.parametrize("content", ["{}", '{"slurm": 7}', '{"slurm": {}}', "[]", "nonsense"])
+def test_settings_that_cannot_be_used_are_told_with_their_file(pool, content):
+    (pool.folder.path / "pool.json").write_text(content)
+
+    with pytest.raises(ConfigError, match=r"pool\.json cannot be used"):
+        pool.folder.settings()
+
+
+def test_a_folder_of_somebody_else_is_refused(pool, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        pool.folder.make()
 
 
 def test_a_pilot_that_is_over_loses_its_ticket_and_its_lost_node_is_forgotten(pool):

@@ -107,6 +107,17 @@ def test_a_silent_scheduler_makes_no_pool_shrink_or_grow():
     assert (decision.submit, decision.stop) == (0, ())
 
 
+def test_a_silent_scheduler_makes_a_pilot_that_ends_have_one_successor_and_not_one_more_at_every_look():
+    ending = a_status(left_s=299.0)
+    alone = views([a_record()], [ending], None, {})
+    followed = views([a_record(), a_record("gpu-1")], [ending, a_status("gpu-1", PilotPhase.PENDING)], None, {})
+
+    assert decide(LIMITS, alone, None, 4, before=1).submit == 1
+    assert decide(LIMITS, followed, None, 4, before=1).submit == 0
+    assert decide(LIMITS, followed, None, 4).submit == 0
+    assert decide(LIMITS, followed, None, 4, before=2).submit == 1
+
+
 def test_a_successor_that_cannot_start_is_not_asked_for_again_and_again():
     records = [a_record(f"gpu-{i}", stop_asked=True) for i in range(8)]
     leaving = views(records, [a_status(record.name) for record in records], {}, {})

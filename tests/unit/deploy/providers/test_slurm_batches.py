@@ -1,17 +1,22 @@
 """What is asked of Slurm where each attempt has a batch job of its own."""
 
+import os
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from live import until
+from real_slurm import as_user
 from rota.client.termination import leave_term_to_the_agent
 from rota.core.errors import ConfigError
 from rota.deploy.agent.process_runner import _outcome_of_failed_start
 from rota.deploy.providers.beside import pilots_arguments
 from rota.deploy.providers.orders import pilot_command
 from rota.deploy.providers.pool_folder import PoolSettings
+from rota.deploy.providers.slurm import attempt_ending
 from rota.deploy.providers.slurm.allocation import allocation
 from rota.deploy.providers.slurm.attempt_batch import attempt_script, batch_of, step_words
 from rota.deploy.providers.slurm.attempt_launcher import launcher_of_pool
@@ -23,6 +28,7 @@ from rota.deploy.worker.users import JobUser
 
 SETTINGS = SlurmSettings(partition="gpu", gres="gpu:v100:4", time_s=14_400.0, per_attempt=True)
 NODE = {"NodeName": "n1", "Gres": "gpu:v100:4", "CPUTot": "48", "RealMemory": "256000", "State": "IDLE"}
+NOBODY = 65534
 ON_NODE = {"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n1"}
 
 
@@ -123,6 +129,27 @@ def test_a_node_has_one_such_pilot_until_its_time_is_nearly_over():
     assert hosts_that_fit(nodes, replace(SETTINGS, partition="cpu")) == []
     assert hosts_that_fit([*nodes, {"Gres": "gpu:v100:4", "Partitions": "gpu"}], SETTINGS) == ["n1", "n2"]
     assert hosts_that_fit(nodes, replace(SETTINGS, gres="gpu:a100:1")) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "fits"),
+    [
+        ("MIXED+PLANNED", True),
+        ("IDLE+CLOUD+POWERED_DOWN", True),
+        ("ALLOCATED+RESERVED", True),
+        ("IDLE+POWERING_DOWN", False),
+        ("IDLE*", False),
+        ("DOWN*+DRAIN", False),
+        ("MIXED+NOT_RESPONDING", False),
+        ("DOWN+INVALID_REG", False),
+    ],
+)
+def test_nodes_that_are_gone_get_no_pilot_and_those_asleep_only_after_those_awake(state, fits):
+    nodes = [{**NODE, "Partitions": "gpu", "State": state}, {**NODE, "NodeName": "n2", "Partitions": "gpu"}]
+
+    found = hosts_that_fit(nodes, SETTINGS)
+
+    assert found == ((["n2", "n1"] if "POWERED" in state else ["n1", "n2"]) if fits else ["n2"])
     rows = [["n1", "n1", "1:00:00"], ["n2", "", "INVALID"], ["n4", "n4", "0:30"]]
     assert hosts_taken(rows, 60.0) == {"n1", "n2"}
 
@@ -183,3 +210,20 @@ def test_training_code_leaves_term_to_the_agent_unless_it_does_something_about_i
     signal.signal(signal.SIGTERM, own)
     leave_term_to_the_agent()
     assert signal.getsignal(signal.SIGTERM) is own
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of others")
+def test_processes_of_another_user_do_not_pass_for_those_of_a_batch_job(tmp_path):
+    (tmp_path / "notice").mkdir()
+    os.chown(tmp_path / "notice", NOBODY, NOBODY)
+    nobody = attempt_ending.user_of(tmp_path)
+    number = f"99{os.getpid()}"
+    command = [*as_user(NOBODY), "sleep", "60"]
+
+    with subprocess.Popen(command, env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": number}) as decoy:
+        until(lambda: attempt_ending.processes_of(number, nobody) == [decoy.pid], 10)
+        until(lambda: attempt_ending.processes_of(number, NOBODY - 1) == [], 10)  # it begins as a process of ours
+        assert attempt_ending.wait_for_end(number, 5.0, NOBODY - 1)
+        assert not attempt_ending.wait_for_end(number, 0.0, nobody)
+        assert attempt_ending.processes_of(number, attempt_ending.user_of(tmp_path / "gone")) == [decoy.pid]
+        decoy.kill()

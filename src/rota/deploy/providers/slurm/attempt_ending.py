@@ -28,10 +28,11 @@ def main(scancel: str, number: str, folder: Path, ranks: list[Path]) -> int:
     write_code(folder, exit_code_of_sibling())
     if not all((rank / "code").exists() for rank in ranks):
         return 0
-    if wait_for_end(number, _IN_ORDER_S):
+    user = user_of(ranks[0])
+    if wait_for_end(number, _IN_ORDER_S, user):
         return 0
     subprocess.run([scancel, "--quiet", "--full", "--signal=KILL", number], check=False)  # noqa: S603 - the agent found it
-    return 0 if wait_for_end(number, _BY_FORCE_S) else 1
+    return 0 if wait_for_end(number, _BY_FORCE_S, user) else 1
 
 
 def write_code(folder: Path, code: int) -> None:
@@ -53,22 +54,44 @@ def exit_code_of_sibling() -> int:
     return _UNKNOWN
 
 
-def wait_for_end(number: str, seconds: float) -> bool:
+def user_of(first_rank: Path) -> int | None:
+    """Whose the attempt is: the user who may write into its folder for notices; None: not known any more."""
+    try:
+        return (first_rank / "notice").stat().st_uid
+    except OSError:
+        return None
+
+
+def wait_for_end(number: str, seconds: float, user: int | None) -> bool:
     """Whether nothing of the batch job runs on this server within so many seconds."""
     end = time.monotonic() + seconds
-    while processes_of(number):
+    while processes_of(number, user):
         if time.monotonic() > end:
             return False
         time.sleep(0.1)
     return True
 
 
-def processes_of(number: str) -> list[int]:
-    """Processes that Slurm started in a batch job, and their children, as far as their environment tells."""
+def processes_of(number: str, user: int | None) -> list[int]:
+    """Processes that Slurm started in a batch job, and their children, as far as their environment tells.
+
+    Those of another user than that of the job (None: not known) and ours only say so: anybody may write an environment.
+    """
+    users = None if user is None else {user, os.geteuid()}
     wanted = {f"SLURM_JOB_ID={number}".encode()}
     if cluster := os.environ.get("SLURM_CLUSTER_NAME"):
         wanted.add(f"SLURM_CLUSTER_NAME={cluster}".encode())
-    return [process for process, environ in _every("environ") if wanted <= set(environ.split(b"\0"))]
+    found = [process for process, environ in _every("environ") if wanted <= set(environ.split(b"\0"))]
+    return found if users is None else [process for process in found if _real_user(process) in users]
+
+
+def _real_user(process: int) -> int | None:
+    """Who started a process. Its folder in /proc may belong to root, if it says that it is not to be looked at."""
+    try:
+        lines = (_PROC / str(process) / "status").read_bytes().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith(b"Uid:")), None)
 
 
 def _every(name: str) -> Iterator[tuple[int, bytes]]:

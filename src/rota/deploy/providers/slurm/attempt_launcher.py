@@ -183,12 +183,13 @@ class AttemptLauncher(ProcessLauncher):
         siblings = [path for path in folder.parent.glob(f"{_attempt_of(folder)}.*") if path != folder]
         if not number or any(status.read(path).phase is not Phase.ENDED for path in siblings):
             return
-        started = (folder.with_name(_first_name(folder)) / _NOTICE / "started").exists()
-        if started and not attempt_ending.processes_of(number):
+        first = folder.with_name(_first_name(folder))
+        user = attempt_ending.user_of(first)
+        if (first / _NOTICE / "started").exists() and not attempt_ending.processes_of(number, user):
             return
         with contextlib.suppress(RotaError):  # its holder ends by itself when the folder is gone
             self.commands.run("scancel", "--quiet", number)
-        if not attempt_ending.wait_for_end(number, _END_S):
+        if not attempt_ending.wait_for_end(number, _END_S, user):
             log.warning("processes of batch job %s are still there", number)
 
     def _number(self, folder: Path) -> str:

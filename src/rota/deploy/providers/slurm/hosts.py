@@ -15,7 +15,12 @@ from rota.deploy.providers.slurm.commands import SlurmCommands, rows_of
 from rota.deploy.providers.slurm.script import JOB_NAME
 from rota.deploy.providers.slurm.settings import SlurmSettings
 
-_GONE = ("DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "MAINT", "POWERED_DOWN", "INVAL")
+_GONE = frozenset({
+    "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVAL", "INVALID_REG", "MAINT", "MAINTENANCE",
+    "NOT_RESPONDING", "POWERING_DOWN", "UNKNOWN",
+})  # fmt: skip
+_ASLEEP = "POWERED_DOWN"
+"""To save energy; Slurm wakes a node that a job asks for by name."""
 
 
 def free_host(commands: SlurmCommands, pool: str, settings: SlurmSettings, replace_s: float) -> str:
@@ -47,18 +52,20 @@ def _names(commands: SlurmCommands, listed: str) -> list[str]:
 def hosts_that_fit(
     nodes: Iterable[Mapping[str, str]], settings: SlurmSettings, allowed: Sequence[str] | None = None
 ) -> list[str]:
-    """Names of nodes of the partition that are up and have enough GPUs."""
-    found = []
+    """Names of nodes of the partition that are up or asleep and have enough GPUs, those that are awake first."""
+    found: dict[bool, list[str]] = {False: [], True: []}
     for node in nodes:
         name = node.get("NodeName", "")
         if not name or not settings.has_partition(node.get("Partitions", "")):
             continue
-        if any(word in node.get("State", "") for word in _GONE):
+        state = node.get("State", "")
+        words = state.split("+")
+        if "*" in state or not _GONE.isdisjoint(words):  # the mark of a node that does not answer
             continue
         there = sum(gpu.count for gpu in gpus_of(node.get("Gres", "")) if settings.gpu.type in {"", gpu.type})
         if there >= max(settings.gpu.count, 1) and (allowed is None or name in allowed):
-            found.append(name)
-    return found
+            found[_ASLEEP in words].append(name)
+    return [*found[False], *found[True]]
 
 
 def hosts_taken(rows: Iterable[Sequence[str]], replace_s: float) -> set[str]:

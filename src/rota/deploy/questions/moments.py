@@ -6,9 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rota.deploy.scheduler.records import Job
+from rota.deploy.tenants import tenants_from
 
+SETTINGS = ("ServiceStarted", "SettingsChanged")
+"""Kinds of events with the settings in force from then on."""
 ASKS = "asks"
 """A job begins to ask for GPUs, or asks for them no more: `tenant`, and `gpus` and `jobs` more or fewer."""
+
+
+def weights_from(fields: Mapping[str, Any]) -> Mapping[str, float]:
+    """Weights of tenants from one of `SETTINGS` on."""
+    return tenants_from(fields["config"].get("tenants", {})).weights()
 
 
 def moments_of(

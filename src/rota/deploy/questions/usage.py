@@ -13,10 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.entitlement import entitled_gpus
-from rota.deploy.questions.moments import ASKS, moments_of
+from rota.deploy.questions.moments import ASKS, SETTINGS, moments_of, weights_from
 from rota.deploy.scheduler.records import Job
 
-KINDS = ("NodeJoined", "NodeLost", "NodeDrained", "NodeRemoved", "AttemptStarted", "AttemptResized", "AttemptEnded")
+KINDS = (
+    "NodeJoined",
+    "NodeLost",
+    "NodeDrained",
+    "NodeRemoved",
+    "AttemptStarted",
+    "AttemptResized",
+    "AttemptEnded",
+    *SETTINGS,
+)
 """Events that it reads."""
 SUMS = ("gpus", "gpus_held", "cpus", "cpus_held", "cpus_stranded", "memory_gb", "memory_held_gb", "memory_stranded_gb")
 _MOST_TENANTS = 12
@@ -144,6 +153,9 @@ class Usage:
             self._resize(fields)
         elif kind == "AttemptEnded":
             self._end(int(fields["job"]))
+        elif kind in SETTINGS:
+            self._weights = weights_from(fields)
+            self._entitled = None
         else:
             self._change_server(kind, fields)
 

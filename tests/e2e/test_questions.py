@@ -132,6 +132,22 @@ def test_an_estimate_is_scored_when_its_job_has_started(live):
     assert scored["start_error_s"] < 60.0
 
 
+def test_estimates_are_answered_though_their_file_is_damaged(live):
+    file = live.folder / ".rota" / "state.db.forecasts"
+    with client(live, "mine") as mine:
+        jobs = mine.submit([a_job(gpus=2), a_job(gpus=2)])
+        until(lambda: mine.job(jobs[0]).phase == "running")
+        kept = file.read_bytes() if file.exists() else b""
+        file.write_bytes(b"no database" * 1000)
+        (said,) = mine.eta([jobs[1]])["jobs"]
+        with pytest.raises(ConfigError, match=r"state\.db\.forecasts cannot be used .* or the file is removed"):
+            mine.eta_accuracy()
+        file.write_bytes(kept)
+        mine.eta_accuracy()
+        mine.cancel(jobs)
+    assert said["start_in_s"] > 0
+
+
 def test_questions_of_a_tenant_wait_for_each_other_and_only_so_many_are_answered(live):
     with client(live, "rivals") as rivals, ThreadPoolExecutor(16) as many:
         two = [many.submit(rivals.ledger) for _ in range(2)]

@@ -239,16 +239,16 @@ def as_fields(usage: Usage, begins: float, until: float, *, tenant: str | None) 
     """Means over steps; `tenant` is whose line the caller may see, None for all."""
     steps = usage.steps
     shown = _shown_tenants(steps) if tenant is None else [tenant]
-    lines = {name: _line(steps, [name]) for name in shown}
+    lines = [{"tenant": name, **_line(steps, [name])} for name in shown]
     rest = sorted({name for step in steps for name in (*step.received, *step.entitled)} - set(shown))
     if rest:
-        lines[OTHERS] = _line(steps, rest)
+        lines.append({"tenant": OTHERS, **_line(steps, rest)})
     return {
         "from_s": begins,
         "to_s": until,
         "waiting_jobs": [_mean(step.waiting, step) for step in steps] if tenant is None else None,
         **{name: [_mean(step.sums[place], step) for step in steps] for place, name in enumerate(SUMS)},
-        "tenants": [{"tenant": name, **line} for name, line in lines.items()],
+        "tenants": lines,
     }
 
 

@@ -109,6 +109,32 @@ def test_weights_count_from_the_moment_at_which_they_were_set(kind):
     assert [step.entitled["b"] for step in used.steps] == pytest.approx([1.0 * ROUND_S / 2, 1.5 * ROUND_S / 2])
 
 
+def test_jobs_that_are_held_or_wait_for_others_make_nobody_entitled():
+    harness = AskedHarness(policy="fifo")
+    harness.join("n0", gpus=2)
+    harness.submit(profile=PROFILE, steps=AN_AGE, gpus=2, tenant="a")
+    held = [harness.submit(profile=PROFILE, steps=AN_AGE, gpus=1, tenant="b", hold=True) for _ in range(3)]
+    harness.submit(profile=PROFILE, steps=AN_AGE, gpus=1, tenant="b", after_any=(held[0],))
+    entitled = []
+
+    def pass_a_round():
+        begins = harness.clock.now()
+        harness.round()
+        accounts = book_of(harness, begins=begins).accounts
+        entitled.append(round(accounts["b"].entitled / ROUND_S, 6) if "b" in accounts else 0.0)
+
+    harness.round()
+    pass_a_round()
+    harness.ask(lambda now: harness.requests.release(held[:1], [], "tester", "b", now))
+    pass_a_round()
+    harness.ask(lambda now: harness.requests.hold(held[:1], [], "tester", "b", now))
+    pass_a_round()
+    harness.cancel(held[0])
+    pass_a_round()
+
+    assert entitled == [0.0, 1.0, 0.0, 1.0]
+
+
 def test_a_tenant_sees_itself_and_the_sum_of_the_others():
     harness, _ = two_tenants()
     harness.submit(profile=PROFILE, steps=AN_AGE, gpus=1, tenant="c")

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.entitlement import entitled_gpus
+from rota.deploy.questions.asking_spans import HOLDS
 from rota.deploy.questions.moments import ASKS, SETTINGS, moments_of, weights_from
 from rota.deploy.scheduler.records import Job
 from rota.deploy.scheduler.registry import Registry
@@ -28,6 +29,7 @@ KINDS = (
     "NodeRemoved",
     "AttemptStarted",
     "AttemptEnded",
+    *HOLDS,
     *SETTINGS,
 )
 """Events that it reads."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rota.deploy.entitlement import entitled_gpus
+from rota.deploy.questions.asking_spans import HOLDS
 from rota.deploy.questions.moments import ASKS, SETTINGS, moments_of, weights_from
 from rota.deploy.scheduler.records import Job
 
@@ -24,6 +25,7 @@ KINDS = (
     "AttemptStarted",
     "AttemptResized",
     "AttemptEnded",
+    *HOLDS,
     *SETTINGS,
 )
 """Events that it reads."""

@@ -227,7 +227,7 @@ def test_the_verbs_say_it_in_words_and_in_json(live):
     assert f"what if: drain {node}" in live.run("drain", node, "--preview")
     assert live.ask("drain", node, "--preview", "--undo")["change"] == {"undrain": node}
     assert live.nodes()[node].state == "up"
-    assert "no node 'nowhere'" in live.run("drain", "nowhere", "--preview", code=2)
+    assert "unknown node 'nowhere'" in live.run("drain", "nowhere", "--preview", code=2)
     again = ("--memory-gb", "8", "--cpus", "2", "--priority", "-1")
     assert "with 2 CPUs and 8 GB of memory and priority -1" in live.run("what-if", "--job", str(jobs[1]), *again)
     assert "what if: give tenant 'vision' quota.v100 = 2" in live.run(
